@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.catalog import build, listings
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.choose.guard import Guard
+from fingerpost.choose.guard import SyntaxGuard
 
 SIZE: Final = 50_000  # characters
 PIECE: Final = 7
@@ -85,18 +85,18 @@ def seconds(work: Callable[[], object]) -> float:
     return min(found)
 
 
-def streamed(guard: Guard, text: str) -> None:
+def streamed(guard: SyntaxGuard, text: str) -> None:
     stream = guard.stream()
     for at in range(0, len(text), PIECE):
         stream.feed(text[at : at + PIECE])
-    stream.end()
+    stream.finish()
 
 
 def filled(part: str, size: int) -> str:
     return (part * (size // len(part) + 1))[:size]
 
 
-def row(table: Table, guard: Guard, name: str, part: str, plain: float) -> float:
+def row(table: Table, guard: SyntaxGuard, name: str, part: str, plain: float) -> float:
     text, short = filled(part, SIZE), filled(part, SIZE // 10)
     size = len(text.encode()) / 1e6
     whole = seconds(lambda: guard.clean(text))
@@ -115,7 +115,7 @@ def row(table: Table, guard: Guard, name: str, part: str, plain: float) -> float
 
 
 def guarding() -> Table:
-    guard = Guard(build(listings(TOOLS)).snapshot.cards)
+    guard = SyntaxGuard(build(listings(TOOLS)).snapshot.cards)
     title = f"The guard over {SIZE:,} characters, {TOOLS} tools known (processor, best of {ROUNDS})"
     table = Table(title=title)
     columns = (

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.answering_world import CITIES, TOOL, World, requests, small_talk
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.choose.single import turn_request
+from fingerpost.choose.single import build_turn_request
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Packet, Step
 from fingerpost.settings import ChooseSettings
@@ -68,14 +68,14 @@ def bare(here: World, text: str, *, used: bool) -> Read:
     """Every definition, and nothing else of ours."""
     packet, cards = Packet.start(text), here.router.tools.cards
     settings = ChooseSettings()
-    first = turn_request(packet, cards, system="", history=(), settings=settings)
+    first = build_turn_request(packet, cards, system="", history=(), settings=settings)
     if not used:
         return Read(tokens=(("answer", size(first)),))
     zone: str = next(iter(CITIES.values()))
     step = Step(tool=TOOL, arguments={"timezone": zone}, success=True, text=f'{{"timezone": "{zone}"}}',
                 call_id="call_1")  # fmt: skip
     after = replace(packet, tool_routing=replace(packet.tool_routing, steps=(step,)))
-    second = turn_request(after, cards, system="", history=(), settings=settings)
+    second = build_turn_request(after, cards, system="", history=(), settings=settings)
     return Read(tokens=(("decide", size(first)), ("answer", size(second))))
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from rich.table import Table
 
 from benchmarks.answering_world import ANSWER, Marks, World
-from fingerpost.choose.guard import Guard
+from fingerpost.choose.guard import SyntaxGuard
 from fingerpost.events import encode
 
 # The event with which each stage ends; whatever follows the last one is the end.
@@ -71,7 +71,7 @@ async def parts_table(here: World) -> Table:
     """What some parts take of one staged request, each by itself."""
     route = await here.router.route("What time is it in Tokyo right now?", mode="staged")
     cards = here.router.tools.cards
-    Guard(cards)
+    SyntaxGuard(cards)
     largest = max(route.events, key=lambda event: len(encode(event)))
     parts: dict[str, Callable[[], object]] = {
         f"making its {len(route.events)} events, secrets masked": lambda: [
@@ -79,7 +79,7 @@ async def parts_table(here: World) -> Table:
         ],
         f"of these `{largest.kind}`, {len(encode(largest)):,} bytes": lambda: replace(largest),
         "encoding them, in the writer's thread": lambda: [encode(one) for one in route.events],
-        "the guard over the answer": lambda: Guard(cards).clean(ANSWER),
+        "the guard over the answer": lambda: SyntaxGuard(cards).clean(ANSWER),
     }
     table = Table(title=f"Parts of one staged request at {here.tools} tools (processor)")
     table.add_column("what")

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.renames import RENAMES
-from fingerpost.call.arguments import Prepared, prepare
+from fingerpost.call.arguments import PreparedArguments, prepare_arguments
 from fingerpost.catalog import Catalog
 from fingerpost.events import MemorySink
 from fingerpost.records import Json, Listing, ToolCard
@@ -67,7 +67,10 @@ def gold_from(folder: Path) -> list[Gold]:
 def _is_correct(gold: Gold) -> bool:
     """Some sources' own calls name parameters their tools do not have, or values they do not take."""
     known = gold.schema.get("properties", {})
-    return gold.arguments.keys() <= known.keys() and prepare(gold.card, gold.arguments, repair=False).ok
+    return (
+        gold.arguments.keys() <= known.keys()
+        and prepare_arguments(gold.card, gold.arguments, repair=False).ok
+    )
 
 
 def gold_of_ours() -> list[Gold]:
@@ -298,7 +301,7 @@ WAYS: dict[str, Break] = {
 }
 
 
-def judge(gold: Gold, prepared: Prepared) -> str:
+def judge(gold: Gold, prepared: PreparedArguments) -> str:
     if not prepared.ok:
         return "refused"
     parts = cast("dict[str, dict[str, Any]]", gold.schema.get("properties", {}))
@@ -329,7 +332,7 @@ class Verdict:
     outcome: str
     gold: Gold
     broken: Arguments
-    prepared: Prepared
+    prepared: PreparedArguments
 
 
 def verdicts(golds: list[Gold]) -> Iterator[Verdict]:
@@ -338,7 +341,7 @@ def verdicts(golds: list[Gold]) -> Iterator[Verdict]:
         for gold in golds:
             broken = break_(gold.arguments, gold.schema, chance)
             if broken is not None:
-                prepared = prepare(gold.card, broken)
+                prepared = prepare_arguments(gold.card, broken)
                 yield Verdict(way, judge(gold, prepared), gold, broken, prepared)
 
 
@@ -382,11 +385,11 @@ def timings(golds: list[Gold], console: Console) -> None:
 
 
 def _microseconds(gold: Gold, arguments: Arguments) -> float:
-    prepare(gold.card, arguments)  # compiled once per tool: not counted
+    prepare_arguments(gold.card, arguments)  # compiled once per tool: not counted
     best = float("inf")
     for _ in range(3):
         began = time.perf_counter_ns()
-        prepare(gold.card, arguments)
+        prepare_arguments(gold.card, arguments)
         best = min(best, (time.perf_counter_ns() - began) / 1000)
     return best
 

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from benchmarks.routing_sets import Set
 from fingerpost import Settings
-from fingerpost.evals.predict import Scope
-from fingerpost.evals.records import Prediction, QueryRecord, Ranked
-from fingerpost.evals.shelf import Shelf, shelve
-from fingerpost.narrow.text import tool_text
+from fingerpost.evals.predict import RankingScope
+from fingerpost.evals.records import Prediction, QueryRecord, RankingEntry
+from fingerpost.evals.shelf import EvalCatalog, build_eval_catalog
+from fingerpost.narrow.text import build_tool_text
 
 TOP = 20
 bm25s: Any = importlib.import_module("bm25s")  # it comes without types
@@ -34,18 +34,18 @@ bm25s: Any = importlib.import_module("bm25s")  # it comes without types
 
 def predicted(query: QueryRecord, tools: Sequence[str], scores: Sequence[float], ms: float) -> Prediction:
     """A baseline's ranking as a prediction. It says nothing about need; its best score stands for fit."""
-    ranking = tuple(Ranked(tool=tool, score=score) for tool, score in zip(tools, scores, strict=True))
+    ranking = tuple(RankingEntry(tool=tool, score=score) for tool, score in zip(tools, scores, strict=True))
     return Prediction(
         id=query.id, verdict="tool", need=1.0, fit=scores[0] if scores else 0.0, ranking=ranking, ms=ms
     )
 
 
-def bm25(source: Set, queries: Sequence[QueryRecord], _: Scope = "catalog") -> list[Prediction]:
+def bm25(source: Set, queries: Sequence[QueryRecord], _: RankingScope = "catalog") -> list[Prediction]:
     """bm25s with its defaults (English stop words, small letters), over the text our own scorers read."""
-    shelf = shelve(source.tools, Settings())
+    shelf = build_eval_catalog(source.tools, Settings())
     cards = shelf.snapshot.cards
     index: Any = bm25s.BM25()
-    index.index(_tokens([tool_text(card).long() for card in cards]), show_progress=False)
+    index.index(_tokens([build_tool_text(card).format_long() for card in cards]), show_progress=False)
 
     def score(text: str) -> NDArray[np.float32]:
         asked = _tokens([text])[0]
@@ -84,12 +84,14 @@ class _Search:
         return [self.ids[str(tool["name"])] for tool in found]
 
 
-def fastmcp_search(source: Set, queries: Sequence[QueryRecord], _: Scope = "catalog") -> list[Prediction]:
+def fastmcp_search(
+    source: Set, queries: Sequence[QueryRecord], _: RankingScope = "catalog"
+) -> list[Prediction]:
     """FastMCP's `search_tools` as a model calls it; only the number of results is raised to twenty."""
-    return anyio.run(_fastmcp_search, shelve(source.tools, Settings()), queries)
+    return anyio.run(_fastmcp_search, build_eval_catalog(source.tools, Settings()), queries)
 
 
-async def _fastmcp_search(shelf: Shelf, queries: Sequence[QueryRecord]) -> list[Prediction]:
+async def _fastmcp_search(shelf: EvalCatalog, queries: Sequence[QueryRecord]) -> list[Prediction]:
     logging.getLogger("fastmcp").setLevel(logging.ERROR)
     logging.getLogger("mcp").setLevel(logging.ERROR)
     search = _fastmcp_server(shelf)
@@ -103,7 +105,7 @@ async def _fastmcp_search(shelf: Shelf, queries: Sequence[QueryRecord]) -> list[
     return found
 
 
-def _fastmcp_server(shelf: Shelf) -> _Search:
+def _fastmcp_server(shelf: EvalCatalog) -> _Search:
     server: Any = FastMCP("bench")
     ids: dict[str, str] = {}
     for card in shelf.snapshot.cards:
@@ -127,14 +129,14 @@ Encode = Callable[[str], NDArray[np.float32]]
 
 def vectors_alone(source: Set, queries: Sequence[QueryRecord], encode: Encode) -> list[Prediction]:
     """Cosine of an encoder's vectors, nothing else: request against the tool's long text."""
-    shelf = shelve(source.tools, Settings())
+    shelf = build_eval_catalog(source.tools, Settings())
     if not shelf.snapshot.cards:
         return [best_of(shelf, query, lambda _: np.zeros(0, np.float32)) for query in queries]
-    matrix = np.stack([encode(tool_text(card).long()) for card in shelf.snapshot.cards])
+    matrix = np.stack([encode(build_tool_text(card).format_long()) for card in shelf.snapshot.cards])
     return [best_of(shelf, query, lambda text: matrix @ encode(text)) for query in queries]
 
 
-def best_of(shelf: Shelf, query: QueryRecord, score: Encode) -> Prediction:
+def best_of(shelf: EvalCatalog, query: QueryRecord, score: Encode) -> Prediction:
     """The prediction of a way that gives every card a number."""
     cards = shelf.snapshot.cards
     began = time.perf_counter()

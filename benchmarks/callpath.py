@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from fingerpost import Router, Settings
-from fingerpost.call.arguments import prepare
-from fingerpost.call.digest import digest
-from fingerpost.call.execution import Runner
-from fingerpost.call.fingerprints import call_fingerprint
-from fingerpost.call.names import Resolved, resolve
-from fingerpost.call.policy import Policy
+from fingerpost.call.arguments import prepare_arguments
+from fingerpost.call.digest import build_digest
+from fingerpost.call.execution import CallRunner
+from fingerpost.call.fingerprints import compute_call_fingerprint
+from fingerpost.call.names import ResolvedTool, resolve_tool
+from fingerpost.call.policy import PolicyEngine
 from fingerpost.events import CallReceived, Event, MemorySink, encode
 from fingerpost.records import Call, CallContext, Effect, JsonObject, Permit, ToolCall
 from fingerpost.testing import tool_server
@@ -60,7 +60,7 @@ class ImmediateDoor:
         timeout: float,
         on_progress: Any = None,
         meta: Any = None,
-        passage: Any = None,
+        context: Any = None,
     ) -> JsonObject:
         return RESULT
 
@@ -101,17 +101,17 @@ async def measure() -> None:
         async with Router([server.spec()], settings=settings) as router:
             await router.connect()
             wish = ToolCall(name="notes/search_notes", arguments=GOOD)
-            found = resolve(wish, router.tools)
-            assert isinstance(found, Resolved)
+            found = resolve_tool(wish, router.tools)
+            assert isinstance(found, ResolvedTool)
             card = found.card
             call = Call(
                 tool=card.key, server=card.server, name=card.name, operation=card.key, arguments=GOOD,
                 effect=Effect.READ, fingerprint="f",
             )  # fmt: skip
             context = CallContext(call_id="cal_bench")
-            policy = Policy(())
+            policy = PolicyEngine(())
             leave = Permit(call_fingerprint=call.fingerprint, given_by="benchmark")
-            runner = Runner(
+            runner = CallRunner(
                 ImmediateDoor(),
                 settings=settings.call,
                 flags=settings.flags,
@@ -119,15 +119,17 @@ async def measure() -> None:
                 journal=nowhere,
             )
             steps = {
-                "name": microseconds(lambda: resolve(wish, router.tools)),
-                "arguments (valid)": microseconds(lambda: prepare(card, GOOD)),
-                "arguments (three repairs)": microseconds(lambda: prepare(card, BROKEN)),
-                "fingerprint": microseconds(lambda: call_fingerprint(card.fingerprint, card.key, GOOD)),
+                "name": microseconds(lambda: resolve_tool(wish, router.tools)),
+                "arguments (valid)": microseconds(lambda: prepare_arguments(card, GOOD)),
+                "arguments (three repairs)": microseconds(lambda: prepare_arguments(card, BROKEN)),
+                "fingerprint": microseconds(
+                    lambda: compute_call_fingerprint(card.fingerprint, card.key, GOOD)
+                ),
                 "policy": await waited(lambda: policy.judge(call, context)),
                 "execution (a door that answers at once)": await waited(
                     lambda: runner.run(call, leave, context, latency=card.intelligence.latency)
                 ),
-                "digest": microseconds(lambda: digest(RESULT, card, budget=4000)),
+                "digest": microseconds(lambda: build_digest(RESULT, card, budget=4000)),
                 "seven events, made and encoded": 7
                 * microseconds(
                     lambda: encode(CallReceived(call_id="c", packet_id="c", name="n", arguments=GOOD))

@@ -15,7 +15,7 @@ from rich.table import Table
 from fingerpost.catalog import Catalog
 from fingerpost.events import MemorySink
 from fingerpost.records import Json, JsonObject, Listing, ServerSpec, ServerState
-from fingerpost.servers import Server, Servers
+from fingerpost.servers import Server, ServerPool
 from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import tool_server
 
@@ -158,18 +158,18 @@ async def start(*others: ServerSpec) -> Start:
     complete = anyio.Event()
 
     # The others come first: if they could hold anybody up, they would.
-    async with Servers(
+    async with ServerPool(
         [*others, *(server.spec() for server in good)], events=MemorySink(), limits=LimitSettings()
     ) as servers:
 
         def take(name: str) -> None:
-            listing = servers.listing(name)
-            if listing is not None and servers.status(name).state is ServerState.READY:
+            listing = servers.get_listing(name)
+            if listing is not None and servers.get_status(name).state is ServerState.READY:
                 catalog.replace_server(listing)
                 if len(catalog.snapshot.cards) == SERVERS * TOOLS_PER_SERVER:
                     complete.set()
 
-        servers.watch(take)
+        servers.subscribe_to_changes(take)
         begin = time.perf_counter()
         servers.start()
         with anyio.fail_after(LONGEST_WAIT):

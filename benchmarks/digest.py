@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from fingerpost.call.digest import count_tokens, digest
+from fingerpost.call.digest import build_digest, count_tokens
 from fingerpost.catalog import Catalog
 from fingerpost.events import MemorySink
 from fingerpost.records import Json, JsonObject, Listing, ToolCard
@@ -114,7 +114,7 @@ def costs(card: ToolCard) -> Table:
         for size in SIZES:
             text = kind.make(size, fact, 0.5)
             begin = time.perf_counter()
-            made = digest(result(text), card, budget=BUDGET, request=request)
+            made = build_digest(result(text), card, budget=BUDGET, request=request)
             milliseconds = (time.perf_counter() - begin) * 1e3
             assert made.tokens == count_tokens(made.text) <= BUDGET
             shown.add_row(
@@ -132,7 +132,7 @@ def kept(card: ToolCard, kind: Kind, size: int, *, asked: bool) -> float:
     """The share of needles that are still there."""
     found = [
         fact
-        in digest(
+        in build_digest(
             result(kind.make(size, fact, place)), card, budget=BUDGET, request=request if asked else ""
         ).text
         for request, fact in NEEDLES

@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from rich.console import Console
 from rich.table import Table
 
-from fingerpost.call.execution import Runner
+from fingerpost.call.execution import CallRunner
 from fingerpost.events import Event, MemorySink
 from fingerpost.records import (
     Call,
@@ -32,9 +32,9 @@ from fingerpost.records import (
     Permit,
     ServerSpec,
     Source,
-    new_id,
+    create_id,
 )
-from fingerpost.servers import Server, Servers
+from fingerpost.servers import Server, ServerPool
 from fingerpost.settings.model import CallSettings, FlagSettings, LimitSettings
 from fingerpost.testing import tool_server
 
@@ -100,12 +100,12 @@ def lasting(seconds: float) -> LatencyProfile:
     )
 
 
-async def ask(runner: Runner, number: int, *, fallback: bool = True) -> Execution:
+async def ask(runner: CallRunner, number: int, *, fallback: bool = True) -> Execution:
     first, *others = (a_call(name, number) for name in NAMES)
     return await runner.run(
         first,
         Permit(call_fingerprint=first.fingerprint, given_by="benchmark"),
-        CallContext(call_id=new_id("cal")),
+        CallContext(call_id=create_id("cal")),
         latency=lasting(0.25),
         alternatives=lambda _: others if fallback else (),
         permitting=permitted,
@@ -113,8 +113,8 @@ async def ask(runner: Runner, number: int, *, fallback: bool = True) -> Executio
     )
 
 
-def a_runner(servers: Servers) -> Runner:
-    return Runner(
+def a_runner(servers: ServerPool) -> CallRunner:
+    return CallRunner(
         servers,
         settings=CallSettings(retries=0, concurrency=AT_ONCE),
         flags=FlagSettings(),
@@ -133,9 +133,9 @@ async def one_by_one() -> list[tuple[str, bool, float]]:
     rows: list[tuple[str, bool, float]] = []
     for fault, first in firsts.items():
         specs = [first, tool_server("second", ["find"]).spec(), tool_server("third", ["find"]).spec()]
-        async with Servers(specs, events=MemorySink(), limits=LimitSettings()) as servers:
+        async with ServerPool(specs, events=MemorySink(), limits=LimitSettings()) as servers:
             servers.start()
-            await servers.settled(timeout=30)
+            await servers.wait_until_settled(timeout=30)
             began = time.perf_counter()
             execution = await ask(a_runner(servers), 0)
             recovered = execution.error is None and execution.call.server == "second"
@@ -148,9 +148,9 @@ async def at_random(*, seed: int, fallback: bool) -> list[Execution]:
     chaos = Chaos(seed)
     specs = [tool_server(name, ["find"], call=partial(chaos.act, name)).spec() for name in NAMES]
     done: list[Execution] = []
-    async with Servers(specs, events=MemorySink(), limits=LimitSettings()) as servers:
+    async with ServerPool(specs, events=MemorySink(), limits=LimitSettings()) as servers:
         servers.start()
-        await servers.settled(timeout=30)
+        await servers.wait_until_settled(timeout=30)
         runner = a_runner(servers)
         numbers = iter(range(CALLS))
 

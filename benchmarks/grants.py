@@ -28,7 +28,7 @@ from anyio.streams.text import TextReceiveStream
 from rich.console import Console
 from rich.table import Table
 
-from fingerpost.call.approvals import Approvals
+from fingerpost.call.approvals import CallApprovals
 from fingerpost.events import MemorySink
 from fingerpost.records import Call, CallContext, Effect, Grant, utc_now
 from fingerpost.settings import CallSettings
@@ -84,7 +84,7 @@ async def race(url: str, *, grants: int, processes: int, way: str = "atomic") ->
             start = time.perf_counter()
             begin.set()
         seconds = time.perf_counter() - start
-        left = len(await store.grants.active())
+        left = len(await store.grants.list_active())
     return Race(
         grants=grants,
         doubles=sum(1 for times in heard.spent.values() if times > 1),
@@ -184,12 +184,12 @@ def _order(count: int) -> list[int]:
 async def spend_atomically(url: str, count: int) -> None:
     """Spend as the call path does."""
     async with Store.open(url, lock_wait=PATIENCE) as store:
-        approvals = Approvals(store, events=MemorySink(), settings=CallSettings())
+        approvals = CallApprovals(store, events=MemorySink(), settings=CallSettings())
 
         async def spend(numbers: list[int]) -> None:
             for number in numbers:
                 await anyio.sleep(random.random() * PAUSE)
-                leave = await approvals.spend(_call(number), CONTEXT)
+                leave = await approvals.use_grant(_call(number), CONTEXT)
                 if leave is not None:
                     _say(leave.given_by.split()[1])
 

@@ -21,9 +21,9 @@ from benchmarks.knowledge_corpus import module_notes, object_notes, topic_notes,
 from benchmarks.knowledge_questions import NAMES, QUESTIONS
 from fingerpost.builtin.knowledge import KnowledgeBase
 from fingerpost.builtin.knowledge.base import FRESH_SECONDS
-from fingerpost.builtin.passages import Hit, Passage, PassageIndex
-from fingerpost.builtin.passages.meanings import windows
-from fingerpost.narrow.dense.encoder import shared_encoder
+from fingerpost.builtin.passages import PassageHit, PassageIndex, TextPassage
+from fingerpost.builtin.passages.meanings import split_windows
+from fingerpost.narrow.dense.encoder import get_shared_encoder
 
 SIZES = (100, 1_000, 5_000)
 FILE_BYTES = 20 * 1024 * 1024
@@ -47,15 +47,15 @@ def speed(table: Table, size: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         count = write(notes(), root, size)
-        base = KnowledgeBase(root, file_bytes=FILE_BYTES, meaning=False)
+        base = KnowledgeBase(root, file_bytes=FILE_BYTES, by_meaning=False)
         begin = time.perf_counter()
-        busy = timed(base.look)
+        busy = timed(base.refresh)
         whole = time.perf_counter() - begin
         time.sleep(FRESH_SECONDS)
-        again = timed(base.look)
+        again = timed(base.refresh)
         (root / "new.md").write_text("# A new note\n\nIt says something.\n", encoding="utf-8")
         time.sleep(FRESH_SECONDS)
-        one = timed(base.look)
+        one = timed(base.refresh)
         queries = [timed(lambda text=text: base.search(text, 6)) for text, _ in QUESTIONS]
         base.close()
         table.add_row(
@@ -73,7 +73,9 @@ def speed(table: Table, size: int) -> None:
 Asked = Sequence[tuple[str, Sequence[str]]]
 
 
-def measure(search: Callable[[str], Sequence[Hit]], asked: Asked) -> tuple[float, float, float, list[float]]:
+def measure(
+    search: Callable[[str], Sequence[PassageHit]], asked: Asked
+) -> tuple[float, float, float, list[float]]:
     """Recall at 1 and 5, the mean of the reciprocal ranks, and the seconds of each query."""
     ranks: list[int] = []
     seconds: list[float] = []
@@ -96,22 +98,22 @@ def recall(console: Console) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root, vectors = Path(folder) / "notes", Path(folder) / "vectors"
         count = write(chain(topic_notes(), module_notes()), root)
-        base = KnowledgeBase(root, file_bytes=FILE_BYTES, meaning=False)
-        base.look()
-        passages = base.all_passages()
+        base = KnowledgeBase(root, file_bytes=FILE_BYTES, by_meaning=False)
+        base.refresh()
+        passages = base.get_all_passages()
         base.close()
         size = sum(map(len, passages.values()))
         table = Table(title=f"What is found in {count:,} notes, {size:,} passages")
         for column in ("asked", "by", "recall@1", "recall@5", "MRR", "query p50 ms", "query p99 ms"):
             table.add_column(column, justify="left" if column in ("asked", "by") else "right")
         for name, index in (
-            ("words", PassageIndex(meaning=False)),
+            ("words", PassageIndex(by_meaning=False)),
             ("meaning", PassageIndex(vectors=vectors, share=1.0)),
             ("both", PassageIndex(vectors=vectors)),
         ):
             for source, own in passages.items():
-                index.put(source, own)
-            index.settle(SETTLE_SECONDS)
+                index.set_source(source, own)
+            index.wait_until_ready(SETTLE_SECONDS)
             index.search("warm up")
             for kind, asked in ((f"{len(QUESTIONS)} paraphrases", QUESTIONS), (f"{len(NAMES)} names", NAMES)):
                 first, five, mean, seconds = measure(
@@ -131,10 +133,10 @@ def recall(console: Console) -> None:
         console.print(cost_of_vectors([each for own in passages.values() for each in own]))
 
 
-def cost_of_vectors(passages: Sequence[Passage]) -> str:
+def cost_of_vectors(passages: Sequence[TextPassage]) -> str:
     """What making a vector costs, in CPU time, and how many a passage has."""
-    texts = [windows(passage.heading, passage.text) for passage in passages]
-    encoder = shared_encoder()
+    texts = [split_windows(passage.heading, passage.text) for passage in passages]
+    encoder = get_shared_encoder()
     encoder.encode("warm up")
     some = [text for each in texts for text in each][:ENCODED]
     begin = time.process_time()

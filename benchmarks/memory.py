@@ -14,15 +14,15 @@ import anyio.to_thread
 
 from fingerpost import Router, Settings
 from fingerpost.builtin import open_router
-from fingerpost.catalog.words import word_set
-from fingerpost.records import new_id, utc_now
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.records import create_id, utc_now
 from fingerpost.store import Memory
 
 TOOL = "memory/memory_operations"
 SIZES = (100, 1_000, 5_000)
 SEARCHES = 60
 WORDS = sorted(
-    word_set(
+    parse_word_set(
         "prefers likes dislikes meeting project deadline garden kitchen invoice address birthday colleague "
         "train Oslo Rome Berlin tea coffee bread green blue quarterly report budget draft server release "
         "customer contract Monday Tuesday morning evening weekly hiking swimming allergic peanuts glasses "
@@ -66,8 +66,8 @@ async def _fill(router: Router, size: int) -> None:
     async with anyio.create_task_group() as tasks:
         for number in range(size):
             text = f"{' '.join(chance.choices(WORDS, k=12))} {number}"
-            memory = Memory(memory_id=new_id("mem"), text=text, at=utc_now(), person="dana")
-            tasks.start_soon(lambda memory=memory: router.store.memories.add(memory, most=size))
+            memory = Memory(memory_id=create_id("mem"), text=text, at=utc_now(), person="dana")
+            tasks.start_soon(lambda memory=memory: router.store.memories.add(memory, max_memories=size))
 
 
 async def _search(router: Router, chance: random.Random) -> None:

@@ -32,16 +32,21 @@ import anyio
 from rich.console import Console
 from rich.table import Table
 
-from fingerpost.choose.answering import answer_request, direct_request
-from fingerpost.choose.instructions import WITH_TOOLS, WITHOUT_TOOLS, describe_use, tool_guides
-from fingerpost.choose.offer import stable_offer
-from fingerpost.choose.prompts import system_prompt
-from fingerpost.choose.react import react_request
-from fingerpost.choose.selection import selection_request
-from fingerpost.choose.single import turn_request
+from fingerpost.choose.answering import build_answer_request, build_direct_request
+from fingerpost.choose.instructions import (
+    NO_TOOLS_INSTRUCTIONS,
+    TOOLS_INSTRUCTIONS,
+    build_tool_guides,
+    describe_tool_usage,
+)
+from fingerpost.choose.offer import order_offered_keys
+from fingerpost.choose.prompts import build_system_prompt
+from fingerpost.choose.react import build_react_request
+from fingerpost.choose.selection import build_selection_request
+from fingerpost.choose.single import build_turn_request
 from fingerpost.evals.reading import read_queries, read_tools
 from fingerpost.evals.records import QueryRecord
-from fingerpost.evals.shelf import Shelf, shelve
+from fingerpost.evals.shelf import EvalCatalog, build_eval_catalog
 from fingerpost.llm import ModelRequest
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
@@ -134,13 +139,13 @@ def common(one: bytes, other: bytes) -> int:
 
 
 def conversation(
-    shelf: Shelf, queries: Sequence[QueryRecord], stretch: int, chance: random.Random
+    shelf: EvalCatalog, queries: Sequence[QueryRecord], stretch: int, chance: random.Random
 ) -> list[QueryRecord]:
     """Requests of one conversation: stretches, each about one server."""
     by_server: dict[str, list[QueryRecord]] = {}
     servers = {card.key: card.server for card in shelf.snapshot.cards}
     for query in queries:
-        about = {servers[key] for group in query.wanted for key in shelf.keys_of(group)}
+        about = {servers[key] for group in query.wanted_groups for key in shelf.get_keys(group)}
         if len(about) == 1:
             by_server.setdefault(about.pop(), []).append(query)
     rich_ones = sorted(server for server, found in by_server.items() if len(found) >= stretch)
@@ -154,16 +159,18 @@ def prose(sentences: int, turn: int, between: str = " ") -> str:
 
 
 async def turns_of(
-    narrower: Narrower, shelf: Shelf, queries: Sequence[QueryRecord], chance: random.Random
+    narrower: Narrower, shelf: EvalCatalog, queries: Sequence[QueryRecord], chance: random.Random
 ) -> list[Asked]:
     """The turns with the shortlists the router finds, in the course of the conversation."""
     history: list[Message] = []
     turns: list[Asked] = []
     for number, query in enumerate(queries):
         text = "Thank you, that helps." if number in DIRECT else query.query
-        found = await narrower.look(shelf.snapshot, NarrowRequest(text=text, history=tuple(history)))
+        found = await narrower.narrow_snapshot(
+            shelf.snapshot, NarrowRequest(text=text, history=tuple(history))
+        )
         shortlist = () if number in DIRECT else found.shortlist.offered
-        right = tuple(shelf.keys_of(group) for group in query.wanted)
+        right = tuple(shelf.get_keys(group) for group in query.wanted_groups)
         answer = prose(chance.randint(2, 12), number)
         step = Step(
             tool=shortlist[0].tool if shortlist else "",
@@ -197,7 +204,7 @@ def next_offer(previous: tuple[str, ...], turn: Asked, how: Offer) -> tuple[str,
     known = all(group & set(previous) for group in turn.right) if how.right else needed <= set(previous)
     if previous and known and (how.share or how.right):
         return previous
-    return stable_offer(previous, (each.tool for each in turn.shortlist), how.limit, turn.ranked)
+    return order_offered_keys(previous, (each.tool for each in turn.shortlist), how.limit, turn.ranked)
 
 
 def packets(turns: Sequence[Asked], how: Offer) -> Iterator[tuple[Packet, tuple[str, ...], Asked]]:
@@ -220,28 +227,28 @@ Prompt = tuple[ModelRequest, tuple[str, ...], Asked]  # with the tools that stan
 
 
 def requests(
-    kind: str, shelf: Shelf, turns: Sequence[Asked], how: Offer, settings: Settings
+    kind: str, shelf: EvalCatalog, turns: Sequence[Asked], how: Offer, settings: Settings
 ) -> Iterator[Prompt]:
     """Every request of one kind in the conversation."""
     known = {card.key: card for card in shelf.snapshot.cards}
-    plain = system_prompt(persona=PERSONA, instructions=WITHOUT_TOOLS)
-    with_tools = system_prompt(persona=PERSONA, instructions=WITH_TOOLS)
+    plain = build_system_prompt(persona=PERSONA, instructions=NO_TOOLS_INSTRUCTIONS)
+    with_tools = build_system_prompt(persona=PERSONA, instructions=TOOLS_INSTRUCTIONS)
     for packet, offer, turn in packets(turns, how):
         cards: list[ToolCard] = [known[key] for key in offer]
         history, choose = packet.context.history, settings.choose
         after = bool(packet.tool_routing.steps)
         if kind == "single":
-            use = describe_use(cards, order=offer)
-            yield turn_request(packet, cards, system=with_tools, history=history, settings=choose,
-                               order=offer, use=use, final=not offer or after), offer, turn  # fmt: skip
+            use = describe_tool_usage(cards, order=offer)
+            yield build_turn_request(packet, cards, system=with_tools, history=history, settings=choose,
+                               order=offer, usage=use, final=not offer or after), offer, turn  # fmt: skip
         elif kind == "react" and turn.shortlist:
-            guides = tool_guides(cards, order=offer)
-            yield react_request(packet, cards, system=with_tools, history=history, settings=choose,
+            guides = build_tool_guides(cards, order=offer)
+            yield build_react_request(packet, cards, system=with_tools, history=history, settings=choose,
                                 order=offer, guides=guides), offer, turn  # fmt: skip
         elif kind == "selection" and turn.shortlist and not after:
-            yield selection_request(packet, cards, settings.tool_routing), offer, turn
+            yield build_selection_request(packet, cards, settings.tool_routing), offer, turn
         elif kind == "answer" and (after or not turn.shortlist):
-            ask = answer_request if after else direct_request
+            ask = build_answer_request if after else build_direct_request
             yield ask(packet, system=plain, history=history, settings=choose), (), turn
 
 
@@ -284,7 +291,7 @@ def share(conversations: Sequence[Sequence[Prompt]]) -> Share:
 
 
 def rows(
-    shelf: Shelf, talks: Sequence[Sequence[Asked]], settings: Settings
+    shelf: EvalCatalog, talks: Sequence[Sequence[Asked]], settings: Settings
 ) -> Iterator[tuple[str, str, Share]]:
     for kind in ("single", "react", "selection", "answer"):
         for how in (
@@ -297,11 +304,11 @@ def rows(
 async def measure() -> None:
     with tempfile.TemporaryDirectory() as vectors:
         settings = Settings.model_validate({"narrow": {"vectors": vectors}})
-        shelf = shelve(read_tools(DATA / "tools-everyday.jsonl"), settings)
+        shelf = build_eval_catalog(read_tools(DATA / "tools-everyday.jsonl"), settings)
         narrower = Narrower(settings)
         narrower.prepare(shelf.snapshot)
-        narrower.settle(VECTORS_S)
-        queries = [query for query in read_queries(DATA / "requests-everyday.jsonl") if query.wanted]
+        narrower.wait_until_ready(VECTORS_S)
+        queries = [query for query in read_queries(DATA / "requests-everyday.jsonl") if query.wanted_groups]
         for about, stretch in STRETCHES.items():
             chance = random.Random(5)
             talks = [

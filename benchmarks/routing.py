@@ -28,14 +28,14 @@ from benchmarks.baselines import best_of, bm25, fastmcp_search, vectors_alone
 from benchmarks.routing_encoders import Encoders
 from benchmarks.routing_sets import EIGHT, Set, sets_in
 from fingerpost import Settings
-from fingerpost.evals.measures import measures
-from fingerpost.evals.predict import Scope, predictions, settings_for
-from fingerpost.evals.ready import LONGEST_WAIT, ready_narrower
+from fingerpost.evals.measures import compute_measures
+from fingerpost.evals.predict import RankingScope, build_eval_settings, iterate_predictions
+from fingerpost.evals.ready import MAX_WAIT_S, open_ready_narrower
 from fingerpost.evals.records import Prediction, QueryRecord
-from fingerpost.evals.shelf import shelve
-from fingerpost.narrow.base import Query
-from fingerpost.narrow.parts import shipped
-from fingerpost.narrow.text import sentences_of
+from fingerpost.evals.shelf import build_eval_catalog
+from fingerpost.narrow.base import ScorerQuery
+from fingerpost.narrow.parts import build_default_components
+from fingerpost.narrow.text import split_sentences
 from fingerpost.settings.model import FlagSettings
 
 SAMPLE = 400
@@ -51,7 +51,7 @@ TITLES = {
     "ms_p50": "milliseconds per query, median",
 }
 
-Answer = Callable[[Set, Sequence[QueryRecord], Scope], list[Prediction]]
+Answer = Callable[[Set, Sequence[QueryRecord], RankingScope], list[Prediction]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,20 +80,20 @@ class Figures:
 def ours(encoders: Encoders, **off: bool) -> Answer:
     """The router itself, with some of its parts switched off."""
 
-    def answer(source: Set, queries: Sequence[QueryRecord], scope: Scope) -> list[Prediction]:
+    def answer(source: Set, queries: Sequence[QueryRecord], scope: RankingScope) -> list[Prediction]:
         base = Settings()
         flags = base.flags.model_copy(update=off)
-        settings = settings_for(
+        settings = build_eval_settings(
             base.model_copy(update={"flags": flags}),
             queries,
             top=20,
             scope=scope,
             lexical=not flags.dense_scores,
         )
-        shelf = shelve(source.tools, settings)
+        shelf = build_eval_catalog(source.tools, settings)
         parts = encoders.parts(source.name, settings)
-        with ready_narrower(shelf.snapshot, settings, parts=parts) as narrower:
-            return list(predictions(shelf, queries, narrower.narrow, scope=scope))
+        with open_ready_narrower(shelf.snapshot, settings, parts=parts) as narrower:
+            return list(iterate_predictions(shelf, queries, narrower.narrow, scope=scope))
 
     return answer
 
@@ -101,20 +101,22 @@ def ours(encoders: Encoders, **off: bool) -> Answer:
 def meaning(encoders: Encoders) -> Answer:
     """The second witness of ours alone: best sentences and glosses included, nothing else."""
 
-    def answer(source: Set, queries: Sequence[QueryRecord], _: Scope) -> list[Prediction]:
-        settings = settings_for(Settings(), queries, top=20, scope="catalog")
-        shelf = shelve(source.tools, settings)
+    def answer(source: Set, queries: Sequence[QueryRecord], _: RankingScope) -> list[Prediction]:
+        settings = build_eval_settings(Settings(), queries, top=20, scope="catalog")
+        shelf = build_eval_catalog(source.tools, settings)
         cards = shelf.snapshot.cards
-        reader = shipped(settings.model_copy(update={"flags": FlagSettings(dense_scores=False)})).reader
+        reader = build_default_components(
+            settings.model_copy(update={"flags": FlagSettings(dense_scores=False)})
+        ).reader
         with encoders.scorer(source.name, settings) as scorer:
             scorer.prepare(cards)
-            scorer.wait(LONGEST_WAIT)
+            scorer.wait(MAX_WAIT_S)
             return [
                 best_of(
                     shelf,
                     query,
-                    lambda text: scorer.scores(
-                        Query(text=text, sentences=sentences_of(text), signals=reader.read(text))
+                    lambda text: scorer.score(
+                        ScorerQuery(text=text, sentences=split_sentences(text), signals=reader.read(text))
                     ),
                 )
                 for query in queries
@@ -161,7 +163,7 @@ def measure(sets: Sequence[Set], tried: Sequence[Way], say: Callable[[str], None
 
 
 def summary(queries: Sequence[QueryRecord], answered: Sequence[Prediction]) -> dict[str, float]:
-    return {one.name: one.value for one in measures(queries, {said.id: said for said in answered})}
+    return {one.name: one.value for one in compute_measures(queries, {said.id: said for said in answered})}
 
 
 def show(figures: Figures, sets: Sequence[Set], starred: frozenset[str], console: Console) -> None:

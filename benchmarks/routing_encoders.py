@@ -9,9 +9,9 @@ from pathlib import Path
 from training.sets import FAMILIES, LICENSED
 
 from fingerpost import Settings
-from fingerpost.narrow.dense import DenseScorer, Encoder, default_vectors_folder
+from fingerpost.narrow.dense import DenseScorer, OnnxEncoder, get_default_vectors_folder
 from fingerpost.narrow.dense.encoder import TOKENIZER, WEIGHTS
-from fingerpost.narrow.parts import Parts, shipped
+from fingerpost.narrow.parts import NarrowComponents, build_default_components
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,27 +21,27 @@ class Encoders:
     folder: Path
     untrained: Path | None = None
     families: Path | None = None
-    _shipped: Encoder = field(default_factory=Encoder)
+    _shipped: OnnxEncoder = field(default_factory=OnnxEncoder)
 
     @property
     def can_compare_meanings(self) -> bool:
-        return self._shipped.is_there or self.families is not None
+        return self._shipped.is_installed or self.families is not None
 
     def has_seen(self, name: str) -> bool:
         """Whether the encoder used for this set was trained on sets of the same source."""
         seen = {FAMILIES[licensed] for licensed in LICENSED}
         return self.of(name) is self._shipped and FAMILIES.get(name) in seen
 
-    def open(self, weights: Path) -> Encoder:
+    def open(self, weights: Path) -> OnnxEncoder:
         """An encoder with these weights and the shipped vocabulary."""
         place = self.folder / hashlib.sha256(str(weights.resolve()).encode()).hexdigest()[:12]
         if not place.is_dir():
             place.mkdir()
             (place / WEIGHTS).symlink_to(weights.resolve())
             (place / TOKENIZER).symlink_to(Path(_module_folder(), TOKENIZER))
-        return Encoder(place)
+        return OnnxEncoder(place)
 
-    def of(self, name: str) -> Encoder:
+    def of(self, name: str) -> OnnxEncoder:
         """The encoder for this set: its family's where there is one, else the shipped one."""
         family = FAMILIES.get(name)
         if self.families is not None and family is not None:
@@ -50,15 +50,15 @@ class Encoders:
                 return self.open(weights)
         return self._shipped
 
-    def parts(self, name: str, settings: Settings) -> Parts:
+    def parts(self, name: str, settings: Settings) -> NarrowComponents:
         """The shipped parts with this set's encoder. Its vectors are kept on disk for the next run."""
-        parts = shipped(settings)
+        parts = build_default_components(settings)
         if not settings.flags.dense_scores:
             return replace(parts, meaning=None)
         return replace(parts, meaning=self.scorer(name, settings))
 
     def scorer(self, name: str, settings: Settings) -> DenseScorer:
-        folder = Path(settings.narrow.vectors) if settings.narrow.vectors else default_vectors_folder()
+        folder = Path(settings.narrow.vectors) if settings.narrow.vectors else get_default_vectors_folder()
         return DenseScorer(self.of(name), folder=folder, workers=settings.narrow.threads)
 
 

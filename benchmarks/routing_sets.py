@@ -46,7 +46,7 @@ def _read(name: str, files: Sequence[tuple[Path, Path]], sample: int) -> Set:
     return Set(
         name=name,
         tools=[tool for path, _ in files for tool in read_tools(path)],
-        found=_sampled([query for query in queries if query.counts_for_recall], sample),
+        found=_sampled([query for query in queries if query.has_recall_labels], sample),
         judged=_sampled(queries, sample) if {True, False} <= labels else [],
     )
 

@@ -24,11 +24,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.catalog import build, definition, listings
-from fingerpost.narrow.base import Query
-from fingerpost.narrow.dense import DenseScorer, Encoder
+from fingerpost.narrow.base import ScorerQuery
+from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
 from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
 from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.text import tool_text
+from fingerpost.narrow.text import build_tool_text
 from fingerpost.records import ToolCard
 
 SIZES = (300, 3_000, 10_000)
@@ -84,8 +84,8 @@ def timed(work: Callable[[], object]) -> float:
 def lexical(cards: Sequence[ToolCard], texts: Sequence[str]) -> Cost:
     scorer = LexicalScorer()
     building = timed(lambda: scorer.prepare(cards))
-    scorer.scores(Query(text="warm up"))
-    return Cost(building, [timed(lambda text=text: scorer.scores(Query(text=text))) for text in texts])
+    scorer.score(ScorerQuery(text="warm up"))
+    return Cost(building, [timed(lambda text=text: scorer.score(ScorerQuery(text=text))) for text in texts])
 
 
 class Halfway:
@@ -93,7 +93,7 @@ class Halfway:
 
     identity = "random"
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: OnnxEncoder) -> None:
         self._encoder = encoder
         self._random = np.random.default_rng(SEED)
         self.is_real = False
@@ -105,20 +105,20 @@ class Halfway:
         return made / np.float32(np.linalg.norm(made))
 
 
-def dense(cards: Sequence[ToolCard], texts: Sequence[str], encoder: Encoder, per_tool: float) -> Cost:
+def dense(cards: Sequence[ToolCard], texts: Sequence[str], encoder: OnnxEncoder, per_tool: float) -> Cost:
     halfway = Halfway(encoder)
     with DenseScorer(halfway) as scorer:
         scorer.prepare(cards)
         scorer.wait(120)
         halfway.is_real = True
-        scorer.scores(Query(text="warm up"))
-        queries = [timed(lambda text=text: scorer.scores(Query(text=text))) for text in texts]
+        scorer.score(ScorerQuery(text="warm up"))
+        queries = [timed(lambda text=text: scorer.score(ScorerQuery(text=text))) for text in texts]
     return Cost(per_tool * len(cards), queries)
 
 
-def cost_of_encoding(encoder: Encoder, cards: Sequence[ToolCard]) -> float:
+def cost_of_encoding(encoder: OnnxEncoder, cards: Sequence[ToolCard]) -> float:
     encoder.encode("warm up")
-    texts = [tool_text(card).long() for card in cards[:ENCODED]]
+    texts = [build_tool_text(card).format_long() for card in cards[:ENCODED]]
     return timed(lambda: [encoder.encode(text) for text in texts]) / len(texts)
 
 
@@ -130,7 +130,7 @@ def with_bm25s(cards: Sequence[ToolCard], texts: Sequence[str]) -> Cost:
         return cast("list[list[str]]", made)
 
     def make() -> None:
-        index.index(tokens([tool_text(card).long() for card in cards]), show_progress=False)
+        index.index(tokens([build_tool_text(card).format_long() for card in cards]), show_progress=False)
 
     building = timed(make)
     return Cost(building, [timed(lambda text=text: index.get_scores(tokens([text])[0])) for text in texts])
@@ -162,11 +162,11 @@ async def with_fastmcp(cards: Sequence[ToolCard], texts: Sequence[str]) -> Cost:
     return Cost(building, [await search(text) for text in texts[:20]])
 
 
-def compare(table: Table, count: int, encoder: Encoder) -> None:
+def compare(table: Table, count: int, encoder: OnnxEncoder) -> None:
     cards = build(listings(count)).snapshot.cards
     texts = requests()
     costs = {"Fingerpost, words": lexical(cards, texts)}
-    if encoder.is_there:
+    if encoder.is_installed:
         costs["Fingerpost, meaning"] = dense(cards, texts, encoder, cost_of_encoding(encoder, cards))
     costs["bm25s"] = with_bm25s(cards, texts)
     costs["FastMCP search"] = anyio.run(with_fastmcp, cards, texts)
@@ -204,7 +204,7 @@ def run() -> None:
     table = Table(title="Finding tools (CPU ms; meaning: index = encoding every tool once, kept on disk)")
     for column in ("tools", "by", "index", "query p50", "query p99", "x words"):
         table.add_column(column, justify="left" if column == "by" else "right")
-    encoder = Encoder()
+    encoder = OnnxEncoder()
     for count in SIZES:
         compare(table, count, encoder)
     console = Console()

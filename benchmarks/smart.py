@@ -22,10 +22,10 @@ from rich.table import Table
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.evals.reading import read_queries, read_tools
 from fingerpost.evals.records import QueryRecord
-from fingerpost.evals.shelf import Shelf, shelve
+from fingerpost.evals.shelf import EvalCatalog, build_eval_catalog
 from fingerpost.events import Fanout, MemorySink
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.preselection import ServerPicker, SmartRoutingFigures
+from fingerpost.narrow.preselection import ServerPicker, SmartRoutingStats
 from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import ServerChoice
@@ -47,7 +47,7 @@ class Measured:
     tokens: int
     requests: int
     recall: float  # requests whose needed servers were all kept
-    figures: SmartRoutingFigures
+    figures: SmartRoutingStats
     first_ms: float  # the first request of all, which counts every definition once
 
     @property
@@ -57,9 +57,11 @@ class Measured:
 
 async def measure(names: Sequence[str], vectors: Path) -> Measured:
     settings = Settings.model_validate({"narrow": {"vectors": str(vectors)}})
-    shelf = shelve([tool for name in names for tool in read_tools(DATA / f"tools-{name}.jsonl")], settings)
+    shelf = build_eval_catalog(
+        [tool for name in names for tool in read_tools(DATA / f"tools-{name}.jsonl")], settings
+    )
     queries = [query for name in names for query in read_queries(DATA / f"requests-{name}.jsonl")]
-    chosen = random.Random(4).sample([query for query in queries if query.wanted], REQUESTS)
+    chosen = random.Random(4).sample([query for query in queries if query.wanted_groups], REQUESTS)
     narrower = Narrower(settings)
     narrower.prepare(shelf.snapshot)
     if narrower.parts.meaning is not None:
@@ -75,30 +77,34 @@ async def measure(names: Sequence[str], vectors: Path) -> Measured:
         name=" + ".join(names),
         tools=len(shelf.snapshot.cards),
         servers=len({card.server for card in shelf.snapshot.cards}),
-        tokens=DefinitionCosts(count_tokens).total(shelf.snapshot.cards),
+        tokens=DefinitionCosts(count_tokens).count_total(shelf.snapshot.cards),
         requests=len(chosen),
         recall=mean(has_all(shelf, query, choice) for query, choice in zip(chosen, kept, strict=True)),
-        figures=SmartRoutingFigures.of(sink.events),
-        first_ms=SmartRoutingFigures.of(at_first.events[:2]).p50_ms,
+        figures=SmartRoutingStats.from_events(sink.events),
+        first_ms=SmartRoutingStats.from_events(at_first.events[:2]).p50_ms,
     )
 
 
-async def pick(picker: ServerPicker, narrower: Narrower, shelf: Shelf, query: QueryRecord) -> ServerChoice:
+async def pick(
+    picker: ServerPicker, narrower: Narrower, shelf: EvalCatalog, query: QueryRecord
+) -> ServerChoice:
     request = NarrowRequest(text=query.query, history=query.history)
-    signals = narrower.read(query.query)
-    return await picker.choose(
+    signals = narrower.read_signals(query.query)
+    return await picker.pick(
         query.query,
         query.history,
         None,
         shelf.snapshot,
-        lambda: narrower.by_server(request, signals),
+        lambda: narrower.score_servers(request, signals),
         signals=signals,
     )
 
 
-def has_all(shelf: Shelf, query: QueryRecord, choice: ServerChoice) -> bool:
+def has_all(shelf: EvalCatalog, query: QueryRecord, choice: ServerChoice) -> bool:
     servers = {card.key: card.server for card in shelf.snapshot.cards}
-    return all(any(servers[key] in choice.servers for key in shelf.keys_of(group)) for group in query.wanted)
+    return all(
+        any(servers[key] in choice.servers for key in shelf.get_keys(group)) for group in query.wanted_groups
+    )
 
 
 def show(rows: Sequence[Measured]) -> None:

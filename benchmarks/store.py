@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fingerpost.events import Event, ToolSelected
-from fingerpost.records import Selection, new_id
+from fingerpost.records import Selection, create_id
 from fingerpost.store import Store
 
 EVENTS = 3000
@@ -65,7 +65,7 @@ LOADS: dict[str, Load] = {
 
 def audited_events() -> list[Event]:
     selection = Selection(tool="git/log", arguments={"path": ".", "count": 10}, confidence=0.9)
-    return [ToolSelected(packet_id=new_id("pkt"), selection=selection) for _ in range(EVENTS)]
+    return [ToolSelected(packet_id=create_id("pkt"), selection=selection) for _ in range(EVENTS)]
 
 
 async def measure(name: str, load: Load) -> Measured:

@@ -35,7 +35,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import Outcome
 from fingerpost.settings import Settings
 from fingerpost.testing import ScriptedModel, calls
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 
 TERMINAL = "workspace/terminal_operations"
 
@@ -185,7 +185,7 @@ async def on_the_clock(do: Callable[[], Awaitable[Outcome]]) -> Took:
     return Took(tuple(runs))
 
 
-def _one_call(request: ModelRequest) -> Line:
+def _one_call(request: ModelRequest) -> ScriptLine:
     if any(message.role == "tool" for message in request.messages):
         return "It says hello."
     return calls(("workspace__file_operations", {"operation": "read_file", "path": "note.txt"}))

@@ -45,7 +45,7 @@ async def ask() -> None:
 
 async def approve() -> None:
     async with Router([FILES], settings=SETTINGS, model=ScriptedModel(["It is written."])) as router:
-        for pending in await router.calls.approvals.waiting():
+        for pending in await router.calls.approvals.list_waiting():
             print("dana reads:", pending.tool, json.dumps(pending.arguments))
             route = await router.resume(pending, pending.approve(by="dana"))
             print(f"{route.outcome}: {route.answer}")

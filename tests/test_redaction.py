@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost import redaction
-from fingerpost.redaction import MASK, names_secret, names_secret_setting, remember, scrub, scrub_json
+from fingerpost.redaction import MASK, is_secret_name, is_secret_setting, register_secret, scrub, scrub_json
 from tests.requirements import proves
 
 CANARIES = [
@@ -51,7 +51,7 @@ def test_the_words_around_a_secret_stay_readable(text: str, clean: str) -> None:
 @proves("F49")
 @given(st.text(alphabet=st.characters(codec="utf-8"), min_size=8, max_size=40), st.text(), st.text())
 def test_a_remembered_value_never_survives(secret: str, before: str, after: str) -> None:
-    remember(secret)
+    register_secret(secret)
     assert secret not in scrub(f"{before}{secret}{after}").replace(MASK, "\0")
 
 
@@ -60,27 +60,27 @@ def test_a_remembered_value_never_survives(secret: str, before: str, after: str)
     "key", ["apiKey", "GITHUB_TOKEN", "x-api-key", "Authorization", "client_secret", "db_password", "Cookie"]
 )
 def test_a_secret_is_recognised_by_its_key(key: str) -> None:
-    assert names_secret(key)
+    assert is_secret_name(key)
     assert scrub_json({key: "plain words"}) == {key: MASK}
 
 
 @proves("F49")
 @pytest.mark.parametrize("name", ["MAPS_KEY", "AZURE_KEY_2", "mapsKey", "--auth", "GITHUB_PAT", "key"])
 def test_more_names_are_secret_in_a_configuration_than_in_what_tools_take_and_give(name: str) -> None:
-    assert names_secret_setting(name)
-    assert not names_secret_setting(f"{name}_FILE")
+    assert is_secret_setting(name)
+    assert not is_secret_setting(f"{name}_FILE")
     found = {name: "north", "primary_key": "id", "sort_key": "created_at"}
     assert scrub_json(found) is found
 
 
 @pytest.mark.parametrize("name", ["MONKEY", "keyboard", "PATTERN", "AUTHOR", "KEY_PATH", "COMPAT"])
 def test_ordinary_names_of_a_configuration_are_not_secret(name: str) -> None:
-    assert not names_secret_setting(name)
+    assert not is_secret_setting(name)
 
 
 @pytest.mark.parametrize("key", ["path", "tokenizer", "max_tokens_per_call", "query", "keyboard"])
 def test_ordinary_keys_are_not_secret(key: str) -> None:
-    assert not names_secret(key)
+    assert not is_secret_name(key)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 
 
 def test_a_very_short_value_is_not_remembered() -> None:
-    remember("dev")
+    register_secret("dev")
     assert scrub("dev mode") == "dev mode"
 
 

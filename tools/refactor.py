@@ -925,15 +925,19 @@ def _in_order_of_imports(parts: list[Part], by_module: Mapping[str, Source]) -> 
     """Those that others import come first."""
     known = {part.module: part for part in parts}
     done: dict[str, Part] = {}
+    seen: set[str] = set()
 
     def visit(part: Part) -> None:
-        if part.module in done:
+        if part.module in seen:
             return
+        seen.add(part.module)
         for node in by_module[part.module].tree.body:
             if isinstance(node, ast.ImportFrom) and _is_ours(node.module):
                 base = (node.module or "").removeprefix(PACKAGE).removeprefix(".")
-                for name in (base, *(f"{base}.{alias.name}" for alias in node.names)):
-                    if name in known and name != part.module:
+                for alias in node.names:
+                    inner = f"{base}.{alias.name}"
+                    name = inner if inner in by_module else base
+                    if name in known:
                         visit(known[name])
         done.setdefault(part.module, part)
 

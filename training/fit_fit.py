@@ -32,15 +32,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from fingerpost.evals.metrics import auc
-from fingerpost.narrow.base import Query
+from fingerpost.evals.metrics import compute_auc
+from fingerpost.narrow.base import ScorerQuery
 from fingerpost.narrow.columns import Rows
-from fingerpost.narrow.dense import DenseScorer, Encoder
+from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
 from fingerpost.narrow.dense.encoder import TOKENIZER, WEIGHTS
-from fingerpost.narrow.fit import FEATURES, Model, figures_of
-from fingerpost.narrow.fusion import Evidence, blend, share_of_meaning
+from fingerpost.narrow.fit import FIT_FEATURES, LogisticModel, compute_fit_features
+from fingerpost.narrow.fusion import TextEvidence, fuse_scores, get_meaning_weight
 from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.text import sentences_of
+from fingerpost.narrow.text import split_sentences
 from training.sets import Request, RoutingSet, read_own, read_public
 
 Floats = NDArray[np.float64]
@@ -73,9 +73,9 @@ class Encoders:
 
     place: Path
     folder: Path | None
-    shipped: Encoder = field(default_factory=Encoder)
+    shipped: OnnxEncoder = field(default_factory=OnnxEncoder)
 
-    def without(self, family: str) -> Encoder:
+    def without(self, family: str) -> OnnxEncoder:
         weights = None if self.folder is None else self.folder / f"{family}.onnx"
         if weights is None or not weights.is_file():
             return self.shipped
@@ -84,13 +84,13 @@ class Encoders:
             place.mkdir()
             (place / WEIGHTS).symlink_to(weights.resolve())
             (place / TOKENIZER).symlink_to(SHIPPED / TOKENIZER)
-        return Encoder(place)
+        return OnnxEncoder(place)
 
 
 class Bench:
     """One set, with its tools indexed."""
 
-    def __init__(self, routing: RoutingSet, encoder: Encoder, folder: Path | None) -> None:
+    def __init__(self, routing: RoutingSet, encoder: OnnxEncoder, folder: Path | None) -> None:
         self.routing = routing
         self.cards = [tool.card for tool in routing.tools]
         self.words = LexicalScorer()
@@ -103,11 +103,13 @@ class Bench:
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
-        return np.stack([self.meaning.query_vector(tool.text.long()) for tool in self.routing.tools])
+        return np.stack([self.meaning.encode_query(tool.text.format_long()) for tool in self.routing.tools])
 
-    def evidence(self, request: Request) -> Evidence:
-        query = Query(text=request.text, sentences=sentences_of(request.text))
-        return blend(self.words.scores(query), self.meaning.scores(query), share_of_meaning(query.signals))
+    def evidence(self, request: Request) -> TextEvidence:
+        query = ScorerQuery(text=request.text, sentences=split_sentences(request.text))
+        return fuse_scores(
+            self.words.score(query), self.meaning.score(query), get_meaning_weight(query.signals)
+        )
 
 
 def examples(bench: Bench, rng: random.Random) -> Iterator[Example]:
@@ -124,10 +126,10 @@ def examples(bench: Bench, rng: random.Random) -> Iterator[Example]:
         drawn = others[:size] if hard else np.array(rng.sample(others.tolist(), size), np.intp)
         for suits in (True, False):
             rows = np.array([*needed, *drawn[len(needed) :]], np.intp) if suits else drawn
-            yield Example(bench.routing.name, figures_of(evidence, np.sort(rows)), suits)
+            yield Example(bench.routing.name, compute_fit_features(evidence, np.sort(rows)), suits)
 
 
-def _others(bench: Bench, evidence: Evidence, needed: Sequence[int]) -> Rows:
+def _others(bench: Bench, evidence: TextEvidence, needed: Sequence[int]) -> Rows:
     """Every tool that would not do, the nearest to the request first."""
     alike = (bench.vectors @ bench.vectors[list(needed)].T).max(axis=1)
     names = {bench.cards[row].name for row in needed}
@@ -138,14 +140,14 @@ def _others(bench: Bench, evidence: Evidence, needed: Sequence[int]) -> Rows:
     return np.array(strange, np.intp)
 
 
-def fit(found: Sequence[Example], names: Sequence[str]) -> Model:
+def fit(found: Sequence[Example], names: Sequence[str]) -> LogisticModel:
     """Every source counts the same, however many requests it has."""
     counts = Counter(example.source for example in found)
     weights = np.array([len(found) / len(counts) / counts[example.source] for example in found])
     rows = np.array([[example.figures[name] for name in names] for example in found])
     labels = np.array([float(example.suits) for example in found])
     bias, coefficients = _logistic(rows, labels, weights)
-    return Model(bias, dict(zip(names, coefficients.tolist(), strict=True)))
+    return LogisticModel(bias, dict(zip(names, coefficients.tolist(), strict=True)))
 
 
 def _logistic(rows: Floats, labels: Floats, weights: Floats) -> tuple[float, Floats]:
@@ -176,13 +178,13 @@ def off_by(labels: Sequence[bool], chances: Sequence[float], bins: int = 8) -> f
     return sum(abs(float(said[part].mean() - true[part].mean())) for part in parts) / len(parts)
 
 
-def judged_on(routing: RoutingSet, encoder: Encoder, folder: Path | None) -> list[Example]:
+def judged_on(routing: RoutingSet, encoder: OnnxEncoder, folder: Path | None) -> list[Example]:
     """The lists of a set whose requests come with candidates and a label."""
     bench = Bench(routing, encoder, folder)
     return [
         Example(
             routing.name,
-            figures_of(bench.evidence(request), np.array(sorted(set(request.candidates)), np.intp)),
+            compute_fit_features(bench.evidence(request), np.array(sorted(set(request.candidates)), np.intp)),
             request.needs_tool,
         )
         for request in routing.requests
@@ -190,17 +192,17 @@ def judged_on(routing: RoutingSet, encoder: Encoder, folder: Path | None) -> lis
     ]
 
 
-def tell(source: str, head: str, model: Model, found: Sequence[Example]) -> None:
+def tell(source: str, head: str, model: LogisticModel, found: Sequence[Example]) -> None:
     labels = [example.suits for example in found]
-    chances = [model.chance(example.figures) for example in found]
-    told_apart = auc(np.array(chances, np.float64), np.array(labels, np.bool_))
+    chances = [model.predict_probability(example.figures) for example in found]
+    told_apart = compute_auc(np.array(chances, np.float64), np.array(labels, np.bool_))
     print(
         f"{source:29} {head:6} lists {len(found):5}  AUC {told_apart:.3f}"
         f"  off by {off_by(labels, chances):.3f}"
     )
 
 
-def report(models: dict[str, Model], found: Sequence[Example]) -> None:
+def report(models: dict[str, LogisticModel], found: Sequence[Example]) -> None:
     """The models, and how well each source is judged by a model fitted without it."""
     for head, model in models.items():
         shown = ", ".join(f"{name} {value:+.2f}" for name, value in model.coefficients.items())
@@ -234,10 +236,10 @@ def main() -> None:
     asked.out.write_text(json.dumps(_written(models), indent=2) + "\n", encoding="utf-8")
 
 
-def _written(models: dict[str, Model]) -> dict[str, dict[str, float]]:
+def _written(models: dict[str, LogisticModel]) -> dict[str, dict[str, float]]:
     return {
         head: {"bias": round(model.bias, 4)}
-        | {name: round(model.coefficients[name], 4) for name in FEATURES if name in model.coefficients}
+        | {name: round(model.coefficients[name], 4) for name in FIT_FEATURES if name in model.coefficients}
         for head, model in models.items()
     }
 

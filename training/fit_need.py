@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fingerpost.narrow.need import NeedJudge
-from fingerpost.narrow.need.cues import CUES, PLACE_OF
-from fingerpost.narrow.need.model import WEIGHTS, load
-from fingerpost.narrow.need.reading import SLOTS, read
+from fingerpost.narrow.need import NeedClassifier
+from fingerpost.narrow.need.cues import CUE_POSITION, CUES
+from fingerpost.narrow.need.model import WEIGHTS_FILE, load_need_model
+from fingerpost.narrow.need.reading import FEATURE_SLOTS, extract_features
 from fingerpost.narrow.signals import SignalReader
 from fingerpost.records import Message, Signals
 from fingerpost.settings import NarrowSettings
@@ -102,11 +102,11 @@ def load_requests(path: Path, reader: SignalReader, encoder: Any | None = None) 
 def tabulate(requests: Sequence[Request]) -> Table:
     """Cues and hashed words as matrices. What history decides is not the weights' business."""
     cues = np.zeros((len(requests), len(CUES)))
-    words = np.zeros((len(requests), SLOTS), dtype=np.float32)
+    words = np.zeros((len(requests), FEATURE_SLOTS), dtype=np.float32)
     for row, request in enumerate(requests):
-        reading = read(request.text, request.signals)
+        reading = extract_features(request.text, request.signals)
         for name in reading.cues:
-            cues[row, PLACE_OF[name]] = 1.0
+            cues[row, CUE_POSITION[name]] = 1.0
         if reading.features:
             words[row, [slot for slot, _ in reading.features]] = len(reading.features) ** -0.5
     vectors = None
@@ -292,8 +292,8 @@ def _figures(pairs: Sequence[tuple[bool, float]]) -> str:
 def judge_set(path: Path, reader: SignalReader, encoder: Any | None, *, wrong: bool) -> None:
     """How the shipped judge does on requests of another source."""
     requests = load_requests(path, reader, encoder)
-    judge = NeedJudge(NarrowSettings())
-    needs = [judge.judge(r.text, r.signals, r.history, r.vector) for r in requests]
+    judge = NeedClassifier(NarrowSettings())
+    needs = [judge.classify(r.text, r.signals, r.history, r.vector) for r in requests]
     report(f"{path.parent.name}/{path.name}", requests, [need.score for need in needs])
     if wrong:
         for request, need in zip(requests, needs, strict=True):
@@ -302,9 +302,9 @@ def judge_set(path: Path, reader: SignalReader, encoder: Any | None, *, wrong: b
 
 
 def _encoder() -> Any:
-    from fingerpost.narrow.dense import Encoder  # loads the model, only when asked for
+    from fingerpost.narrow.dense import OnnxEncoder  # loads the model, only when asked for
 
-    return Encoder()
+    return OnnxEncoder()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -341,9 +341,9 @@ def refit(data: Path, reader: SignalReader, encoder: Any | None, *, dry: bool) -
         weights |= {f"meaning_{name}": value for name, value in meaning.items()}
     if not dry:
         names = np.array([cue.name for cue in CUES])
-        np.savez_compressed(WEIGHTS, names=names, **weights)
-        load.cache_clear()
-        print(f"wrote {WEIGHTS.name}, {WEIGHTS.stat().st_size / 1024:.0f} KB")
+        np.savez_compressed(WEIGHTS_FILE, names=names, **weights)
+        load_need_model.cache_clear()
+        print(f"wrote {WEIGHTS_FILE.name}, {WEIGHTS_FILE.stat().st_size / 1024:.0f} KB")
 
 
 if __name__ == "__main__":

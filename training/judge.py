@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fingerpost.evals.metrics import gains, recall
-from fingerpost.narrow.text import sentences_of
+from fingerpost.evals.metrics import compute_gains, compute_recall
+from fingerpost.narrow.text import split_sentences
 from training.encoder import Encoder, Words, encode, load, save
 from training.examples import Material, prepare, trainable
 from training.sets import FAMILIES, JUDGED, LICENSED, Request, RoutingSet, read_own, read_public
@@ -75,8 +75,8 @@ def without_leaks(materials: Sequence[Material], judged: Sequence[Material]) -> 
 def recalls(source: RoutingSet, request: Request, ranking: Sequence[int]) -> list[float]:
     """The share of needs met within the first 1, 5 and 10 places."""
     groups = [frozenset(source.tools[tool].id for tool in group) for group in request.groups]
-    gained = gains([source.tools[tool].id for tool in ranking], groups)
-    return [recall(gained, len(groups), depth) for depth in (1, 5, 10)]
+    gained = compute_gains([source.tools[tool].id for tool in ranking], groups)
+    return [compute_recall(gained, len(groups), depth) for depth in (1, 5, 10)]
 
 
 def scores(encoder: Encoder, material: Material, words: Words) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +87,7 @@ def scores(encoder: Encoder, material: Material, words: Words) -> tuple[np.ndarr
     owners: list[int] = []
     texts: list[str] = []
     for place, request in enumerate(material.source.requests):
-        for sentence in sentences_of(request.text):
+        for sentence in split_sentences(request.text):
             owners.append(place)
             texts.append(sentence)
     if texts:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from fingerpost.narrow.hebrew.gloss import gloss, telegram
-from fingerpost.narrow.text import ToolText, tool_text
+from fingerpost.narrow.hebrew.gloss import gloss_words, join_gloss
+from fingerpost.narrow.text import ToolText, build_tool_text
 from fingerpost.records import Effect, Intelligence, Known, Source, ToolCard
 
 FAMILIES = {
@@ -68,7 +68,7 @@ class Tool:
 
     @property
     def parameter_texts(self) -> str:
-        return " ".join(parameter.short() for parameter in self.text.parameters)
+        return " ".join(parameter.format_short() for parameter in self.text.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _tool(record: dict[str, Any]) -> Tool:
     card = _card(record)
-    return Tool(record["id"], tool_text(card), card)
+    return Tool(record["id"], build_tool_text(card), card)
 
 
 def _card(record: dict[str, Any]) -> ToolCard:
@@ -155,7 +155,7 @@ def _card(record: dict[str, Any]) -> ToolCard:
 
 def _routed(text: str, language: str) -> str:
     """What the encoder is given: a Hebrew request as English words, anything else as it is."""
-    return telegram(gloss(text)) if language == "he" else text
+    return join_gloss(gloss_words(text)) if language == "he" else text
 
 
 def _request(record: dict[str, Any], place: dict[str, int]) -> Request:

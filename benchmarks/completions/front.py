@@ -12,10 +12,10 @@ import anyio
 
 from benchmarks.gateway.upstream import filler_tool
 from fingerpost import Router, Settings
-from fingerpost.surfaces.completions import open_completions
-from fingerpost.surfaces.serve import event_loop
-from fingerpost.surfaces.web.access import open_gate
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.completions import open_openai_app
+from fingerpost.surfaces.serve import get_backend_options
+from fingerpost.surfaces.web.access import build_authenticator
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from fingerpost.testing import tool_server
 
 
@@ -33,12 +33,14 @@ async def main(upstream: str, folder: Path, tools: int) -> None:
         await router.connect()
         await router.settle(120)
         with listen_at("127.0.0.1", 0) as listening:
-            bound = address_of(listening)
-            gate = open_gate(settings.gateway, keys=router.store.keys, events=router.events, bound=bound)
-            async with open_completions(router, gate=gate, address=f"http://{bound}") as app:
+            bound = get_address(listening)
+            gate = build_authenticator(
+                settings.gateway, keys=router.store.keys, events=router.events, bound=bound
+            )
+            async with open_openai_app(router, authenticator=gate, address=f"http://{bound}") as app:
                 print(f"http://{bound}", flush=True)
                 await serve_app(app, listening)
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), backend_options=event_loop())
+    anyio.run(main, sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), backend_options=get_backend_options())

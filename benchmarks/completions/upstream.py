@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import anyio
 
-from fingerpost.surfaces.serve import event_loop
-from fingerpost.surfaces.web.asgi import EVENT_HEADERS, JSON_TYPE, AsgiScope, Receive, Send, respond
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.serve import get_backend_options
+from fingerpost.surfaces.web.asgi import EVENT_STREAM_HEADERS, JSON_TYPE, AsgiScope, Receive, Send, respond
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 
 FIRST_S: Final = 0.03
 NEXT_S: Final = 0.002
@@ -47,7 +47,7 @@ async def _whole(send: Send) -> None:
 
 async def _stream(send: Send) -> None:
     await anyio.sleep(FIRST_S)
-    await send({"type": "http.response.start", "status": 200, "headers": list(EVENT_HEADERS)})
+    await send({"type": "http.response.start", "status": 200, "headers": list(EVENT_STREAM_HEADERS)})
     for number in range(WORDS):
         if number:
             await anyio.sleep(NEXT_S)
@@ -69,9 +69,9 @@ async def _frame(send: Send, payload: Any) -> None:
 
 async def main() -> None:
     with listen_at("127.0.0.1", 0) as listening:
-        print(f"http://{address_of(listening)}", flush=True)
+        print(f"http://{get_address(listening)}", flush=True)
         await serve_app(Upstream(), listening)
 
 
 if __name__ == "__main__":
-    anyio.run(main, backend_options=event_loop())
+    anyio.run(main, backend_options=get_backend_options())

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 
 from fingerpost import Router, Settings
-from fingerpost.surfaces.serve import event_loop, serve
-from fingerpost.surfaces.web.access import open_gate
+from fingerpost.surfaces.serve import get_backend_options, serve
+from fingerpost.surfaces.web.access import build_authenticator
 from fingerpost.testing import tool_server
 
 
@@ -47,7 +47,7 @@ async def main(folder: Path) -> None:
             router,
             host="127.0.0.1",
             port=0,
-            gate=lambda bound: open_gate(
+            authenticator=lambda bound: build_authenticator(
                 settings.gateway, keys=router.store.keys, events=router.events, bound=bound
             ),
             started=lambda address: print(address, flush=True),
@@ -55,4 +55,4 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, Path(sys.argv[1]), backend_options=event_loop())
+    anyio.run(main, Path(sys.argv[1]), backend_options=get_backend_options())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def keep_to_one_draft(kind: Any) -> None:
+def pin_to_own_draft(kind: Any) -> None:
     """Make this class of validators, which is our own, check every part of a schema itself."""
     fields = [(field.name, field.alias) for field in kind.__attrs_attrs__ if field.init]
 

@@ -17,8 +17,8 @@ from typing import Any, NoReturn, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
 
-TWIN = "__is_a_twin__"
-_turn_into = object.__dict__["__class__"].__set__
+TWIN_MARK = "__is_a_twin__"
+_set_class = object.__dict__["__class__"].__set__
 
 
 @overload
@@ -33,11 +33,11 @@ def frozen(*, kw_only: bool = True, eq: bool = True) -> Callable[[type[T]], type
 def frozen(record: type[Any] | None = None, /, *, kw_only: bool = True, eq: bool = True) -> Any:
     """Make a class a frozen record. `eq=False`: one is only ever equal to itself."""
     if record is None:
-        return partial(_record, kw_only=kw_only, eq=eq)
-    return _record(record, kw_only=kw_only, eq=eq)
+        return partial(_build_record, kw_only=kw_only, eq=eq)
+    return _build_record(record, kw_only=kw_only, eq=eq)
 
 
-def _record(given: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
+def _build_record(given: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
     own = set(given.__dict__)
     if given.__dict__.get("__hash__") is None:
         own.discard("__hash__")  # not written there: Python's own, beside an `__eq__`
@@ -45,25 +45,25 @@ def _record(given: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
         given.__doc__ = given.__name__  # or dataclasses would work one out
     record = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(given)
     shared: dict[str, Any] = {
-        "__setattr__": _no_setting,
-        "__delattr__": _no_deleting,
-        "__repr__": _shown,
-        "__getstate__": _state,
-        "__setstate__": _with_state,
-        "__init__": _when_needed(record, "__init__", _init_of),
+        "__setattr__": _refuse_setattr,
+        "__delattr__": _refuse_delattr,
+        "__repr__": _format_repr,
+        "__getstate__": _get_state,
+        "__setstate__": _set_state,
+        "__init__": _build_on_first_use(record, "__init__", _build_init),
     }
     if eq:
-        shared["__eq__"] = _when_needed(record, "__eq__", _eq_of)
-        shared["__hash__"] = _when_needed(record, "__hash__", _hash_of)
+        shared["__eq__"] = _build_on_first_use(record, "__eq__", _build_eq)
+        shared["__hash__"] = _build_on_first_use(record, "__hash__", _build_hash)
     for name, function in shared.items():
         if name not in own:
             setattr(record, name, function)
     return record
 
 
-def _when_needed(record: type[Any], name: str, made_for: Callable[[type[Any]], Any]) -> Any:
+def _build_on_first_use(record: type[Any], name: str, build: Callable[[type[Any]], Any]) -> Any:
     def first(*given: Any, **named: Any) -> Any:
-        function = made_for(record)
+        function = build(record)
         function.__qualname__ = f"{record.__qualname__}.{name}"
         setattr(record, name, function)
         return function(*given, **named)
@@ -74,27 +74,27 @@ def _when_needed(record: type[Any], name: str, made_for: Callable[[type[Any]], A
 # What all records share.
 
 
-def _no_setting(record: object, name: str, value: object) -> NoReturn:
+def _refuse_setattr(record: object, name: str, value: object) -> NoReturn:
     message = f"cannot assign to field {name!r}"
     raise FrozenInstanceError(message)
 
 
-def _no_deleting(record: object, name: str) -> NoReturn:
+def _refuse_delattr(record: object, name: str) -> NoReturn:
     message = f"cannot delete field {name!r}"
     raise FrozenInstanceError(message)
 
 
 @recursive_repr()
-def _shown(record: Any) -> str:
+def _format_repr(record: Any) -> str:
     shown = ", ".join(f"{item.name}={getattr(record, item.name)!r}" for item in fields(record) if item.repr)
     return f"{type(record).__qualname__}({shown})"
 
 
-def _state(record: Any) -> list[Any]:
+def _get_state(record: Any) -> list[Any]:
     return [getattr(record, item.name) for item in fields(record)]
 
 
-def _with_state(record: Any, state: list[Any]) -> None:
+def _set_state(record: Any, state: list[Any]) -> None:
     for item, value in zip(fields(record), state, strict=True):
         object.__setattr__(record, item.name, value)
 
@@ -102,32 +102,36 @@ def _with_state(record: Any, state: list[Any]) -> None:
 # What is written for each of them.
 
 
-def _eq_of(record: type[Any]) -> Any:
+def _build_eq(record: type[Any]) -> Any:
     names = [item.name for item in fields(record) if item.compare]
     lines = [
         "def made(self, other):",
         "    if other.__class__ is self.__class__:",
-        f"        return {_tuple_of('self', names)} == {_tuple_of('other', names)}",
+        f"        return {_format_tuple('self', names)} == {_format_tuple('other', names)}",
         "    return NotImplemented",
     ]
-    return _compiled(lines, {})
+    return _compile_function(lines, {})
 
 
-def _hash_of(record: type[Any]) -> Any:
+def _build_hash(record: type[Any]) -> Any:
     names = [item.name for item in fields(record) if (item.compare if item.hash is None else item.hash)]
-    return _compiled(["def made(self):", f"    return hash({_tuple_of('self', names)})"], {})
+    return _compile_function(["def made(self):", f"    return hash({_format_tuple('self', names)})"], {})
 
 
-def _init_of(record: type[Any]) -> Any:
-    named: dict[str, Any] = {"_turn_into": _turn_into, "_twin": _twin_of(record), "_record": record}
-    named |= {"_set_slowly": _set_slowly, "_unset": _UNSET}
+def _build_init(record: type[Any]) -> Any:
+    named: dict[str, Any] = {
+        "_turn_into": _set_class,
+        "_twin": _build_mutable_twin(record),
+        "_record": record,
+    }
+    named |= {"_set_slowly": _set_fields, "_unset": _UNSET}
     everything = fields(record)
     given = [item for item in everything if item.init]
     by_name = [item for item in given if item.kw_only]
-    head = ["self", *(item.name + _default(item, named) for item in given if not item.kw_only)]
+    head = ["self", *(item.name + _format_default(item, named) for item in given if not item.kw_only)]
     if by_name:
-        head += ["*", *(item.name + _default(item, named) for item in by_name)]
-    values = {item.name: _value(item, named) for item in everything if item.init or _has_default(item)}
+        head += ["*", *(item.name + _format_default(item, named) for item in by_name)]
+    values = {item.name: _format_value(item, named) for item in everything if item.init or _has_default(item)}
     lines = [
         f"def made({', '.join(head)}):",
         "    _class = self.__class__",
@@ -139,22 +143,22 @@ def _init_of(record: type[Any]) -> Any:
         "        self.__class__ = _class",
         *(["    self.__post_init__()"] if hasattr(record, "__post_init__") else []),
     ]
-    return _compiled(lines, named)
+    return _compile_function(lines, named)
 
 
-def _compiled(lines: list[str], named: dict[str, Any]) -> Any:
+def _compile_function(lines: list[str], named: dict[str, Any]) -> Any:
     exec("\n".join(lines), named)  # noqa: S102 - as dataclasses do; all of it is our own text
     return named["made"]
 
 
-def _tuple_of(whose: str, names: list[str]) -> str:
-    return "(" + "".join(f"{whose}.{name}, " for name in names) + ")"
+def _format_tuple(owner: str, names: list[str]) -> str:
+    return "(" + "".join(f"{owner}.{name}, " for name in names) + ")"
 
 
 _UNSET: Any = object()
 
 
-def _set_slowly(made: object, **values: object) -> None:
+def _set_fields(made: object, **values: object) -> None:
     for name, value in values.items():
         object.__setattr__(made, name, value)
 
@@ -163,7 +167,7 @@ def _has_default(item: Field[Any]) -> bool:
     return item.default is not MISSING or item.default_factory is not MISSING
 
 
-def _default(item: Field[Any], named: dict[str, Any]) -> str:
+def _format_default(item: Field[Any], named: dict[str, Any]) -> str:
     """What stands behind the name of an argument."""
     if item.default is not MISSING:
         named[f"_default_{item.name}"] = item.default
@@ -171,22 +175,22 @@ def _default(item: Field[Any], named: dict[str, Any]) -> str:
     return "=_unset" if item.default_factory is not MISSING else ""
 
 
-def _value(item: Field[Any], named: dict[str, Any]) -> str:
+def _format_value(item: Field[Any], named: dict[str, Any]) -> str:
     """What a field is set to."""
     if item.default_factory is not MISSING:
         named[f"_make_{item.name}"] = item.default_factory
         made = f"_make_{item.name}()"
         return f"{made} if {item.name} is _unset else {item.name}" if item.init else made
-    return item.name if item.init else _default(item, named).removeprefix("=")
+    return item.name if item.init else _format_default(item, named).removeprefix("=")
 
 
-def _twin_of(record: type[Any]) -> type[Any]:
+def _build_mutable_twin(record: type[Any]) -> type[Any]:
     """The same fields in the same places, and not frozen."""
     own: dict[str, Any] = {
         "__slots__": record.__dict__["__slots__"],
         "__setattr__": object.__setattr__,  # both, or a frozen base would still be asked
         "__delattr__": object.__delattr__,
-        TWIN: True,
+        TWIN_MARK: True,
     }
     if "__orig_bases__" in record.__dict__:  # a generic class insists on them
         own["__orig_bases__"] = record.__dict__["__orig_bases__"]

@@ -1,6 +1,6 @@
 """Secrets never reach a log, an event or a trace.
 
-Two nets: values somebody told us are secret (`remember`), and shapes that are
+Two nets: values somebody told us are secret (`register_secret`), and shapes that are
 secret wherever they appear (`sk-…`, `ghp_…`, `Bearer …`, private keys).
 The register is process-wide on purpose: a secret is a secret for every part of
 the process, and forgetting to pass a redactor around must not leak one.
@@ -20,8 +20,8 @@ MASK = "[redacted]"
 _SCALARS = (int, float, bool, NoneType)  # asking these whether they are a Mapping takes long
 
 # Shorter values ("1", "true", "dev") would turn ordinary text into masks.
-SHORTEST_SECRET = 6
-SHORT_TEXT = 120
+MIN_SECRET_LENGTH = 6
+SHORT_TEXT_LENGTH = 120
 
 # A key ending in one of these words names a secret: `apiKey`, `GITHUB_TOKEN`, `x-api-key`, `Authorization`.
 _SECRET_KEY = re.compile(
@@ -41,7 +41,7 @@ _HARMLESS_HEADER = re.compile(
     r"|host|origin|referer|prefer|date|dnt|.*-version",
     re.IGNORECASE,
 )
-_LONG_VALUE = 16
+_MIN_GENERATED_LENGTH = 16
 
 _SECRET_SHAPE = re.compile(
     r"""
@@ -58,7 +58,7 @@ _SECRET_SHAPE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 # The words before the secret stay readable: "Authorization: Bearer [redacted]", "postgres://me:[redacted]@db".
-_SECRET_AFTER = re.compile(
+_SECRET_AFTER_WORD = re.compile(
     r"""
       (?P<scheme>\b(?:Bearer|Basic)\s+)(?P<credential>[A-Za-z0-9._~+/=-]{8,})
     | (?P<userinfo>://[^\s:/@]{0,256}:)(?P<password>[^\s/@]{1,256})(?=@)
@@ -69,112 +69,114 @@ _SECRET_AFTER = re.compile(
 )
 
 # Without one of these no shape can fit. Looking for them costs a tenth of the pattern.
-_SIGNS = (
+_SECRET_SIGNS = (
     "-----BEGIN", "sk-", "pk-", "rk-", "k_live_", "k_test_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
     "github_pat_", "glpat-", "xox", "hf_", "npm_", "pypi-", "AKIA", "ASIA", "AIza", "fp_", "eyJ",
 )  # fmt: skip
-_WORDS = ("pass", "pwd", "secret", "api", "token", "access")
+_SECRET_WORDS = ("pass", "pwd", "secret", "api", "token", "access")
 
 _lock = Lock()
-_remembered: set[str] = set()
-_pattern: re.Pattern[str] | None = None
+_known_secrets: set[str] = set()
+_known_secrets_pattern: re.Pattern[str] | None = None
 
 
-def remember(secret: str) -> None:
+def register_secret(secret: str) -> None:
     """From now on `secret` is masked wherever it turns up."""
-    global _pattern  # noqa: PLW0603 - the register is process-wide by design, see the module's text
-    if len(secret) < SHORTEST_SECRET:
+    global _known_secrets_pattern  # noqa: PLW0603 - the register is process-wide by design, see the module's text
+    if len(secret) < MIN_SECRET_LENGTH:
         return
     with _lock:
-        _remembered.add(secret)
-        longest_first = sorted(_remembered, key=len, reverse=True)
-        _pattern = re.compile("|".join(re.escape(value) for value in longest_first))
-        _scrub_again.cache_clear()
+        _known_secrets.add(secret)
+        longest_first = sorted(_known_secrets, key=len, reverse=True)
+        _known_secrets_pattern = re.compile("|".join(re.escape(value) for value in longest_first))
+        _scrub_text_cached.cache_clear()
 
 
-def names_secret(key: str) -> bool:
+def is_secret_name(key: str) -> bool:
     """Whether a field with this name holds a secret: `apiKey`, `GITHUB_TOKEN`, `Authorization`."""
-    return _names_secret_again(key) if len(key) <= SHORT_TEXT else _names_secret(key)
+    return _check_secret_name_cached(key) if len(key) <= SHORT_TEXT_LENGTH else _check_secret_name(key)
 
 
-def _names_secret(key: str) -> bool:
+def _check_secret_name(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None
 
 
-_names_secret_again = lru_cache(maxsize=4096)(_names_secret)  # the same few names in call after call
+_check_secret_name_cached = lru_cache(maxsize=4096)(
+    _check_secret_name
+)  # the same few names in call after call
 
 
-def names_secret_setting(name: str) -> bool:
+def is_secret_setting(name: str) -> bool:
     """Whether a variable or an option of a server holds a secret, by its name: `MAPS_KEY`, `--auth`."""
-    return names_secret(name) or _SECRET_SETTING.search(name) is not None
+    return is_secret_name(name) or _SECRET_SETTING.search(name) is not None
 
 
-def holds_secret_header(name: str) -> bool:
+def is_secret_header(name: str) -> bool:
     """Whether the value of a header of this name is not to be shown: of all but the plainly harmless."""
-    return names_secret_setting(name) or _HARMLESS_HEADER.fullmatch(name) is None
+    return is_secret_setting(name) or _HARMLESS_HEADER.fullmatch(name) is None
 
 
-def remember_setting(name: str, value: str) -> None:
-    """`remember` a value of a server's configuration, unless it is more likely an ordinary word.
+def register_setting(name: str, value: str) -> None:
+    """`register_secret` a value of a server's configuration, unless it is more likely an ordinary word.
 
     Where only the name is suspicious (`SORT_KEY=created_at`, `X-Region: us-east-1`), masking the word
     in everything that servers answer would do more harm than good.
     """
-    for secret in secrets_in_setting(name, value):
-        remember(secret)
+    for secret in find_secrets_in_setting(name, value):
+        register_secret(secret)
 
 
-def secrets_in_setting(name: str, value: str) -> tuple[str, ...]:
+def find_secrets_in_setting(name: str, value: str) -> tuple[str, ...]:
     """What of a value of a server's configuration is to be masked; nothing where it is an ordinary word."""
     words = value.split()
-    if not names_secret(name) and not _looks_made_up(words, long=not names_secret_setting(name)):
+    if not is_secret_name(name) and not _is_generated(words, long=not is_secret_setting(name)):
         return ()
     return (value, words[-1] if words else "")  # "Bearer abc": the second word alone, too
 
 
-def _looks_made_up(words: Sequence[str], *, long: bool) -> bool:
+def _is_generated(words: Sequence[str], *, long: bool) -> bool:
     """Letters and digits in one word, with a word before it at most that says what it is."""
     if len(words) not in (1, 2):
         return False
     word = words[-1]
     mixed = any(map(str.isalpha, word)) and any(map(str.isdigit, word))
-    return mixed and (len(word) >= _LONG_VALUE or not long)
+    return mixed and (len(word) >= _MIN_GENERATED_LENGTH or not long)
 
 
 def scrub(text: str) -> str:
     """`text` with every secret in it masked."""
     # The same names and ids are scrubbed for event after event; most need be looked at only once.
-    if len(text) > SHORT_TEXT:
-        return _scrub(text)
-    masked = _scrub_again(text)
+    if len(text) > SHORT_TEXT_LENGTH:
+        return _scrub_text(text)
+    masked = _scrub_text_cached(text)
     return text if masked == text else masked
 
 
-def _scrub(text: str) -> str:
-    if _pattern is not None:
-        text = _pattern.sub(MASK, text)
+def _scrub_text(text: str) -> str:
+    if _known_secrets_pattern is not None:
+        text = _known_secrets_pattern.sub(MASK, text)
     # The signs are ASCII; other letters can stand for them where case is ignored (`ſ` for `s`).
-    if not text.isascii() or any([sign in text for sign in _SIGNS]):  # noqa: C419 - quicker than a generator
+    if not text.isascii() or any([sign in text for sign in _SECRET_SIGNS]):  # noqa: C419 - quicker than a generator
         text = _SECRET_SHAPE.sub(MASK, text)
-    if _may_announce(text):
-        text = _SECRET_AFTER.sub(_mask_after, text)
+    if _may_announce_secret(text):
+        text = _SECRET_AFTER_WORD.sub(_mask_after, text)
     return text
 
 
-def _may_announce(text: str) -> bool:
+def _may_announce_secret(text: str) -> bool:
     """Whether some words in the text could announce a secret; where not, there is none after them."""
     if not text.isascii():
         return True
     if ":" in text or "=" in text:
         small = text.lower()
-        if ("://" in text and "@" in text) or any([word in small for word in _WORDS]):  # noqa: C419 - as above
+        if ("://" in text and "@" in text) or any([word in small for word in _SECRET_WORDS]):  # noqa: C419 - as above
             return True
     else:
         small = text.lower()
     return "bearer" in small or "basic" in small
 
 
-_scrub_again = lru_cache(maxsize=4096)(_scrub)
+_scrub_text_cached = lru_cache(maxsize=4096)(_scrub_text)
 
 
 def _mask_after(match: re.Match[str]) -> str:
@@ -204,27 +206,27 @@ def scrub_json(value: object) -> object:
 
 
 def _scrub_entry(key: object, value: object) -> object:
-    if isinstance(key, str) and isinstance(value, str) and value and names_secret(key):
+    if isinstance(key, str) and isinstance(value, str) and value and is_secret_name(key):
         return value if value == MASK else MASK
     return scrub_json(value)
 
 
-def secret_paths(value: object) -> tuple[str, ...]:
+def find_secret_paths(value: object) -> tuple[str, ...]:
     """Where a JSON value holds what looks like a secret, as JSON Pointers: `/headers/authorization`."""
-    return tuple(_differences("", value, scrub_json(value)))
+    return tuple(_find_differences("", value, scrub_json(value)))
 
 
-def _differences(path: str, before: object, after: object) -> Iterator[str]:
+def _find_differences(path: str, before: object, after: object) -> Iterator[str]:
     if before is after:
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         masked = cast("Mapping[object, object]", after)
         for name, entry in cast("Mapping[object, object]", before).items():
             step = str(name).replace("~", "~0").replace("/", "~1")
-            yield from _differences(f"{path}/{step}", entry, masked[name])
+            yield from _find_differences(f"{path}/{step}", entry, masked[name])
     elif isinstance(before, list | tuple) and isinstance(after, list | tuple):
         pairs = zip(cast("Sequence[object]", before), cast("Sequence[object]", after), strict=True)
         for index, (old, new) in enumerate(pairs):
-            yield from _differences(f"{path}/{index}", old, new)
+            yield from _find_differences(f"{path}/{index}", old, new)
     elif before != after:
         yield path

@@ -17,38 +17,38 @@ from anyio.lowlevel import RunVar
 logger = logging.getLogger("fingerpost.tasks")
 
 FIRST_PAUSE_S = 0.1  # before something that broke is begun again
-LONGEST_PAUSE_S = 30.0
+MAX_PAUSE_S = 30.0
 
 R = TypeVar("R")
 Given = TypeVarTuple("Given")
 
-_turns: RunVar[anyio.CapacityLimiter] = RunVar("fingerpost.turns")
+_thread_limiter: RunVar[anyio.CapacityLimiter] = RunVar("fingerpost.turns")
 
 
-async def aside(work: Callable[[*Given], R], *given: *Given) -> R:
+async def run_in_thread(work: Callable[[*Given], R], *given: *Given) -> R:
     """Do what takes the processor for long in a thread, so that answers go out meanwhile.
 
     One such thing at a time: two would take turns with each other before the event loop got one.
     """
-    turn = _turns.get(None)
+    turn = _thread_limiter.get(None)
     if turn is None:
         turn = anyio.CapacityLimiter(1)
-        _turns.set(turn)
+        _thread_limiter.set(turn)
     return await anyio.to_thread.run_sync(work, *given, limiter=turn)
 
 
 @cache
-def _scope_kind() -> type[anyio.CancelScope]:
+def _get_scope_class() -> type[anyio.CancelScope]:
     """The event loop's own kind, which anyio looks up each time: that takes longer than making one."""
     return type(anyio.CancelScope())
 
 
-def cancel_scope(deadline: float = math.inf) -> anyio.CancelScope:
+def create_cancel_scope(deadline: float = math.inf) -> anyio.CancelScope:
     """`anyio.CancelScope`, for every request and every call."""
-    return _scope_kind()(deadline=deadline)
+    return _get_scope_class()(deadline=deadline)
 
 
-async def contained(work: Callable[[*Given], Awaitable[object]], *given: *Given) -> None:
+async def run_contained(work: Callable[[*Given], Awaitable[object]], *given: *Given) -> None:
     """Do this in a task group that others share: what goes wrong is logged, and ends this task alone."""
     try:
         await work(*given)
@@ -56,7 +56,7 @@ async def contained(work: Callable[[*Given], Awaitable[object]], *given: *Given)
         logger.exception("%s failed", getattr(work, "__qualname__", work))
 
 
-async def kept_up(work: Callable[[*Given], Awaitable[object]], *given: *Given) -> None:
+async def run_restarting(work: Callable[[*Given], Awaitable[object]], *given: *Given) -> None:
     """Do what goes on until it is cancelled; where it breaks it is logged, and begun again after a pause."""
     pause = FIRST_PAUSE_S
     while True:
@@ -66,13 +66,13 @@ async def kept_up(work: Callable[[*Given], Awaitable[object]], *given: *Given) -
             return
         except Exception:
             logger.exception("%s broke, and is begun again", getattr(work, "__qualname__", work))
-        if anyio.current_time() - began > LONGEST_PAUSE_S:
+        if anyio.current_time() - began > MAX_PAUSE_S:
             pause = FIRST_PAUSE_S
         await anyio.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE_S)
+        pause = min(2 * pause, MAX_PAUSE_S)
 
 
-async def leave(
+async def cancel_and_exit(
     tasks: TaskGroup,
     kind: type[BaseException] | None,
     error: BaseException | None,

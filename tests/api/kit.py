@@ -13,14 +13,14 @@ import anyio
 import httpx2
 
 from fingerpost import Router, Settings
-from fingerpost.insight.ledger import Ledger
+from fingerpost.insight.ledger import JournalReader
 from fingerpost.records import Right, ServerSpec
 from fingerpost.surfaces.api import ApiApp, open_api
 from fingerpost.surfaces.console import open_console
-from fingerpost.surfaces.web.access import Doorkeeper, open_gate
-from fingerpost.surfaces.web.front import Front
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
-from fingerpost.surfaces.web.tickets import make_ticket
+from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
+from fingerpost.surfaces.web.front import PathRouter
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
+from fingerpost.surfaces.web.tickets import create_ticket
 
 PATIENCE_S = 20.0
 
@@ -54,7 +54,7 @@ class House:
 
     async def sign_in(self) -> None:
         """From now on, who asks is the person whose installation this is."""
-        ticket = await make_ticket(self.router.store)
+        ticket = await create_ticket(self.router.store)
         me = (await self.post("/api/session", {"ticket": ticket})).json()
         self.client.headers["x-csrf-token"] = me["csrf"]
 
@@ -65,9 +65,9 @@ class House:
         return {"x-api-key": text}
 
 
-def local_gate(router: Router, bound: str = "127.0.0.1:80") -> Doorkeeper:
+def local_gate(router: Router, bound: str = "127.0.0.1:80") -> HttpAuthenticator:
     """The gate of a router that listens here."""
-    return open_gate(
+    return build_authenticator(
         router.settings.gateway,
         keys=router.store.keys,
         events=router.events,
@@ -92,19 +92,19 @@ async def house(
 async def served(router: Router, *, operator: bool = False) -> AsyncGenerator[House]:
     """The API and the console of this router at a port; `operator`: who asks there has signed in."""
     listening = listen_at("127.0.0.1", 0)
-    bound = address_of(listening)
+    bound = get_address(listening)
     address = f"http://{bound}"
     gate = local_gate(router, bound)
     up = anyio.Event()
     with listening:
         async with (
-            Ledger.open(router.store, router.live) as ledger,
-            open_api(router, gate=gate, address=address, ledger=ledger) as api,
+            JournalReader.open(router.store, router.live) as ledger,
+            open_api(router, authenticator=gate, address=address, ledger=ledger) as api,
             open_console(gate) as console,
             anyio.create_task_group() as tasks,
             httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client,
         ):
-            front = Front({"api": api, "console": console}, home=console)
+            front = PathRouter({"api": api, "console": console}, default=console)
             tasks.start_soon(lambda: serve_app(front, listening, started=up.set, signals=False))
             with anyio.fail_after(PATIENCE_S):
                 await up.wait()

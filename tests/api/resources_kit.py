@@ -13,17 +13,17 @@ import httpx2
 from mcp import Client
 
 from fingerpost import Router
-from fingerpost.insight import Ledger
+from fingerpost.insight import JournalReader
 from fingerpost.records import Right, ServerSpec
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.api import open_api
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.web.access import open_gate
-from fingerpost.surfaces.web.front import Front
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
-from fingerpost.surfaces.web.tickets import make_ticket
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.web.access import build_authenticator
+from fingerpost.surfaces.web.front import PathRouter
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
+from fingerpost.surfaces.web.tickets import create_ticket
 from tests.api.kit import settings
 
 PATIENCE_S = 20.0
@@ -94,27 +94,27 @@ async def both(
 async def opened(router: Router, *, loaded: Loaded | None = None) -> AsyncGenerator[Both]:
     """This router's API and gateway at a port, for the person whose installation it is."""
     listening = listen_at("127.0.0.1", 0)
-    bound = address_of(listening)
+    bound = get_address(listening)
     address = f"http://{bound}"
     made = router.settings
-    gate = open_gate(
+    gate = build_authenticator(
         made.gateway, keys=router.store.keys, events=router.events, bound=bound, profiles=made.profiles
     )
-    audience, up = Listeners(), anyio.Event()
+    audience, up = NotificationListeners(), anyio.Event()
     with listening:
         async with (
-            Ledger.open(router.store, router.live) as ledger,
-            open_api(router, gate=gate, address=address, ledger=ledger, loaded=loaded) as api,
+            JournalReader.open(router.store, router.live) as ledger,
+            open_api(router, authenticator=gate, address=address, ledger=ledger, loaded=loaded) as api,
             open_methods(router, audience=audience) as methods,
             GatewayApp(methods, gate, made.gateway, router.events, audience=audience) as gateway,
             anyio.create_task_group() as tasks,
             httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client,
         ):
-            front = Front({"api": api}, home=gateway)
+            front = PathRouter({"api": api}, default=gateway)
             tasks.start_soon(lambda: serve_app(front, listening, started=up.set, signals=False))
             with anyio.fail_after(PATIENCE_S):
                 await up.wait()
-            ticket = await make_ticket(router.store)
+            ticket = await create_ticket(router.store)
             signed_in = await client.post("/api/session", json={"ticket": ticket})
             client.headers["x-csrf-token"] = signed_in.json()["csrf"]
             yield Both(router, address, client)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fingerpost.records import Scope
-from fingerpost.surfaces.api.sessions import FRESH_S, Sessions
+from fingerpost.surfaces.api.sessions import SESSION_FRESH_S, ConsoleSessions
 from fingerpost.testing import tool_server
 from tests.api.kit import House, house, listening_to
 from tests.journeys.recorder import DESTROYS, READS, tool
@@ -228,16 +228,16 @@ async def test_a_session_of_the_console(keyed: House) -> None:
 async def test_a_revoked_key_ends_its_sessions_within_seconds(keyed: House) -> None:
     now = 0.0
     store = keyed.router.store
-    sessions = Sessions(store, hours=1, clock=lambda: now)
+    sessions = ConsoleSessions(store, hours=1, clock=lambda: now)
     key, _ = await store.keys.add("anna")
-    cookie, opened = await sessions.open(key)
-    assert await sessions.find(cookie) == opened == sessions.remembered(cookie)
+    cookie, opened = await sessions.open_session(key)
+    assert await sessions.find_session(cookie) == opened == sessions.get_cached(cookie)
     await store.keys.revoke("anna")
-    assert sessions.remembered(cookie) == opened
-    now = FRESH_S
-    assert sessions.remembered(cookie) is None
-    assert await sessions.find(cookie) is None
-    assert await sessions.find("x" * 43) is None
+    assert sessions.get_cached(cookie) == opened
+    now = SESSION_FRESH_S
+    assert sessions.get_cached(cookie) is None
+    assert await sessions.find_session(cookie) is None
+    assert await sessions.find_session("x" * 43) is None
 
 
 async def test_guessing_keys_has_a_bound(keyed: House) -> None:

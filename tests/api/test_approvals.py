@@ -140,7 +140,7 @@ async def test_of_many_deciders_one_stands(tmp_path: Path) -> None:
         assert len({answer["approval"]["decided_by"] for answer in answers}) == 1
         assert len({answer["approval"]["decision"] for answer in answers}) == 1
         await opened.router.store.journal.flush()
-        events = await opened.router.store.journal.events(kinds=("approval_decided",))
+        events = await opened.router.store.journal.list_events(kinds=("approval_decided",))
         assert len(events) == 1
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fingerpost.surfaces.console.files import FOLDER
+from fingerpost.surfaces.console.files import STATIC_FOLDER
 from tests.api.kit import House, house
 from tests.requirements import proves
 
@@ -27,8 +27,8 @@ async def test_every_file_is_served_and_nothing_from_elsewhere_may_load(opened: 
     assert "script-src 'self';" in policy
     assert "frame-ancestors 'none'" in policy
     assert (await opened.get("/console/")).content == page.content
-    for path in (path for path in FOLDER.rglob("*") if path.suffix in {".js", ".css", ".svg"}):
-        answer = await opened.get(f"/console/{path.relative_to(FOLDER).as_posix()}")
+    for path in (path for path in STATIC_FOLDER.rglob("*") if path.suffix in {".js", ".css", ".svg"}):
+        answer = await opened.get(f"/console/{path.relative_to(STATIC_FOLDER).as_posix()}")
         assert answer.content == path.read_bytes()
         assert answer.headers["x-content-type-options"] == "nosniff"
         kind = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}[path.suffix]

@@ -14,12 +14,12 @@ from fingerpost import Router
 from fingerpost.errors import ServerUnavailable, StoreUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import Right
-from fingerpost.surfaces.api.app import ApiApp, Bounds
-from fingerpost.surfaces.api.doors import Doors
-from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Reply
-from fingerpost.surfaces.api.sessions import Sessions
-from fingerpost.surfaces.api.streams import Streams
-from fingerpost.surfaces.web.rate import Rate
+from fingerpost.surfaces.api.app import ApiApp, RequestLimits
+from fingerpost.surfaces.api.doors import ApiAuth
+from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, ApiResponse
+from fingerpost.surfaces.api.sessions import ConsoleSessions
+from fingerpost.surfaces.api.streams import StreamSlots
+from fingerpost.surfaces.web.rate import RateLimiter
 from tests.api.kit import House, house, listening_to, local_gate, settings
 from tests.requirements import proves
 
@@ -97,7 +97,7 @@ class _Fails:
     how: str
 
 
-async def _failing(request: ApiRequest) -> Reply:
+async def _failing(request: ApiRequest) -> ApiResponse:
     match request.query.how:
         case "store":
             message = "the database is locked: password=hunter2secret"
@@ -106,9 +106,9 @@ async def _failing(request: ApiRequest) -> Reply:
             message = "git went away"
             raise ServerUnavailable(message, server="git")
         case "problem":
-            raise Problem(409, "Changed meanwhile", "Look again.", fingerprint="abc")
+            raise ApiProblem(409, "Changed meanwhile", "Look again.", fingerprint="abc")
         case "text":
-            return Reply(body=b"a,b\n", media="text/csv", status=201, headers=((b"x-own", b"1"),))
+            return ApiResponse(body=b"a,b\n", media="text/csv", status=201, headers=((b"x-own", b"1"),))
         case _:
             message = "a secret of ours"
             raise RuntimeError(message)
@@ -118,18 +118,18 @@ async def _failing(request: ApiRequest) -> Reply:
 async def test_what_went_wrong_inside_is_told_without_its_innards(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    operation = Operation(
+    operation = ApiOperation(
         method="GET", path="/api/fail", name="fail", summary="Fails", right=Right.USE, query=_Fails,
         answer=_failing, returns=str,
     )  # fmt: skip
     async with Router(settings=settings(tmp_path)) as router:
-        doors = Doors(local_gate(router), Sessions(router.store, hours=1), router.events)
+        doors = ApiAuth(local_gate(router), ConsoleSessions(router.store, hours=1), router.events)
         app = ApiApp(
             [operation],
-            doors=doors,
-            rate=Rate(100),
-            streams=Streams(1),
-            bounds=Bounds(body_bytes=1024, request_seconds=1),
+            auth=doors,
+            rate_limiter=RateLimiter(100),
+            streams=StreamSlots(1),
+            limits=RequestLimits(body_bytes=1024, request_seconds=1),
         )
         busy = await _answer(app, "store")
         assert (busy["status"], busy["hint"]) == (503, "Wait a moment.")

@@ -15,7 +15,7 @@ from hypothesis import settings as given_settings
 from hypothesis import strategies as st
 
 from fingerpost.events import PinAccepted, ToolQuarantined
-from fingerpost.surfaces.api.resources.audit_export import harmless
+from fingerpost.surfaces.api.resources.audit_export import escape_formula
 from tests.api.resources_kit import Both, both
 from tests.requirements import proves
 
@@ -70,7 +70,7 @@ async def test_the_trail_is_taken_away_as_lines_of_json_and_as_a_table_without_f
         assert answer.headers["content-type"].startswith("application/x-ndjson")
         assert "attachment" in answer.headers["content-disposition"]
         lines = [json.loads(line) for line in answer.text.splitlines()]
-        kept = await house.router.store.audit.entries()
+        kept = await house.router.store.audit.list_entries()
         assert [(line["seq"], line["hash"]) for line in lines] == [
             (entry.seq, entry.hash) for entry in reversed(kept)
         ]
@@ -89,7 +89,7 @@ async def test_a_long_trail_comes_in_pieces_as_it_was_when_it_was_asked_for(tmp_
     async with both(tmp_path) as house:
         await tell(house, 25)
         sizes: list[int] = []
-        async for chunk in house.router.store.audit.chunks(size=10):
+        async for chunk in house.router.store.audit.iterate_chunks(size=10):
             sizes.append(len(chunk))
             await tell(house, 1)  # written meanwhile: not among them
         assert sizes == [10, 10, 5]
@@ -120,7 +120,7 @@ async def test_of_many_exports_at_once_some_are_refused_and_who_leaves_makes_roo
 @given(cell=st.text(max_size=12))
 @given_settings(max_examples=50)
 def test_no_cell_is_a_formula_and_none_is_changed_otherwise(cell: str):
-    made = harmless(cell)
+    made = escape_formula(cell)
     assert not made.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
     assert made in (cell, f"'{cell}")
 

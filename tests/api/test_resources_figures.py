@@ -37,7 +37,7 @@ async def test_kept_evals_are_listed_newest_first_and_none_comes_with_a_hint(tmp
         assert empty["items"] == [] and "fingerpost eval" in empty["hint"]
         for name in ("monday", "tuesday"):
             report = {"figures": {"recall@5": {"value": 0.9, "queries": 10}}}
-            await house.router.store.evals.keep(name, report)
+            await house.router.store.evals.add(name, report)
         page = await house.ok("/api/evals?limit=1")
         assert [kept["name"] for kept in page["items"]] == ["tuesday"] and page["hint"] == ""
         assert page["items"][0]["report"]["figures"]["recall@5"]["value"] == 0.9

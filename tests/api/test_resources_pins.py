@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 
 from fingerpost import Server
-from fingerpost.surfaces.api.resources.changes import difference, text_difference
+from fingerpost.surfaces.api.resources.changes import diff_definitions, text_difference
 from fingerpost.testing import served, tool_server
 from tests.api.resources_kit import both, by_key, reading, until
 from tests.requirements import proves
@@ -95,7 +95,7 @@ async def test_changed_instructions_reach_clients_once_they_are_accepted_as_show
             ("shop/", "local")
         ]
     async with served(shop) as base, both(tmp_path, Server.http("shop", base, era="2025-11-25")) as house:
-        assert house.router.catalog.instructions_of("shop") == "Prices are in euros."  # kept in the store
+        assert house.router.catalog.get_instructions("shop") == "Prices are in euros."  # kept in the store
 
 
 @pytest.mark.parametrize("count", [1, 3000])
@@ -109,6 +109,6 @@ def test_a_text_is_compared_line_by_line_with_nothing_left_out(count: int):
 def test_a_difference_leaves_nothing_out_and_shows_what_cannot_be_seen(count: int):
     before = {"name": "t", "inputSchema": {f"p{n}": n for n in range(count)}}
     after = {**before, "description": "harmless\u202eevil"}
-    lines = difference(before, after)
+    lines = diff_definitions(before, after)
     assert any(line.startswith("+") and "harmless\\u202eevil" in line for line in lines)
-    assert difference(before, before) == ()
+    assert diff_definitions(before, before) == ()

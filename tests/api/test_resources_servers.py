@@ -45,7 +45,7 @@ async def test_a_server_that_is_off_is_disconnected_and_gone_everywhere_until_it
     switch = "/api/servers/books/switch"
     async with both(tmp_path, library.spec(), other.spec()) as house:
         router = house.router
-        await router.servers.stocked(timeout=10)
+        await router.servers.wait_until_resources_read(timeout=10)
         assert await _seen(house.address) == (["books__look_up", "files__look_at"], 1, 1)
         line = await house.ok(switch, {"on": False, "reason": "it is being moved"})
         assert (line["state"], line["on"], line["reason"]) == (
@@ -61,7 +61,7 @@ async def test_a_server_that_is_off_is_disconnected_and_gone_everywhere_until_it
             "books/look_up is not available: its server books is switched off by local: it is being moved"
         )
         await router.connect()  # connects all that may be
-        assert router.servers.status("books").state is ServerState.DISABLED
+        assert router.servers.get_status("books").state is ServerState.DISABLED
         tool = by_key(await house.ok("/api/tools?server=books"))["books/look_up"]
         assert tool["state"] == "off" and "its server books" in tool["reason"]
         told = await house.problem(409, "/api/servers/books/reconnect", post=True)
@@ -69,12 +69,12 @@ async def test_a_server_that_is_off_is_disconnected_and_gone_everywhere_until_it
 
     async with Router([library.spec(), other.spec()], settings=settings(tmp_path)) as router:
         await router.connect()
-        assert router.servers.status("books").state is ServerState.DISABLED
+        assert router.servers.get_status("books").state is ServerState.DISABLED
         async with opened(router) as house:
             line = await house.ok(switch, {"on": True})
             assert line["on"] and line["switched_off"] is None
-            await until(lambda: router.servers.status("books").state is ServerState.READY)
-            await router.servers.stocked(timeout=10)
+            await until(lambda: router.servers.get_status("books").state is ServerState.READY)
+            await router.servers.wait_until_resources_read(timeout=10)
             assert await _seen(house.address) == (["books__look_up", "files__look_at"], 1, 1)
             told = await house.ok("/api/audit?kind=server_switched")
             assert [(entry["data"]["server"], entry["data"]["on"]) for entry in told["items"]] == [
@@ -111,7 +111,7 @@ async def test_a_server_connects_anew_and_is_asked_again_by_hand(tmp_path: Path)
     ) as house:
         before = (await house.ok("/api/servers/files"))["since"]
         await house.ok("/api/servers/files/reconnect", post=True)
-        await until(lambda: house.router.servers.status("files").state is ServerState.READY)
+        await until(lambda: house.router.servers.get_status("files").state is ServerState.READY)
         assert (await house.ok("/api/servers/files"))["since"] > before
 
         assert (await house.router.call("files/look", {})).error is ErrorKind.TIMEOUT

@@ -31,10 +31,10 @@ from fingerpost.records import ServerSpec
 from fingerpost.servers import Server
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.wire.answering import OUR_FAULT
-from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.parts import House, surfaces
-from fingerpost.surfaces.web.front import Front
+from fingerpost.surfaces.gateway.wire.answering import INTERNAL_ERROR_MESSAGE
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.parts import SurfaceDeps, build_lazy_apps
+from fingerpost.surfaces.web.front import PathRouter
 from fingerpost.testing import tool_server
 from tests.api.kit import local_gate, settings
 from tests.attack_surfaces import cases as programs
@@ -207,7 +207,7 @@ class Place:
     """The gateway with its surfaces, spoken to without a socket."""
 
     router: Router
-    front: Front
+    front: PathRouter
     figures: Figures
 
     async def send(
@@ -261,7 +261,7 @@ class Place:
             self.figures.faults.append(f"hung: {method} {path} {body[:300]!r} {at}")
         if got.status >= 500 and got.status != 503:
             self.figures.faults.append(f"{got.status}: {method} {path} {body[:300]!r} {got.body[:300]!r}")
-        if OUR_FAULT.encode() in got.body or b"went wrong inside Fingerpost" in got.body:
+        if INTERNAL_ERROR_MESSAGE.encode() in got.body or b"went wrong inside Fingerpost" in got.body:
             self.figures.faults.append(f"fault: {method} {path} {body[:300]!r} {got.body[:300]!r}")
         return got
 
@@ -319,7 +319,7 @@ async def opened(folder: Path, figures: Figures, *servers: ServerSpec) -> AsyncG
     async with AsyncExitStack() as stack:
         router = await stack.enter_async_context(Router(servers, settings=settings(folder, **SETTINGS)))
         await router.connect()
-        audience = Listeners()
+        audience = NotificationListeners()
         gate = local_gate(router, HOST)
         methods = await stack.enter_async_context(open_methods(router, audience=audience))
         gateway = await stack.enter_async_context(
@@ -327,10 +327,10 @@ async def opened(folder: Path, figures: Figures, *servers: ServerSpec) -> AsyncG
         )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        parts = surfaces(House(router, gate, f"http://{HOST}"))
+        parts = build_lazy_apps(SurfaceDeps(router, gate, f"http://{HOST}"))
         for part in {id(part): part for part in parts.values()}.values():
-            tasks.start_soon(part.keep)
-        yield Place(router, Front(parts, home=gateway), figures)
+            tasks.start_soon(part.keep_open)
+        yield Place(router, PathRouter(parts, default=gateway), figures)
 
 
 async def _call_well(place: Place, over: anyio.Event) -> None:
@@ -437,7 +437,7 @@ async def _server_case(place: Place, source: Cases, sessions: list[dict[str, str
         case _:
             await place.call_api("evil/look")
     if source.random.random() < 0.01:
-        await place.router.servers.look_now(timeout=1)
+        await place.router.servers.refresh_stale_listings(timeout=1)
 
 
 async def _client_case(place: Place, era: str, source: Cases, sessions: list[dict[str, str]]) -> None:

@@ -150,7 +150,7 @@ async def gateway(folder: Path, *servers: ServerSpec, **more: Any) -> AsyncGener
 
         async def run() -> None:
             gate = partial(local_gate, router)
-            await serve(router, host="127.0.0.1", port=0, gate=gate, started=started, signals=False)
+            await serve(router, host="127.0.0.1", port=0, authenticator=gate, started=started, signals=False)
 
         tasks.start_soon(run)
         with anyio.fail_after(PATIENCE_S):

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from fingerpost.records import Scope
-from fingerpost.surfaces.web.access.keys import FRESH_SECONDS
-from fingerpost.surfaces.web.access.tries import PER_REMOTE
+from fingerpost.surfaces.web.access.keys import KEY_FRESH_S
+from fingerpost.surfaces.web.access.tries import MAX_FAILURES
 from fingerpost.testing import tool_server
 from tests.api.kit import House, house, listening_to
 from tests.journeys.recorder import DESTROYS, READS, tool
@@ -100,7 +100,7 @@ async def test_wrong_cookies_do_not_sign_anybody_else_out(tmp_path: Path) -> Non
         good = {"cookie": signed.headers["set-cookie"].partition(";")[0]}
         opened.client.cookies.clear()
         assert (await opened.get("/api/me", headers=good)).status_code == 200
-        for number in range(PER_REMOTE + 2):
+        for number in range(MAX_FAILURES + 2):
             wrong = {"cookie": f"fingerpost_session={number:043d}"}
             assert (await opened.get("/api/me", headers=wrong)).status_code == 401
         await anyio.sleep(3.1)  # what was looked up a moment ago needs no look
@@ -118,13 +118,13 @@ async def test_wrong_keys_keep_nobody_out_who_has_a_good_one(tmp_path: Path) -> 
         good = await opened.key("alice")
         assert (await opened.get("/api/me", headers=good)).status_code == 200
         statuses: set[int] = set()
-        for number in range(PER_REMOTE + 2):
+        for number in range(MAX_FAILURES + 2):
             wrong = {"x-api-key": f"fp_{number:032x}_{'a' * 43}"}
             statuses.add((await opened.get("/api/me", headers=wrong)).status_code)
         assert statuses == {401, 429}
         newcomer = await opened.key("bob")
         assert (await opened.get("/api/me", headers=newcomer)).status_code == 200
-        await anyio.sleep(FRESH_SECONDS + 0.1)
+        await anyio.sleep(KEY_FRESH_S + 0.1)
         assert (await opened.get("/api/me", headers=good)).status_code == 200
 
 

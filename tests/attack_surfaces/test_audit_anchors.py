@@ -18,7 +18,7 @@ import pytest
 from fingerpost.errors import ConfigError
 from fingerpost.settings import AuditSettings
 from fingerpost.store import AuditReport, Store
-from fingerpost.store.chain import GENESIS, Fact, hash_of
+from fingerpost.store.chain import GENESIS, ChainFact, hash_fact
 from tests.requirements import proves
 from tests.store.samples import audited, ordinary
 
@@ -113,8 +113,10 @@ def forge(folder: Path) -> None:
         head = GENESIS
         for row in database.execute("SELECT * FROM audit ORDER BY seq").fetchall():
             seq, event_id, at, kind, packet_id, payload = row[:6]
-            fact = Fact(seq=seq, event_id=event_id, at=at, kind=kind, packet_id=packet_id, payload=payload)
-            before, head = head, hash_of(fact, head)
+            fact = ChainFact(
+                seq=seq, event_id=event_id, at=at, kind=kind, packet_id=packet_id, payload=payload
+            )
+            before, head = head, hash_fact(fact, head)
             database.execute("UPDATE audit SET prev_hash = ?, hash = ? WHERE seq = ?", (before, head, seq))
         database.execute("UPDATE audit_head SET hash = ?", (head,))
         database.commit()

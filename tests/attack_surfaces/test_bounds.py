@@ -14,7 +14,7 @@ import pytest
 from fingerpost import Router
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Principal, Scope
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.api.kit import House, house, listening_to
 from tests.completions.kit import served, settings, user
@@ -155,7 +155,7 @@ async def test_the_gateway_names_nothing_outside(tmp_path: Path) -> None:
             ):
                 try:
                     answer = json.dumps(await it.call(own, arguments, **how))
-                except Refusal as refused:
+                except JsonRpcError as refused:
                     answer = refused.message
                 answers.append(answer.replace(name, ""))
         assert not [named for answer in answers if (named := _named(answer))], answers

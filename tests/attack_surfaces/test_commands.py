@@ -19,7 +19,7 @@ import anyio.to_thread
 import pytest
 from click.testing import CliRunner
 
-from fingerpost.builtin.workspace.commands.sandbox import find_kind
+from fingerpost.builtin.workspace.commands.sandbox import find_sandbox_kind
 from fingerpost.frozen import frozen
 from fingerpost.records import ErrorKind
 from fingerpost.settings import Settings
@@ -288,7 +288,7 @@ print("network", tried(lambda: socket.create_connection(("127.0.0.1", int(sys.ar
 """
 
 
-@pytest.mark.skipif(find_kind() == "none", reason="this system has no sandbox")
+@pytest.mark.skipif(find_sandbox_kind() == "none", reason="this system has no sandbox")
 @proves("X5")
 async def test_a_command_is_confined_to_its_folder(house: House, folder: Path, settings: Settings):
     (folder / "confined.py").write_text(CONFINED)

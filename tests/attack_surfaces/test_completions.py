@@ -16,7 +16,7 @@ import pytest
 
 from fingerpost.events import ApprovalRequested, Event
 from fingerpost.llm import ModelRequest
-from fingerpost.surfaces.web.deciding import LOOK_EVERY_S
+from fingerpost.surfaces.web.deciding import CHECK_INTERVAL_S
 from fingerpost.testing import ScriptedModel, calls
 from tests.completions.kit import MAP, Place, ask, house, user
 from tests.completions.test_approvals import NOT_HELD, body, decide, writes
@@ -111,7 +111,7 @@ async def test_a_caller_who_left_leaves_no_request_that_seems_to_run(tmp_path: P
             await reached.wait()
             tasks.cancel_scope.cancel()
         with anyio.fail_after(10):
-            while not (ends := await opened.router.store.journal.events(kinds=("route_ended",))):
+            while not (ends := await opened.router.store.journal.list_events(kinds=("route_ended",))):
                 await opened.router.store.journal.flush()
                 await anyio.sleep(0.02)
     assert [getattr(entry.event, "outcome", None) for entry in ends] == ["left"]
@@ -132,7 +132,7 @@ async def test_a_store_that_is_gone_for_a_moment_does_not_end_a_held_request(tmp
             pending_id = await _asked(events)
         await opened.router.store.journal.flush()
         await anyio.to_thread.run_sync(_rename, tmp_path, "approvals", "elsewhere")
-        await anyio.sleep(2 * LOOK_EVERY_S)
+        await anyio.sleep(2 * CHECK_INTERVAL_S)
         assert answers == []
         await anyio.to_thread.run_sync(_rename, tmp_path, "elsewhere", "approvals")
         await decide(opened.router, pending_id)

@@ -117,7 +117,7 @@ async def test_a_client_that_may_not_approve_does_not_by_answering_itself(
         assert (house.deleted, asked) == (0, [])
         assert told.is_error and "fingerpost approvals approve" in str(told.content)
         assert "without the right `confirm`" in str(told.content)
-        (waiting,) = await house.router.calls.approvals.waiting()
+        (waiting,) = await house.router.calls.approvals.list_waiting()
         assert waiting.tool == "web/delete_note"
 
 

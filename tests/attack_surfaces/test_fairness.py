@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from fingerpost import Router
-from fingerpost.call.approvals import MOST_WAITING
+from fingerpost.call.approvals import MAX_WAITING
 from fingerpost.records import ErrorKind
 from fingerpost.testing import tool_server
 from tests.api.kit import settings
@@ -74,7 +74,7 @@ async def test_waiting_approvals_of_one_local_program_do_not_block_another(tmp_p
             )
             return outcome.error, outcome.content
 
-        for number in range(MOST_WAITING):
+        for number in range(MAX_WAITING):
             assert (await ask(f"{number}.txt", "one"))[0] is ErrorKind.AUTHORIZATION_REQUIRED
         refused, why = await ask("more.txt", "one")
         assert refused is ErrorKind.UNAVAILABLE

@@ -11,8 +11,8 @@ import pytest
 from fingerpost import Router
 from fingerpost.errors import CallError
 from fingerpost.records import Decision, Principal
-from fingerpost.surfaces.web.access.claims import principal_of
-from fingerpost.surfaces.web.reach import conversation_of
+from fingerpost.surfaces.web.access.claims import build_principal
+from fingerpost.surfaces.web.reach import build_conversation_id
 from fingerpost.testing import ToolServer, tool_server
 from tests.api.kit import house as api_house
 from tests.gateway.methods_kit import house as gateway_house
@@ -40,7 +40,7 @@ async def test_without_a_session_a_word_covers_one_call_whoever_asks_next(tmp_pa
             server.calls.clear()
             waits = await it.call("notes__write_note", {"path": "a", "text": "x"}, by=by, **how)
             assert waits["isError"]
-            [pending] = await it.router.calls.approvals.waiting()
+            [pending] = await it.router.calls.approvals.list_waiting()
             with pytest.raises(CallError, match="no conversation"):
                 await it.router.calls.decide(
                     pending.pending_id, Decision.APPROVED, by="kim", for_conversation=True
@@ -53,7 +53,7 @@ async def test_without_a_session_a_word_covers_one_call_whoever_asks_next(tmp_pa
             assert not (await it.call("notes__write_note", {"path": "a", "text": "x"}, by=by, **how)).get(
                 "isError"
             )
-            for waiting in await it.router.calls.approvals.waiting():
+            for waiting in await it.router.calls.approvals.list_waiting():
                 await it.router.calls.decide(waiting.pending_id, Decision.REJECTED, by="kim")
 
 
@@ -133,12 +133,15 @@ def test_no_two_callers_and_conversations_have_one_name() -> None:
         for client in parts
         if sub and client not in ("", sub)
     }
-    names = {who: principal_of(claims, ()).name for who, claims in subjects.items()}
+    names = {who: build_principal(claims, ()).name for who, claims in subjects.items()}
     assert len(set(names.values())) == len(names)
     callers = [Principal(name=name, kind="token") for name in names.values()]
     callers += [Principal(name=part, kind="key") for part in ("a", "b")] + [Principal(name="local")]
     made = {
-        conversation_of(caller, given): (caller.name, given) for caller in callers for given in parts if given
+        build_conversation_id(caller, given): (caller.name, given)
+        for caller in callers
+        for given in parts
+        if given
     }
     assert len(made) == len(callers) * len([part for part in parts if part])
 

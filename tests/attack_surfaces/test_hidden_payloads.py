@@ -12,7 +12,7 @@ from fingerpost.records import Decision, Effect, Pending, Scope, utc_now
 from fingerpost.records.codec import to_json
 from fingerpost.redaction import MASK
 from fingerpost.surfaces.cli.approvals import format_pending
-from fingerpost.surfaces.gateway.asking.approval import LONGEST_VALUE
+from fingerpost.surfaces.gateway.asking.approval import MAX_VALUE_LENGTH
 from fingerpost.testing import ToolServer, tool_server
 from tests.api.kit import House, house
 from tests.gateway.asking_kit import Person, accept, gateway, request, saying
@@ -69,7 +69,7 @@ async def test_who_may_decide_reads_exactly_what_runs_and_nobody_else(tmp_path: 
         own = await _asked(opened, PAYLOADS[0], headers=both)
         seen = (await opened.get(f"/api/approvals/{own}", headers=both)).json()
         assert (seen["may_decide"], MASK in seen["arguments"]["command"]) == (False, True)
-        for event in await opened.router.store.journal.events():
+        for event in await opened.router.store.journal.list_events():
             assert not any(json.dumps(command)[1:-1] in to_json(event.event).decode() for command in PAYLOADS)
 
 
@@ -116,7 +116,7 @@ async def test_the_form_of_a_client_says_exactly_what_runs(
 @proves("X3")
 async def test_what_a_form_cuts_it_says_where_to_read(tmp_path: Path) -> None:
     person = saying(accept("reject"))
-    long = "a" * LONGEST_VALUE + EVIL
+    long = "a" * MAX_VALUE_LENGTH + EVIL
     async with gateway(tmp_path) as opened:
         await opened.call(request(modern=False, arguments={"path": long}), person)
         [(_, params)] = person.questions

@@ -15,14 +15,14 @@ import anyio
 import pytest
 
 from fingerpost import Router, Server
-from fingerpost.call.digest import shown
+from fingerpost.call.digest import escape_invisible
 from fingerpost.errors import ResponseTooLarge
 from fingerpost.records import ServerSpec, ServerState
 from fingerpost.records.json import parse_in_steps
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.methods.rendering import without_unseen
-from fingerpost.surfaces.web.interpreter import TURN_SECONDS
-from fingerpost.tasks import aside
+from fingerpost.surfaces.gateway.methods.rendering import escape_result_text
+from fingerpost.surfaces.web.interpreter import SWITCH_INTERVAL_S
+from fingerpost.tasks import run_in_thread
 from fingerpost.testing import ScriptedModel, calls
 from tests.api.kit import House, served, settings
 from tests.gateway.methods_kit import ALL, ROUTE, Crowd, request
@@ -180,7 +180,7 @@ async def test_a_small_result_does_not_wait_for_work_on_large_ones(tmp_path: Pat
         open_methods(opened.router, audience=Crowd()) as methods,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(aside, done.wait)
+        tasks.start_soon(run_in_thread, done.wait)
         wish: dict[str, Any] = {"name": "big__echo", "arguments": {}}
         routed: dict[str, Any] = {"name": "call_tool", "arguments": wish}
         try:
@@ -188,7 +188,7 @@ async def test_a_small_result_does_not_wait_for_work_on_large_ones(tmp_path: Pat
                 whole = await methods.answer(request("tools/call", wish, at=ALL), Asker())
                 narrow = await methods.answer(request("tools/call", routed, at=ROUTE, session="two"), Asker())
                 called = await opened.post("/api/call", {"tool": "big/echo", "arguments": {}})
-                prompt = await without_unseen({"description": "here", "messages": []})
+                prompt = await escape_result_text({"description": "here", "messages": []})
                 assert all("here" in str(said) for said in (whole, narrow, called.json(), prompt))
         finally:
             done.set()
@@ -205,11 +205,11 @@ def test_other_threads_run_while_unseen_characters_are_looked_for() -> None:
 
     text = "שלום: a=b\n" * 500_000  # takes 0.1 s at least
     other = threading.Thread(target=take_turns)
-    sys.setswitchinterval(TURN_SECONDS)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     other.start()
     try:
         before = turns
-        same = shown(text)
+        same = escape_invisible(text)
         taken = turns - before
     finally:
         stop.set()
@@ -253,7 +253,7 @@ async def test_a_reply_too_large_costs_a_program_its_own_call_alone(tmp_path: Pa
         pool(spec, response_bytes=MIB) as servers,
         anyio.create_task_group() as tasks,
     ):
-        before = servers.status("big").since
+        before = servers.get_status("big").since
         said: list[object] = []
 
         async def echo() -> None:
@@ -265,4 +265,7 @@ async def test_a_reply_too_large_costs_a_program_its_own_call_alone(tmp_path: Pa
         assert "limits.response_bytes" in (caught.value.hint or "")
         await echo()
         assert [result["content"][0]["text"] for result in cast("list[Any]", said)] == ["here"] * len(said)
-        assert (servers.status("big").state, servers.status("big").since) == (ServerState.READY, before)
+        assert (servers.get_status("big").state, servers.get_status("big").since) == (
+            ServerState.READY,
+            before,
+        )

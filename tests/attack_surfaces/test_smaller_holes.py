@@ -20,9 +20,9 @@ from fingerpost import Router, Server
 from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.settings import load
 from fingerpost.store import Store
-from fingerpost.surfaces.gateway.asking.state import SECRET_NAME, installation_secret
+from fingerpost.surfaces.gateway.asking.state import SECRET_NAME, load_installation_secret
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.access import open_gate
+from fingerpost.surfaces.web.access import build_authenticator
 from tests.api.kit import PATIENCE_S, settings
 from tests.attack_surfaces.test_large_results import PROGRAM as SOUND_SERVER
 from tests.requirements import proves
@@ -48,10 +48,12 @@ async def everything(folder: Path, *servers: Any, **more: Any) -> AsyncGenerator
 
         def gate(bound: str) -> Any:
             chosen = router.settings
-            return open_gate(chosen.gateway, keys=router.store.keys, events=router.events, bound=bound)
+            return build_authenticator(
+                chosen.gateway, keys=router.store.keys, events=router.events, bound=bound
+            )
 
         async def run() -> None:
-            await serve(router, host="127.0.0.1", port=0, gate=gate, started=started, signals=False)
+            await serve(router, host="127.0.0.1", port=0, authenticator=gate, started=started, signals=False)
 
         tasks.start_soon(run)
         with anyio.fail_after(PATIENCE_S):
@@ -247,8 +249,8 @@ def test_the_installation_secret_is_not_in_the_database(tmp_path: Path) -> None:
     async def open_twice() -> bytes:
         async with Store.open(at) as store, Store.open(at) as another:
             await store.tokens.put(SECRET_NAME, b"one of an older version, 32 byte")
-            secret = await installation_secret(store)
-            assert await installation_secret(another) == secret
+            secret = await load_installation_secret(store)
+            assert await load_installation_secret(another) == secret
             assert await store.tokens.get(SECRET_NAME) is None
         return secret
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from fingerpost.catalog.definition import definition_for_model
-from fingerpost.choose.instructions import tool_instructions
-from fingerpost.choose.telling import tools_told
-from fingerpost.records import Era, Json, JsonObject, Materials, Outcome, ToolCard
+from fingerpost.catalog.definition import build_model_definition
+from fingerpost.choose.instructions import build_tool_instructions
+from fingerpost.choose.telling import format_tools
+from fingerpost.records import Era, Json, JsonObject, Outcome, ServerResources, ToolCard
 from fingerpost.servers import Server
 from fingerpost.surfaces.cli.screen import clean_text, cut_sentence
-from fingerpost.surfaces.gateway.exchange import Refusal
-from fingerpost.surfaces.gateway.methods.rendering import rendered
-from fingerpost.surfaces.gateway.offers.definitions import offered
-from fingerpost.surfaces.gateway.offers.describing import described
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
+from fingerpost.surfaces.gateway.methods.rendering import render_result
+from fingerpost.surfaces.gateway.offers.definitions import build_definition
+from fingerpost.surfaces.gateway.offers.describing import render_description
 from fingerpost.testing import served
 from tests.catalog.definitions import card, tool
 from tests.gateway.methods_kit import house, reading, until
@@ -57,12 +57,12 @@ def words(part: Json) -> list[str]:
 
 
 SURFACES: dict[str, Callable[[ToolCard], list[str]]] = {
-    "tools/list": lambda it: words(offered(it, modern=True)),
-    "tools/list of 2025": lambda it: words(offered(it, modern=False)),
-    "describe_tool": lambda it: [described(it, budget=2000)],
-    "functions": lambda it: words(definition_for_model(it)),
-    "lines": lambda it: [tools_told([it])],
-    "instructions": lambda it: [tool_instructions([it])],
+    "tools/list": lambda it: words(build_definition(it, modern=True)),
+    "tools/list of 2025": lambda it: words(build_definition(it, modern=False)),
+    "describe_tool": lambda it: [render_description(it, budget=2000)],
+    "functions": lambda it: words(build_model_definition(it)),
+    "lines": lambda it: [format_tools([it])],
+    "instructions": lambda it: [build_tool_instructions([it])],
     "command": lambda it: [clean_text(it.description), cut_sentence(it.description)],
 }
 
@@ -80,7 +80,7 @@ def test_no_surface_passes_on_what_cannot_be_seen_in_a_definition(
 
 @proves("X15")
 def test_values_that_a_call_must_give_exactly_stay_as_they_are() -> None:
-    listed = json.dumps(offered(defined(), modern=True))
+    listed = json.dumps(build_definition(defined(), modern=True))
     assert json.dumps([f"a{UNSEEN}b"]) in listed
 
 
@@ -95,7 +95,7 @@ async def test_no_result_of_the_gateway_hides_anything() -> None:
     }
     outcome = Outcome(call_id="cal_1", tool="a/b", success=True, content="", result=result)
     for modern in (True, False):
-        given = await rendered(outcome, None, modern=modern)
+        given = await render_result(outcome, None, modern=modern)
         texts = words(given)
         assert len(texts) >= 4
         for text in texts:
@@ -174,7 +174,9 @@ REQUESTS: dict[str, JsonObject] = {
 @pytest.mark.parametrize("modern", [False, True])
 async def test_prompts_resources_and_errors_hide_nothing(tmp_path: Path, era: Era, modern: bool) -> None:
     async with served(sly_server(era)) as base, house(tmp_path, Server.http("sly", base, era=era)) as it:
-        await until(lambda: bool((it.router.servers.materials("sly") or Materials(server="")).prompts))
+        await until(
+            lambda: bool((it.router.servers.get_resources("sly") or ServerResources(server="")).prompts)
+        )
         given = {method: await it.ask(method, asked, modern=modern) for method, asked in REQUESTS.items()}
         for method, result in given.items():
             texts = words(result)
@@ -183,7 +185,7 @@ async def test_prompts_resources_and_errors_hide_nothing(tmp_path: Path, era: Er
                 assert not _HIDDEN.search(text.replace(ASTRONAUT, "")), (method, text)
         assert given["resources/read"]["contents"][1] == {"uri": "sly://b", "blob": "AAAA"}
         for method, asked in (("resources/read", {"uri": "sly://c"}), ("tools/call", {"name": "sly__fail"})):
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(JsonRpcError) as refused:
                 await it.ask(method, asked, modern=modern)
             assert "\\u200b" in refused.value.message
             assert not _HIDDEN.search(refused.value.message.replace(ASTRONAUT, "")), method

@@ -3,43 +3,44 @@
 from __future__ import annotations
 
 from fingerpost import Router
-from fingerpost.builtin.kit import Caller, OwnServer, OwnTool, Reply, ToolRefused
-from fingerpost.builtin.opening import with_own
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.kit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.opening import add_builtin_settings
+from fingerpost.builtin.premises import BuiltinHost
 from fingerpost.records import Effect, ErrorKind, JsonObject
 from fingerpost.settings import BuiltinSettings, Settings
 from tests.requirements import proves
 
 
-async def _who(arguments: JsonObject, caller: Caller) -> Reply:
+async def _who(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
     context = caller.context
     told: JsonObject = {"user": caller.user, "packet": None if context is None else context.packet_id}
-    return Reply(f"{caller.user} in {caller.conversation}", data=told)
+    return ToolReply(f"{caller.user} in {caller.conversation}", data=told)
 
 
-async def _refuse(arguments: JsonObject, caller: Caller) -> Reply:
+async def _refuse(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
     message = "That is not possible."
     raise ToolRefused(message, hint="Try something else.")
 
 
-def _server(premises: Premises, *, writes: Effect = Effect.WRITE) -> OwnServer:
+def _server(premises: BuiltinHost, *, writes: Effect = Effect.WRITE) -> BuiltinServer:
     operation: JsonObject = {"type": "string", "enum": ["look", "change"]}
     tools = (
-        OwnTool(
+        BuiltinTool(
             name="thing_operations", title="Things", description="Looks at things and changes them", run=_who,
             effect=Effect.WRITE, properties={"operation": operation}, required=("operation",),
             knowledge={"operations": {"look": Effect.READ, "change": writes}},
         ),
-        OwnTool(name="refuse", title="Refuse", description="Reads nothing", run=_refuse, effect=Effect.READ),
+        BuiltinTool(name="refuse", title="Refuse", description="Reads nothing", run=_refuse,
+                    effect=Effect.READ),
     )  # fmt: skip
-    return OwnServer("things", tools, instructions="Things.", context_of=premises.context_of)
+    return BuiltinServer("things", tools, instructions="Things.", get_context=premises.get_context)
 
 
 @proves("U1", "C5")
 async def test_a_call_goes_through_the_call_path_and_the_tool_knows_who_calls(settings: Settings):
-    premises = Premises(settings=settings)
+    premises = BuiltinHost(settings=settings)
     own = _server(premises)
-    async with Router([own.spec()], settings=with_own(settings, [own])) as router:
+    async with Router([own.build_spec()], settings=add_builtin_settings(settings, [own])) as router:
         premises.router = router
         await router.connect()
         look = await router.call(
@@ -56,9 +57,9 @@ async def test_a_call_goes_through_the_call_path_and_the_tool_knows_who_calls(se
 
 @proves("A9")
 async def test_what_is_switched_off_counts_as_reading(settings: Settings):
-    premises = Premises(settings=settings)
+    premises = BuiltinHost(settings=settings)
     own = _server(premises, writes=Effect.READ)
-    async with Router([own.spec()], settings=with_own(settings, [own])) as router:
+    async with Router([own.build_spec()], settings=add_builtin_settings(settings, [own])) as router:
         premises.router = router
         await router.connect()
         assert (await router.call("things/thing_operations", {"operation": "change"})).success
@@ -68,8 +69,8 @@ async def test_what_is_switched_off_counts_as_reading(settings: Settings):
 async def test_tools_of_our_own_change_with_the_program_and_are_not_hidden_for_it(settings: Settings):
     own = settings.model_copy(update={"builtin": BuiltinSettings(enabled=("directives",))})
     for words in ("Shows things", "Shows things, and more"):
-        tool = OwnTool(name="show", title="Show", description=words, run=_who, effect=Effect.READ)
-        server = OwnServer("directives", [tool], instructions="")
-        async with Router([server.spec()], settings=own) as router:
+        tool = BuiltinTool(name="show", title="Show", description=words, run=_who, effect=Effect.READ)
+        server = BuiltinServer("directives", [tool], instructions="")
+        async with Router([server.build_spec()], settings=own) as router:
             await router.connect()
             assert [card.description for card in router.tools.cards] == [words]

@@ -8,7 +8,7 @@ from typing import Any
 from mcp import Client
 
 from fingerpost.builtin import open_router
-from fingerpost.choose.offer import arranged, stable_offer
+from fingerpost.choose.offer import order_cards, order_offered_keys
 from fingerpost.settings import Settings
 from tests.conformance.gateway import serving
 from tests.requirements import proves
@@ -26,9 +26,9 @@ async def test_own_tools_are_listed_in_a_fixed_order_whatever_order_they_are_ena
         wanted = settings.model_dump() | {"builtin": {"enabled": enabled}}
         async with open_router(settings=Settings.model_validate(wanted), folder=tmp_path) as router:
             await router.connect()
-            keys = [card.key for card in arranged(reversed(router.tools.cards))]
+            keys = [card.key for card in order_cards(reversed(router.tools.cards))]
             assert keys[:3] == FIRST and keys[3:] == sorted(keys[3:])
-            assert list(stable_offer((), reversed(keys), limit=len(keys))) == keys
+            assert list(order_offered_keys((), reversed(keys), limit=len(keys))) == keys
             async with serving(router) as address, Client(f"{address}/mcp/all") as client:
                 tools: Any = (await client.list_tools()).tools
                 listed.append([tool.name for tool in tools])

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from fingerpost.call.execution import Runner, ToolDoor
+from fingerpost.call.execution import CallRunner, ToolUpstream
 from fingerpost.events import AttemptFinished, Event, MemorySink
 from fingerpost.records import (
     Call,
@@ -20,9 +20,9 @@ from fingerpost.records import (
     Permit,
     ServerSpec,
     Source,
-    new_id,
+    create_id,
 )
-from fingerpost.servers import Servers
+from fingerpost.servers import ServerPool
 from fingerpost.settings.model import CallSettings, FlagSettings, LimitSettings
 
 PATIENCE = 20.0  # for what takes milliseconds when the machine is idle
@@ -75,7 +75,7 @@ async def allow(call: Call) -> Permit | None:
 
 
 def a_context(**facts: Any) -> CallContext:
-    return CallContext(call_id=new_id("cal"), **facts)
+    return CallContext(call_id=create_id("cal"), **facts)
 
 
 def lasting(seconds: float) -> LatencyProfile:
@@ -95,19 +95,21 @@ def all_lasting(seconds: float) -> Callable[[Call], LatencyProfile]:
 class Bench:
     """A runner, what it told, and what it wrote down before sending."""
 
-    def __init__(self, door: ToolDoor, *, clock: Callable[[], float] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, door: ToolUpstream, *, clock: Callable[[], float] | None = None, **settings: Any
+    ) -> None:
         self.sink = MemorySink()
         self.journal: list[Event] = []
         flags = FlagSettings.model_validate(settings.pop("flags", {}))
         journal: Callable[[Event], Awaitable[None]] = settings.pop("journal", self._write_down)
         more: dict[str, Any] = {} if clock is None else {"clock": clock}
-        self.runner = Runner(
+        self.runner = CallRunner(
             door,
             settings=CallSettings.model_validate(settings),
             flags=flags,
             events=self.sink,
             journal=journal,
-            chance=lambda: 0.01,
+            random_number=lambda: 0.01,
             **more,
         )
 
@@ -148,7 +150,7 @@ async def bench(
 ) -> AsyncGenerator[Bench]:
     """A runner in front of these servers."""
     limits = LimitSettings(reconnect_max=0.2)
-    async with Servers(specs, events=MemorySink(), limits=limits) as servers:
+    async with ServerPool(specs, events=MemorySink(), limits=limits) as servers:
         servers.start()
-        assert await servers.settled(timeout=PATIENCE)
+        assert await servers.wait_until_settled(timeout=PATIENCE)
         yield Bench(servers, clock=clock, **settings)

@@ -16,8 +16,8 @@ from benchmarks.grants import race
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.approvals import MOST_WAITING, SKEW, Approvals
-from fingerpost.call.fingerprints import call_fingerprint
+from fingerpost.call.approvals import CLOCK_SKEW, MAX_WAITING, CallApprovals
+from fingerpost.call.fingerprints import compute_call_fingerprint
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, MemorySink
 from fingerpost.records import (
@@ -60,7 +60,7 @@ def make_call(path: str = "a.txt", *, definition: str = "def-1", **changes: Any)
         operation="files/delete",
         arguments=arguments,
         effect=Effect.DESTROY,
-        fingerprint=call_fingerprint(definition, "files/delete", arguments),
+        fingerprint=compute_call_fingerprint(definition, "files/delete", arguments),
         definition_fingerprint=definition,
     )
     return replace(made, **changes)
@@ -97,14 +97,14 @@ def opened(open_store: OpenStore, clock: Clock, sink: MemorySink) -> Opened:
     """Open the approvals; opening them again is a restart, or another process as far as they can tell."""
 
     @asynccontextmanager
-    async def open_approvals() -> AsyncGenerator[Approvals]:
+    async def open_approvals() -> AsyncGenerator[CallApprovals]:
         async with open_store() as store:
-            yield Approvals(store, events=sink, settings=SETTINGS, clock=clock)
+            yield CallApprovals(store, events=sink, settings=SETTINGS, clock=clock)
 
     return open_approvals
 
 
-async def approved(approvals: Approvals, call: Call, **how: Any) -> Pending:
+async def approved(approvals: CallApprovals, call: Call, **how: Any) -> Pending:
     pending = await approvals.request(call, CONTEXT, ASK)
     return await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim", **how)
 
@@ -153,7 +153,7 @@ async def test_the_same_call_asked_again_while_it_waits_is_the_same_pending_call
 ) -> None:
     asked: list[Pending] = []
 
-    async def ask(approvals: Approvals) -> None:
+    async def ask(approvals: CallApprovals) -> None:
         asked.append(await approvals.request(make_call(), replace(CONTEXT, call_id="cal_again"), ASK))
 
     async with opened() as here, opened() as there:
@@ -196,8 +196,8 @@ async def test_a_word_on_one_call_of_an_asker_holds_in_whatever_session_they_com
         assert await there.spend(make_call("b.txt"), later) is None
         leaves: list[Permit] = []
 
-        async def spend(approvals: Approvals) -> None:
-            leave = await approvals.spend(make_call(), later)
+        async def spend(approvals: CallApprovals) -> None:
+            leave = await approvals.use_grant(make_call(), later)
             leaves.extend([] if leave is None else [leave])
 
         async with anyio.create_task_group() as tasks:
@@ -310,7 +310,7 @@ async def test_of_two_approvers_at_once_one_wins_and_both_hear_the_same(
 ) -> None:
     heard: dict[str, list[Pending]] = {}
 
-    async def decide(approvals: Approvals, pending_id: str, decision: Decision, by: str) -> None:
+    async def decide(approvals: CallApprovals, pending_id: str, decision: Decision, by: str) -> None:
         heard[pending_id].append(await approvals.decide(pending_id, decision, by=by))
 
     async with opened() as here, opened() as there:
@@ -367,8 +367,8 @@ async def test_a_call_nobody_decided_in_time_is_expired_and_cannot_be_approved(
         (SETTINGS.grant_seconds, False),
         (3600, False),
         (-3600, False),
-        (-SKEW.total_seconds(), True),
-        (-SKEW.total_seconds() - 1, False),
+        (-CLOCK_SKEW.total_seconds(), True),
+        (-CLOCK_SKEW.total_seconds() - 1, False),
     ],
 )
 async def test_a_grant_holds_for_its_time_and_a_clock_that_jumps_does_not_lengthen_it(
@@ -435,7 +435,9 @@ def reordered(value: Any) -> Any:
 
 @given(objects)
 def test_the_order_of_keys_does_not_change_a_fingerprint(arguments: dict[str, Any]) -> None:
-    assert call_fingerprint("d", "t", arguments) == call_fingerprint("d", "t", reordered(arguments))
+    assert compute_call_fingerprint("d", "t", arguments) == compute_call_fingerprint(
+        "d", "t", reordered(arguments)
+    )
 
 
 @given(
@@ -446,20 +448,20 @@ def test_a_fingerprint_does_not_depend_on_how_fast_it_was_written(
     arguments: dict[str, Any], tool: str
 ) -> None:
     written = json.dumps(["d", tool, arguments], sort_keys=True, separators=(",", ":"))
-    assert call_fingerprint("d", tool, arguments) == hashlib.sha256(written.encode()).hexdigest()
+    assert compute_call_fingerprint("d", tool, arguments) == hashlib.sha256(written.encode()).hexdigest()
 
 
 def test_values_a_tool_may_tell_apart_have_fingerprints_of_their_own() -> None:
     values: list[Json] = [1, 1.0, True, "1", "true", None, "", [], {}, [1], "é", "e\u0301"]
-    assert len({call_fingerprint("d", "t", {"x": value}) for value in values}) == len(values)
-    assert call_fingerprint("d", "t", {}) != call_fingerprint("d2", "t", {})
-    assert call_fingerprint("d", "t", {}) != call_fingerprint("d", "t2", {})
+    assert len({compute_call_fingerprint("d", "t", {"x": value}) for value in values}) == len(values)
+    assert compute_call_fingerprint("d", "t", {}) != compute_call_fingerprint("d2", "t", {})
+    assert compute_call_fingerprint("d", "t", {}) != compute_call_fingerprint("d", "t2", {})
 
 
 @proves("G6")
 async def test_one_caller_cannot_bury_a_person_under_questions(opened: Opened) -> None:
     async with opened() as approvals:
-        for number in range(MOST_WAITING):
+        for number in range(MAX_WAITING):
             await approvals.request(make_call(f"{number}.txt"), CONTEXT, ASK)
         with pytest.raises(LimitReached, match="wait already") as refused:
             await approvals.request(make_call("more.txt"), CONTEXT, ASK)

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from fingerpost.call.approvals import Approvals
-from fingerpost.call.fingerprints import call_fingerprint
+from fingerpost.call.approvals import CallApprovals
+from fingerpost.call.fingerprints import compute_call_fingerprint
 from fingerpost.events import MemorySink
 from fingerpost.records import Call, CallContext, Decision, Effect, Json, Pending, Permit, Ruling, Verdict
 from fingerpost.settings import CallSettings
@@ -41,7 +41,7 @@ def make_call(path: str = "a.txt", **more: Json) -> Call:
         operation="files/delete",
         arguments=arguments,
         effect=Effect.DESTROY,
-        fingerprint=call_fingerprint("def", "files/delete", arguments),
+        fingerprint=compute_call_fingerprint("def", "files/delete", arguments),
         definition_fingerprint="def",
     )
 
@@ -54,7 +54,7 @@ def asked(
     async def ask() -> list[Pending]:
         async with Store.open(f"sqlite:///{person.home}/store.db") as store:
             settings = CallSettings(pending_seconds=seconds)
-            approvals = Approvals(store, events=store.journal, settings=settings)
+            approvals = CallApprovals(store, events=store.journal, settings=settings)
             return [await approvals.request(call, context, ASK) for call in calls]
 
     return anyio.run(ask)
@@ -63,8 +63,8 @@ def asked(
 def spent(person: Person, call: Call, context: CallContext = CONTEXT) -> Permit | None:
     async def spend() -> Permit | None:
         async with Store.open(f"sqlite:///{person.home}/store.db") as store:
-            approvals = Approvals(store, events=MemorySink(), settings=CallSettings())
-            return await approvals.spend(call, context)
+            approvals = CallApprovals(store, events=MemorySink(), settings=CallSettings())
+            return await approvals.use_grant(call, context)
 
     return anyio.run(spend)
 

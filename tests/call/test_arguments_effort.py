@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.arguments import Prepared, prepare
-from fingerpost.call.arguments.effort import MOST_STEPS, Effort, Spent
-from fingerpost.call.arguments.plan import plans
-from fingerpost.call.arguments.prepare import thoroughly
+from fingerpost.call.arguments import PreparedArguments, prepare_arguments
+from fingerpost.call.arguments.effort import MAX_STEPS, StepBudget, StepBudgetExceeded
+from fingerpost.call.arguments.plan import tool_schemas
+from fingerpost.call.arguments.prepare import prepare_thoroughly
 from fingerpost.records import JsonObject, RepairKind, ToolCard
 from tests.call.argument_tools import TEXT, WHOLE, takes, with_schema
 from tests.call.test_arguments_properties import PATIENT, accepts, arguments, schemas
@@ -20,18 +20,18 @@ from tests.requirements import proves
 UNFINISHED = "not checked further"
 
 
-def prepared_with(steps: int, card: ToolCard, given: JsonObject, *, repair: bool = True) -> Prepared:
-    effort = Effort(steps, kept_back=steps // 3)
-    return thoroughly(card, plans.of(card), given, repair=repair, effort=effort)
+def prepared_with(steps: int, card: ToolCard, given: JsonObject, *, repair: bool = True) -> PreparedArguments:
+    effort = StepBudget(steps, reserved=steps // 3)
+    return prepare_thoroughly(card, tool_schemas.get_schema(card), given, repair=repair, budget=effort)
 
 
 def steps_for(card: ToolCard, given: JsonObject) -> int:
-    effort = Effort()
-    thoroughly(card, plans.of(card), given, repair=True, effort=effort)
-    return MOST_STEPS - max(effort.left, 0)
+    effort = StepBudget()
+    prepare_thoroughly(card, tool_schemas.get_schema(card), given, repair=True, budget=effort)
+    return MAX_STEPS - max(effort.left, 0)
 
 
-def is_complete(prepared: Prepared) -> bool:
+def is_complete(prepared: PreparedArguments) -> bool:
     return not any(note.startswith(UNFINISHED) for note in prepared.notes)
 
 
@@ -51,11 +51,11 @@ def parameters(number: int) -> dict[str, Any]:
 def test_alternatives_within_alternatives_cost_a_bounded_number_of_steps(keyword: str) -> None:
     card = takes({"a": {"type": "array", "items": alternatives(11, keyword)}})
     given: JsonObject = {"a": list(range(200))}
-    once = prepare(card, given)
+    once = prepare_arguments(card, given)
     assert not is_complete(once)
     assert once.arguments == given
-    assert steps_for(card, given) == MOST_STEPS
-    again = prepare(card, given)
+    assert steps_for(card, given) == MAX_STEPS
+    again = prepare_arguments(card, given)
     assert (again.errors, again.repairs, again.notes) == (once.errors, once.repairs, once.notes)
 
 
@@ -70,14 +70,14 @@ def test_an_ordinary_call_is_far_from_the_bound() -> None:
         }
     )
     given: JsonObject = {"Query": "hours", "limit": "3", "sort": "NEW", "tags": ["a"], "note": None}
-    assert prepare(card, given).ok
-    assert steps_for(card, given) < MOST_STEPS // 200
+    assert prepare_arguments(card, given).ok
+    assert steps_for(card, given) < MAX_STEPS // 200
 
 
 def test_a_list_of_some_hundred_records_is_put_right_and_checked_to_the_end() -> None:
     record = {"type": "object", "properties": {"path": TEXT, "size": WHOLE}, "required": ["path"]}
     card = takes({"files": {"type": "array", "items": record}})
-    prepared = prepare(card, {"files": [{"Path": "x", "size": "1"}] * 500})
+    prepared = prepare_arguments(card, {"files": [{"Path": "x", "size": "1"}] * 500})
     assert prepared.ok
     assert is_complete(prepared)
     assert prepared.arguments == {"files": [{"path": "x", "size": 1}] * 500}
@@ -87,13 +87,13 @@ def test_a_list_of_some_hundred_records_is_put_right_and_checked_to_the_end() ->
 def test_very_many_unknown_keys_are_not_compared_with_very_many_names(known: int, unknown: int) -> None:
     card = takes(parameters(known), required=[])
     given: JsonObject = {f"prm{place}": "x" for place in range(unknown)}
-    assert steps_for(card, given) < MOST_STEPS // 4
-    assert 0 < len(prepare(card, given).errors) <= 20
+    assert steps_for(card, given) < MAX_STEPS // 4
+    assert 0 < len(prepare_arguments(card, given).errors) <= 20
 
 
 def test_a_name_in_another_spelling_is_found_among_very_many() -> None:
     card = takes(parameters(5_000), required=[])
-    assert prepare(card, {"Param-7": "x"}).arguments == {"param_7": "x"}
+    assert prepare_arguments(card, {"Param-7": "x"}).arguments == {"param_7": "x"}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_name_in_another_spelling_is_found_among_very_many() -> None:
 )
 @pytest.mark.parametrize("value", [[[0] * 100] * 190, {"a": [[0] * 100] * 190}, [{"k": 1}] * 5_000])
 def test_what_looks_like_one_step_and_is_many_counts_as_many(schema: dict[str, Any], value: Any) -> None:
-    prepare(takes({"it": schema}), {"it": value})  # the test's own time limit is the assertion
+    prepare_arguments(takes({"it": schema}), {"it": value})  # the test's own time limit is the assertion
 
 
 def test_references_that_part_and_meet_again_are_bounded_where_entries_are_counted_too() -> None:
@@ -126,7 +126,7 @@ def test_references_that_part_and_meet_again_are_bounded_where_entries_are_count
     }
     definitions["d40"] = {"properties": {"id": TEXT}}
     schema = {"type": "object", "$defs": definitions, "$ref": "#/$defs/d0", "unevaluatedProperties": False}
-    prepare(with_schema(schema), {"id": "x"})
+    prepare_arguments(with_schema(schema), {"id": "x"})
 
 
 def test_once_the_steps_are_spent_what_was_certain_stays_and_the_rest_is_as_given() -> None:
@@ -176,12 +176,12 @@ def test_with_any_number_of_steps_only_what_does_not_fit_is_refused(
 
 
 def test_what_is_spent_stays_spent() -> None:
-    effort = Effort(9, kept_back=3)
+    effort = StepBudget(9, reserved=3)
     effort.spend(6)
     for _ in range(3):
-        with pytest.raises(Spent):
+        with pytest.raises(StepBudgetExceeded):
             effort.spend(1)
-    effort.check()
+    effort.begin_checking()
     effort.spend(3)
-    with pytest.raises(Spent):
+    with pytest.raises(StepBudgetExceeded):
         effort.spend(1)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.call.arguments import prepare
-from fingerpost.call.arguments.patterns import LONGEST_PATTERN, LONGEST_TEXT, usable
+from fingerpost.call.arguments import prepare_arguments
+from fingerpost.call.arguments.patterns import MAX_PATTERN_LENGTH, MAX_TEXT_LENGTH, compile_pattern
 from fingerpost.records import ParameterFault
 from tests.call.argument_tools import TEXT, takes, with_schema
 from tests.requirements import proves
@@ -45,11 +45,11 @@ FUSE = "a" * 60 + "?"
 def test_no_pattern_takes_long(pattern: str) -> None:
     """Whether it is run or left to the server; the time limit of the test is the assertion."""
     text = {"type": "string", "pattern": pattern}
-    prepare(takes({"it": text}), {"it": FUSE})
-    prepare(takes({"it": text}), {"it": "a" * 50_000 + "?"})
-    prepare(takes({"it": {**text, "default": FUSE}}), {})
-    prepare(takes({}, patternProperties={pattern: TEXT}, additionalProperties=False), {FUSE: "x"})
-    prepare(takes({}, propertyNames={"pattern": pattern}), {FUSE: "x"})
+    prepare_arguments(takes({"it": text}), {"it": FUSE})
+    prepare_arguments(takes({"it": text}), {"it": "a" * 50_000 + "?"})
+    prepare_arguments(takes({"it": {**text, "default": FUSE}}), {})
+    prepare_arguments(takes({}, patternProperties={pattern: TEXT}, additionalProperties=False), {FUSE: "x"})
+    prepare_arguments(takes({}, propertyNames={"pattern": pattern}), {FUSE: "x"})
 
 
 @pytest.mark.parametrize("draft", ["draft-03", "draft-04", "draft-06", "draft-07", "2019-09", "2020-12"])
@@ -57,8 +57,10 @@ def test_a_draft_named_inside_the_schema_brings_no_other_engine(draft: str) -> N
     host = "https://json-schema.org/draft" if draft.startswith("20") else "http://json-schema.org"
     for name in (f"{host}/{draft}/schema", f"{host}/{draft}/schema#"):
         inner = {"$schema": name, "type": "string", "pattern": "^(a+)+$"}
-        prepare(takes({"it": {"anyOf": [inner, inner]}}), {"it": FUSE})
-        prepare(with_schema({"$schema": name, "properties": {"it": inner}, "allOf": [inner]}), {"it": FUSE})
+        prepare_arguments(takes({"it": {"anyOf": [inner, inner]}}), {"it": FUSE})
+        prepare_arguments(
+            with_schema({"$schema": name, "properties": {"it": inner}, "allOf": [inner]}), {"it": FUSE}
+        )
 
 
 @pytest.mark.parametrize("name", ["2019-09", "2020-12"])
@@ -71,8 +73,8 @@ def test_what_nothing_describes_is_found_without_another_engine(name: str) -> No
             "unevaluatedProperties": False,
         }
     )
-    assert prepare(card, {"id": "x", "aaa": "y"}).ok
-    assert not prepare(card, {"id": "x", FUSE: "y"}).ok
+    assert prepare_arguments(card, {"id": "x", "aaa": "y"}).ok
+    assert not prepare_arguments(card, {"id": "x", FUSE: "y"}).ok
 
 
 @pytest.mark.parametrize(
@@ -98,8 +100,10 @@ def test_what_nothing_describes_is_found_without_another_engine(name: str) -> No
 )
 def test_an_ordinary_pattern_is_checked(pattern: str, fits: str, refused: str) -> None:
     card = takes({"it": {"type": "string", "pattern": pattern}})
-    assert prepare(card, {"it": fits}).ok
-    assert [error.fault for error in prepare(card, {"it": refused}).errors] == [ParameterFault.BAD_VALUE]
+    assert prepare_arguments(card, {"it": fits}).ok
+    assert [error.fault for error in prepare_arguments(card, {"it": refused}).errors] == [
+        ParameterFault.BAD_VALUE
+    ]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ def test_an_ordinary_pattern_is_checked(pattern: str, fits: str, refused: str) -
         "[]b]",
         "b**",
         "b{,3}c",
-        "b" * (LONGEST_PATTERN + 1),
+        "b" * (MAX_PATTERN_LENGTH + 1),
         "(((b{1,100}){1,100}){1,100})",
         "b{2000}",
         "(?x) b",
@@ -123,28 +127,28 @@ def test_an_ordinary_pattern_is_checked(pattern: str, fits: str, refused: str) -
     ],
 )
 def test_what_not_everybody_reads_alike_is_left_to_the_server(pattern: str) -> None:
-    assert usable(pattern) is None
-    prepared = prepare(takes({"it": {"type": "string", "pattern": pattern}}), {"it": "?"})
+    assert compile_pattern(pattern) is None
+    prepared = prepare_arguments(takes({"it": {"type": "string", "pattern": pattern}}), {"it": "?"})
     assert prepared.ok
     assert pattern[:60] in prepared.notes[0]
 
 
 def test_letters_beyond_ascii_are_refused_only_where_every_dialect_refuses_them() -> None:
     words = takes({"it": {"type": "string", "pattern": r"^\w+$"}})
-    assert prepare(words, {"it": "שלום"}).ok
-    assert not prepare(words, {"it": "שלום!"}).ok
+    assert prepare_arguments(words, {"it": "שלום"}).ok
+    assert not prepare_arguments(words, {"it": "שלום!"}).ok
     others = takes({}, patternProperties={r"^\w+$": {"type": "integer"}}, additionalProperties=False)
-    assert not prepare(others, {"size": "many"}).ok
-    assert prepare(others, {"גודל": "הרבה"}).ok  # whether the pattern takes this key is not certain
+    assert not prepare_arguments(others, {"size": "many"}).ok
+    assert prepare_arguments(others, {"גודל": "הרבה"}).ok  # whether the pattern takes this key is not certain
 
 
 def test_a_long_text_is_matched_up_to_a_bound() -> None:
     card = takes({"it": {"type": "string", "pattern": "^[a-z]+$"}})
-    assert not prepare(card, {"it": "A" * LONGEST_TEXT}).ok
-    assert prepare(card, {"it": "A" * (LONGEST_TEXT + 1)}).ok
+    assert not prepare_arguments(card, {"it": "A" * MAX_TEXT_LENGTH}).ok
+    assert prepare_arguments(card, {"it": "A" * (MAX_TEXT_LENGTH + 1)}).ok
     large = takes({"it": {"type": "string", "pattern": "^.{900}b"}})
-    assert not prepare(large, {"it": "a" * 1_000}).ok
-    assert prepare(large, {"it": "a" * 90_000}).ok
+    assert not prepare_arguments(large, {"it": "a" * 1_000}).ok
+    assert prepare_arguments(large, {"it": "a" * 90_000}).ok
 
 
 @settings(deadline=None, max_examples=300)
@@ -152,8 +156,8 @@ def test_a_long_text_is_matched_up_to_a_bound() -> None:
     pattern=st.text(max_size=40) | st.text("ab()[]{}|*+?^$.\\dwsuxp-,:<=!#019", max_size=30), text=st.text()
 )
 def test_any_pattern_on_any_text_comes_to_an_end(pattern: str, text: str) -> None:
-    found = usable(pattern)
-    assert found is None or not (found.refuses(text) and found.matches(text))
+    found = compile_pattern(pattern)
+    assert found is None or not (found.is_mismatch(text) and found.is_match(text))
 
 
 letters = st.sampled_from(["a", "b", "1", "_", "-", " ", ",", "א"])
@@ -179,13 +183,13 @@ patterns = st.tuples(st.sampled_from(["", "^"]), bodies, st.sampled_from(["", "$
 @given(pattern=patterns, text=st.text("ab1_- ,.א²\r\t", max_size=6))
 def test_what_is_refused_or_matched_for_certain_is_so_for_python_too(pattern: str, text: str) -> None:
     """Short texts, and patterns that Python can run on them."""
-    found = usable(pattern)
+    found = compile_pattern(pattern)
     assert found is not None or "^\\" in pattern  # a class that can be said in one dialect only
     if found is not None:
         matches = re.compile(pattern).search(text) is not None
-        assert not (found.refuses(text) and matches)
-        assert not (found.matches(text) and not matches)
-        assert not text.isascii() or not text.isprintable() or found.refuses(text) is not matches
+        assert not (found.is_mismatch(text) and matches)
+        assert not (found.is_match(text) and not matches)
+        assert not text.isascii() or not text.isprintable() or found.is_mismatch(text) is not matches
 
 
 @proves("P9")

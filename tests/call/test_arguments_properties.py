@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
-from fingerpost.call.arguments import prepare, signature, translate
-from fingerpost.call.arguments.plan import plans
-from fingerpost.call.arguments.prepare import thoroughly
+from fingerpost.call.arguments import format_signature, prepare_arguments, translate_arguments
+from fingerpost.call.arguments.plan import tool_schemas
+from fingerpost.call.arguments.prepare import prepare_thoroughly
 from fingerpost.records import JsonObject
 from tests.call.argument_tools import with_schema
 from tests.requirements import proves
@@ -108,7 +108,7 @@ def accepts(schema: dict[str, Any], value: JsonObject) -> bool:
 def test_whatever_is_accepted_fits_the_schema_and_nothing_is_raised(
     schema: dict[str, Any], written: dict[str, Any]
 ) -> None:
-    prepared = prepare(with_schema(schema), written)
+    prepared = prepare_arguments(with_schema(schema), written)
     json.dumps(prepared.arguments)
     assert not prepared.ok or accepts(schema, prepared.arguments)
     assert prepared.ok or all(error.message for error in prepared.errors)
@@ -121,9 +121,9 @@ def test_what_was_repaired_once_needs_no_repair_again(
     schema: dict[str, Any], written: dict[str, Any]
 ) -> None:
     card = with_schema(schema)
-    once = prepare(card, written)
+    once = prepare_arguments(card, written)
     if once.ok:
-        again = prepare(card, once.arguments)
+        again = prepare_arguments(card, once.arguments)
         assert again.ok
         assert json.dumps(again.arguments) == json.dumps(once.arguments)
         assert not again.repairs
@@ -137,7 +137,7 @@ def test_arguments_that_fit_come_back_as_they_are(schema: dict[str, Any], data: 
     known = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(schema["properties"], values)))
     if not accepts(schema, known) or not _is_settled(schema, known):
         return
-    prepared = prepare(with_schema(schema), known)
+    prepared = prepare_arguments(with_schema(schema), known)
     assert prepared.ok
     assert not prepared.repairs
     assert json.dumps(prepared.arguments) == json.dumps(known)
@@ -166,14 +166,14 @@ def _is_settled(schema: dict[str, Any], value: Any) -> bool:
 def test_a_translation_never_raises_and_what_it_accepts_fits(
     written: dict[str, Any], one: dict[str, Any], two: dict[str, Any]
 ) -> None:
-    prepared = translate(written, with_schema(one, name="one"), with_schema(two, name="two"))
+    prepared = translate_arguments(written, with_schema(one, name="one"), with_schema(two, name="two"))
     assert not prepared.ok or accepts(two, prepared.arguments)
 
 
 @PATIENT
 @given(schema=schemas, limit=st.integers(1, 500))
 def test_a_signature_keeps_to_its_limit(schema: dict[str, Any], limit: int) -> None:
-    assert len(signature(with_schema(schema), limit=limit)) <= limit
+    assert len(format_signature(with_schema(schema), limit=limit)) <= limit
 
 
 @proves("D7")
@@ -183,11 +183,11 @@ def test_a_glance_finds_only_what_a_closer_look_would_find(
     schema: dict[str, Any], data: st.DataObject
 ) -> None:
     card = with_schema(schema)
-    plan = plans.of(card)
+    plan = tool_schemas.get_schema(card)
     written = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(schema["properties"], values)))
-    seen = plan.quick.fitting(written)
+    seen = plan.quick.copy_if_valid(written)
     if seen is not None:
-        looked = thoroughly(card, plan, written, repair=True)
+        looked = prepare_thoroughly(card, plan, written, repair=True)
         assert looked.ok
         assert not looked.repairs
         assert json.dumps(seen) == json.dumps(looked.arguments)
@@ -228,12 +228,12 @@ FLAT: dict[str, Any] = {
     ],
 )
 def test_plain_arguments_are_seen_to_fit_at_a_glance(written: dict[str, Any], at_a_glance: bool) -> None:
-    plan = plans.of(with_schema(FLAT))
-    assert (plan.quick.fitting(written) is not None) is at_a_glance
+    plan = tool_schemas.get_schema(with_schema(FLAT))
+    assert (plan.quick.copy_if_valid(written) is not None) is at_a_glance
 
 
 def test_what_was_taken_is_a_copy() -> None:
     tags = ["a"]
-    taken = prepare(with_schema(FLAT), {"query": "hours", "tags": tags}).arguments
+    taken = prepare_arguments(with_schema(FLAT), {"query": "hours", "tags": tags}).arguments
     tags.append("b")
     assert taken["tags"] == ["a"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fingerpost.call.arguments import prepare
+from fingerpost.call.arguments import prepare_arguments
 from fingerpost.records import Json, ParameterFault
 from fingerpost.redaction import MASK
 from tests.call.argument_tools import FLAG, NUMBER, TEXT, WHOLE, takes
@@ -55,7 +55,7 @@ DATE = {"type": "string", "format": "date"}
     ],
 )
 def test_a_value_with_no_or_two_readings_is_refused(schema: dict[str, Any], given: Json) -> None:
-    prepared = prepare(takes({"it": schema}), {"it": given})
+    prepared = prepare_arguments(takes({"it": schema}), {"it": given})
     assert not prepared.ok
     assert prepared.errors[0].parameter == "it"
 
@@ -84,32 +84,32 @@ def test_a_key_that_may_mean_something_else_is_not_renamed(
 ) -> None:
     if "file" in given:
         parameters = {**parameters, "directory": TEXT}
-    prepared = prepare(takes(parameters), given)
+    prepared = prepare_arguments(takes(parameters), given)
     assert not prepared.ok
 
 
 def test_a_word_that_turns_a_name_around_counts_even_when_the_tool_is_called_after_it() -> None:
     card = takes({"maximum_price": NUMBER}, name="find_below_maximum_price")
-    assert not prepare(card, {"price": 5}).ok
+    assert not prepare_arguments(card, {"price": 5}).ok
 
 
 def test_a_key_that_is_itself_a_parameter_is_never_taken_for_another() -> None:
     card = takes({"path": TEXT, "file": TEXT}, required=["path"])
-    prepared = prepare(card, {"file": "a"})
+    prepared = prepare_arguments(card, {"file": "a"})
     assert [error.parameter for error in prepared.errors] == ["path"]
     assert prepared.arguments == {"file": "a"}
 
 
 def test_an_unknown_key_that_may_have_meant_an_open_parameter_is_not_waved_through() -> None:
     card = takes({"city": TEXT, "scale": {"enum": ["metric", "imperial"]}}, required=["city"])
-    prepared = prepare(card, {"city": "Acre", "measurements": "metric"})
+    prepared = prepare_arguments(card, {"city": "Acre", "measurements": "metric"})
     assert [error.parameter for error in prepared.errors] == ["measurements"]
     assert "scale" in prepared.errors[0].message
 
 
 def test_an_unknown_key_that_no_open_parameter_could_take_is_the_servers_to_judge() -> None:
     card = takes({"city": TEXT, "days": WHOLE}, required=["city"])
-    prepared = prepare(card, {"city": "Acre", "mood": "sunny"})
+    prepared = prepare_arguments(card, {"city": "Acre", "mood": "sunny"})
     assert prepared.ok
     assert prepared.arguments == {"city": "Acre", "mood": "sunny"}
 
@@ -119,7 +119,7 @@ def test_missing_wrong_type_and_bad_value_are_told_apart_each_naming_its_paramet
     card = takes(
         {"path": {**TEXT, "description": "Where the file is"}, "line": WHOLE, "mode": {"enum": ["r", "w"]}}
     )
-    prepared = prepare(card, {"line": "first", "mode": "execute"})
+    prepared = prepare_arguments(card, {"line": "first", "mode": "execute"})
     found = {error.parameter: error for error in prepared.errors}
     assert {name: error.fault for name, error in found.items()} == {
         "path": ParameterFault.MISSING,
@@ -134,7 +134,7 @@ def test_missing_wrong_type_and_bad_value_are_told_apart_each_naming_its_paramet
 
 def test_a_forbidden_key_is_named_with_the_parameters_near_it() -> None:
     card = takes({"path": TEXT, "encoding": TEXT}, required=["path"], additionalProperties=False)
-    prepared = prepare(card, {"path": "a", "encode_as_well": 7.5})
+    prepared = prepare_arguments(card, {"path": "a", "encode_as_well": 7.5})
     (error,) = prepared.errors
     assert error.parameter == "encode_as_well"
     assert "encoding" in error.message
@@ -143,17 +143,17 @@ def test_a_forbidden_key_is_named_with_the_parameters_near_it() -> None:
 def test_each_parameter_has_one_error_and_nested_ones_say_where() -> None:
     item = {"type": "object", "properties": {"line": {"type": "integer", "minimum": 1, "multipleOf": 2}}}
     card = takes({"edits": {"type": "array", "items": item}})
-    prepared = prepare(card, {"edits": [{"line": 2}, {"line": -1}]})
+    prepared = prepare_arguments(card, {"edits": [{"line": 2}, {"line": -1}]})
     assert [error.parameter for error in prepared.errors] == ["edits[1].line"]
 
 
 def test_of_two_faults_of_one_parameter_the_type_is_told_first() -> None:
-    prepared = prepare(takes({"level": {"type": "integer", "enum": [1, 2]}}), {"level": "x"})
+    prepared = prepare_arguments(takes({"level": {"type": "integer", "enum": [1, 2]}}), {"level": "x"})
     assert [error.fault for error in prepared.errors] == [ParameterFault.WRONG_TYPE]
 
 
 def test_a_range_is_told() -> None:
-    prepared = prepare(takes({"volume": {"type": "integer", "maximum": 100}}), {"volume": 300})
+    prepared = prepare_arguments(takes({"volume": {"type": "integer", "maximum": 100}}), {"volume": 300})
     assert prepared.errors[0].message == "volume: expected at most 100, given 300"
 
 
@@ -161,7 +161,9 @@ def test_a_range_is_told() -> None:
 def test_no_secret_shows_in_an_error_or_a_repair() -> None:
     card = takes({"api_key": WHOLE, "note": WHOLE, "token": TEXT})
     secret = "ghp_" + "a1B2" * 9
-    prepared = prepare(card, {"api_key": "hunter2hunter2", "note": f"key {secret}", "Token": secret})
+    prepared = prepare_arguments(
+        card, {"api_key": "hunter2hunter2", "note": f"key {secret}", "Token": secret}
+    )
     text = json.dumps([error.message for error in prepared.errors]) + repr(prepared.repairs)
     assert "hunter2" not in text
     assert secret not in text
@@ -169,17 +171,17 @@ def test_no_secret_shows_in_an_error_or_a_repair() -> None:
 
 
 def test_a_repair_of_a_secret_tells_that_it_happened_but_not_what_it_was() -> None:
-    prepared = prepare(takes({"password": TEXT}), {"PASSWORD": ["hunter2hunter2"]})
+    prepared = prepare_arguments(takes({"password": TEXT}), {"PASSWORD": ["hunter2hunter2"]})
     assert prepared.arguments == {"password": "hunter2hunter2"}
     assert len(prepared.repairs) == 2
     assert "hunter2" not in repr(prepared.repairs)
 
 
 def test_a_long_value_is_shown_short() -> None:
-    prepared = prepare(takes({"line": WHOLE}), {"line": "x" * 100_000})
+    prepared = prepare_arguments(takes({"line": WHOLE}), {"line": "x" * 100_000})
     assert len(prepared.errors[0].message) < 200
 
 
 def test_many_faults_are_bounded() -> None:
     card = takes({f"p{number}": TEXT for number in range(200)})
-    assert 0 < len(prepare(card, {}).errors) <= 20
+    assert 0 < len(prepare_arguments(card, {}).errors) <= 20

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from benchmarks.arguments import gold_of_ours, verdicts
 
-from fingerpost.call.arguments import prepare
+from fingerpost.call.arguments import prepare_arguments
 from fingerpost.records import Json, RepairKind
 from tests.call.argument_tools import FLAG, NUMBER, TEXT, WHOLE, takes, with_schema
 from tests.requirements import proves
@@ -77,7 +77,7 @@ SQUARE = {
 def test_a_value_is_read_the_way_its_schema_asks_for(
     schema: dict[str, Any], given: Json, meant: Json
 ) -> None:
-    prepared = prepare(takes({"it": schema}), {"it": given})
+    prepared = prepare_arguments(takes({"it": schema}), {"it": given})
     assert prepared.ok, prepared.errors
     assert prepared.arguments == {"it": meant}
     assert type(prepared.arguments["it"]) is type(meant)
@@ -108,7 +108,7 @@ def test_a_value_is_read_the_way_its_schema_asks_for(
 def test_a_key_finds_the_parameter_it_was_meant_for(
     parameters: dict[str, Any], given: dict[str, Json], meant: dict[str, Json]
 ) -> None:
-    prepared = prepare(takes(parameters), given)
+    prepared = prepare_arguments(takes(parameters), given)
     assert prepared.ok, prepared.errors
     assert prepared.arguments == meant
     assert any(repair.kind is RepairKind.RENAMED for repair in prepared.repairs)
@@ -117,7 +117,7 @@ def test_a_key_finds_the_parameter_it_was_meant_for(
 @proves("D7")
 def test_every_repair_is_recorded_with_before_and_after() -> None:
     card = takes({"query": TEXT, "limit": WHOLE})
-    prepared = prepare(card, {"q": "cats", "limit": "3"})
+    prepared = prepare_arguments(card, {"q": "cats", "limit": "3"})
     assert [(each.path, each.kind, each.before, each.after) for each in prepared.repairs] == [
         ("query", RepairKind.RENAMED, {"q": "cats"}, {"query": "cats"}),
         ("limit", RepairKind.COERCED, "3", 3),
@@ -129,7 +129,7 @@ def test_every_repair_is_recorded_with_before_and_after() -> None:
 def test_objects_within_objects_and_lists_are_put_right_too() -> None:
     edit = {"type": "object", "properties": {"old_text": TEXT, "line": WHOLE}, "required": ["old_text"]}
     card = takes({"edits": {"type": "array", "items": edit}})
-    prepared = prepare(card, {"edits": '[{"oldText": "a", "line": "3"}]'})
+    prepared = prepare_arguments(card, {"edits": '[{"oldText": "a", "line": "3"}]'})
     assert prepared.arguments == {"edits": [{"old_text": "a", "line": 3}]}
     assert {repair.path for repair in prepared.repairs} == {"edits", "edits[0].old_text", "edits[0].line"}
 
@@ -137,55 +137,55 @@ def test_objects_within_objects_and_lists_are_put_right_too() -> None:
 @pytest.mark.parametrize("wrapper", ["arguments", "input", "params", "act", "kwargs"])
 def test_arguments_one_level_too_deep_are_lifted(wrapper: str) -> None:
     card = takes({"path": TEXT})
-    assert prepare(card, {wrapper: {"path": "a"}}).arguments == {"path": "a"}
-    assert prepare(card, {wrapper: '{"Path": "a"}'}).arguments == {"path": "a"}
-    assert prepare(card, {"name": "act", wrapper: {"path": "a"}}).arguments == {"path": "a"}
+    assert prepare_arguments(card, {wrapper: {"path": "a"}}).arguments == {"path": "a"}
+    assert prepare_arguments(card, {wrapper: '{"Path": "a"}'}).arguments == {"path": "a"}
+    assert prepare_arguments(card, {"name": "act", wrapper: {"path": "a"}}).arguments == {"path": "a"}
 
 
 def test_a_parameter_that_is_called_like_a_wrapper_keeps_its_value() -> None:
     card = takes({"input": {"type": "object"}})
-    prepared = prepare(card, {"input": {"input": {"a": 1}}})
+    prepared = prepare_arguments(card, {"input": {"input": {"a": 1}}})
     assert prepared.arguments == {"input": {"input": {"a": 1}}}
     assert not prepared.repairs
 
 
 def test_arguments_one_level_too_high_go_into_the_one_object_that_takes_them() -> None:
     inner = {"type": "object", "properties": {"path": TEXT, "line": WHOLE}, "required": ["path"]}
-    prepared = prepare(takes({"request": inner}), {"path": "a", "line": "3"})
+    prepared = prepare_arguments(takes({"request": inner}), {"path": "a", "line": "3"})
     assert prepared.arguments == {"request": {"path": "a", "line": 3}}
 
 
 def test_a_missing_required_parameter_is_filled_from_its_default_or_const() -> None:
     card = takes({"path": TEXT, "depth": {"type": "integer", "default": 2}, "version": {"const": "v1"}})
-    prepared = prepare(card, {"path": "a"})
+    prepared = prepare_arguments(card, {"path": "a"})
     assert prepared.arguments == {"path": "a", "depth": 2, "version": "v1"}
     assert [repair.kind for repair in prepared.repairs] == [RepairKind.DEFAULT, RepairKind.DEFAULT]
 
 
 def test_a_missing_optional_parameter_stays_missing_whatever_its_default() -> None:
     card = takes({"path": TEXT, "depth": {"type": "integer", "default": 2}}, required=["path"])
-    assert prepare(card, {"path": "a"}).arguments == {"path": "a"}
+    assert prepare_arguments(card, {"path": "a"}).arguments == {"path": "a"}
 
 
 def test_null_or_emptiness_for_an_optional_parameter_is_left_out() -> None:
     card = takes({"path": TEXT, "depth": WHOLE, "mode": {"enum": ["a", "b"]}}, required=["path"])
-    prepared = prepare(card, {"path": "a", "depth": None, "mode": "", "unheard_of": None})
+    prepared = prepare_arguments(card, {"path": "a", "depth": None, "mode": "", "unheard_of": None})
     assert prepared.arguments == {"path": "a"}
     assert [repair.kind for repair in prepared.repairs] == [RepairKind.REMOVED] * 3
 
 
 def test_null_is_kept_where_it_is_a_value() -> None:
     card = takes({"path": TEXT, "depth": NULLABLE}, required=["path"])
-    prepared = prepare(card, {"path": "a", "depth": None})
+    prepared = prepare_arguments(card, {"path": "a", "depth": None})
     assert prepared.arguments == {"path": "a", "depth": None}
     assert not prepared.repairs
 
 
 def test_extra_keys_stay_where_the_schema_welcomes_them_and_empty_ones_go_where_it_does_not() -> None:
     open_card = takes({"path": TEXT}, additionalProperties=True)
-    assert prepare(open_card, {"path": "a", "colour": ""}).arguments == {"path": "a", "colour": ""}
+    assert prepare_arguments(open_card, {"path": "a", "colour": ""}).arguments == {"path": "a", "colour": ""}
     closed = takes({"path": TEXT}, additionalProperties=False)
-    assert prepare(closed, {"path": "a", "colour": ""}).arguments == {"path": "a"}
+    assert prepare_arguments(closed, {"path": "a", "colour": ""}).arguments == {"path": "a"}
 
 
 def test_a_schema_spread_over_references_and_all_of_is_repaired_like_a_plain_one() -> None:
@@ -199,18 +199,18 @@ def test_a_schema_spread_over_references_and_all_of_is_repaired_like_a_plain_one
             ],
         }
     )
-    prepared = prepare(card, {"filename": "a", "limit": "3"})
+    prepared = prepare_arguments(card, {"filename": "a", "limit": "3"})
     assert prepared.arguments == {"path": "a", "limit": 3}
 
 
 def test_a_null_within_free_data_is_not_ours_to_remove() -> None:
     data = {"type": "object", "properties": {"name": TEXT}}
-    prepared = prepare(takes({"data": data}), {"data": {"name": "a", "nickname": None}})
+    prepared = prepare_arguments(takes({"data": data}), {"data": {"name": "a", "nickname": None}})
     assert prepared.arguments == {"data": {"name": "a", "nickname": None}}
 
 
 def test_without_repair_arguments_are_only_judged() -> None:
-    prepared = prepare(takes({"limit": WHOLE}), {"limit": "3"}, repair=False)
+    prepared = prepare_arguments(takes({"limit": WHOLE}), {"limit": "3"}, repair=False)
     assert not prepared.ok
     assert prepared.arguments == {"limit": "3"}
     assert not prepared.repairs
@@ -219,7 +219,7 @@ def test_without_repair_arguments_are_only_judged() -> None:
 def test_the_arguments_given_are_never_changed_themselves() -> None:
     given: dict[str, Any] = {"edits": [{"line": "3"}]}
     edit = {"type": "object", "properties": {"line": WHOLE}}
-    prepare(takes({"edits": {"type": "array", "items": edit}}), given)
+    prepare_arguments(takes({"edits": {"type": "array", "items": edit}}), given)
     assert given == {"edits": [{"line": "3"}]}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.records import CallContext, Effect, ErrorKind, Outcome, Scope, ServerSpec, ToolCall, new_id
+from fingerpost.records import CallContext, Effect, ErrorKind, Outcome, Scope, ServerSpec, ToolCall, create_id
 from fingerpost.testing import tool_server
 from tests.requirements import proves
 
@@ -32,7 +32,7 @@ async def opened(folder: Path, *more: ServerSpec, **settings: Any) -> AsyncGener
 
 async def call(router: Router, name: str, **context: Any) -> Outcome:
     wish = ToolCall(name=name, arguments={})
-    return await router.calls.call(wish, CallContext(call_id=new_id("cal"), **context))
+    return await router.calls.call(wish, CallContext(call_id=create_id("cal"), **context))
 
 
 @proves("C3", "C8")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fingerpost.call.execution.breaker import Breaker, BreakerLimits, BreakerState, Ticket
+from fingerpost.call.execution.breaker import Breaker, BreakerLimits, BreakerState, BreakerTicket
 from tests.call.running import HandClock
 from tests.requirements import proves
 
@@ -20,16 +20,16 @@ def a_breaker(limits: BreakerLimits = LIMITS) -> tuple[Breaker, HandClock]:
 
 def fail(breaker: Breaker, times: int = 1) -> None:
     for _ in range(times):
-        ticket = breaker.admit()
+        ticket = breaker.issue_ticket()
         assert ticket is not None
-        breaker.failed(ticket, "it does not answer")
+        breaker.record_failure(ticket, "it does not answer")
 
 
 def succeed(breaker: Breaker, times: int = 1) -> None:
     for _ in range(times):
-        ticket = breaker.admit()
+        ticket = breaker.issue_ticket()
         assert ticket is not None
-        breaker.succeeded(ticket)
+        breaker.record_success(ticket)
 
 
 @proves("D9")
@@ -39,7 +39,7 @@ def test_it_opens_after_so_many_failures_in_a_row_and_not_before():
     assert breaker.state is BreakerState.CLOSED
     fail(breaker)
     assert breaker.state is BreakerState.OPEN
-    assert breaker.admit() is None
+    assert breaker.issue_ticket() is None
     assert breaker.status.reason == "it does not answer"
     assert breaker.status.retry_in == 30.0
 
@@ -61,12 +61,12 @@ def test_after_its_time_a_few_trials_are_admitted_and_no_more():
     breaker, clock = a_breaker()
     fail(breaker, 5)
     clock.turn(29.9)
-    assert breaker.admit() is None
+    assert breaker.issue_ticket() is None
     clock.turn(0.1)
-    assert breaker.admit() is not None
+    assert breaker.issue_ticket() is not None
     assert breaker.state is BreakerState.HALF_OPEN
-    assert breaker.admit() is not None
-    assert [breaker.admit() for _ in range(98)] == [None] * 98
+    assert breaker.issue_ticket() is not None
+    assert [breaker.issue_ticket() for _ in range(98)] == [None] * 98
 
 
 @proves("D9")
@@ -88,14 +88,14 @@ def test_a_trial_that_succeeds_closes_it_and_one_that_fails_opens_it_for_as_long
 def test_calls_that_hang_while_others_are_answered_do_not_look_like_a_dead_server():
     breaker, _ = a_breaker()
     for _ in range(5):
-        tickets = [breaker.admit() for _ in range(20)]
+        tickets = [breaker.issue_ticket() for _ in range(20)]
         hanging = [ticket for index, ticket in enumerate(tickets) if index % 4 == 0 and ticket is not None]
         for ticket in tickets:
             assert ticket is not None
             if ticket not in hanging:
-                breaker.succeeded(ticket)
+                breaker.record_success(ticket)
         for ticket in hanging:  # their time is over last, one after the other
-            breaker.failed(ticket, "no answer")
+            breaker.record_failure(ticket, "no answer")
     assert breaker.state is BreakerState.CLOSED
 
 
@@ -104,32 +104,32 @@ def test_a_trial_given_up_makes_room_for_the_next():
     fail(breaker, 5)
     clock.turn(30)
     for _ in range(10):
-        ticket = breaker.admit()
+        ticket = breaker.issue_ticket()
         assert ticket is not None
-        breaker.abandoned(ticket)
+        breaker.return_ticket(ticket)
     assert breaker.state is BreakerState.HALF_OPEN
 
 
 def test_a_call_from_before_it_opened_says_nothing_about_the_server_of_today():
     breaker, clock = a_breaker()
-    old = breaker.admit()
+    old = breaker.issue_ticket()
     assert old is not None
     fail(breaker, 5)
     clock.turn(30)
-    trial = breaker.admit()
+    trial = breaker.issue_ticket()
     assert trial is not None
-    breaker.succeeded(old)
+    breaker.record_success(old)
     assert breaker.state is BreakerState.HALF_OPEN
-    breaker.failed(trial, "still ill")
-    breaker.succeeded(old)
+    breaker.record_failure(trial, "still ill")
+    breaker.record_success(old)
     assert breaker.state is BreakerState.OPEN
 
 
 def test_a_server_that_reconnected_is_tried_at_once():
     breaker, _ = a_breaker()
     fail(breaker, 5)
-    breaker.hasten()
-    assert breaker.admit() is not None
+    breaker.allow_trial_now()
+    assert breaker.issue_ticket() is not None
     assert breaker.state is BreakerState.HALF_OPEN
 
 
@@ -138,9 +138,9 @@ def test_a_server_that_reconnected_is_tried_at_once():
 def test_it_opens_exactly_when_the_run_or_the_share_of_failures_says_so(failures: list[bool]):
     breaker, _ = a_breaker()
     for index, failed in enumerate(failures):
-        ticket = breaker.admit()
+        ticket = breaker.issue_ticket()
         assert ticket is not None
-        _ = breaker.failed(ticket, "ill") if failed else breaker.succeeded(ticket)
+        _ = breaker.record_failure(ticket, "ill") if failed else breaker.record_success(ticket)
         seen = failures[: index + 1]
         in_a_row = len(seen) >= 5 and all(seen[-5:])
         share = len(seen) >= 10 and sum(seen[-10:]) >= 5
@@ -157,13 +157,13 @@ class BreakerLife(RuleBasedStateMachine):
         super().__init__()
         self.clock = HandClock()
         self.breaker = Breaker("notes", LIMITS, clock=self.clock)
-        self.out: list[Ticket] = []
-        self.trials: list[Ticket] = []
+        self.out: list[BreakerTicket] = []
+        self.trials: list[BreakerTicket] = []
 
     @rule()
     def ask(self) -> None:
-        refused = self.breaker.refuses()
-        ticket = self.breaker.admit()
+        refused = self.breaker.is_refusing()
+        ticket = self.breaker.issue_ticket()
         assert (ticket is None) == refused
         if ticket is not None:
             self.out.append(ticket)
@@ -177,11 +177,11 @@ class BreakerLife(RuleBasedStateMachine):
         before = self.breaker.state
         trial = ticket in self.trials and before is BreakerState.HALF_OPEN
         if end == "failed":
-            self.breaker.failed(ticket, "ill")
+            self.breaker.record_failure(ticket, "ill")
         elif end == "succeeded":
-            self.breaker.succeeded(ticket)
+            self.breaker.record_success(ticket)
         else:
-            self.breaker.abandoned(ticket)
+            self.breaker.return_ticket(ticket)
         self.trials = [other for other in self.trials if other is not ticket]
         after = self.breaker.state
         if before is BreakerState.HALF_OPEN and after is not before:
@@ -205,14 +205,14 @@ class BreakerLife(RuleBasedStateMachine):
         status = self.breaker.status
         if status.state is BreakerState.OPEN:
             assert status.retry_in is not None
-            assert self.breaker.refuses() == (status.retry_in > 0)
+            assert self.breaker.is_refusing() == (status.retry_in > 0)
 
     def teardown(self) -> None:
         """It never stays shut: with all calls ended and time gone by, somebody is admitted."""
         for ticket in self.out:
-            self.breaker.abandoned(ticket)
+            self.breaker.return_ticket(ticket)
         self.clock.turn(LIMITS.seconds + 1)
-        assert self.breaker.admit() is not None
+        assert self.breaker.issue_ticket() is not None
 
 
 TestBreakerLife = BreakerLife.TestCase

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.call.digest import budget_for, count_tokens, digest, handle_of
+from fingerpost.call.digest import build_digest, build_handle, compute_budget, count_tokens
 from fingerpost.call.digest.parts import read_parts
 from fingerpost.records import CallContext, Digest, Known, Source
 from fingerpost.settings.model import DigestSettings
@@ -20,7 +20,7 @@ from tests.call.cards import card, snapshot
 from tests.requirements import proves
 
 CARD = card("get_things")
-HANDLE = handle_of("call_1")
+HANDLE = build_handle("call_1")
 
 
 def text(*texts: str, **more: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def text(*texts: str, **more: Any) -> dict[str, Any]:
 
 
 def cut(result: dict[str, Any], budget: int, request: str = "", *, tool: Any = CARD) -> Digest:
-    made = digest(result, tool, budget=budget, request=request, handle=HANDLE)
+    made = build_digest(result, tool, budget=budget, request=request, handle=HANDLE)
     assert made.tokens == count_tokens(made.text) <= budget
     return made
 
@@ -339,7 +339,7 @@ def test_the_last_line_says_what_is_missing_and_how_to_get_it() -> None:
     assert f"fingerpost result {HANDLE}" in last
     assert "read_result" in last
     assert made.handle == HANDLE
-    unkept = digest(text("word " * 5000), CARD, budget=100)
+    unkept = build_digest(text("word " * 5000), CARD, budget=100)
     assert unkept.trimmed
     assert unkept.handle is None
     assert "fingerpost result" not in unkept.text
@@ -423,10 +423,10 @@ def test_a_history_becomes_one_line_for_each_commit() -> None:
 def test_the_budget_is_the_least_of_tool_settings_and_context() -> None:
     wide = DigestSettings(max_tokens=100_000, context_share=0.25)
     most = CARD.intelligence.response.max_tokens.value
-    assert budget_for(CARD, CallContext(call_id="c"), wide) == most
-    assert budget_for(CARD, CallContext(call_id="c"), DigestSettings(max_tokens=900)) == 900
-    assert budget_for(CARD, CallContext(call_id="c", tokens_left=2_000), wide) == 500
-    assert budget_for(CARD, CallContext(call_id="c", tokens_left=-7), wide) == 50
+    assert compute_budget(CARD, CallContext(call_id="c"), wide) == most
+    assert compute_budget(CARD, CallContext(call_id="c"), DigestSettings(max_tokens=900)) == 900
+    assert compute_budget(CARD, CallContext(call_id="c", tokens_left=2_000), wide) == 500
+    assert compute_budget(CARD, CallContext(call_id="c", tokens_left=-7), wide) == 50
 
 
 @given(st.integers(200, 900), st.integers(2, 5), st.integers(1, 6))
@@ -446,11 +446,11 @@ def test_data_of_a_tool_that_is_said_to_give_data_is_cut_as_data() -> None:
     found = [{"title": f"Owl {n}", "url": f"https://owls.test/{n}", "text": "hoot " * 60} for n in range(60)]
     result: dict[str, Any] = {"content": [{"type": "text", "text": json.dumps({"results": found})}]}
     search = snapshot(web=[{"name": "web_search"}]).cards[0]
-    as_list = digest(result, search, budget=600)
+    as_list = build_digest(result, search, budget=600)
     assert as_list.text.startswith("60 results")
     known = search.intelligence
     data = replace(known.response, structured=Known(value=True, source=Source.WRITTEN))
-    as_data = digest(result, replace(search, intelligence=replace(known, response=data)), budget=600)
+    as_data = build_digest(result, replace(search, intelligence=replace(known, response=data)), budget=600)
     assert as_data.content_type == "json"
     assert json.loads(as_data.text)["results"][0]["title"] == "Owl 0"
 

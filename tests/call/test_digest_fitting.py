@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from fingerpost.call.digest import fitted
+from fingerpost.call.digest import build_fitted_digest
 from fingerpost.records import CallContext
 from fingerpost.settings import Settings
 from tests.call.cards import snapshot
@@ -32,7 +32,7 @@ async def turns_meanwhile(content: Any) -> int:
         tasks.start_soon(others)
         await anyio.lowlevel.checkpoint()  # so that they are at work
         before = turns
-        await fitted({"content": content}, CARD, CallContext(call_id="cal_1"), Settings())
+        await build_fitted_digest({"content": content}, CARD, CallContext(call_id="cal_1"), Settings())
         turns -= before
         tasks.cancel_scope.cancel()
     return turns

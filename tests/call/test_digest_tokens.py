@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.call.digest import clip, count_tokens
-from fingerpost.call.digest.tokens import EXACT_UP_TO, price
+from fingerpost.call.digest import clip_to_tokens, count_tokens
+from fingerpost.call.digest.tokens import MAX_EXACT_LENGTH, estimate_tokens
 from tests.requirements import proves
 
 ENGLISH = (
@@ -43,7 +43,7 @@ def test_the_estimate_is_near_the_thirstiest_real_vocabulary(sample: str, real: 
 @given(text, text)
 @settings(deadline=None, max_examples=60)
 def test_a_whole_costs_no_more_than_its_parts_together(one: str, other: str) -> None:
-    assert price(one + other) <= price(one) + price(other) + 1e-9
+    assert estimate_tokens(one + other) <= estimate_tokens(one) + estimate_tokens(other) + 1e-9
 
 
 @given(text, text)
@@ -55,7 +55,7 @@ def test_a_beginning_costs_no_more_than_the_whole(one: str, other: str) -> None:
 @given(text.map(lambda some: some * 5), st.integers(0, 60))
 @settings(deadline=None, max_examples=60)
 def test_a_clipped_text_is_a_beginning_that_fits(some: str, tokens: int) -> None:
-    short = clip(some, tokens)
+    short = clip_to_tokens(some, tokens)
     assert some.startswith(short)
     assert count_tokens(short) <= tokens
     if count_tokens(some) <= tokens:
@@ -74,6 +74,6 @@ def test_long_runs_of_blanks_cost_something_too() -> None:
 
 
 def test_a_very_long_text_is_counted_from_samples() -> None:
-    long = MIXED * (2 * EXACT_UP_TO // len(MIXED))
-    estimate, exact = count_tokens(long), price(long)
+    long = MIXED * (2 * MAX_EXACT_LENGTH // len(MIXED))
+    estimate, exact = count_tokens(long), estimate_tokens(long)
     assert 0.99 * exact <= estimate <= 1.01 * exact

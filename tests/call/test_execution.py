@@ -10,7 +10,7 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from fingerpost.call.execution import Runner
+from fingerpost.call.execution import CallRunner
 from fingerpost.errors import ServerUnavailable, StoreUnavailable
 from fingerpost.events import AttemptFinished, AttemptStarted, Event, MemorySink
 from fingerpost.records import Effect, ErrorKind, JsonObject, Known, LatencyProfile, Permit, Source
@@ -278,7 +278,7 @@ async def test_a_write_is_on_disk_before_it_is_sent_and_its_end_is_told(tmp_path
     async with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
 
         async def look(_: str, __: dict[str, Any]) -> str:
-            on_disk.extend(entry.event.kind for entry in await store.journal.events())
+            on_disk.extend(entry.event.kind for entry in await store.journal.list_events())
             return "done"
 
         notes = tool_server("notes", ["append"], call=look)
@@ -357,7 +357,9 @@ async def test_a_sink_that_fails_changes_nothing_about_the_call(caplog: pytest.L
     async def written(_: Event) -> None:
         return None
 
-    runner = Runner(Flaky(), settings=CallSettings(), flags=FlagSettings(), events=Broken(), journal=written)
+    runner = CallRunner(
+        Flaky(), settings=CallSettings(), flags=FlagSettings(), events=Broken(), journal=written
+    )
     execution = await runner.run(WRITE, leave(WRITE), a_context(), latency=lasting(5))
     assert execution.error is None
     assert "the sink is full" in caplog.text

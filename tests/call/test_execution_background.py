@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from fingerpost.call.execution import Background, BackgroundState, Plan, Progress
+from fingerpost.call.execution import BackgroundCalls, BackgroundState, CallPlan, ProgressReporter
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.records import Call, Effect, Execution
 from fingerpost.testing import tool_server
@@ -15,8 +15,8 @@ from tests.call.running import Bench, HandClock, a_call, a_context, bench, lasti
 from tests.requirements import proves
 
 
-def plan_for(call: Call) -> Plan:
-    return Plan(call=call, permit=leave(call), context=a_context(), latency=lasting(10))
+def plan_for(call: Call) -> CallPlan:
+    return CallPlan(call=call, permit=leave(call), context=a_context(), latency=lasting(10))
 
 
 # -- side by side ------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ async def test_one_wrong_permit_among_many_and_none_is_run():
     notes = tool_server("notes", ["read"])
     good = plan_for(a_call("notes/read"))
     other = a_call("notes/read", {"q": "y"})
-    bad = Plan(call=other, permit=good.permit, context=a_context(), latency=lasting(5))
+    bad = CallPlan(call=other, permit=good.permit, context=a_context(), latency=lasting(5))
     async with bench(notes.spec()) as b:
         with pytest.raises(RuntimeError, match="not for this call"):
             await b.runner.run_many([good, bad])
@@ -76,9 +76,9 @@ async def test_one_wrong_permit_among_many_and_none_is_run():
 
 
 async def in_background(
-    background: Background[Execution], b: Bench, call: Call, *, owner: str | None = None
+    background: BackgroundCalls[Execution], b: Bench, call: Call, *, owner: str | None = None
 ) -> str:
-    async def work(progress: Progress) -> Execution:
+    async def work(progress: ProgressReporter) -> Execution:
         return await b.run(call, on_progress=progress)
 
     return background.start(work, tool=call.tool, owner=owner)
@@ -93,7 +93,7 @@ async def test_a_call_in_the_background_is_polled_and_its_result_fetched_more_th
 
     async with (
         bench(tool_server("notes", ["read"], call=act).spec()) as b,
-        Background[Execution]() as background,
+        BackgroundCalls[Execution]() as background,
     ):
         handle = await in_background(background, b, a_call("notes/read"))
         assert background.poll(handle).state is BackgroundState.RUNNING
@@ -109,9 +109,9 @@ async def test_a_call_in_the_background_is_polled_and_its_result_fetched_more_th
 
 async def test_progress_is_seen_by_who_polls():
     told = anyio.Event()
-    async with Background[str]() as background:
+    async with BackgroundCalls[str]() as background:
 
-        async def work(progress: Progress) -> str:
+        async def work(progress: ProgressReporter) -> str:
             await progress(3, 10, "page 3 with token=abcdef123456")
             told.set()
             await anyio.sleep_forever()
@@ -139,7 +139,7 @@ async def test_a_background_call_that_is_called_off_ends_at_the_server_too():
 
     async with (
         bench(tool_server("notes", ["read"], call=act).spec()) as b,
-        Background[Execution]() as background,
+        BackgroundCalls[Execution]() as background,
     ):
         handle = await in_background(background, b, a_call("notes/read"))
         with anyio.fail_after(10):
@@ -153,13 +153,13 @@ async def test_a_background_call_that_is_called_off_ends_at_the_server_too():
 
 
 async def test_the_number_of_background_calls_is_bounded_and_a_failed_one_harms_no_other():
-    async with Background[str](most_running=2) as background:
+    async with BackgroundCalls[str](max_running=2) as background:
 
-        async def wait(_: Progress) -> str:
+        async def wait(_: ProgressReporter) -> str:
             await anyio.sleep_forever()
             return ""
 
-        async def break_down(_: Progress) -> str:
+        async def break_down(_: ProgressReporter) -> str:
             raise ZeroDivisionError
 
         broken = background.start(break_down, tool="a/b")
@@ -175,9 +175,9 @@ async def test_the_number_of_background_calls_is_bounded_and_a_failed_one_harms_
 
 async def test_results_are_kept_for_a_while_and_for_their_owner_only():
     clock = HandClock()
-    async with Background[str](clock=clock, keep_seconds=60, most_kept=2) as background:
+    async with BackgroundCalls[str](clock=clock, keep_seconds=60, max_kept=2) as background:
 
-        async def quick(_: Progress) -> str:
+        async def quick(_: ProgressReporter) -> str:
             return "done"
 
         handle = background.start(quick, tool="a/b", owner="dana")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
-from fingerpost.call.execution.emptiness import is_empty
+from fingerpost.call.execution.emptiness import is_empty_result
 from fingerpost.events import AttemptStarted, FallbackTaken
 from fingerpost.records import Call, Effect, ErrorKind, JsonObject, Permit
 from fingerpost.servers import Server
@@ -243,7 +243,7 @@ def text(*texts: str) -> JsonObject:
     ],
 )
 def test_what_says_nothing_is_empty(result: JsonObject):
-    assert is_empty(result)
+    assert is_empty_result(result)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_what_says_nothing_is_empty(result: JsonObject):
     ],
 )
 def test_what_says_anything_is_not_empty(result: JsonObject):
-    assert not is_empty(result)
+    assert not is_empty_result(result)
 
 
 # Values that matter here, rather than any: drawing from all of Unicode is slow on a cold start.
@@ -277,4 +277,4 @@ json_values = st.recursive(
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["content", "structuredContent", "isError"]), json_values))
 def test_whatever_a_server_sends_emptiness_can_be_told(result: dict[str, Any]):
-    assert is_empty(result) in (True, False)
+    assert is_empty_result(result) in (True, False)

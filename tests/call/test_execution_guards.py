@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from fingerpost.call.execution.slots import NoSlot, Slots
+from fingerpost.call.execution.slots import NoSlotAvailable, SlotPool
 from fingerpost.events import AttemptFinished, BreakerMoved
 from fingerpost.records import Effect, ErrorKind, Execution
 from fingerpost.testing import tool_server
@@ -65,7 +65,7 @@ async def test_who_finds_no_free_slot_in_time_was_surely_not_sent():
 
 
 async def test_the_queue_for_a_slot_is_served_in_order_and_is_bounded():
-    slots = Slots(each=1, most_waiting=2)
+    slots = SlotPool(per_server=1, max_waiting=2)
     order: list[int] = []
     refused: list[int] = []
     release = anyio.Event()
@@ -73,21 +73,21 @@ async def test_the_queue_for_a_slot_is_served_in_order_and_is_bounded():
 
     async def work(number: int) -> None:
         try:
-            await slots.take("notes", until=until)
-        except NoSlot:
+            await slots.acquire("notes", until=until)
+        except NoSlotAvailable:
             refused.append(number)
             return
         await release.wait()
         order.append(number)
-        slots.give_back("notes")
+        slots.release("notes")
 
     async with anyio.create_task_group() as tasks:
         for number in range(5):
             tasks.start_soon(work, number)
             await all_blocked()
-        await slots.take("other", until=until)  # another server's callers do not wait for these
+        await slots.acquire("other", until=until)  # another server's callers do not wait for these
         assert order == []
-        slots.give_back("other")
+        slots.release("other")
         release.set()
     assert order == [0, 1, 2]
     assert refused == [3, 4]
@@ -127,7 +127,7 @@ async def test_a_server_that_came_back_by_itself_need_not_wait_for_its_breaker()
         await b.run(READ, seconds=0.25)
         ill = False
         assert (await b.run(READ)).error is ErrorKind.UNAVAILABLE
-        b.runner.reconnected("notes")
+        b.runner.on_reconnected("notes")
         assert (await b.run(READ)).error is None
         states = [event.state for event in b.told(BreakerMoved)]
         assert states == ["open", "half_open", "closed"]

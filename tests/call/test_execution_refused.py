@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from fingerpost.call.execution.failure import Failure
-from fingerpost.call.execution.retry import LONGEST_ASKED, may_repeat, wait_before
+from fingerpost.call.execution.retry import MAX_RETRY_AFTER_SECONDS, compute_retry_wait, may_retry
 from fingerpost.records import Effect, ErrorKind, RetryRule
 from fingerpost.servers import Server
 from tests.call.running import a_call, bench
@@ -114,14 +114,14 @@ async def test_a_write_that_a_busy_server_refuses_may_have_run():
 
 def test_no_call_is_repeated_sooner_than_the_server_asked_for():
     failure = Failure(kind=ErrorKind.UNAVAILABLE, detail="busy", transient=True, retry_after=2.0)
-    pause = wait_before(1, chance=0.5, asked=failure.retry_after)
+    pause = compute_retry_wait(1, chance=0.5, retry_after=failure.retry_after)
     assert pause >= 2.0
-    assert may_repeat(failure, RetryRule(), failures=1, retries=2, pause=pause)
-    assert not may_repeat(failure, RetryRule(), failures=1, retries=2, pause=wait_before(1, chance=0.5))
+    assert may_retry(failure, RetryRule(), failures=1, retries=2, pause=pause)
+    assert not may_retry(failure, RetryRule(), failures=1, retries=2, pause=compute_retry_wait(1, chance=0.5))
 
 
 def test_who_asks_for_too_long_a_pause_is_not_asked_again():
-    asked = LONGEST_ASKED + 1
+    asked = MAX_RETRY_AFTER_SECONDS + 1
     failure = Failure(kind=ErrorKind.UNAVAILABLE, detail="busy", transient=True, retry_after=asked)
-    pause = wait_before(1, chance=0.5, asked=asked)
-    assert not may_repeat(failure, RetryRule(), failures=1, retries=2, pause=pause)
+    pause = compute_retry_wait(1, chance=0.5, retry_after=asked)
+    assert not may_retry(failure, RetryRule(), failures=1, retries=2, pause=pause)

@@ -122,7 +122,7 @@ async def test_the_cache_can_be_switched_off(off: dict[str, Any]):
 
 
 def test_the_cache_is_bounded_in_number_and_bytes_and_the_least_used_goes_first():
-    cache = ResultCache(entries=3, clock=HandClock(), most_bytes=100)
+    cache = ResultCache(entries=3, clock=HandClock(), max_bytes=100)
     context = CallContext(call_id="c")
     reads = [a_call("notes/read", {"n": number}, cache_seconds=30) for number in range(4)]
     for read in reads[:3]:
@@ -136,7 +136,7 @@ def test_the_cache_is_bounded_in_number_and_bytes_and_the_least_used_goes_first(
     assert cache.size == 95
     cache.keep(reads[2], context, {"n": 1}, size=101, epoch=0)
     assert cache.find(reads[2], context) is None
-    cache.spoil("notes")
+    cache.invalidate("notes")
     assert cache.size == 0
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from fingerpost.call.execution.slots import Slots
+from fingerpost.call.execution.slots import SlotPool
 from fingerpost.records import Effect, ErrorKind, Execution, JsonObject
 from fingerpost.servers import Server
-from fingerpost.servers.caller import Passage
+from fingerpost.servers.caller import RequestContext
 from fingerpost.testing import tool_server
 from tests.call.running import PATIENCE, Bench, a_call, a_context, bench
 from tests.requirements import proves
@@ -127,7 +127,7 @@ class Thinker:
     """A caller who answers when told to."""
 
     key = "session-1"
-    takes_rounds = False
+    accepts_input_required = False
     authorization: str | None = None
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ async def test_while_people_think_their_calls_keep_nobody_from_the_server(way: s
     executions: list[Execution] = []
 
     async def ask(number: int) -> None:
-        executions.append(await b.run(asking(number), passage=Passage(caller=thinker)))
+        executions.append(await b.run(asking(number), passage=RequestContext(caller=thinker)))
 
     async with talking(way, concurrency=2) as b:
         async with anyio.create_task_group() as tasks:
@@ -202,7 +202,7 @@ async def test_a_call_given_up_while_a_person_thinks_leaves_the_limit_as_it_was(
 
 
 async def _ask(b: Bench, number: int, thinker: Thinker) -> None:
-    await b.run(asking(number), passage=Passage(caller=thinker))
+    await b.run(asking(number), passage=RequestContext(caller=thinker))
 
 
 async def _wait(b: Bench) -> None:
@@ -210,24 +210,24 @@ async def _wait(b: Bench) -> None:
 
 
 async def test_a_call_goes_on_when_the_person_answers_and_the_next_waits_until_the_limit_holds_again():
-    slots = Slots(each=1, most_lent=1)
+    slots = SlotPool(per_server=1, max_lent=1)
     until = anyio.current_time() + PATIENCE
     got: list[str] = []
 
     async def want() -> None:
-        await slots.take("notes", until=until)
+        await slots.acquire("notes", until=until)
         got.append("third")
 
-    await slots.take("notes", until=until)
-    assert slots.lend("notes")
-    await slots.take("notes", until=until)  # somebody else has it meanwhile
-    assert not slots.lend("notes")  # so many are lent already
-    slots.take_back("notes")  # the first goes on: two at once, for a moment
+    await slots.acquire("notes", until=until)
+    assert slots.lend_slot("notes")
+    await slots.acquire("notes", until=until)  # somebody else has it meanwhile
+    assert not slots.lend_slot("notes")  # so many are lent already
+    slots.reclaim("notes")  # the first goes on: two at once, for a moment
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(want)
         await all_blocked()
-        slots.give_back("notes")
+        slots.release("notes")
         await all_blocked()
         assert got == []
-        slots.give_back("notes")
+        slots.release("notes")
     assert got == ["third"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fingerpost.call.guidance import advice, guidance, plain_tool
+from fingerpost.call.guidance import build_guidance, format_tool_name, get_advice
 from fingerpost.records import Attempt, ErrorKind, utc_now
 from tests.requirements import proves
 
@@ -35,22 +35,24 @@ def attempt(tool: str, error: ErrorKind | None, number: int = 1, seconds: float 
 )
 @proves("C8")
 def test_each_kind_of_error_has_its_own_next_step(error: ErrorKind, step: str) -> None:
-    assert step in advice(error)
+    assert step in get_advice(error)
 
 
 @proves("C8")
 def test_the_advice_carries_what_makes_the_next_try_succeed() -> None:
-    said = advice(ErrorKind.INVALID_PARAMETERS, signature="read_file(path: string)", hint="path is missing")
+    said = get_advice(
+        ErrorKind.INVALID_PARAMETERS, signature="read_file(path: string)", hint="path is missing"
+    )
     assert "read_file(path: string)" in said
     assert "path is missing" in said
-    near = advice(ErrorKind.TOOL_NOT_FOUND, near=[f"files/read{number}" for number in range(9)])
+    near = get_advice(ErrorKind.TOOL_NOT_FOUND, near=[f"files/read{number}" for number in range(9)])
     assert "files/read0, files/read1" in near
     assert "files/read8" not in near
 
 
 @proves("C8", "F49")
 def test_the_advice_is_masked_visible_and_bounded() -> None:
-    said = advice(ErrorKind.TIMEOUT, hint="password=hunter22 \x1b[2J\nmore " + "x" * 9_000)
+    said = get_advice(ErrorKind.TIMEOUT, hint="password=hunter22 \x1b[2J\nmore " + "x" * 9_000)
     assert "hunter22" not in said
     assert "\x1b" not in said
     assert "\n" not in said
@@ -64,8 +66,8 @@ def test_a_person_never_sees_a_raw_error(error: ErrorKind) -> None:
         attempt("perplexity/perplexity_research", error),
         attempt("tavily/tavily_search", ErrorKind.TIMEOUT),
     ]
-    made = guidance(tried, error, tool="perplexity/perplexity_research", detail=RAW, hint=RAW)
-    plain = made.text()
+    made = build_guidance(tried, error, tool="perplexity/perplexity_research", detail=RAW, hint=RAW)
+    plain = made.render()
     for word in (
         "HTTPStatusError",
         "502",
@@ -77,13 +79,13 @@ def test_a_person_never_sees_a_raw_error(error: ErrorKind) -> None:
         assert word not in plain
     assert made.tried
     assert made.can_change
-    assert "HTTPStatusError" in made.text(technical=True)
-    assert "abcdef123456" not in made.text(technical=True)
+    assert "HTTPStatusError" in made.render(technical=True)
+    assert "abcdef123456" not in made.render(technical=True)
 
 
 @proves("D11")
 def test_guidance_says_what_was_tried_what_to_change_and_how_to_rephrase() -> None:
-    made = guidance(
+    made = build_guidance(
         [
             attempt("perplexity/perplexity_research", ErrorKind.TIMEOUT, 1, 60),
             attempt("perplexity/perplexity_research", ErrorKind.TIMEOUT, 2, 60),
@@ -103,13 +105,13 @@ def test_guidance_says_what_was_tried_what_to_change_and_how_to_rephrase() -> No
 
 @proves("D11")
 def test_guidance_without_any_attempt_still_makes_sense() -> None:
-    made = guidance([], ErrorKind.DENIED, tool="files/delete_file")
+    made = build_guidance([], ErrorKind.DENIED, tool="files/delete_file")
     assert made.summary == "This could not be done with delete file (files): a rule does not permit it."
     assert made.tried == ()
 
 
 def test_many_attempts_stay_readable() -> None:
-    made = guidance([attempt(f"s/tool_{n}", ErrorKind.TIMEOUT) for n in range(50)], ErrorKind.TIMEOUT)
+    made = build_guidance([attempt(f"s/tool_{n}", ErrorKind.TIMEOUT) for n in range(50)], ErrorKind.TIMEOUT)
     assert len(made.tried) == 9
     assert made.tried[-1] == "and 42 more"
 
@@ -124,4 +126,4 @@ def test_many_attempts_stay_readable() -> None:
     ],
 )
 def test_a_tool_has_a_name_one_can_say(key: str, said: str) -> None:
-    assert plain_tool(key) == said
+    assert format_tool_name(key) == said

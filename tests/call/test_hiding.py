@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fingerpost.call.hiding import hidden_tools
+from fingerpost.call.hiding import find_hidden_tools
 from fingerpost.records import Effect, Listing, Scope, ToolCard
 from fingerpost.settings import RuleSettings
 from tests.catalog.definitions import catalog, tool
@@ -20,7 +20,7 @@ CARDS: tuple[ToolCard, ...] = catalog(
 
 
 def hidden(*rules: dict[str, Any], caller: str | None = None) -> dict[str, str]:
-    found = hidden_tools([RuleSettings.model_validate(rule) for rule in rules], CARDS, caller=caller)
+    found = find_hidden_tools([RuleSettings.model_validate(rule) for rule in rules], CARDS, caller=caller)
     return {key: entry.rule for key, entry in found.items()}
 
 
@@ -58,7 +58,7 @@ def test_rules_for_other_callers_hide_nothing_and_nobody_is_not_allowed_by_name(
 @proves("G7")
 def test_what_lies_outside_of_any_scope_of_the_caller_is_hidden() -> None:
     def outside(*scopes: Scope) -> dict[str, str]:
-        return {key: entry.rule for key, entry in hidden_tools([], CARDS, scopes=scopes).items()}
+        return {key: entry.rule for key, entry in find_hidden_tools([], CARDS, scopes=scopes).items()}
 
     assert outside(Scope()) == {}
     assert outside(Scope(servers=("files",))) == {"shop/list_orders": "scope of the caller"}

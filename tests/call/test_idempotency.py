@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from fingerpost import Router, Settings
-from fingerpost.call.fingerprints import call_fingerprint
+from fingerpost.call.fingerprints import compute_call_fingerprint
 from fingerpost.records import Decision, ErrorKind, Outcome, utc_now
 from fingerpost.store.idempotency import KeyedCall
 from fingerpost.testing import ToolServer, tool_server
@@ -138,7 +138,7 @@ async def test_a_call_whose_outcome_is_unknown_is_not_repeated_under_its_key(tmp
         assert "nothing was run now" in again.content
         # The process of this one died: its end is on no record.
         now = utc_now()
-        same = call_fingerprint("", "bank/pay", PAY)
+        same = compute_call_fingerprint("", "bank/pay", PAY)
         later = now + timedelta(hours=1)
         dead = KeyedCall(caller="", key="k2", call_fingerprint=same, tool="bank/pay", call_id="cal_dead",
                          began=now, expires=later)  # fmt: skip

@@ -27,7 +27,7 @@ def steps_until_stopped(guard: LoopGuard, calls: list[Call], *, most: int = 200)
         call = calls[made % len(calls)]
         if guard.check("talk", call) is not None:
             return made
-        guard.note("talk", call, f"result of {call.tool}")
+        guard.record_result("talk", call, f"result of {call.tool}")
     return most
 
 
@@ -62,27 +62,27 @@ def test_a_poll_whose_result_changes_is_never_a_loop():
     guard, _ = a_guard()
     for percent in range(300):
         assert guard.check("talk", POLL) is None
-        guard.note("talk", POLL, f"{percent} percent")
+        guard.record_result("talk", POLL, f"{percent} percent")
 
 
 def test_a_pause_begins_a_new_count():
     guard, clock = a_guard()
     for _ in range(20):
         assert guard.check("talk", WRITE) is None
-        guard.note("talk", WRITE, "same")
+        guard.record_result("talk", WRITE, "same")
         clock.turn(61)
 
 
 def test_a_pause_in_the_middle_is_seen():
     guard, clock = a_guard()
     for _ in range(2):
-        guard.note("talk", WRITE, "same")
+        guard.record_result("talk", WRITE, "same")
     clock.turn(61)
     for _ in range(2):
         assert guard.check("talk", WRITE) is None
-        guard.note("talk", WRITE, "same")
+        guard.record_result("talk", WRITE, "same")
     assert guard.check("talk", WRITE) is None
-    guard.note("talk", WRITE, "same")
+    guard.record_result("talk", WRITE, "same")
     assert guard.check("talk", WRITE) is not None
 
 
@@ -91,14 +91,14 @@ def test_other_arguments_are_another_call():
     for page in range(50):
         call = a_call("notes/append", {"page": page}, effect=Effect.WRITE)
         assert guard.check("talk", call) is None
-        guard.note("talk", call, "same")
+        guard.record_result("talk", call, "same")
 
 
 def test_memory_is_bounded_by_conversations():
     guard = LoopGuard(repeat_limit=3, clock=HandClock(), conversations=2)
     for talk in ("first", "second", "third"):
         for _ in range(3):
-            guard.note(talk, WRITE, "same")
+            guard.record_result(talk, WRITE, "same")
     assert guard.check("first", WRITE) is None
     assert guard.check("third", WRITE) is not None
 
@@ -111,7 +111,7 @@ def asked_again(guard: LoopGuard, clock: HandClock, *turn: Call, after: float, t
         if guard.check("talk", call, may_insist=True) is not None:
             refused += 1
         else:
-            guard.note("talk", call, "same")
+            guard.record_result("talk", call, "same")
         clock.turn(after)
     return refused
 
@@ -167,7 +167,7 @@ def test_every_endless_round_of_up_to_four_calls_is_stopped_but_never_a_first_ro
 def test_a_call_is_only_stopped_when_it_was_just_made_often_with_one_result(steps: list[tuple[Call, int]]):
     guard, _ = a_guard()
     for call, result in steps:
-        guard.note("talk", call, str(result))
+        guard.record_result("talk", call, str(result))
     for call in (WRITE, OTHER, READ):
         if guard.check("talk", call) is not None:
             made = [(other.tool, result) for other, result in steps]
@@ -182,7 +182,7 @@ def test_results_that_are_all_new_never_stop_anything(made: list[Call]):
     guard, _ = a_guard(2)
     for index, call in enumerate(made):
         assert guard.check("talk", call) is None
-        guard.note("talk", call, str(index))
+        guard.record_result("talk", call, str(index))
 
 
 @proves("D9")
@@ -195,5 +195,5 @@ def test_the_same_call_made_many_times_at_once_is_one_step():
             guard.begin("talk", WRITE)
         ended = [guard.end("talk", WRITE) for _ in range(10)]
         assert ended == [False] * 9 + [True]
-        guard.note("talk", WRITE, "same")
+        guard.record_result("talk", WRITE, "same")
     assert guard.check("talk", WRITE) is not None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.names import NotFound, Resolved, operation_of, resolve
+from fingerpost.call.names import ResolvedTool, ToolNotFound, get_operation, resolve_tool
 from fingerpost.records import ToolCall
 from tests.call.cards import snapshot
 from tests.requirements import proves
@@ -24,9 +24,9 @@ TOOLS = snapshot(
 )
 
 
-def resolved(name: str, **arguments: str) -> Resolved:
-    found = resolve(ToolCall(name=name, arguments=arguments), TOOLS)
-    assert isinstance(found, Resolved), found
+def resolved(name: str, **arguments: str) -> ResolvedTool:
+    found = resolve_tool(ToolCall(name=name, arguments=arguments), TOOLS)
+    assert isinstance(found, ResolvedTool), found
     return found
 
 
@@ -66,7 +66,7 @@ def test_a_dotted_name_is_a_tool_and_its_operation(written: str) -> None:
     found = resolved(written, path="a.md")
     assert found.card.key == "files/file_operations"
     assert found.arguments == {"path": "a.md", "operation": "read_file"}
-    assert operation_of(found.card, found.arguments) == "files/file_operations.read_file"
+    assert get_operation(found.card, found.arguments) == "files/file_operations.read_file"
 
 
 @proves("C2")
@@ -77,27 +77,27 @@ def test_an_explicit_operation_is_kept() -> None:
 
 @proves("C2")
 def test_a_dot_after_a_tool_without_operations_is_no_operation() -> None:
-    assert isinstance(resolve(ToolCall(name="read_file.fast", arguments={}), TOOLS), NotFound)
-    assert operation_of(resolved("read_file").card, {"operation": "x"}) == "files/read_file"
+    assert isinstance(resolve_tool(ToolCall(name="read_file.fast", arguments={}), TOOLS), ToolNotFound)
+    assert get_operation(resolved("read_file").card, {"operation": "x"}) == "files/read_file"
 
 
 @proves("C3")
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
-    found = resolve(ToolCall(name="raed_fil", arguments={}), TOOLS)
-    assert isinstance(found, NotFound)
+    found = resolve_tool(ToolCall(name="raed_fil", arguments={}), TOOLS)
+    assert isinstance(found, ToolNotFound)
     assert found.near[0] == "files/read_file"
 
 
 @proves("C3", "F20")
 def test_a_name_two_servers_share_is_answered_with_both() -> None:
-    found = resolve(ToolCall(name="search", arguments={}), TOOLS)
-    assert found == NotFound(name="search", near=("shop/search", "web/search"), ambiguous=True)
+    found = resolve_tool(ToolCall(name="search", arguments={}), TOOLS)
+    assert found == ToolNotFound(name="search", near=("shop/search", "web/search"), ambiguous=True)
 
 
 @given(st.text(max_size=80))
 def test_no_name_makes_resolving_fail(name: str) -> None:
-    found = resolve(ToolCall(name=name, arguments={}), TOOLS)
-    assert isinstance(found, Resolved | NotFound)
+    found = resolve_tool(ToolCall(name=name, arguments={}), TOOLS)
+    assert isinstance(found, ResolvedTool | ToolNotFound)
 
 
 @proves("C2")
@@ -107,8 +107,8 @@ def test_letters_of_every_script_tell_names_apart() -> None:
     )
 
     def meant(name: str) -> str | None:
-        found = resolve(ToolCall(name=name, arguments={}), tools)
-        return found.card.name if isinstance(found, Resolved) else None
+        found = resolve_tool(ToolCall(name=name, arguments={}), tools)
+        return found.card.name if isinstance(found, ResolvedTool) else None
 
     assert [meant(name) for name in ("מחק_הכל1", "удалить_1", "削除_1", "का_1", "1")] == [None] * 5
     assert meant("הצג-קובץ1") == "הצג_קובץ1"
@@ -123,6 +123,6 @@ def test_a_name_is_taken_for_another_only_where_their_letters_are_the_same(one: 
     def letters(text: str) -> list[str]:
         return [sign for sign in normalize("NFC", text.casefold()) if sign.isalnum()]
 
-    found = resolve(ToolCall(name=other, arguments={}), snapshot(z=[{"name": f"1{one}"}]))
-    if isinstance(found, Resolved):
+    found = resolve_tool(ToolCall(name=other, arguments={}), snapshot(z=[{"name": f"1{one}"}]))
+    if isinstance(found, ResolvedTool):
         assert letters(other) in (letters(f"1{one}"), letters(f"z1{one}"))

@@ -14,10 +14,10 @@ import anyio.to_thread
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.call.reply import tool_message
+from fingerpost.call.reply import build_tool_message
 from fingerpost.errors import CallError, StoreUnavailable
 from fingerpost.events import CallEvent, CallRuled, MemorySink
-from fingerpost.records import CallContext, Decision, Effect, ErrorKind, Outcome, Scope, ToolCall, new_id
+from fingerpost.records import CallContext, Decision, Effect, ErrorKind, Outcome, Scope, ToolCall, create_id
 from fingerpost.testing import ToolServer, tool_server
 from tests.requirements import proves
 
@@ -64,7 +64,7 @@ class House:
 
     async def resume(self, outcome: Outcome) -> Outcome:
         assert outcome.pending_id is not None
-        return await self.router.calls.resume(outcome.pending_id, CallContext(call_id=new_id("cal")))
+        return await self.router.calls.resume(outcome.pending_id, CallContext(call_id=create_id("cal")))
 
 
 @asynccontextmanager
@@ -232,7 +232,7 @@ async def test_a_dry_run_shows_the_call_and_the_verdict_and_does_nothing(tmp_pat
         assert outcome.metadata["verdict"] == "ask"
         assert outcome.metadata["arguments"] == {"path": "a", "text": "b"}
         assert here.notes.calls == []
-        assert await here.router.calls.approvals.waiting() == []
+        assert await here.router.calls.approvals.list_waiting() == []
 
 
 _MESSAGES: dict[str, Any] = {
@@ -330,7 +330,7 @@ async def test_a_long_result_is_cut_to_what_fits_and_the_rest_can_be_had(tmp_pat
         assert outcome.digest.trimmed
         assert outcome.digest.tokens <= 500
         assert outcome.digest.handle is not None
-        page = await here.router.calls.results.page(outcome.digest.handle, page=2)
+        page = await here.router.calls.results.read_page(outcome.digest.handle, page=2)
         assert page is not None
         assert "of the note" in page.text
         assert page.pages > 10
@@ -379,7 +379,7 @@ async def test_calls_made_in_one_breath_run_side_by_side_and_answer_in_order(tmp
 
     async with house(tmp_path, answer=meet) as here:
         wishes = [
-            (ToolCall(name="read_note", arguments={"path": name}), CallContext(call_id=new_id("cal")))
+            (ToolCall(name="read_note", arguments={"path": name}), CallContext(call_id=create_id("cal")))
             for name in ("a", "b", "c")
         ]
         with anyio.fail_after(10):
@@ -460,7 +460,7 @@ async def test_pins_wait_for_a_store_that_is_locked_when_the_first_tools_come(tm
         finally:
             await anyio.to_thread.run_sync(locker.close)
         with anyio.fail_after(30):
-            while not await router.store.pins.all():  # noqa: ASYNC110 - another task stores them
+            while not await router.store.pins.list_all():  # noqa: ASYNC110 - another task stores them
                 await anyio.sleep(0.1)
 
 
@@ -482,7 +482,7 @@ async def test_use_teaches_the_catalog_how_long_a_tool_takes(tmp_path: Path) -> 
         for number in range(6):
             assert (await here.router.call("read_note", {"path": f"{number}"})).success
         await here.router.store.journal.flush()
-        profiles = await here.router.store.usage.profiles()
+        profiles = await here.router.store.usage.get_profiles()
         assert profiles["notes/read_note"].calls == 6
 
 
@@ -495,7 +495,7 @@ async def test_a_call_outside_of_the_callers_scope_is_denied_and_never_sent(tmp_
     async with house(tmp_path, policy=rules) as here:
 
         async def call(name: str, *scopes: Scope) -> Outcome:
-            context = CallContext(call_id=new_id("cal"), scopes=scopes)
+            context = CallContext(call_id=create_id("cal"), scopes=scopes)
             return await here.router.calls.call(ToolCall(name=name, arguments={"path": "a"}), context)
 
         only_read = Scope(effects=(Effect.READ,))
@@ -529,7 +529,7 @@ async def test_a_fallback_outside_of_the_callers_scope_is_passed_over(tmp_path: 
         await router.connect()
 
         async def call(*scopes: Scope) -> Outcome:
-            context = CallContext(call_id=new_id("cal"), scopes=scopes)
+            context = CallContext(call_id=create_id("cal"), scopes=scopes)
             return await router.calls.call(ToolCall(name="first/read_note", arguments={"path": "a"}), context)
 
         within = await call(Scope(servers=("first",)))
@@ -562,7 +562,7 @@ async def test_a_caller_who_leaves_in_the_middle_leaves_the_end_in_the_audit_tra
                 await began.wait()
             tasks.cancel_scope.cancel()
         await here.router.store.journal.flush()
-        trail = await here.router.store.audit.entries()
+        trail = await here.router.store.audit.list_entries()
         ends = {entry.kind: json.loads(entry.payload)["event"] for entry in trail}
         assert ends["attempt_finished"]["attempt"]["error"] == attempt
         assert ends["call_finished"]["tool"] == f"notes/{tool}"
@@ -616,7 +616,7 @@ async def test_where_a_person_allowed_it_a_read_comes_from_memory_and_says_so_un
         assert again.content == "first"
         cached: Any = again.metadata["cached"]
         assert cached["age_seconds"] >= 0
-        assert "it comes from the cache" in str(tool_message(again)["content"])
+        assert "it comes from the cache" in str(build_tool_message(again)["content"])
         assert (await read("noam")).content == "second"
         await here.router.call("write_note", {"path": "b", "text": "x"}, caller="noam")
         assert (await read()).content == "second"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.fingerprints import call_fingerprint
-from fingerpost.call.paths import Placement
-from fingerpost.call.policy import Policy, permit
+from fingerpost.call.fingerprints import compute_call_fingerprint
+from fingerpost.call.paths import PathPlacement
+from fingerpost.call.policy import PolicyEngine, build_permit
 from fingerpost.records import Call, CallContext, Effect, Json, Ruling, Verdict
 from fingerpost.settings import RuleSettings
 from tests.requirements import proves
@@ -23,7 +23,10 @@ STRICTNESS = [Verdict.ALLOW, Verdict.ASK, Verdict.DENY]
 def make_call(tool: str = "files/write_file", effect: Effect = Effect.WRITE, **changes: Any) -> Call:
     server, _, name = tool.partition("/")
     arguments: dict[str, Json] = changes.pop("arguments", {"path": "a.txt"})
-    given: dict[str, Any] = {"operation": tool, "fingerprint": call_fingerprint("def", tool, arguments)}
+    given: dict[str, Any] = {
+        "operation": tool,
+        "fingerprint": compute_call_fingerprint("def", tool, arguments),
+    }
     return Call(tool=tool, server=server, name=name, arguments=arguments, effect=effect, **(given | changes))
 
 
@@ -36,7 +39,7 @@ def rule(verdict: str, **conditions: Any) -> RuleSettings:
 
 
 def ruled(call: Call, *rules: RuleSettings, context: CallContext | None = None) -> Ruling:
-    return Policy(rules).decide(call, context or make_context(), Placement.NONE)
+    return PolicyEngine(rules).decide_by_rules(call, context or make_context(), PathPlacement.NONE)
 
 
 @proves("C6")
@@ -54,12 +57,12 @@ def test_without_rules_what_reads_runs_and_everything_else_asks(effect: Effect, 
 @proves("A5", "C6")
 def test_only_a_call_the_policy_allows_gets_a_permit_from_it() -> None:
     call = make_call()
-    leave = permit(call, ruled(call, rule("allow")))
+    leave = build_permit(call, ruled(call, rule("allow")))
     assert leave is not None
     assert leave.call_fingerprint == call.fingerprint
     assert leave.given_by == "policy: rule 1 in fingerpost.toml"
-    assert permit(call, ruled(call)) is None
-    assert permit(call, ruled(call, rule("deny"))) is None
+    assert build_permit(call, ruled(call)) is None
+    assert build_permit(call, ruled(call, rule("deny"))) is None
 
 
 def test_the_first_rule_that_fits_decides_and_is_named() -> None:
@@ -218,19 +221,19 @@ def test_a_tool_without_operations_has_none_to_allow_but_can_be_denied_by_its_na
 @pytest.mark.parametrize(
     ("placement", "allow_inside", "allow_outside", "deny_inside", "deny_outside"),
     [
-        (Placement.INSIDE, True, False, True, False),
-        (Placement.OUTSIDE, False, True, False, True),
-        (Placement.UNCLEAR, False, False, True, True),
-        (Placement.NOWHERE, False, False, False, True),
-        (Placement.NONE, False, False, False, False),
+        (PathPlacement.INSIDE, True, False, True, False),
+        (PathPlacement.OUTSIDE, False, True, False, True),
+        (PathPlacement.UNCLEAR, False, False, True, True),
+        (PathPlacement.NOWHERE, False, False, False, True),
+        (PathPlacement.NONE, False, False, False, False),
     ],
 )
 def test_where_paths_lie_counts_against_the_call_when_it_is_unclear(
-    placement: Placement, allow_inside: bool, allow_outside: bool, deny_inside: bool, deny_outside: bool
+    placement: PathPlacement, allow_inside: bool, allow_outside: bool, deny_inside: bool, deny_outside: bool
 ) -> None:
     def fits(verdict: str, paths: str) -> bool:
-        policy = Policy([rule(verdict, paths=paths)])
-        return policy.decide(make_call(), make_context(), placement).verdict.value == verdict
+        policy = PolicyEngine([rule(verdict, paths=paths)])
+        return policy.decide_by_rules(make_call(), make_context(), placement).verdict.value == verdict
 
     assert fits("allow", "inside") is allow_inside
     assert fits("allow", "outside") is allow_outside
@@ -239,16 +242,18 @@ def test_where_paths_lie_counts_against_the_call_when_it_is_unclear(
 
 
 def test_a_rule_that_only_may_fit_never_softens_a_later_one() -> None:
-    policy = Policy([rule("ask", paths="inside"), rule("deny", paths="outside"), rule("allow")])
-    assert policy.decide(make_call(), make_context(), Placement.UNCLEAR).verdict is Verdict.DENY
-    policy = Policy([rule("ask", paths="inside"), rule("allow")])
-    assert policy.decide(make_call(), make_context(), Placement.UNCLEAR).verdict is Verdict.ASK
+    policy = PolicyEngine([rule("ask", paths="inside"), rule("deny", paths="outside"), rule("allow")])
+    assert policy.decide_by_rules(make_call(), make_context(), PathPlacement.UNCLEAR).verdict is Verdict.DENY
+    policy = PolicyEngine([rule("ask", paths="inside"), rule("allow")])
+    assert policy.decide_by_rules(make_call(), make_context(), PathPlacement.UNCLEAR).verdict is Verdict.ASK
 
 
 @proves("C6")
 async def test_judging_looks_at_the_disk_without_blocking_the_loop(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/")
-    policy = Policy([rule("allow", paths="inside"), rule("deny", paths="outside", reason="stay inside")])
+    policy = PolicyEngine(
+        [rule("allow", paths="inside"), rule("deny", paths="outside", reason="stay inside")]
+    )
     context = make_context(working_directory=str(tmp_path))
 
     async def verdict(path: str) -> Verdict:
@@ -306,23 +311,23 @@ contexts = st.builds(
     caller=maybe(st.sampled_from(["dana", "kim"])),
     profile=maybe(st.just("work")),
 )
-placements = st.sampled_from(Placement)
+placements = st.sampled_from(PathPlacement)
 
 
-def strictness(given: list[RuleSettings], call: Call, context: CallContext, placement: Placement) -> int:
-    return STRICTNESS.index(Policy(given).decide(call, context, placement).verdict)
+def strictness(given: list[RuleSettings], call: Call, context: CallContext, placement: PathPlacement) -> int:
+    return STRICTNESS.index(PolicyEngine(given).decide_by_rules(call, context, placement).verdict)
 
 
 @given(st.lists(rules, max_size=6), calls, contexts, placements)
 def test_a_deny_for_everything_in_front_always_denies(
-    given: list[RuleSettings], call: Call, context: CallContext, placement: Placement
+    given: list[RuleSettings], call: Call, context: CallContext, placement: PathPlacement
 ) -> None:
     assert strictness([rule("deny"), *given], call, context, placement) == 2
 
 
 @given(st.lists(rules, max_size=6), st.data(), calls, contexts, placements)
 def test_a_further_deny_anywhere_never_loosens_and_a_further_allow_never_tightens(
-    given: list[RuleSettings], data: st.DataObject, call: Call, context: CallContext, placement: Placement
+    given: list[RuleSettings], data: st.DataObject, call: Call, context: CallContext, placement: PathPlacement
 ) -> None:
     before = strictness(given, call, context, placement)
     position = data.draw(st.integers(0, len(given)))
@@ -336,22 +341,25 @@ def test_a_further_deny_anywhere_never_loosens_and_a_further_allow_never_tighten
 
 @given(st.lists(rules, max_size=6), calls, contexts, placements)
 def test_rules_that_do_not_fit_alone_change_nothing_together(
-    given: list[RuleSettings], call: Call, context: CallContext, placement: Placement
+    given: list[RuleSettings], call: Call, context: CallContext, placement: PathPlacement
 ) -> None:
     """The order of what does fit is all that counts."""
-    alone = [Policy([each]).decide(call, context, placement).rule.startswith("rule") for each in given]
+    alone = [
+        PolicyEngine([each]).decide_by_rules(call, context, placement).rule.startswith("rule")
+        for each in given
+    ]
     fitting = [each for each, fits in zip(given, alone, strict=True) if fits]
     assert strictness(given, call, context, placement) == strictness(fitting, call, context, placement)
 
 
 @given(st.lists(rules.filter(lambda each: each.verdict == "allow"), max_size=6), calls, contexts, placements)
 def test_nothing_is_allowed_for_want_of_information(
-    given: list[RuleSettings], call: Call, context: CallContext, placement: Placement
+    given: list[RuleSettings], call: Call, context: CallContext, placement: PathPlacement
 ) -> None:
     known = strictness(given, call, context, placement)
     poorer = replace(context, caller=None, profile=None)
     assert strictness(given, call, poorer, placement) >= known
     assert strictness(given, replace(call, arguments={}), context, placement) >= known
     assert strictness(given, replace(call, operation=call.tool), context, placement) >= known
-    for vague in (Placement.NONE, Placement.UNCLEAR, Placement.NOWHERE):
+    for vague in (PathPlacement.NONE, PathPlacement.UNCLEAR, PathPlacement.NOWHERE):
         assert strictness(given, call, context, vague) >= known

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.paths import Placement, place
-from fingerpost.call.whereabouts import resolve
+from fingerpost.call.paths import PathPlacement, locate_paths
+from fingerpost.call.whereabouts import resolve_path
 from fingerpost.records import Json
 from tests.requirements import proves
 
@@ -164,14 +164,14 @@ def test_of_thousands_of_tries_to_escape_none_is_judged_inside(folder: Path) -> 
     texts = tries(folder)
     assert len(texts) > 5000
     leading_out = {text for text in texts if escapes(folder, text)}
-    judged = {text: place({"path": text}, str(folder)) for text in dict.fromkeys(texts)}
-    inside = {text for text, placement in judged.items() if placement is Placement.INSIDE}
+    judged = {text: locate_paths({"path": text}, str(folder)) for text in dict.fromkeys(texts)}
+    inside = {text for text, placement in judged.items() if placement is PathPlacement.INSIDE}
     assert inside & leading_out == set()
     # The judge is not simply afraid of everything, nor are the tries harmless.
     assert len(leading_out) > 1500  # about 2000, by the name of the folder
     assert len(inside) > 100
     # What leads out is never taken for a call about nothing, in any parameter.
-    assert not [text for text in leading_out if judged[text] is Placement.NONE]
+    assert not [text for text in leading_out if judged[text] is PathPlacement.NONE]
 
 
 @proves("C6")
@@ -180,12 +180,15 @@ def test_a_try_in_a_parameter_without_a_telling_name_is_not_judged_inside_either
     assert len(leading_out) > 500
     for text in leading_out:
         for hidden in ({"target": text}, {"deep": [{"x": [text]}]}, {"files": {text: "content"}}):
-            assert place({"path": "a.txt", **hidden}, str(folder)) is not Placement.INSIDE, (text, hidden)
+            assert locate_paths({"path": "a.txt", **hidden}, str(folder)) is not PathPlacement.INSIDE, (
+                text,
+                hidden,
+            )
 
 
 @given(st.text(max_size=30), st.sampled_from(["path", "x"]))
 def test_no_text_makes_the_judge_fail(text: str, name: str) -> None:
-    assert place({name: text}, "/tmp") in Placement
+    assert locate_paths({name: text}, "/tmp") in PathPlacement
 
 
 @pytest.mark.parametrize(
@@ -195,7 +198,7 @@ def test_no_text_makes_the_judge_fail(text: str, name: str) -> None:
 )  # fmt: skip
 def test_an_ordinary_path_inside_is_judged_inside(folder: Path, text: str) -> None:
     for spelt in (text, f"{folder}/{text}", f"file://{folder}/{quote(text)}"):
-        assert place({"path": spelt}, str(folder)) is Placement.INSIDE, spelt
+        assert locate_paths({"path": spelt}, str(folder)) is PathPlacement.INSIDE, spelt
 
 
 @pytest.mark.parametrize(
@@ -205,9 +208,9 @@ def test_an_ordinary_path_inside_is_judged_inside(folder: Path, text: str) -> No
      "file://server/share", "\\\\server\\share", "//server/share", "https://example.org/x", "s3://bucket/x"],
 )  # fmt: skip
 def test_a_plain_path_outside_is_judged_outside(folder: Path, text: str) -> None:
-    assert place({"path": text}, str(folder)) in (Placement.OUTSIDE, Placement.UNCLEAR)
+    assert locate_paths({"path": text}, str(folder)) in (PathPlacement.OUTSIDE, PathPlacement.UNCLEAR)
     if "\\" not in text:
-        assert place({"path": text}, str(folder)) is Placement.OUTSIDE
+        assert locate_paths({"path": text}, str(folder)) is PathPlacement.OUTSIDE
 
 
 @pytest.mark.parametrize(
@@ -218,61 +221,61 @@ def test_a_plain_path_outside_is_judged_outside(folder: Path, text: str) -> None
      "..%2f..%2fetc", "a" * 40_000, "\udcff\ud800"],
 )  # fmt: skip
 def test_what_nobody_can_follow_is_unclear(folder: Path, text: str) -> None:
-    assert place({"path": text}, str(folder)) is Placement.UNCLEAR
+    assert locate_paths({"path": text}, str(folder)) is PathPlacement.UNCLEAR
 
 
 @pytest.mark.parametrize(
     ("arguments", "placement"),
     [
-        ({"city": "Oslo", "count": 3}, Placement.NONE),
-        ({"path": ""}, Placement.NONE),
-        ({"path": None}, Placement.NONE),
-        ({"repo": "owner/name", "url": "https://example.org/a/b"}, Placement.NONE),
-        ({"outputDir": "sub"}, Placement.INSIDE),
-        ({"file_name": "a.txt"}, Placement.INSIDE),
-        ({"file2": "a.txt"}, Placement.INSIDE),
-        ({"file_type": "pdf"}, Placement.NONE),
-        ({"source": "./a.txt", "destination": "sub/b.txt"}, Placement.INSIDE),
-        ({"source": "./a.txt", "destination": "/tmp/b.txt"}, Placement.OUTSIDE),
-        ({"paths": ["a.txt", "sub/b"]}, Placement.INSIDE),
-        ({"paths": ["a.txt", "../b"]}, Placement.OUTSIDE),
-        ({"options": {"root": "/srv"}}, Placement.OUTSIDE),
-        ({"path": "a.txt", "name": "out-file"}, Placement.UNCLEAR),
-        ({"path": "a.txt", "content": "See /etc/passwd and ../x\n// done"}, Placement.INSIDE),
-        ({"path": "a.txt", "content": "/etc/passwd"}, Placement.UNCLEAR),
-        ({"path": "a.py", "edits": [{"oldText": "// a", "newText": "/* b */"}]}, Placement.INSIDE),
-        ({"content": "./a.txt"}, Placement.NONE),
-        ({"cwd": "sub", "command": "rm -rf *"}, Placement.UNCLEAR),
-        ({"command": "cat /etc/passwd"}, Placement.UNCLEAR),
-        ({"command": "ls"}, Placement.NONE),
-        ({"files": {"a.txt": "x", "../b": "y"}}, Placement.OUTSIDE),
-        ({"files": {"out-file": "y"}, "path": "a.txt"}, Placement.UNCLEAR),
-        ({"path": "a.txt", "many": ["x"] * 3000}, Placement.UNCLEAR),
+        ({"city": "Oslo", "count": 3}, PathPlacement.NONE),
+        ({"path": ""}, PathPlacement.NONE),
+        ({"path": None}, PathPlacement.NONE),
+        ({"repo": "owner/name", "url": "https://example.org/a/b"}, PathPlacement.NONE),
+        ({"outputDir": "sub"}, PathPlacement.INSIDE),
+        ({"file_name": "a.txt"}, PathPlacement.INSIDE),
+        ({"file2": "a.txt"}, PathPlacement.INSIDE),
+        ({"file_type": "pdf"}, PathPlacement.NONE),
+        ({"source": "./a.txt", "destination": "sub/b.txt"}, PathPlacement.INSIDE),
+        ({"source": "./a.txt", "destination": "/tmp/b.txt"}, PathPlacement.OUTSIDE),
+        ({"paths": ["a.txt", "sub/b"]}, PathPlacement.INSIDE),
+        ({"paths": ["a.txt", "../b"]}, PathPlacement.OUTSIDE),
+        ({"options": {"root": "/srv"}}, PathPlacement.OUTSIDE),
+        ({"path": "a.txt", "name": "out-file"}, PathPlacement.UNCLEAR),
+        ({"path": "a.txt", "content": "See /etc/passwd and ../x\n// done"}, PathPlacement.INSIDE),
+        ({"path": "a.txt", "content": "/etc/passwd"}, PathPlacement.UNCLEAR),
+        ({"path": "a.py", "edits": [{"oldText": "// a", "newText": "/* b */"}]}, PathPlacement.INSIDE),
+        ({"content": "./a.txt"}, PathPlacement.NONE),
+        ({"cwd": "sub", "command": "rm -rf *"}, PathPlacement.UNCLEAR),
+        ({"command": "cat /etc/passwd"}, PathPlacement.UNCLEAR),
+        ({"command": "ls"}, PathPlacement.NONE),
+        ({"files": {"a.txt": "x", "../b": "y"}}, PathPlacement.OUTSIDE),
+        ({"files": {"out-file": "y"}, "path": "a.txt"}, PathPlacement.UNCLEAR),
+        ({"path": "a.txt", "many": ["x"] * 3000}, PathPlacement.UNCLEAR),
     ],
 )
 def test_which_arguments_are_paths_is_judged_by_name_and_value(
-    folder: Path, arguments: dict[str, Json], placement: Placement
+    folder: Path, arguments: dict[str, Json], placement: PathPlacement
 ) -> None:
-    assert place(arguments, str(folder)) is placement
+    assert locate_paths(arguments, str(folder)) is placement
 
 
 def test_without_a_working_directory_no_path_is_anywhere(folder: Path) -> None:
     for nowhere in (None, "", "relative/dir"):
-        assert place({"path": "a.txt"}, nowhere) is Placement.NOWHERE
-        assert place({"x": "/etc"}, nowhere) is Placement.NOWHERE
-        assert place({"city": "Oslo"}, nowhere) is Placement.NONE
+        assert locate_paths({"path": "a.txt"}, nowhere) is PathPlacement.NOWHERE
+        assert locate_paths({"x": "/etc"}, nowhere) is PathPlacement.NOWHERE
+        assert locate_paths({"city": "Oslo"}, nowhere) is PathPlacement.NONE
 
 
 def test_a_working_directory_that_is_itself_a_link_is_where_it_leads(folder: Path) -> None:
     link = folder.parent / "via"
     link.symlink_to(folder)
     for path in ("a.txt", f"{link}/a.txt", f"{folder}/a.txt"):
-        assert place({"path": path}, str(link)) is Placement.INSIDE
-    assert place({"path": f"{link}-not/a"}, str(link)) is Placement.OUTSIDE
-    assert place({"path": "/etc"}, "/") is Placement.INSIDE
+        assert locate_paths({"path": path}, str(link)) is PathPlacement.INSIDE
+    assert locate_paths({"path": f"{link}-not/a"}, str(link)) is PathPlacement.OUTSIDE
+    assert locate_paths({"path": "/etc"}, "/") is PathPlacement.INSIDE
 
 
 @given(st.lists(st.sampled_from([*SEGMENTS, "x"]), max_size=8))
 def test_where_links_can_be_followed_the_system_agrees(parts: list[str]) -> None:
     path = "/" + "/".join(parts)
-    assert resolve(path) in (None, os.path.realpath(path).replace("//", "/"))
+    assert resolve_path(path) in (None, os.path.realpath(path).replace("//", "/"))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.call.action import LONGEST
-from fingerpost.call.progress import Progress, action_words
+from fingerpost.call.action import MAX_ACTION_LENGTH
+from fingerpost.call.progress import CallProgress, describe_action
 from fingerpost.errors import ToolTimeout
 from fingerpost.events import CallProgressed, Event, MemorySink
 from fingerpost.records import CallContext, Known, LatencyProfile, Source, ToolCard
@@ -74,8 +74,8 @@ class Watch:
     def __init__(self, tool: ToolCard, arguments: Mapping[str, Any] | None = None) -> None:
         self.clock = Clock()
         self.sink = MemorySink()
-        self.progress = Progress(
-            tool, arguments or {}, CONTEXT, events=self.sink, clock=self.clock, later=self.clock.later
+        self.progress = CallProgress(
+            tool, arguments or {}, CONTEXT, events=self.sink, clock=self.clock, schedule=self.clock.later
         )
 
     @property
@@ -179,7 +179,7 @@ async def test_a_broken_reader_does_not_end_the_call() -> None:
         def emit(self, event: Event) -> None:
             raise RuntimeError(event.kind)
 
-    with Progress(taking(READ, 5, 0), {}, CONTEXT, events=Broken()):
+    with CallProgress(taking(READ, 5, 0), {}, CONTEXT, events=Broken()):
         await anyio.sleep(0.02)
 
 
@@ -214,7 +214,7 @@ TOOLS = snapshot(
 def test_action_words_are_the_tools_own(key: str, arguments: Mapping[str, Any], said: str) -> None:
     tool = TOOLS.get(key)
     assert tool is not None
-    assert action_words(tool, arguments) == said
+    assert describe_action(tool, arguments) == said
 
 
 @proves("F49")
@@ -222,7 +222,7 @@ def test_action_words_hold_no_secret() -> None:
     tool = TOOLS.get("tavily/tavily-search")
     assert tool is not None
     secret = "sk-" + "a1B2c3D4" * 12
-    assert secret[:20] not in action_words(tool, {"query": f"{'word ' * 8}{secret}"})
+    assert secret[:20] not in describe_action(tool, {"query": f"{'word ' * 8}{secret}"})
 
 
 @given(
@@ -235,7 +235,7 @@ def test_action_words_hold_no_secret() -> None:
 def test_action_words_are_short_and_visible_whatever_the_arguments(
     tool: ToolCard, arguments: Mapping[str, Any]
 ) -> None:
-    said = action_words(tool, arguments)
-    assert len(said) <= LONGEST
+    said = describe_action(tool, arguments)
+    assert len(said) <= MAX_ACTION_LENGTH
     assert said.isprintable()
     assert said.endswith("…")

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.execution.shape import as_mcp
+from fingerpost.call.execution.shape import normalize_result
 from fingerpost.errors import ServerReplyInvalid
 from tests.call.running import a_call
 from tests.requirements import proves
@@ -48,14 +48,14 @@ results = st.fixed_dictionaries(
 @given(results)
 def test_a_result_is_right_afterwards_and_one_that_is_right_stays_the_very_same(result: Any) -> None:
     try:
-        made: Any = as_mcp(result, a_call())
+        made: Any = normalize_result(result, a_call())
     except ServerReplyInvalid:
         return
     if made.get("resultType") == "input_required" and "content" not in result:
         return
-    assert as_mcp(made, a_call()) == made
+    assert normalize_result(made, a_call()) == made
     if made.get("resultType", "complete") == "complete":
-        assert as_mcp(made, a_call()) is made
+        assert normalize_result(made, a_call()) is made
         assert isinstance(made["content"], list)
         assert all(isinstance(block, dict) and isinstance(block["type"], str) for block in made["content"])
         assert isinstance(made.get("isError", False), bool)

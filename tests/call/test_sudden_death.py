@@ -14,9 +14,9 @@ import anyio
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.insight.ledger import Ledger
+from fingerpost.insight.ledger import JournalReader
 from fingerpost.insight.records import PacketQuery
-from fingerpost.records import CallContext, ErrorKind, ServerSpec, new_id
+from fingerpost.records import CallContext, ErrorKind, ServerSpec, create_id
 from tests.requirements import proves
 
 SERVER = """
@@ -136,7 +136,7 @@ async def test_after_a_sudden_death_nothing_runs_twice_silently(
     assert runs(tmp_path) == runs_before
     async with router_for(sqlite_url, tmp_path, "answering") as router:
         await router.connect()
-        outcome = await router.calls.resume(pending, CallContext(call_id=new_id("cal")))
+        outcome = await router.calls.resume(pending, CallContext(call_id=create_id("cal")))
         assert outcome.error == error, json.dumps(outcome.content)
         assert runs(tmp_path) == runs_after
 
@@ -153,11 +153,14 @@ async def test_a_request_of_a_killed_process_is_interrupted_and_one_of_a_living_
         with anyio.fail_after(60):
             while runs(tmp_path) < 2:  # noqa: ASYNC110 - a file tells nobody
                 await anyio.sleep(0.02)
-        async with Ledger.open(router.store, router.live) as ledger, router_for(url, tmp_path, "silent"):
+        async with (
+            JournalReader.open(router.store, router.live) as ledger,
+            router_for(url, tmp_path, "silent"),
+        ):
             with anyio.fail_after(60):
-                while (await ledger.page(PacketQuery())).items[1].state == "running":  # noqa: ASYNC110
+                while (await ledger.get_page(PacketQuery())).items[1].state == "running":  # noqa: ASYNC110
                     await anyio.sleep(0.1)
-            living, killed = (await ledger.page(PacketQuery())).items
+            living, killed = (await ledger.get_page(PacketQuery())).items
         assert (living.state, living.next_step) == ("running", "")
         assert (killed.state, killed.outcome) == ("ended", "interrupted")
         assert "ask again" in killed.next_step

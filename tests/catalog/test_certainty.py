@@ -9,7 +9,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.events import MemorySink, ToolTrusted
 from fingerpost.records import Effect, Json, JsonObject, Listing, Source, ToolCard
 from fingerpost.servers import Server
-from fingerpost.servers.spec import package_of
+from fingerpost.servers.spec import get_package
 from fingerpost.settings.model import ToolOverride
 from tests.catalog.certainty import labelled_tools, measure
 from tests.catalog.definitions import card, catalog, tool
@@ -114,7 +114,7 @@ def test_what_is_known_of_a_server_is_found_by_its_entry_and_by_the_parameters_o
     ],
 )
 def test_the_package_of_a_server_is_what_its_entry_starts(command: list[str], package: str | None) -> None:
-    assert package_of(Server.stdio("x", command)) == package
+    assert get_package(Server.stdio("x", command)) == package
 
 
 @proves("X8")
@@ -125,8 +125,8 @@ def test_a_person_says_once_that_a_tool_only_reads_and_it_ends_with_the_definiti
     (before,) = made.snapshot.cards
     assert before.doubt
     with pytest.raises(ConfigError):
-        made.say_only_reads("web/fetch_url", "dana", fingerprint="another")
-    pin = made.say_only_reads("web/fetch_url", "dana", fingerprint=before.fingerprint)
+        made.set_read_only("web/fetch_url", "dana", fingerprint="another")
+    pin = made.set_read_only("web/fetch_url", "dana", fingerprint=before.fingerprint)
     (after,) = made.snapshot.cards
     assert after.certain
     assert "dana" in after.effect.reason
@@ -143,7 +143,7 @@ def test_a_person_says_once_that_a_tool_only_reads_and_it_ends_with_the_definiti
     again.accept("web/fetch_url", "dana")
     assert again.snapshot.cards[0].doubt
 
-    made.say_only_reads("web/fetch_url", "dana", fingerprint=before.fingerprint, only_reads=False)
+    made.set_read_only("web/fetch_url", "dana", fingerprint=before.fingerprint, only_reads=False)
     assert made.snapshot.cards[0].doubt
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fingerpost.catalog.materials import alias, collect
-from fingerpost.catalog.templates import Template
-from fingerpost.records import JsonObject, Materials
+from fingerpost.catalog.materials import build_alias, collect_resources
+from fingerpost.catalog.templates import UriTemplate
+from fingerpost.records import JsonObject, ServerResources
 from tests.requirements import proves
 
 HAVING: JsonObject = {"resources": {}, "prompts": {}}
@@ -18,8 +18,8 @@ HAVING: JsonObject = {"resources": {}, "prompts": {}}
 
 def having(
     server: str, *uris: str, templates: tuple[str, ...] = (), prompts: tuple[str, ...] = ()
-) -> Materials:
-    return Materials(
+) -> ServerResources:
+    return ServerResources(
         server=server,
         capabilities=HAVING,
         resources=tuple({"uri": uri, "name": uri} for uri in uris),
@@ -47,10 +47,10 @@ GOOD = having("good", templates=("secret://good/{id}",))
 def test_an_address_is_recognised_by_its_template(
     template: str, fitting: tuple[str, ...], strange: tuple[str, ...]
 ) -> None:
-    read = Template.read(template)
+    read = UriTemplate.parse(template)
     assert read is not None
-    assert [uri for uri in fitting if not read.fits(uri)] == []
-    assert [uri for uri in strange if read.fits(uri)] == []
+    assert [uri for uri in fitting if not read.matches(uri)] == []
+    assert [uri for uri in strange if read.matches(uri)] == []
 
 
 def _plainly(template: str, uri: str) -> bool:
@@ -73,76 +73,78 @@ def _plainly(template: str, uri: str) -> bool:
 @example(["a", "{a}", "a"], "a")
 def test_a_template_fits_what_can_be_made_from_it_and_nothing_else(pieces: list[str], text: str) -> None:
     template, uri = "x:" + "".join(pieces), "x:" + text
-    read = Template.read(template)
+    read = UriTemplate.parse(template)
     assert read is not None
-    assert read.fits(uri) == _plainly(template, uri)
+    assert read.matches(uri) == _plainly(template, uri)
 
 
 @proves("G8")
 def test_contrived_templates_and_addresses_come_to_an_end() -> None:
-    slow = Template.read("x://" + "{+a}-" * 20 + "!")
+    slow = UriTemplate.parse("x://" + "{+a}-" * 20 + "!")
     assert slow is not None
-    assert not slow.fits("x://" + "-" * 4000 + "!x")
-    assert slow.fits("x://" + "-" * 4000 + "!")
+    assert not slow.matches("x://" + "-" * 4000 + "!x")
+    assert slow.matches("x://" + "-" * 4000 + "!")
 
 
 @proves("G8")
 def test_a_template_of_a_size_nobody_needs_is_listed_and_recognises_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert Template.read("x://" + "{a}/" * 21) is None
-    assert Template.read("x://" + "y" * 2000) is None
+    assert UriTemplate.parse("x://" + "{a}/" * 21) is None
+    assert UriTemplate.parse("x://" + "y" * 2000) is None
     huge = ["{+a}" * 800 + "q" * 850 + str(number) for number in range(20)]
     with caplog.at_level("DEBUG"):
-        both = collect([(having("bad", templates=tuple(huge)), True), (GOOD, True)])
+        both = collect_resources([(having("bad", templates=tuple(huge)), True), (GOOD, True)])
     assert "bad: no address is recognised by a template so large: {+a}" in caplog.text
-    assert both.resource("secret://good/a-long-name") == ("good", "secret://good/a-long-name")
+    assert both.find_resource("secret://good/a-long-name") == ("good", "secret://good/a-long-name")
     assert set(huge) < set(both.templates)
 
 
 @proves("G8")
 def test_a_server_with_templates_that_take_long_is_passed_over_and_the_others_are_not() -> None:
     slow = tuple("{+a}" + "q" * 900 + f"{{+b}}{number}{{+c}}" for number in range(200))
-    both = collect([(having("bad", templates=(*slow, "secret://good/q{+d}")), True), (GOOD, True)])
+    both = collect_resources([(having("bad", templates=(*slow, "secret://good/q{+d}")), True), (GOOD, True)])
     short, long = "secret://good/qq", "secret://good/" + "q" * 4000
-    assert both.resource("secret://good/7") == ("good", "secret://good/7")
+    assert both.find_resource("secret://good/7") == ("good", "secret://good/7")
     # Of two that fit, the more telling one has it; after 200 long ones its server had its share.
-    assert both.resource(long) == ("good", long)
-    alone = collect([(having("bad", templates=("secret://good/q{+d}",)), True), (GOOD, True)])
-    assert alone.resource(short) == ("bad", short)
+    assert both.find_resource(long) == ("good", long)
+    alone = collect_resources([(having("bad", templates=("secret://good/q{+d}",)), True), (GOOD, True)])
+    assert alone.find_resource(short) == ("bad", short)
 
 
 @proves("G8")
 def test_the_first_server_keeps_an_address_and_the_other_is_reachable_too() -> None:
-    both = collect([(having("one", "book://a"), True), (having("tw/o", "book://a", "book://b"), True)])
-    assert list(both.resources) == ["book://a", alias("tw/o", "book://a"), "book://b"]
-    assert both.resource("book://a") == ("one", "book://a")
-    assert both.resource("fingerpost://tw%2Fo/book://a") == ("tw/o", "book://a")
-    assert both.resource("fingerpost://nobody/book://a") is None
-    assert both.shown_as("tw/o", "book://a") == "fingerpost://tw%2Fo/book://a"
-    assert both.shown_as("tw/o", "book://b") == "book://b"
+    both = collect_resources(
+        [(having("one", "book://a"), True), (having("tw/o", "book://a", "book://b"), True)]
+    )
+    assert list(both.resources) == ["book://a", build_alias("tw/o", "book://a"), "book://b"]
+    assert both.find_resource("book://a") == ("one", "book://a")
+    assert both.find_resource("fingerpost://tw%2Fo/book://a") == ("tw/o", "book://a")
+    assert both.find_resource("fingerpost://nobody/book://a") is None
+    assert both.get_alias("tw/o", "book://a") == "fingerpost://tw%2Fo/book://a"
+    assert both.get_alias("tw/o", "book://b") == "book://b"
 
 
 @proves("G8")
 def test_an_address_nobody_listed_goes_to_the_only_server_that_can_have_it() -> None:
     one = having("one", "book://a", templates=("x://{id}", "x://special/{id}"))
     two = having("two", "map://a", templates=("x://special/{+all}",))
-    assert collect([(one, True)]).resource("any://thing") == ("one", "any://thing")
-    both = collect([(one, True), (two, True)])
-    assert both.resource("any://thing") is None
-    assert both.resource("map://unlisted") == ("two", "map://unlisted")
-    assert both.resource("x://7") == ("one", "x://7")
-    assert both.resource("x://special/7") == ("one", "x://special/7")  # the first of equals
-    assert both.resource("x://special/7/8") == ("two", "x://special/7/8")
-    assert both.resource("x://" + "y" * 10_000) is None
+    assert collect_resources([(one, True)]).find_resource("any://thing") == ("one", "any://thing")
+    both = collect_resources([(one, True), (two, True)])
+    assert both.find_resource("any://thing") is None
+    assert both.find_resource("map://unlisted") == ("two", "map://unlisted")
+    assert both.find_resource("x://7") == ("one", "x://7")
+    assert both.find_resource("x://special/7") == ("one", "x://special/7")  # the first of equals
+    assert both.find_resource("x://special/7/8") == ("two", "x://special/7/8")
+    assert both.find_resource("x://" + "y" * 10_000) is None
 
 
 @proves("G8")
 def test_capabilities_are_what_some_server_can_do() -> None:
-    silent = Materials(server="silent", capabilities={"tools": {}})
-    loud = Materials(server="loud", capabilities={"logging": {}, "resources": {"subscribe": True}})
-    assert collect([(silent, True)]).capabilities == {}
-    assert collect([(silent, True), (loud, True)]).capabilities == {
+    silent = ServerResources(server="silent", capabilities={"tools": {}})
+    loud = ServerResources(server="loud", capabilities={"logging": {}, "resources": {"subscribe": True}})
+    assert collect_resources([(silent, True)]).capabilities == {}
+    assert collect_resources([(silent, True), (loud, True)]).capabilities == {
         "resources": {"listChanged": True, "subscribe": True},
         "logging": {},
     }
@@ -151,8 +153,12 @@ def test_capabilities_are_what_some_server_can_do() -> None:
 @proves("G8")
 def test_prompts_keep_their_names_only_where_no_other_has_them() -> None:
     one, two = having("one", prompts=("sum", "two__sum")), having("two", prompts=("sum",))
-    assert list(collect([(one, False), (two, True)]).prompts) == ["sum", "one__two__sum", "two__sum"]
-    names = list(collect([(one, False), (two, False)]).prompts)
+    assert list(collect_resources([(one, False), (two, True)]).prompts) == [
+        "sum",
+        "one__two__sum",
+        "two__sum",
+    ]
+    names = list(collect_resources([(one, False), (two, False)]).prompts)
     assert names[:2] == ["sum", "two__sum"]
     assert names[2].startswith("two__sum-0")
 
@@ -160,10 +166,10 @@ def test_prompts_keep_their_names_only_where_no_other_has_them() -> None:
 @proves("G8")
 def test_a_prompt_is_also_found_by_its_own_name_where_only_one_server_has_it() -> None:
     one, two = having("one", prompts=("sum", "tell")), having("two", prompts=("sum",))
-    found = collect([(one, True), (two, True)])
-    assert found.prompt("tell") == ("one", "tell")
-    assert found.prompt("two__sum") == ("two", "sum")
-    assert found.prompt("sum") is None
+    found = collect_resources([(one, True), (two, True)])
+    assert found.find_prompt("tell") == ("one", "tell")
+    assert found.find_prompt("two__sum") == ("two", "sum")
+    assert found.find_prompt("sum") is None
 
 
 ADDRESSES = ("x://a", "x://b", "x://c/1", "y://a", "z://a", "fingerpost://two/x://a", "fingerpost://no/x://a")
@@ -180,40 +186,40 @@ def test_what_a_server_has_is_called_otherwise_only_where_it_would_lead_elsewher
     each: tuple[tuple[list[str], list[str]], ...], uri: str
 ) -> None:
     names = ("one", "two", "three")
-    all_of_them = collect(
+    all_of_them = collect_resources(
         (having(name, *uris, templates=tuple(templates)), True)
         for name, (uris, templates) in zip(names, each, strict=True)
     )
     for server in names:
-        called, leads_to = all_of_them.shown_as(server, uri), all_of_them.resource(uri)
+        called, leads_to = all_of_them.get_alias(server, uri), all_of_them.find_resource(uri)
         if not uri.startswith("fingerpost://"):
             assert (called == uri) == (leads_to in (None, (server, uri)))
         if leads_to is not None:
-            assert all_of_them.resource(called) in ((server, uri), (server, "x://a"))
+            assert all_of_them.find_resource(called) in ((server, uri), (server, "x://a"))
 
 
 @proves("G8")
 def test_an_address_is_told_apart_by_what_servers_offer() -> None:
     one = having("one", "x://a", "https://one.example/a", templates=("file:///{+path}",))
     two = having("two", "x://a", "fingerpost://inner/x://a")
-    silent = Materials(server="silent", capabilities={"tools": {}})
-    both = collect([(one, True), (two, True), (silent, True)])
+    silent = ServerResources(server="silent", capabilities={"tools": {}})
+    both = collect_resources([(one, True), (two, True), (silent, True)])
     # Two of one server are one.
-    assert collect([(having("one", "x://a", "x://a"), True)]).shown_as("one", "x://a") == "x://a"
+    assert collect_resources([(having("one", "x://a", "x://a"), True)]).get_alias("one", "x://a") == "x://a"
     # Whoever offers no resources has none under another's address either.
     for uri in ("x://a", "file:///a.txt"):
-        assert both.shown_as("silent", uri) == f"fingerpost://silent/{uri}"
-        assert both.resource(f"fingerpost://silent/{uri}") is None
+        assert both.get_alias("silent", uri) == f"fingerpost://silent/{uri}"
+        assert both.find_resource(f"fingerpost://silent/{uri}") is None
     # By its scheme alone, it is one's: two's is another, and a page of the web is the same one.
-    assert both.shown_as("two", "x://unlisted") == "x://unlisted"
-    assert both.shown_as("two", "file:///a.txt") == "fingerpost://two/file:///a.txt"
-    assert both.shown_as("two", "https://two.example/") == "https://two.example/"
-    assert both.shown_as("two", "https://one.example/a") == "fingerpost://two/https://one.example/a"
+    assert both.get_alias("two", "x://unlisted") == "x://unlisted"
+    assert both.get_alias("two", "file:///a.txt") == "fingerpost://two/file:///a.txt"
+    assert both.get_alias("two", "https://two.example/") == "https://two.example/"
+    assert both.get_alias("two", "https://one.example/a") == "fingerpost://two/https://one.example/a"
     # Where there is one server with resources, nobody else's links are taken for its.
-    alone = collect([(having("one", "x://a"), True), (silent, True)])
-    assert alone.shown_as("silent", "note://7") == "note://7"
+    alone = collect_resources([(having("one", "x://a"), True), (silent, True)])
+    assert alone.get_alias("silent", "note://7") == "note://7"
     # Nobody else speaks in our addresses, and a gateway behind this one does.
-    assert both.shown_as("two", "fingerpost://inner/x://a") == "fingerpost://two/fingerpost://inner/x://a"
-    assert both.shown_as("two", "fingerpost://inner/x://b") == "fingerpost://two/fingerpost://inner/x://b"
-    assert both.shown_as("two", "fingerpost://one/x://a") == "fingerpost://two/fingerpost://one/x://a"
-    assert both.shown_as("two", "fingerpost://two/x://a") == "fingerpost://two/x://a"
+    assert both.get_alias("two", "fingerpost://inner/x://a") == "fingerpost://two/fingerpost://inner/x://a"
+    assert both.get_alias("two", "fingerpost://inner/x://b") == "fingerpost://two/fingerpost://inner/x://b"
+    assert both.get_alias("two", "fingerpost://one/x://a") == "fingerpost://two/fingerpost://one/x://a"
+    assert both.get_alias("two", "fingerpost://two/x://a") == "fingerpost://two/x://a"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.catalog import exposed_name, tool_key, visible
-from fingerpost.catalog.names import shown
+from fingerpost.catalog import build_exposed_name, build_tool_key, escape_invisible_except
+from fingerpost.catalog.names import escape_invisible
 from tests.catalog.definitions import UNHURRIED, catalog, listing, tool
 from tests.requirements import proves
 
@@ -23,32 +23,32 @@ pairs = st.tuples(crowded | any_text, crowded | any_text)
 @UNHURRIED
 @given(pairs)
 def test_an_exposed_name_is_one_that_every_provider_accepts(pair: tuple[str, str]) -> None:
-    assert ACCEPTED.fullmatch(exposed_name(*pair))
+    assert ACCEPTED.fullmatch(build_exposed_name(*pair))
 
 
 @proves("H15", "F20")
 @UNHURRIED
 @given(st.sets(st.tuples(crowded, crowded), min_size=2, max_size=40))
 def test_different_tools_have_different_keys_and_exposed_names(tools: set[tuple[str, str]]) -> None:
-    assert len({tool_key(*pair) for pair in tools}) == len(tools)
-    assert len({exposed_name(*pair) for pair in tools}) == len(tools)
+    assert len({build_tool_key(*pair) for pair in tools}) == len(tools)
+    assert len({build_exposed_name(*pair) for pair in tools}) == len(tools)
 
 
 @proves("H15")
 @UNHURRIED
 @given(pairs)
 def test_no_tool_can_be_named_like_the_escaped_name_of_another(pair: tuple[str, str]) -> None:
-    taken = exposed_name(*pair)
+    taken = build_exposed_name(*pair)
     server, _, forged = taken.partition("__")
     if (server, forged) != pair:
-        assert exposed_name(server, forged) != taken
+        assert build_exposed_name(server, forged) != taken
 
 
 @proves("H15")
 def test_an_ordinary_name_is_exposed_as_it_is() -> None:
-    assert exposed_name("github", "get_issue") == "github__get_issue"
-    assert exposed_name("my-server", "searchCode") == "my-server__searchCode"
-    assert exposed_name("notion", "list-categories") == "notion__list-categories"
+    assert build_exposed_name("github", "get_issue") == "github__get_issue"
+    assert build_exposed_name("my-server", "searchCode") == "my-server__searchCode"
+    assert build_exposed_name("notion", "list-categories") == "notion__list-categories"
 
 
 @proves("H15")
@@ -62,7 +62,7 @@ def test_the_place_where_server_and_tool_meet_is_never_ambiguous() -> None:
         ("a_", "b"),
         ("a", "_b"),
     ]
-    assert len({exposed_name(*pair) for pair in spellings}) == len(spellings)
+    assert len({build_exposed_name(*pair) for pair in spellings}) == len(spellings)
 
 
 @proves("H15", "F20")
@@ -76,8 +76,8 @@ def test_a_slash_in_a_server_name_does_not_move_the_border_between_server_and_to
 
 @proves("H15")
 def test_a_long_name_keeps_its_beginning_and_stays_unique() -> None:
-    first = exposed_name("warehouse", "list_everything_" * 8 + "1")
-    second = exposed_name("warehouse", "list_everything_" * 8 + "2")
+    first = build_exposed_name("warehouse", "list_everything_" * 8 + "1")
+    second = build_exposed_name("warehouse", "list_everything_" * 8 + "2")
     assert first != second
     assert first.startswith("warehouse__list_everything_")
     assert len(first) == len(second) == 64
@@ -131,17 +131,17 @@ def test_a_name_that_only_looks_like_another_gets_a_name_that_looks_different() 
 @UNHURRIED
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_the_visible_form_hides_nothing_and_confuses_nothing(one: str, other: str) -> None:
-    assert visible(one).isprintable()
-    assert (visible(one) == visible(other)) == (one == other)
+    assert escape_invisible_except(one).isprintable()
+    assert (escape_invisible_except(one) == escape_invisible_except(other)) == (one == other)
 
 
 @proves("F22")
 @UNHURRIED
 @given(any_text, any_text)
 def test_a_key_is_printable_and_its_first_slash_separates(server: str, name: str) -> None:
-    key = tool_key(server, name)
+    key = build_tool_key(server, name)
     assert key.isprintable()
-    assert key.partition("/")[2] == visible(name)
+    assert key.partition("/")[2] == escape_invisible_except(name)
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 16_382, 16_383, 16_384, 40_000])
@@ -149,4 +149,4 @@ def test_what_is_unseen_is_written_out_wherever_in_a_long_text_it_stands(before:
     """Text is searched in steps; a mark that belongs to the picture before it may be in the next one."""
     rest = "x" * 40_000
     text = f"{rest[:before]}\u2600\ufe0f \u200b\x1b\ufe0f\n{rest}\x7f"
-    assert shown(text) == f"{rest[:before]}\u2600\ufe0f \\u200b\\x1b\\ufe0f\n{rest}\\x7f"
+    assert escape_invisible(text) == f"{rest[:before]}\u2600\ufe0f \\u200b\\x1b\\ufe0f\n{rest}\\x7f"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.catalog.names import MAX_EXPOSED, RESERVED, exposed_name, own_name
+from fingerpost.catalog.names import MAX_EXPOSED_LENGTH, RESERVED_NAMES, build_exposed_name, build_own_name
 from fingerpost.records import Listing
 from tests.catalog.definitions import UNHURRIED, catalog, tool
 from tests.requirements import proves
@@ -36,12 +36,12 @@ def test_every_tool_has_a_name_of_its_own_and_prefixed_ones_the_usual(
     cards = it.snapshot.cards
     names = [card.exposed_name for card in cards]
     assert len(set(names)) == len(names)
-    assert all(0 < len(name) <= MAX_EXPOSED for name in names)
-    assert not RESERVED & set(names)
+    assert all(0 < len(name) <= MAX_EXPOSED_LENGTH for name in names)
+    assert not RESERVED_NAMES & set(names)
     for card in cards:
         assert it.snapshot.by_exposed_name(card.exposed_name) is card
         if servers[card.server][0]:
-            assert card.exposed_name == exposed_name(card.server, card.name)
+            assert card.exposed_name == build_exposed_name(card.server, card.name)
 
 
 @proves("H15")
@@ -65,6 +65,6 @@ def test_a_server_that_gets_its_prefix_back_is_named_anew() -> None:
 
 
 def test_a_name_that_is_ours_or_unusable_is_prefixed() -> None:
-    assert own_name("one", "find_tools") == "one__find_tools"
-    assert own_name("one", "x y").startswith("one__x_y-0")
-    assert own_name("one", "look") == "look"
+    assert build_own_name("one", "find_tools") == "one__find_tools"
+    assert build_own_name("one", "x y").startswith("one__x_y-0")
+    assert build_own_name("one", "look") == "look"

@@ -49,17 +49,17 @@ class Switching(RuleBasedStateMachine):
     def switch(self, tools: set[str], servers: set[str]) -> None:
         before = set(self._present())
         told = len(self._changes())
-        self.catalog.shut_off(dict.fromkeys(tools, "off"), dict.fromkeys(servers, "off"))
+        self.catalog.set_disabled(dict.fromkeys(tools, "off"), dict.fromkeys(servers, "off"))
         self.off, self.servers_off = tools, servers
         assert len(self._changes()) - told == (before != set(self._present()))
 
     @invariant()
     def only_what_is_on_is_there(self) -> None:
         assert [card.key for card in self.catalog.snapshot.cards] == self._present()
-        shut = [card.key for card in self.catalog.shut.cards]
+        shut = [card.key for card in self.catalog.disabled.cards]
         assert shut == sorted(key for key in self._seen() if self._is_off(key))
-        assert all(self.catalog.why_shut(card) for card in self.catalog.shut.cards)
-        assert not any(self.catalog.why_shut(card) for card in self.catalog.snapshot.cards)
+        assert all(self.catalog.get_disabled_reason(card) for card in self.catalog.disabled.cards)
+        assert not any(self.catalog.get_disabled_reason(card) for card in self.catalog.snapshot.cards)
 
     def _seen(self) -> list[str]:
         return [f"{server}/{name}" for server, tools in self.listed.items() for name in tools]

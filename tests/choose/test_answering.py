@@ -4,9 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.answering import AT_THE_CAP, RULES, answer_request, direct_request
-from fingerpost.choose.sources import names_source, sources_line
-from fingerpost.choose.steps import LONGEST_STEP
+from fingerpost.choose.answering import (
+    ANSWER_RULES,
+    LIMIT_REACHED_NOTE,
+    build_answer_request,
+    build_direct_request,
+)
+from fingerpost.choose.sources import format_sources, has_source_name
+from fingerpost.choose.steps import MAX_STEP_LENGTH
 from fingerpost.settings.model import ChooseSettings
 from tests.catalog.definitions import UNHURRIED
 from tests.choose.kit import packet, said, step
@@ -19,7 +24,7 @@ HISTORY = said("My lucky number is 7.", "Noted.")
 @proves("A10")
 def test_the_answer_is_asked_for_with_the_results_and_from_them() -> None:
     made = packet("What time is it in Tokyo?", step(1), step(2, success=False, text="timeout: try later"))
-    request = answer_request(made, system="SYSTEM", history=HISTORY, settings=SETTINGS)
+    request = build_answer_request(made, system="SYSTEM", history=HISTORY, settings=SETTINGS)
     assert [message.role for message in request.messages] == ["system", "user", "assistant", "user"]
     assert request.messages[1:3] == HISTORY
     asked = request.messages[-1].text
@@ -35,21 +40,25 @@ def test_the_answer_is_asked_for_with_the_results_and_from_them() -> None:
 
 @proves("A11")
 def test_at_the_cap_the_answer_is_asked_for_without_more_tools() -> None:
-    request = answer_request(packet("?", step(1)), system="", history=(), settings=SETTINGS, note=AT_THE_CAP)
-    assert request.messages[-1].text.endswith(AT_THE_CAP)
+    request = build_answer_request(
+        packet("?", step(1)), system="", history=(), settings=SETTINGS, note=LIMIT_REACHED_NOTE
+    )
+    assert request.messages[-1].text.endswith(LIMIT_REACHED_NOTE)
     assert request.tools == ()
 
 
 def test_an_answer_without_any_result_must_say_so() -> None:
-    request = answer_request(packet("Open the door"), system="", history=(), settings=SETTINGS)
+    request = build_answer_request(packet("Open the door"), system="", history=(), settings=SETTINGS)
     assert "No tool has returned anything" in request.messages[-1].text
 
 
 @proves("B6")
 def test_a_request_that_needs_no_tool_is_the_conversation_and_the_persons_words() -> None:
-    request = direct_request(packet("What was my number?"), system="S", history=HISTORY, settings=SETTINGS)
+    request = build_direct_request(
+        packet("What was my number?"), system="S", history=HISTORY, settings=SETTINGS
+    )
     assert [message.text for message in request.messages] == [
-        f"S\n\n{RULES}",
+        f"S\n\n{ANSWER_RULES}",
         "My lucky number is 7.",
         "Noted.",
         "What was my number?",
@@ -58,32 +67,32 @@ def test_a_request_that_needs_no_tool_is_the_conversation_and_the_persons_words(
 
 @proves("C9")
 def test_answers_with_and_without_results_begin_with_the_conversation_before_them() -> None:
-    first = direct_request(packet("Hello"), system="S", history=(), settings=SETTINGS)
+    first = build_direct_request(packet("Hello"), system="S", history=(), settings=SETTINGS)
     history = said("Hello", "Hello to you.")
-    second = answer_request(packet("Time?", step(1)), system="S", history=history, settings=SETTINGS)
+    second = build_answer_request(packet("Time?", step(1)), system="S", history=history, settings=SETTINGS)
     later = (*history, *said("Time?", "Five, says the time server."))
-    third = direct_request(packet("Thanks"), system="S", history=later, settings=SETTINGS)
+    third = build_direct_request(packet("Thanks"), system="S", history=later, settings=SETTINGS)
     assert second.messages[:2] == first.messages
     assert third.messages[:3] == second.messages[:3]
     assert second.messages[3].text.startswith(third.messages[3].text)
 
 
 def test_a_result_beyond_all_bounds_is_cut_and_keeps_the_end_of_its_fence() -> None:
-    huge = "<data-9>\n" + "x" * (2 * LONGEST_STEP) + "\n</data-9>"
-    request = answer_request(packet("?", step(1, text=huge)), system="", history=(), settings=SETTINGS)
+    huge = "<data-9>\n" + "x" * (2 * MAX_STEP_LENGTH) + "\n</data-9>"
+    request = build_answer_request(packet("?", step(1, text=huge)), system="", history=(), settings=SETTINGS)
     asked = request.messages[-1].text
-    assert len(asked) < LONGEST_STEP + 2000
+    assert len(asked) < MAX_STEP_LENGTH + 2000
     assert "[cut here]" in asked
     assert "\n</data-9>" in asked
 
 
 def test_the_sources_are_the_tools_that_returned_something_each_once() -> None:
     steps = (step(1), step(2), step(3, "web/fetch", success=False), step(4, "files/read_file"))
-    assert sources_line(steps) == "Sources: time/get_current_time, files/read_file"
-    assert sources_line(steps[:2]) == "Source: time/get_current_time"
-    assert sources_line(steps[:1], language="he") == "מקור: time/get_current_time"
-    assert sources_line(steps[2:3]) == ""
-    many = sources_line([step(number, f"s/t{number}") for number in range(12)])
+    assert format_sources(steps) == "Sources: time/get_current_time, files/read_file"
+    assert format_sources(steps[:2]) == "Source: time/get_current_time"
+    assert format_sources(steps[:1], language="he") == "מקור: time/get_current_time"
+    assert format_sources(steps[2:3]) == ""
+    many = format_sources([step(number, f"s/t{number}") for number in range(12)])
     assert many.endswith("s/t7 +4")
 
 
@@ -102,16 +111,16 @@ def test_the_sources_are_the_tools_that_returned_something_each_once() -> None:
     ],
 )
 def test_whether_an_answer_names_its_source(text: str, named: bool) -> None:
-    assert names_source(text, [step(1)]) is named
+    assert has_source_name(text, [step(1)]) is named
 
 
 def test_a_tool_that_failed_is_no_source() -> None:
-    assert not names_source("time/get_current_time failed", [step(1, success=False)])
+    assert not has_source_name("time/get_current_time failed", [step(1, success=False)])
 
 
 @UNHURRIED
 @given(text=st.text(), tool=st.text(max_size=40))
 def test_any_text_and_any_name_can_be_looked_at(text: str, tool: str) -> None:
     steps = [step(1, tool)]
-    assert isinstance(names_source(text, steps), bool)
-    assert tool in sources_line(steps)
+    assert isinstance(has_source_name(text, steps), bool)
+    assert tool in format_sources(steps)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.choose.calibration import (
-    ENOUGH,
-    ENOUGH_OF_EACH,
+    MIN_SAMPLES,
+    MIN_SAMPLES_PER_OUTCOME,
     Calibration,
-    expected_calibration_error,
-    reliability,
+    compute_expected_calibration_error,
+    compute_reliability,
 )
 from fingerpost.records import ConfidenceSample
 from tests.requirements import proves
@@ -47,7 +47,7 @@ def test_a_curve_rises_stays_within_bounds_and_never_reorders(
 ) -> None:
     fitted = Calibration.fit(samples)
     low, high = sorted((raw, other))
-    assert 0.0 <= fitted.probability(low) <= fitted.probability(high) <= 1.0
+    assert 0.0 <= fitted.get_probability(low) <= fitted.get_probability(high) <= 1.0
 
 
 @given(samples=SAMPLES, seed=st.integers(), raw=RAW)
@@ -56,34 +56,39 @@ def test_the_order_of_the_samples_does_not_matter(
 ) -> None:
     shuffled = random.Random(seed).sample(samples, len(samples))
     assert Calibration.fit(samples) == Calibration.fit(shuffled)
-    assert Calibration.fit(samples).probability(raw) == Calibration.fit(shuffled).probability(raw)
-    bins = reliability(samples, Calibration.identity())
-    assert bins == reliability(shuffled, Calibration.identity())
+    assert Calibration.fit(samples).get_probability(raw) == Calibration.fit(shuffled).get_probability(raw)
+    bins = compute_reliability(samples, Calibration.create_identity())
+    assert bins == compute_reliability(shuffled, Calibration.create_identity())
 
 
 @given(raw=st.floats())
 def test_the_identity_takes_a_score_at_its_word_and_keeps_it_within_bounds(raw: float) -> None:
-    identity = Calibration.identity()
-    assert not identity.calibrated
-    assert identity.probability(raw) == (raw if 0 <= raw <= 1 else 1.0 if raw > 1 else 0.0)
+    identity = Calibration.create_identity()
+    assert not identity.is_calibrated
+    assert identity.get_probability(raw) == (raw if 0 <= raw <= 1 else 1.0 if raw > 1 else 0.0)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [(0, 0), (ENOUGH - ENOUGH_OF_EACH - 1, ENOUGH_OF_EACH), (500, ENOUGH_OF_EACH - 1), (0, 500)],
+    [
+        (0, 0),
+        (MIN_SAMPLES - MIN_SAMPLES_PER_OUTCOME - 1, MIN_SAMPLES_PER_OUTCOME),
+        (500, MIN_SAMPLES_PER_OUTCOME - 1),
+        (0, 500),
+    ],
 )
 def test_too_few_outcomes_of_either_kind_change_nothing(right: int, wrong: int) -> None:
     samples = [sample(0.9, right=True)] * right + [sample(0.8, right=False)] * wrong
-    assert Calibration.fit(samples) == Calibration.identity()
+    assert Calibration.fit(samples) == Calibration.create_identity()
 
 
 def test_enough_outcomes_of_both_kinds_are_fitted_and_counted() -> None:
-    samples = [sample(0.9, right=True)] * (ENOUGH - ENOUGH_OF_EACH) + [
+    samples = [sample(0.9, right=True)] * (MIN_SAMPLES - MIN_SAMPLES_PER_OUTCOME) + [
         sample(0.8, right=False)
-    ] * ENOUGH_OF_EACH
+    ] * MIN_SAMPLES_PER_OUTCOME
     fitted = Calibration.fit(samples)
-    assert fitted.calibrated
-    assert fitted.samples == ENOUGH
+    assert fitted.is_calibrated
+    assert fitted.samples == MIN_SAMPLES
 
 
 def test_what_is_no_number_is_left_out() -> None:
@@ -94,22 +99,22 @@ def test_what_is_no_number_is_left_out() -> None:
 def test_much_evidence_wins_and_where_there_is_none_a_score_stays_near_its_word() -> None:
     samples = [sample(0.9, right=number % 2 == 0) for number in range(1000)]
     fitted = Calibration.fit(samples)
-    assert fitted.probability(0.9) == pytest.approx(0.5, abs=0.02)
-    assert fitted.probability(0.1) == pytest.approx(0.1, abs=0.02)  # nothing was seen there
-    assert fitted.probability(0.3) == pytest.approx(0.3, abs=0.02)
+    assert fitted.get_probability(0.9) == pytest.approx(0.5, abs=0.02)
+    assert fitted.get_probability(0.1) == pytest.approx(0.1, abs=0.02)  # nothing was seen there
+    assert fitted.get_probability(0.3) == pytest.approx(0.3, abs=0.02)
 
 
 def test_little_evidence_moves_little() -> None:
     def at_90(count: int) -> float:
         samples = [sample(0.9, right=number % 2 == 0) for number in range(count)]
-        return Calibration.fit(samples).probability(0.9)
+        return Calibration.fit(samples).get_probability(0.9)
 
     assert 0.5 < at_90(1000) < at_90(100) < at_90(30) < 0.65
 
 
 def test_a_model_that_says_too_little_of_itself_is_lifted() -> None:
     samples = [sample(0.6, right=number % 10 != 0) for number in range(500)]
-    assert Calibration.fit(samples).probability(0.6) == pytest.approx(0.9, abs=0.02)
+    assert Calibration.fit(samples).get_probability(0.6) == pytest.approx(0.9, abs=0.02)
 
 
 # How good it is
@@ -117,15 +122,15 @@ def test_a_model_that_says_too_little_of_itself_is_lifted() -> None:
 
 def test_the_error_is_the_mean_distance_between_said_and_true() -> None:
     samples = [sample(0.9, right=True)] * 6 + [sample(0.9, right=False)] * 4 + [sample(0.2, right=False)] * 10
-    identity = Calibration.identity()
-    assert expected_calibration_error(samples, identity) == pytest.approx(0.5 * 0.3 + 0.5 * 0.2)
-    assert expected_calibration_error([], identity) == 0.0
-    bins = reliability(samples, identity)
+    identity = Calibration.create_identity()
+    assert compute_expected_calibration_error(samples, identity) == pytest.approx(0.5 * 0.3 + 0.5 * 0.2)
+    assert compute_expected_calibration_error([], identity) == 0.0
+    bins = compute_reliability(samples, identity)
     assert [(each.low, each.high) for each in bins[:2]] == [(0.0, 0.1), (0.1, 0.2)]
-    assert (bins[9].count, bins[9].said, bins[9].right) == (10, pytest.approx(0.9), 0.6)
-    assert (bins[2].count, bins[2].right) == (10, 0.0)
+    assert (bins[9].count, bins[9].mean_confidence, bins[9].share_right) == (10, pytest.approx(0.9), 0.6)
+    assert (bins[2].count, bins[2].share_right) == (10, 0.0)
     assert sum(each.count for each in bins) == len(samples)
-    assert len(reliability(samples, identity, bins=5)) == 5
+    assert len(compute_reliability(samples, identity, bins=5)) == 5
 
 
 @proves("A16")
@@ -138,8 +143,8 @@ def test_an_overconfident_model_is_brought_nearer_the_truth_on_outcomes_it_was_n
     for seed in range(10):
         fitted = Calibration.fit(outcomes(count, truth=overconfident, seed=seed))
         unseen = outcomes(5000, truth=overconfident, seed=1000 + seed)
-        before.append(expected_calibration_error(unseen, Calibration.identity()))
-        after.append(expected_calibration_error(unseen, fitted))
+        before.append(compute_expected_calibration_error(unseen, Calibration.create_identity()))
+        after.append(compute_expected_calibration_error(unseen, fitted))
     assert min(before) > 0.2
     assert max(after) < at_most
 
@@ -148,4 +153,4 @@ def test_a_model_that_is_right_as_often_as_it_says_is_left_about_as_it_is() -> N
     for seed in range(10):
         fitted = Calibration.fit(outcomes(300, truth=lambda raw: raw, seed=seed))
         unseen = outcomes(5000, truth=lambda raw: raw, seed=1000 + seed)
-        assert expected_calibration_error(unseen, fitted) < 0.06
+        assert compute_expected_calibration_error(unseen, fitted) < 0.06

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fingerpost.choose.certain import Certain, choose_tool, picked, refused
+from fingerpost.choose.certain import KeylessChoice, choose_tool, is_refusal, pick_option
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.parts import shipped
+from fingerpost.narrow.parts import build_default_components
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import (
     Candidate,
@@ -32,14 +32,14 @@ def narrower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Narrower]:
     """The shipped narrower over the definitions of seven real servers."""
     folder: Path = tmp_path_factory.mktemp("vectors")
     settings = settings_of(dense=True, narrow={"vectors": str(folder)})
-    made = Narrower(settings, parts=shipped(settings))
+    made = Narrower(settings, parts=build_default_components(settings))
     made.prepare(snapshot("real"))
-    assert made.settle(50)
+    assert made.wait_until_ready(50)
     yield made
     made.close()
 
 
-def chosen(narrower: Narrower, request: str, *, zone: str | None = "Etc/UTC") -> Certain:
+def chosen(narrower: Narrower, request: str, *, zone: str | None = "Etc/UTC") -> KeylessChoice:
     cards = {card.key: card for card in snapshot("real").cards}
     narrowing = narrower.narrow(NarrowRequest(text=request))
     return choose_tool(narrowing, cards, request, today=TODAY, zone=zone)
@@ -74,7 +74,7 @@ def test_a_clear_request_finds_its_tool_with_complete_arguments(
     assert certain.option is not None, certain.reason
     assert certain.card is not None
     assert certain.card.key == tool
-    assert certain.option.filled.complete
+    assert certain.option.filled.is_complete
     assert certain.question is None
 
 
@@ -92,16 +92,16 @@ def test_what_may_destroy_is_asked_about_however_certain_it_is(narrower: Narrowe
     assert certain.question is not None
     (only,) = certain.alternatives
     assert only.card.effect.value is Effect.DESTROY
-    assert only.filled.complete
+    assert only.filled.is_complete
     assert only.card.key in certain.question.text
-    assert picked(certain.alternatives, "yes") is only
-    assert picked(certain.alternatives, "no") is None
+    assert pick_option(certain.alternatives, "yes") is only
+    assert pick_option(certain.alternatives, "no") is None
     # An answer to this chooses; it must never pass for the last argument that was missing.
     assert certain.question.tool is None
 
 
 def test_a_no_is_understood_in_both_languages():
-    assert [refused(answer) for answer in ("No.", "לא", "cancel", "yes", "2")] == [
+    assert [is_refusal(answer) for answer in ("No.", "לא", "cancel", "yes", "2")] == [
         True,
         True,
         True,
@@ -125,7 +125,7 @@ def test_nothing_is_taken_where_nothing_fits(narrower: Narrower, request_text: s
 )
 def test_nothing_runs_that_would_leave_aside_what_the_request_names(narrower: Narrower, request_text: str):
     certain = chosen(narrower, request_text)
-    assert certain.option is None or not certain.option.filled.complete
+    assert certain.option is None or not certain.option.filled.is_complete
 
 
 def test_a_tool_named_outright_is_taken(narrower: Narrower):
@@ -154,7 +154,7 @@ def narrowed(request: str, *scores: tuple[str, float], fit: float = 0.8) -> Narr
     )
 
 
-def among(request: str, *scores: tuple[str, float], **changed: ToolCard) -> Certain:
+def among(request: str, *scores: tuple[str, float], **changed: ToolCard) -> KeylessChoice:
     cards = {**every_card(), **{card.key: card for card in changed.values()}}
     return choose_tool(narrowed(request, *scores), cards, request, today=TODAY)
 
@@ -166,11 +166,11 @@ def test_between_two_that_would_do_alike_the_person_is_asked():
     assert certain.question is not None
     assert certain.question.text.splitlines()[1].startswith("1. files/read_text_file: ")
     assert certain.question.missing[0].options == ("files/read_text_file", "files/get_file_info")
-    second = picked(certain.alternatives, "2")
+    second = pick_option(certain.alternatives, "2")
     assert second is not None
     assert second.card.key == "files/get_file_info"
-    assert picked(certain.alternatives, "files/get_file_info") is second
-    assert picked(certain.alternatives, "3") is None
+    assert pick_option(certain.alternatives, "files/get_file_info") is second
+    assert pick_option(certain.alternatives, "3") is None
 
 
 def test_a_clear_distance_decides():

@@ -49,7 +49,7 @@ async def test_the_definitions_of_the_corpus_are_those_real_servers_send(tmp_pat
         Server.stdio("git", [program("mcp-server-git")]),
     ) as servers:
         for name in ("time", "files", "git"):
-            listing = servers.listing(name)
+            listing = servers.get_listing(name)
             assert listing is not None
             sent = {str(one["name"]): one["inputSchema"] for one in listing.definitions}
             assert sent == {str(one["name"]): one["inputSchema"] for one in definitions("real")[name]}
@@ -63,7 +63,7 @@ def test_every_argument_has_its_reason():
     got = filled("what time is it in Tokyo?", "time/get_current_time")
     assert got.arguments == {"timezone": "Asia/Tokyo"}
     assert got.reasons == {"timezone": '"Tokyo" is the only time zone for timezone'}
-    assert got.complete
+    assert got.is_complete
 
 
 def test_what_is_missing_comes_with_its_description_and_options():
@@ -77,7 +77,7 @@ def test_one_value_for_two_required_parameters_is_asked_not_guessed():
     card = takes({"input_path": {"type": "string"}, "output_path": {"type": "string"}})
     got = filled("convert a.txt", card)
     assert got.arguments == {}
-    assert [entity.kind for entity in got.leftover] == [EntityKind.PATH]
+    assert [entity.kind for entity in got.unused_entities] == [EntityKind.PATH]
 
 
 def test_a_required_parameter_goes_before_an_optional_one():
@@ -126,18 +126,18 @@ def test_only_the_part_a_tool_is_for_is_read_when_the_request_asks_for_several_t
     request = "read a.txt and then fetch https://example.com"
     got = filled(request, "files/read_text_file", need="read a.txt")
     assert got.arguments == {"path": "a.txt"}
-    assert got.leftover == ()
+    assert got.unused_entities == ()
 
 
 def test_what_no_argument_took_up_is_left_over():
     got = filled("show 10 lines of app.log", "files/read_text_file")
     assert got.arguments == {"path": "app.log"}
-    assert [entity.text for entity in got.leftover] == ["10"]
+    assert [entity.text for entity in got.unused_entities] == ["10"]
 
 
 def test_what_is_named_to_be_left_alone_is_counted_and_not_used():
     got = filled("don't read secrets.env", "files/read_text_file")
-    assert (got.arguments, got.denied, got.leftover) == ({}, 1, ())
+    assert (got.arguments, got.excluded_count, got.unused_entities) == ({}, 1, ())
 
 
 def test_the_own_time_zone_stands_in_only_where_the_tool_allows_it():

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from fingerpost.choose.certain import fill, question_for
+from fingerpost.choose.certain import fill_arguments, format_missing_question
 from fingerpost.choose.certain.tables.languages import CURRENCIES, CURRENCY_WORDS, LANGUAGES
-from fingerpost.choose.certain.tables.options import IN_HEBREW
+from fingerpost.choose.certain.tables.options import HEBREW_OPTION_WORDS
 from fingerpost.choose.certain.tables.places import CITIES, COUNTRIES
 from fingerpost.choose.certain.tables.zones import ZONES
 from fingerpost.records import Json, Signals, ToolCard
@@ -47,7 +47,7 @@ def accepts(schema: Any, argument: Json) -> bool:
 @UNHURRIED
 @given(request=requests, card=st.sampled_from(CARDS))
 def test_no_argument_fails_its_own_schema(request: str, card: ToolCard):
-    got = fill(card, request, read(request), today=TODAY, zone=ZONE)
+    got = fill_arguments(card, request, read(request), today=TODAY, zone=ZONE)
     for name, argument in got.arguments.items():
         assert accepts(properties(card)[name], argument), (request, card.key, name, argument)
     json.dumps(got.arguments)
@@ -56,7 +56,7 @@ def test_no_argument_fails_its_own_schema(request: str, card: ToolCard):
 @UNHURRIED
 @given(request=requests, card=st.sampled_from(CARDS))
 def test_every_value_stems_from_the_request_or_from_what_is_written_down(request: str, card: ToolCard):
-    got = fill(card, request, read(request), today=TODAY, zone=ZONE)
+    got = fill_arguments(card, request, read(request), today=TODAY, zone=ZONE)
     for name, argument in got.arguments.items():
         for item in argument if isinstance(argument, list) else [argument]:
             assert stems_from(request, card, name, item), (request, card.key, name, item)
@@ -102,7 +102,7 @@ def _is_listed(card: ToolCard, name: str, low: str, item: str) -> bool:
     listed = properties(card)[name].get("enum", ())
     spoken = [word for word in re.split(r"[\s_-]|(?<=[a-z])(?=[A-Z])", item) if word]
     said = all(word.lower().rstrip("s") in low for word in spoken)
-    return item in listed and (said or any(word in low for word in IN_HEBREW.get(item, ())))
+    return item in listed and (said or any(word in low for word in HEBREW_OPTION_WORDS.get(item, ())))
 
 
 junk_schemas = st.recursive(
@@ -141,9 +141,9 @@ junk_schemas = st.recursive(
 def test_a_schema_or_a_request_of_any_shape_is_survived(prop: Json, name: str, request: str):
     schema: Json = {"type": "object", "properties": {name: prop}, "required": [name]}
     made = card(tool("act", inputSchema=schema))
-    got = fill(made, request, read(request), today=TODAY)
+    got = fill_arguments(made, request, read(request), today=TODAY)
     assert set(got.arguments) | {one.name for one in got.missing} == {name}
-    assert question_for(made, got.missing, "he") if got.missing else got.complete
+    assert format_missing_question(made, got.missing, "he") if got.missing else got.is_complete
 
 
 @UNHURRIED
@@ -151,7 +151,7 @@ def test_a_schema_or_a_request_of_any_shape_is_survived(prop: Json, name: str, r
 def test_signals_of_another_text_do_not_mislead(request: str, other: str):
     """A request is cut and split on its way here; what is not in the text is not used."""
     for made in CARDS[::9]:
-        for argument in fill(made, request, read(other), today=TODAY).arguments.values():
+        for argument in fill_arguments(made, request, read(other), today=TODAY).arguments.values():
             for item in argument if isinstance(argument, list) else [argument]:
                 assert not isinstance(item, str) or stems_from(request, made, "", item) or item in request
 
@@ -164,5 +164,5 @@ def test_long_requests_take_no_longer_than_their_length_allows(piece: str):
     request = piece * (20_000 // len(piece))
     began = time.process_time()
     for made in CARDS[::12]:
-        fill(made, request, Signals(), today=TODAY)
+        fill_arguments(made, request, Signals(), today=TODAY)
     assert time.process_time() - began < 10  # about a second; a pattern that backtracks takes minutes

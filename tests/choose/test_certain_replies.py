@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.digest import as_data
-from fingerpost.choose.certain import keyless_answer, keyless_direct, reckon, unfenced
+from fingerpost.call.digest import fence_as_data
+from fingerpost.choose.certain import (
+    build_direct_reply,
+    build_keyless_answer,
+    evaluate_expression,
+    remove_fence,
+)
 from fingerpost.records import Entity, EntityKind, Narrowing, Need, NeedVerdict, Step
 from tests.catalog.definitions import UNHURRIED
 from tests.choose.certain.corpus import read
@@ -23,11 +28,11 @@ def step(text: str, *, success: bool = True, tool: str = "time/get_current_time"
 
 def direct(text: str, *abilities: str) -> str:
     narrowing = Narrowing(need=Need(verdict=NeedVerdict.NONE, score=0.05), signals=read(text))
-    return keyless_direct(narrowing, text, abilities=abilities or ABILITIES)
+    return build_direct_reply(narrowing, text, abilities=abilities or ABILITIES)
 
 
 def test_the_reply_of_the_tool_is_the_answer_and_says_who_wrote_it():
-    answer = keyless_answer([step(as_data("14:00 in Tokyo", "time/get_current_time"))])
+    answer = build_keyless_answer([step(fence_as_data("14:00 in Tokyo", "time/get_current_time"))])
     assert answer == (
         "From time/get_current_time:\n14:00 in Tokyo\n\n"
         "No language model is configured; this is the tool's own reply."
@@ -35,32 +40,36 @@ def test_the_reply_of_the_tool_is_the_answer_and_says_who_wrote_it():
 
 
 def test_hebrew_is_answered_in_hebrew():
-    answer = keyless_answer([step("14:00")], "he")
+    answer = build_keyless_answer([step("14:00")], "he")
     assert answer.startswith("מתוך time/get_current_time:\n14:00")
     assert "לא מוגדר מודל שפה" in answer
 
 
 def test_what_was_not_taken_into_account_is_said():
-    answer = keyless_answer([step("all lines")], unused=[Entity(kind=EntityKind.NUMBER, text="10 lines")])
+    answer = build_keyless_answer(
+        [step("all lines")], unused_entities=[Entity(kind=EntityKind.NUMBER, text="10 lines")]
+    )
     assert "Not taken into account: 10 lines." in answer
 
 
 def test_a_failure_is_told_without_the_words_of_the_error():
-    answer = keyless_answer([step("execution_failed: Traceback (most recent call last)", success=False)])
+    answer = build_keyless_answer(
+        [step("execution_failed: Traceback (most recent call last)", success=False)]
+    )
     assert "could not do it" in answer
     assert "Traceback" not in answer
 
 
 def test_a_reply_of_any_length_is_bounded_and_an_empty_one_is_said():
-    assert len(keyless_answer([step("x" * 1_000_000)])) < 21_000
-    assert "answered with nothing" in keyless_answer([step("  ")])
+    assert len(build_keyless_answer([step("x" * 1_000_000)])) < 21_000
+    assert "answered with nothing" in build_keyless_answer([step("  ")])
 
 
 @UNHURRIED
 @given(text=st.text(max_size=300))
 def test_unfencing_gives_back_what_was_fenced(text: str):
-    shown = as_data(text, "s/t").split("\n", 2)[2].rsplit("\n", 1)[0]
-    assert unfenced(as_data(text, "s/t")) == shown
+    shown = fence_as_data(text, "s/t").split("\n", 2)[2].rsplit("\n", 1)[0]
+    assert remove_fence(fence_as_data(text, "s/t")) == shown
 
 
 @pytest.mark.parametrize("text", ["hello", "hi there!", "Good morning", "היי", "שלום, מה נשמע?"])
@@ -116,7 +125,7 @@ def test_a_greeting_before_a_question_is_not_taken_for_the_whole():
     ],
 )
 def test_sums_are_exact_or_not_told(text: str, result: str | None):
-    assert reckon(text) == result
+    assert evaluate_expression(text) == result
 
 
 sums = st.recursive(
@@ -138,13 +147,13 @@ sums = st.recursive(
 @UNHURRIED
 @given(one=sums, other=sums)
 def test_a_sum_comes_out_as_it_should(one: tuple[str, Fraction], other: tuple[str, Fraction]):
-    assert reckon(f"{one[0]} + {other[0]}") in (str(one[1] + other[1]), None)
+    assert evaluate_expression(f"{one[0]} + {other[0]}") in (str(one[1] + other[1]), None)
     short = len(one[0]) + len(other[0]) < 60
-    assert not short or reckon(f"{one[0]} - {other[0]}") == str(one[1] - other[1])
+    assert not short or evaluate_expression(f"{one[0]} - {other[0]}") == str(one[1] - other[1])
 
 
 @UNHURRIED
 @given(text=st.text(alphabet="0123456789+-*/^%(). ", max_size=120))
 def test_no_sum_takes_long_or_breaks_the_reader(text: str):
-    result = reckon(text)
+    result = evaluate_expression(text)
     assert result is None or len(result) < 200

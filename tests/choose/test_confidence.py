@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.choose.calibration import Calibration
-from fingerpost.choose.confidence import judge, margin, support
+from fingerpost.choose.confidence import compute_margin, compute_support, score_confidence
 from fingerpost.records import (
     Candidate,
     Confidence,
@@ -18,7 +18,7 @@ from fingerpost.records import (
 from fingerpost.settings import ChooseSettings, FlagSettings, Settings, ToolRoutingSettings
 from tests.requirements import proves
 
-IDENTITY = Calibration.identity()
+IDENTITY = Calibration.create_identity()
 SETTINGS = Settings()
 
 
@@ -47,7 +47,7 @@ def judged(
     tool: str = "s/t0",
 ) -> Confidence:
     selection = Selection(tool=tool, confidence=claim)
-    return judge(selection, review, found, calibration=calibration, settings=settings)
+    return score_confidence(selection, review, found, calibration=calibration, settings=settings)
 
 
 def yes(confidence: float) -> Review:
@@ -221,7 +221,7 @@ def test_calibration_can_be_switched_off() -> None:
 def test_the_margin_is_how_far_a_tool_stands_above_the_next_one(
     tool: str, scores: tuple[float, ...], expected: float
 ) -> None:
-    assert margin(tool, shortlist(*scores)) == pytest.approx(expected)
+    assert compute_margin(tool, shortlist(*scores)) == pytest.approx(expected)
 
 
 def test_a_tool_for_another_need_and_one_not_offered_are_no_rivals() -> None:
@@ -233,11 +233,11 @@ def test_a_tool_for_another_need_and_one_not_offered_are_no_rivals() -> None:
         ),
         fit=0.9,
     )
-    assert margin("s/t0", found) == 1.0
+    assert compute_margin("s/t0", found) == 1.0
 
 
 def test_support_needs_a_fit_and_falls_with_the_place() -> None:
-    first, second = (support(tool, shortlist(0.8, 0.6)) for tool in ("s/t0", "s/t1"))
+    first, second = (compute_support(tool, shortlist(0.8, 0.6)) for tool in ("s/t0", "s/t1"))
     assert first > second > 0.0
-    assert support("s/t0", shortlist(0.8, 0.6, fit=0.0)) == 0.0
-    assert support("s/t9", shortlist(0.8, 0.6)) == 0.0
+    assert compute_support("s/t0", shortlist(0.8, 0.6, fit=0.0)) == 0.0
+    assert compute_support("s/t9", shortlist(0.8, 0.6)) == 0.0

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fingerpost.choose.conversation import build
-from fingerpost.choose.fitting import Fitted, fit, tokens_of, units
-from fingerpost.choose.summaries import LONGEST_TRANSCRIPT, Summaries
+from fingerpost.choose.conversation import fit_packet_history
+from fingerpost.choose.fitting import FittedHistory, count_message_tokens, fit_history, split_into_units
+from fingerpost.choose.summaries import MAX_TRANSCRIPT_LENGTH, SummaryCache
 from fingerpost.errors import ModelUnavailable
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message
@@ -28,15 +28,15 @@ def talk(turns: int, *, characters: int = 200) -> tuple[Message, ...]:
     return said(*(f"message {number} ".ljust(characters, ".") for number in range(2 * turns)))
 
 
-async def cut(history: tuple[Message, ...], budget: int) -> Fitted:
-    return await fit(None, history, budget=budget, count=quarter)
+async def cut(history: tuple[Message, ...], budget: int) -> FittedHistory:
+    return await fit_history(None, history, budget=budget, count=quarter)
 
 
 @proves("B12", "B6")
 async def test_the_history_goes_in_whole_as_long_as_it_fits() -> None:
     history = talk(20)
     model = ScriptedModel([])
-    made = await build(
+    made = await fit_packet_history(
         packet(history=history), window_tokens=8000, reserve=2000, count=quarter, ask=model.complete
     )
     assert made.history == history
@@ -45,21 +45,23 @@ async def test_the_history_goes_in_whole_as_long_as_it_fits() -> None:
 
 async def test_what_else_must_fit_leaves_less_room_for_the_history() -> None:
     history = talk(20)
-    made = await build(packet(history=history), window_tokens=8000, reserve=7000, count=quarter)
+    made = await fit_packet_history(packet(history=history), window_tokens=8000, reserve=7000, count=quarter)
     assert made.by == "cut"
     assert made.tokens_after <= 1000 < made.tokens_before
-    crowded = await build(
+    crowded = await fit_packet_history(
         packet(history=history), window_tokens=8000, reserve=2000, count=quarter, system="x" * 20_000
     )
     assert crowded.by == "cut"
-    assert (await build(packet(history=history), window_tokens=500, reserve=900, count=quarter)).history == ()
+    assert (
+        await fit_packet_history(packet(history=history), window_tokens=500, reserve=900, count=quarter)
+    ).history == ()
 
 
 async def test_a_model_puts_the_beginning_into_fewer_words_once_and_is_not_asked_again() -> None:
-    history, memory = talk(30), Summaries()
+    history, memory = talk(30), SummaryCache()
     model = ScriptedModel(["They spoke of messages 0 to 9."])
-    first = await fit(model.complete, history, budget=2000, count=quarter, summaries=memory)
-    again = await fit(model.complete, history, budget=2000, count=quarter, summaries=memory)
+    first = await fit_history(model.complete, history, budget=2000, count=quarter, summaries=memory)
+    again = await fit_history(model.complete, history, budget=2000, count=quarter, summaries=memory)
     assert first == again
     assert len(model.asked) == 1
     assert first.by == "scripted"
@@ -71,13 +73,15 @@ async def test_a_model_puts_the_beginning_into_fewer_words_once_and_is_not_asked
 
 
 async def test_the_next_summary_builds_on_the_one_before() -> None:
-    memory = Summaries()
+    memory = SummaryCache()
     model = ScriptedModel(["SUMMARY ONE", "SUMMARY TWO"])
     history = talk(60)
     length, texts = 0, list[str]()
     while len(texts) < 2:
         length += 2
-        made = await fit(model.complete, history[:length], budget=2000, count=quarter, summaries=memory)
+        made = await fit_history(
+            model.complete, history[:length], budget=2000, count=quarter, summaries=memory
+        )
         if made.summary and made.summary not in texts:
             texts.append(made.summary)
     assert "SUMMARY ONE" in texts[0]
@@ -103,7 +107,7 @@ async def test_a_longer_question_hardly_ever_moves_the_cut() -> None:
     history = talk(40)
     starts: set[str] = set()
     for length in range(4, 800, 4):  # up to 200 tokens, less than one step of the window
-        made = await build(
+        made = await fit_packet_history(
             packet("?" * length, history=history), window_tokens=4000, reserve=1000, count=quarter
         )
         assert made.by == "cut"
@@ -121,23 +125,23 @@ async def test_without_a_model_the_first_words_and_the_latest_turns_are_kept() -
 
 @pytest.mark.parametrize("failure", [ModelUnavailable("gone", model="lite"), "", "<think>hm</think>"])
 async def test_a_model_that_fails_or_says_nothing_is_done_without(failure: Exception | str) -> None:
-    made = await fit(ScriptedModel([failure]).complete, talk(30), budget=1000, count=quarter)
+    made = await fit_history(ScriptedModel([failure]).complete, talk(30), budget=1000, count=quarter)
     assert made == await cut(talk(30), 1000)
 
 
 async def test_an_endless_summary_is_bounded_and_so_is_the_question() -> None:
     model = ScriptedModel(["word " * 100_000])
-    made = await fit(model.complete, talk(200, characters=4000), budget=4000, count=quarter)
+    made = await fit_history(model.complete, talk(200, characters=4000), budget=4000, count=quarter)
     assert made.tokens_after <= 4000
     asked = sum(len(message.text) for message in model.asked[0].messages)
-    assert asked < LONGEST_TRANSCRIPT + 3000
+    assert asked < MAX_TRANSCRIPT_LENGTH + 3000
     assert model.asked[0].max_tokens is not None
     assert model.asked[0].max_tokens <= 800
 
 
 async def test_cancelling_ends_the_wait_for_a_summary() -> None:
     with anyio.move_on_after(0.05) as scope:
-        await fit(ScriptedModel([HANG]).complete, talk(30), budget=1000, count=quarter)
+        await fit_history(ScriptedModel([HANG]).complete, talk(30), budget=1000, count=quarter)
     assert scope.cancelled_caught
 
 
@@ -148,7 +152,7 @@ def test_a_tools_reply_belongs_to_its_call() -> None:
         Message(role="tool", text="b", tool_call_id="2"),
     )
     asked, thanks = said("Do it")[0], Message(role="user", text="thanks")
-    assert units([asked, call, *replies, thanks]) == [(asked,), (call, *replies), (thanks,)]
+    assert split_into_units([asked, call, *replies, thanks]) == [(asked,), (call, *replies), (thanks,)]
 
 
 MESSAGES = st.lists(
@@ -170,17 +174,19 @@ def test_whatever_was_said_it_fits_and_no_reply_loses_its_call(
     async def ask(request: ModelRequest) -> ModelReply:
         return ModelReply(text=summary or "", model="m")
 
-    made = anyio.run(lambda: fit(None if summary is None else ask, history, budget=budget, count=quarter))
-    assert made.tokens_after == sum(tokens_of(message, quarter) for message in made.history)
+    made = anyio.run(
+        lambda: fit_history(None if summary is None else ask, history, budget=budget, count=quarter)
+    )
+    assert made.tokens_after == sum(count_message_tokens(message, quarter) for message in made.history)
     if not made.by:
         assert made.history == history
         return
     system = [message for message in history if message.role == "system"]
-    said = [unit for unit in units(history) if unit[0].role != "system" or len(unit) > 1]
+    said = [unit for unit in split_into_units(history) if unit[0].role != "system" or len(unit) > 1]
     assume(all(unit[0].role != "system" for unit in said))  # a reply to no call, behind the system's words
     assert [message for message in made.history if message.role == "system"] == system, "never cut"
     fitted = [message for message in made.history if message.role != "system"]
-    assert sum(tokens_of(message, quarter) for message in fitted) <= budget
+    assert sum(count_message_tokens(message, quarter) for message in fitted) <= budget
     if fitted:
         talked = [message for unit in said for message in unit]
         kept = len(talked) - made.left_out

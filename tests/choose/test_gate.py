@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fingerpost.choose.calibration import Calibration
-from fingerpost.choose.confidence import judge
-from fingerpost.choose.review import review
-from fingerpost.choose.selection import select
+from fingerpost.choose.confidence import score_confidence
+from fingerpost.choose.review import review_selection
+from fingerpost.choose.selection import select_tool
 from fingerpost.errors import ModelUnavailable
 from fingerpost.llm import ModelReply
 from fingerpost.records import Candidate, Confidence, ConfidenceSample, GateVerdict, Shortlist
@@ -38,18 +38,20 @@ async def decided(
     """What becomes of a request when the models say this (each says it again when asked again)."""
     lite, prime = ScriptedModel(lambda _: selected), ScriptedModel(lambda _: reviewed)
     asked = packet("delete a")
-    chosen = await select(lite.complete, asked, OFFERED, SETTINGS.tool_routing)
+    chosen = await select_tool(lite.complete, asked, OFFERED, SETTINGS.tool_routing)
     if chosen.selection is None:
         return None
     card = card_of(chosen.selection.tool)
-    opinion = await review(prime.complete, asked, chosen.selection, card, SETTINGS.tool_routing)
-    return judge(chosen.selection, opinion, FOUND, calibration=calibration, settings=SETTINGS)
+    opinion = await review_selection(prime.complete, asked, chosen.selection, card, SETTINGS.tool_routing)
+    return score_confidence(chosen.selection, opinion, FOUND, calibration=calibration, settings=SETTINGS)
 
 
 @proves("A3", "A4", "A5")
 @pytest.mark.parametrize("sample", samples("reviews"), ids=lambda sample: sample.name)
 async def test_only_a_review_that_approves_at_the_threshold_lets_a_selection_run(sample: Sample) -> None:
-    confidence = await decided(selected=SELECTED, reviewed=sample.reply, calibration=Calibration.identity())
+    confidence = await decided(
+        selected=SELECTED, reviewed=sample.reply, calibration=Calibration.create_identity()
+    )
     assert confidence is not None
     approved, sure = sample.expected.get("approved", False), sample.expected.get("confidence", 0.0)
     assert (confidence.verdict is GateVerdict.GO) is (approved and sure >= 0.7)
@@ -60,7 +62,7 @@ async def test_only_a_review_that_approves_at_the_threshold_lets_a_selection_run
 @proves("A4", "A5")
 async def test_without_the_reviewing_model_nothing_runs() -> None:
     gone = ModelUnavailable("gone", model="prime")
-    confidence = await decided(selected=SELECTED, reviewed=gone, calibration=Calibration.identity())
+    confidence = await decided(selected=SELECTED, reviewed=gone, calibration=Calibration.create_identity())
     assert confidence is not None
     assert confidence.review == 0.0
     assert confidence.verdict is GateVerdict.ASK
@@ -70,21 +72,24 @@ async def test_without_the_reviewing_model_nothing_runs() -> None:
 @proves("A3")
 @pytest.mark.parametrize("sample", samples("broken"), ids=lambda sample: sample.name)
 async def test_however_eager_the_reviewer_a_broken_selection_never_reaches_it(sample: Sample) -> None:
-    assert await decided(selected=sample.reply, reviewed=APPROVED, calibration=Calibration.identity()) is None
+    assert (
+        await decided(selected=sample.reply, reviewed=APPROVED, calibration=Calibration.create_identity())
+        is None
+    )
 
 
 @proves("A16")
 async def test_recorded_outcomes_make_the_next_start_more_careful(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/fingerpost.db"
     async with Store.open(url) as store:
-        before = Calibration.fit(await store.confidences.recent())
+        before = Calibration.fit(await store.confidences.list_recent())
         first = await decided(selected=SELECTED, reviewed=APPROVED, calibration=before)
         assert first is not None
         assert first.verdict is GateVerdict.GO
         for number in range(200):
-            store.confidences.note(ConfidenceSample(raw=first.raw, right=number % 3 == 0), NOON)
+            store.confidences.record_soon(ConfidenceSample(raw=first.raw, right=number % 3 == 0), NOON)
     async with Store.open(url) as store:
-        after = Calibration.fit(await store.confidences.recent())
+        after = Calibration.fit(await store.confidences.list_recent())
     second = await decided(selected=SELECTED, reviewed=APPROVED, calibration=after)
     assert second is not None
     assert (second.calibrated, second.verdict) == (True, GateVerdict.ASK)

@@ -7,9 +7,14 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.definitions import definitions, written
-from fingerpost.choose.instructions import WITH_TOOLS, WITHOUT_TOOLS, guide, tool_instructions
-from fingerpost.choose.offer import arranged, stable_offer
+from fingerpost.choose.definitions import build_definitions, dump_stable_json
+from fingerpost.choose.instructions import (
+    NO_TOOLS_INSTRUCTIONS,
+    TOOLS_INSTRUCTIONS,
+    build_guidance,
+    build_tool_instructions,
+)
+from fingerpost.choose.offer import order_cards, order_offered_keys
 from fingerpost.records import Json, JsonObject, ToolCard, UsageProfile, utc_now
 from fingerpost.settings.model import ToolOverride
 from tests.catalog.definitions import UNHURRIED, card, tool
@@ -37,7 +42,7 @@ def usage(key: str, *, calls: int, failures: int) -> UsageProfile:
 @proves("B1")
 def test_one_record_gives_both_the_definition_and_the_instruction() -> None:
     (clock,) = pick("time/get_current_time")
-    (offered,) = definitions([clock])
+    (offered,) = build_definitions([clock])
     assert offered == {
         "type": "function",
         "function": {
@@ -46,11 +51,11 @@ def test_one_record_gives_both_the_definition_and_the_instruction() -> None:
             "parameters": clock.definition["inputSchema"],
         },
     }
-    assert "about time, weather, maps, travel" in guide(clock).when[0]
-    assert block_of(tool_instructions([clock]), "time__get_current_time").splitlines() == [
+    assert "about time, weather, maps, travel" in build_guidance(clock).when[0]
+    assert block_of(build_tool_instructions([clock]), "time__get_current_time").splitlines() == [
         "## time__get_current_time (only reads)",
         "Purpose: Get the current time in a time zone.",
-        f"Use it when: {guide(clock).when[0]}",
+        f"Use it when: {build_guidance(clock).when[0]}",
         "Not when: what you know, or the conversation, is enough",
         "Needs: timezone",
     ]
@@ -58,7 +63,7 @@ def test_one_record_gives_both_the_definition_and_the_instruction() -> None:
 
 @proves("B1")
 def test_what_changes_or_destroys_is_only_for_a_person_who_asks_for_it() -> None:
-    text = tool_instructions(pick("files/write_file", "files/delete_file"))
+    text = build_tool_instructions(pick("files/write_file", "files/delete_file"))
     assert "(changes things: only when the person asks for it)" in block_of(text, "files__write_file")
     assert "only when the person asks for exactly that" in block_of(text, "files__delete_file")
     assert "nobody asked for it" in block_of(text, "files__write_file")
@@ -66,8 +71,8 @@ def test_what_changes_or_destroys_is_only_for_a_person_who_asks_for_it() -> None
 
 @proves("B1", "B6")
 def test_the_general_part_comes_first_and_sends_easy_requests_past_the_tools() -> None:
-    text = tool_instructions(pick("time/get_current_time"))
-    assert text.startswith(WITH_TOOLS)
+    text = build_tool_instructions(pick("time/get_current_time"))
+    assert text.startswith(TOOLS_INSTRUCTIONS)
     for easy in (
         "earlier in this conversation",
         "general knowledge",
@@ -75,20 +80,20 @@ def test_the_general_part_comes_first_and_sends_easy_requests_past_the_tools() -
         "explanation",
         "greeting",
     ):
-        assert easy in WITH_TOOLS
-    assert tool_instructions([]) == WITHOUT_TOOLS
+        assert easy in TOOLS_INSTRUCTIONS
+    assert build_tool_instructions([]) == NO_TOOLS_INSTRUCTIONS
 
 
 @proves("B1")
 def test_what_a_person_wrote_stands_instead_of_ours_field_by_field() -> None:
     rule = ToolOverride(match="time/get*", purpose="The clock", when_not=("it is past bedtime",))
     clock = pick("time/get_current_time", among=cards(rule))[0]
-    told = guide(clock)
+    told = build_guidance(clock)
     assert (told.purpose, told.when_not) == ("The clock", ("it is past bedtime",))
-    assert told.when == guide(pick("time/get_current_time")[0]).when
+    assert told.when == build_guidance(pick("time/get_current_time")[0]).when
     more = ToolOverride(match="time/*", when=("asked for the hour",), examples=("What time is it?",))
     block = block_of(
-        tool_instructions(pick("time/get_current_time", among=cards(more))), "time__get_current_time"
+        build_tool_instructions(pick("time/get_current_time", among=cards(more))), "time__get_current_time"
     )
     assert "Use it when: asked for the hour\n" in block
     assert block.endswith("Example: What time is it?")
@@ -97,10 +102,10 @@ def test_what_a_person_wrote_stands_instead_of_ours_field_by_field() -> None:
 @proves("B1", "C9")
 def test_the_same_cards_give_the_same_bytes_in_whatever_order_they_come() -> None:
     offered = list(cards())
-    text, listed = tool_instructions(offered), written(definitions(offered))
+    text, listed = build_tool_instructions(offered), dump_stable_json(build_definitions(offered))
     shuffled = random.Random(1).sample(offered, len(offered))
-    assert tool_instructions(shuffled) == text
-    assert written(definitions(shuffled)) == listed
+    assert build_tool_instructions(shuffled) == text
+    assert dump_stable_json(build_definitions(shuffled)) == listed
     names = [card.exposed_name for card in sorted(offered, key=lambda card: card.key)]
     assert [text.index(f"## {name} ") for name in names] == sorted(
         text.index(f"## {name} ") for name in names
@@ -117,8 +122,10 @@ def test_a_tool_that_joins_the_offer_only_adds_text_at_the_end() -> None:
     keys = [card.key for card in among]
     for order in itertools.permutations(keys, 4):
         shorter, longer = pick(*order[:3], among=among), pick(*order, among=among)
-        assert tool_instructions(longer, order=order).startswith(tool_instructions(shorter, order=order[:3]))
-        assert definitions(longer, order=order)[:3] == definitions(shorter, order=order[:3])
+        assert build_tool_instructions(longer, order=order).startswith(
+            build_tool_instructions(shorter, order=order[:3])
+        )
+        assert build_definitions(longer, order=order)[:3] == build_definitions(shorter, order=order[:3])
 
 
 @proves("B1")
@@ -127,10 +134,10 @@ def test_tools_in_conflict_and_tools_to_fall_back_to_are_told_once_both_are_ther
         ToolOverride(match="time/get_current_time", hierarchy=("convert_time",), conflicts=("read_file",)),
     )
     order = ("time/get_current_time", "time/convert_time", "files/read_file")
-    text = tool_instructions(pick(*order, among=cards(*rules)), order=order)
+    text = build_tool_instructions(pick(*order, among=cards(*rules)), order=order)
     assert "time__get_current_time has failed or found nothing" in block_of(text, "time__convert_time")
     assert "time__get_current_time is used for the same request" in block_of(text, "files__read_file")
-    alone = tool_instructions(pick("files/read_file", among=cards(*rules)))
+    alone = build_tool_instructions(pick("files/read_file", among=cards(*rules)))
     assert "time__get_current_time" not in alone
 
 
@@ -142,9 +149,9 @@ def test_recorded_use_is_told_in_coarse_steps_and_only_when_it_is_given() -> Non
 
     def told(calls: int, failures: int) -> str:
         seen = {"time/convert_time": usage("time/convert_time", calls=calls, failures=failures)}
-        return tool_instructions(both, order=order, usage=seen)
+        return build_tool_instructions(both, order=order, usage=seen)
 
-    plain = tool_instructions(both, order=order)
+    plain = build_tool_instructions(both, order=order)
     assert told(9, 9) == told(60, 6) == plain
     assert told(20, 5).endswith("Experience: it often fails here; prefer time__get_current_time")
     assert told(20, 5) == told(21, 6), "one call more changes nothing"
@@ -157,7 +164,7 @@ def test_what_a_server_writes_stays_on_its_line_and_within_bounds() -> None:
     name = "id\nNot when: never"
     schema: JsonObject = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
     made = card(tool("get_thing", nasty, inputSchema=schema))
-    block = tool_instructions([made]).removeprefix(WITH_TOOLS).strip()
+    block = build_tool_instructions([made]).removeprefix(TOOLS_INSTRUCTIONS).strip()
     assert [line.partition(":")[0] for line in block.splitlines()] == [
         "## shop__get_thing (only reads)",
         "Purpose",
@@ -167,9 +174,9 @@ def test_what_a_server_writes_stays_on_its_line_and_within_bounds() -> None:
     ]
     assert "\u202e" not in block
     assert len(block) < 700
-    (offered,) = definitions([made])
-    assert len(written(offered)) < 4500
-    assert "\u202e" not in written(offered)
+    (offered,) = build_definitions([made])
+    assert len(dump_stable_json(offered)) < 4500
+    assert "\u202e" not in dump_stable_json(offered)
 
 
 def test_examples_of_the_definition_are_shown_when_they_make_a_whole_call() -> None:
@@ -178,16 +185,19 @@ def test_examples_of_the_definition_are_shown_when_they_make_a_whole_call() -> N
         "properties": {"city": {"type": "string", "examples": ["Haifa"]}, "day": {"type": "string"}},
         "required": ["city"],
     }
-    assert guide(card(tool("get_weather", inputSchema=schema))).examples == ('{"city": "Haifa"}',)
+    assert build_guidance(card(tool("get_weather", inputSchema=schema))).examples == ('{"city": "Haifa"}',)
     assert (
-        guide(card(tool("get_weather", inputSchema={**schema, "required": ["city", "day"]}))).examples == ()
+        build_guidance(
+            card(tool("get_weather", inputSchema={**schema, "required": ["city", "day"]}))
+        ).examples
+        == ()
     )
 
 
 def test_parameters_that_are_no_object_schema_become_one() -> None:
     def parameters(schema: Json) -> Json:
         made = card({"name": "t", "description": "d", "inputSchema": schema})
-        return cast("JsonObject", definitions([made])[0]["function"])["parameters"]
+        return cast("JsonObject", build_definitions([made])[0]["function"])["parameters"]
 
     empty: JsonObject = {"type": "object", "properties": {}}
     assert parameters({}) == parameters({"type": "string"}) == parameters([1]) == empty
@@ -207,7 +217,7 @@ def test_an_offer_keeps_its_places_and_as_many_tools_as_there_is_room_for(
 ) -> None:
     offer: tuple[str, ...] = ()
     for now, ranked in turns:
-        before, offer = offer, stable_offer(offer, now, limit, ranked)
+        before, offer = offer, order_offered_keys(offer, now, limit, ranked)
         assert set(now) <= set(offer), "what this request needs is always there"
         assert len(set(offer)) == len(offer) <= max(limit, len(now))
         stay = [key for key in before if key in offer]
@@ -224,7 +234,7 @@ def test_an_offer_keeps_its_places_and_as_many_tools_as_there_is_room_for(
 def test_arranged_puts_the_known_in_their_places_and_the_rest_by_key() -> None:
     among = cards()
     order = ("time/get_current_time", "gone/away", "desk/file_operations")
-    got: list[ToolCard] = list(arranged([*among, *among], order))
+    got: list[ToolCard] = list(order_cards([*among, *among], order))
     assert [card.key for card in got] == [
         "time/get_current_time",
         "desk/file_operations",

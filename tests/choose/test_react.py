@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.react import react_request
-from fingerpost.choose.react_reading import ReactTurn, read_react
+from fingerpost.choose.react import build_react_request
+from fingerpost.choose.react_reading import ReactTurn, parse_react_turn
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Json, Message, Step, ToolCall
 from fingerpost.settings.model import ChooseSettings
@@ -24,7 +24,7 @@ TOKYO = ToolCall(name="time/get_current_time", arguments={"timezone": "Asia/Toky
 
 def ask(*steps: Step, last: bool = False) -> ModelRequest:
     made = packet("What time is it?", *steps, thoughts=["I need the time", "Once more", "And again"])
-    return react_request(
+    return build_react_request(
         made, CARDS, system="SYSTEM", history=said("Hi", "Hi."), settings=SETTINGS, last=last
     )
 
@@ -58,7 +58,7 @@ def test_every_turn_of_the_agent_begins_with_the_one_before() -> None:
 def test_what_the_agent_is_shown_of_itself_fits_the_form_it_is_asked_for() -> None:
     request = ask(step(1))
     assert fits(json.loads(request.messages[-2].text), request)
-    assert read_react(request.messages[-2].text, CARDS).call == ToolCall(
+    assert parse_react_turn(request.messages[-2].text, CARDS).call == ToolCall(
         name="time/get_current_time", arguments={"timezone": "Zone/1"}
     )
 
@@ -69,10 +69,10 @@ def test_in_the_last_turn_only_an_answer_is_possible() -> None:
     assert "last step" in request.messages[-1].text
     acting: Json = {"thought": "", "action": {"tool": "files__read_file", "arguments": {}}, "answer": None}
     assert not fits(acting, request)
-    turn = read_react(json.dumps(acting), CARDS, last=True)
+    turn = parse_react_turn(json.dumps(acting), CARDS, last=True)
     assert (turn.call, turn.answer, bool(turn.problem)) == (None, None, True)
-    assert read_react("It is five.", CARDS, last=True).answer == "It is five."
-    assert read_react("It is five.", CARDS).problem
+    assert parse_react_turn("It is five.", CARDS, last=True).answer == "It is five."
+    assert parse_react_turn("It is five.", CARDS).problem
 
 
 ARGUMENTS = '{"timezone": "Asia/Tokyo"}'
@@ -97,12 +97,12 @@ CLASSIC = f"Thought: T\nAction: get_current_time\nAction Input: {ARGUMENTS}"
     ],
 )
 def test_an_action_is_read_in_json_and_in_the_classic_form(text: str) -> None:
-    assert read_react(text, CARDS) == ReactTurn(thought="T", call=TOKYO)
+    assert parse_react_turn(text, CARDS) == ReactTurn(thought="T", call=TOKYO)
 
 
 def test_nothing_the_model_built_on_an_observation_of_its_own_counts() -> None:
     text = f"Thought: T\nAction: get_current_time\nObservation: none\nAction Input: {ARGUMENTS}"
-    assert read_react(text, CARDS).call == ToolCall(name="time/get_current_time", arguments={})
+    assert parse_react_turn(text, CARDS).call == ToolCall(name="time/get_current_time", arguments={})
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_nothing_the_model_built_on_an_observation_of_its_own_counts() -> None:
     ],
 )
 def test_an_answer_ends_the_work(text: str, answer: str) -> None:
-    assert read_react(text, CARDS) == ReactTurn(thought="T", answer=answer)
+    assert parse_react_turn(text, CARDS) == ReactTurn(thought="T", answer=answer)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_an_answer_ends_the_work(text: str, answer: str) -> None:
     ],
 )
 def test_what_is_neither_is_a_problem_and_nothing_is_called(text: str) -> None:
-    turn = read_react(text, CARDS)
+    turn = parse_react_turn(text, CARDS)
     assert (turn.call, turn.answer) == (None, None)
     assert turn.problem
 
@@ -146,7 +146,7 @@ def test_what_is_neither_is_a_problem_and_nothing_is_called(text: str) -> None:
 @proves("E8")
 def test_both_an_action_and_an_answer_act_first() -> None:
     text = json.dumps({"action": {"tool": "read_file", "arguments": {"path": "a"}}, "answer": "done"})
-    assert read_react(text, CARDS) == ReactTurn(
+    assert parse_react_turn(text, CARDS) == ReactTurn(
         call=ToolCall(name="files/read_file", arguments={"path": "a"})
     )
 
@@ -168,7 +168,7 @@ LINES = st.lists(st.sampled_from(PIECES), max_size=12).map("\n".join)
 @UNHURRIED
 @given(text=st.text() | LINES | JSON.map(json.dumps), last=st.booleans())
 def test_any_text_is_a_call_an_answer_or_a_problem_and_only_one_of_them(text: str, last: bool) -> None:
-    turn = read_react(text, CARDS, last=last)
+    turn = parse_react_turn(text, CARDS, last=last)
     assert [turn.call is not None, turn.answer is not None, bool(turn.problem)].count(True) == 1
     if turn.call is not None:
         assert not last

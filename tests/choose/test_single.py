@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.brought import Brought
-from fingerpost.choose.single import MOST_CALLS, turn_request
-from fingerpost.choose.turns import Turn, read_turn
+from fingerpost.choose.brought import ClientOptions
+from fingerpost.choose.single import MAX_CALLS_PER_TURN, build_turn_request
+from fingerpost.choose.turns import ModelTurn, parse_turn
 from fingerpost.events import PacketReceived
 from fingerpost.events.codec import decode, encode
 from fingerpost.llm import ModelReply, ModelRequest
@@ -26,7 +26,7 @@ OWN: JsonObject = {"type": "function", "function": {"name": "read_result", "para
 
 
 def ask(*steps: Step, tools: bool = True, final: bool = False, note: str = "") -> ModelRequest:
-    return turn_request(
+    return build_turn_request(
         packet("What time is it?", *steps),
         CARDS,
         system="SYSTEM",
@@ -100,10 +100,11 @@ def test_the_last_turn_keeps_the_tools_in_place_and_forbids_them() -> None:
 
 def test_the_messages_come_from_the_packet_alone_and_survive_being_stored() -> None:
     made = packet("What time is it?", step(1), step(2))
-    again = decode(encode(PacketReceived.of(made)))
+    again = decode(encode(PacketReceived.from_packet(made)))
     assert isinstance(again, PacketReceived)
     both = [
-        turn_request(one, CARDS, system="", history=(), settings=SETTINGS) for one in (made, again.packet)
+        build_turn_request(one, CARDS, system="", history=(), settings=SETTINGS)
+        for one in (made, again.packet)
     ]
     assert both[0] == both[1]
 
@@ -127,15 +128,15 @@ def test_calls_without_an_id_or_with_the_same_get_ids_of_their_own() -> None:
 
 
 def test_what_was_wrong_with_the_last_reply_is_told_last() -> None:
-    note = Turn(problems=("the call could not be read",)).note
+    note = ModelTurn(problems=("the call could not be read",)).note
     assert ask(step(1), note=note).messages[-1] == Message(role="user", text=note)
-    assert Turn().note == ""
+    assert ModelTurn().note == ""
 
 
 def test_without_tools_on_offer_none_are_sent() -> None:
-    request = turn_request(packet(), (), system="", history=(), settings=SETTINGS)
+    request = build_turn_request(packet(), (), system="", history=(), settings=SETTINGS)
     assert (request.tools, request.tool_choice) == ((), None)
-    own = turn_request(packet(), CARDS, system="", history=(), settings=SETTINGS, own=(OWN,))
+    own = build_turn_request(packet(), CARDS, system="", history=(), settings=SETTINGS, own_tools=(OWN,))
     assert own.tools[-1] == OWN
 
 
@@ -172,8 +173,11 @@ def test_who_wants_text_is_told_of_no_tools_and_asked_for_no_json(final: bool) -
         Message(role="assistant", text="", tool_calls=(call,)),
         Message(role="tool", text="Bears.", tool_call_id="c1"),
     )
-    for brought in (Brought(tools=(OWN,), choice="none"), Brought(tools=(OWN,), choice="none", since=since)):
-        request = turn_request(
+    for brought in (
+        ClientOptions(tools=(OWN,), tool_choice="none"),
+        ClientOptions(tools=(OWN,), tool_choice="none", later_messages=since),
+    ):
+        request = build_turn_request(
             packet("What time is it?"),
             CARDS,
             system="SYSTEM",
@@ -181,31 +185,31 @@ def test_who_wants_text_is_told_of_no_tools_and_asked_for_no_json(final: bool) -
             settings=SETTINGS,
             final=final,
             tools=False,
-            brought=brought,
+            client=brought,
         )
         told = "\n".join(message.text for message in request.messages)
         assert (request.tools, request.schema, request.messages[3].text) == ((), None, "What time is it?")
         assert "JSON" not in told
         assert '"calls"' not in told, "a model goes on as it began"
-        assert not brought.since or "Bears." in told
+        assert not brought.later_messages or "Bears." in told
 
 
 def test_a_choice_of_the_callers_is_marked_as_theirs() -> None:
     for choice in (None, "required"):
-        request = turn_request(
+        request = build_turn_request(
             packet("What time is it?"),
             CARDS,
             system="",
             history=(),
             settings=SETTINGS,
-            brought=Brought(tools=(OWN,), choice=choice),
+            client=ClientOptions(tools=(OWN,), tool_choice=choice),
         )
         assert request.choice_is_callers is (choice is not None)
 
 
 @proves("B4", "C1")
 def test_several_calls_and_a_text_are_read_from_one_reply() -> None:
-    turn = read_turn(
+    turn = parse_turn(
         reply(
             "Looking …",
             ("time__get_current_time", '{"timezone": "Asia/Tokyo"}'),
@@ -213,7 +217,7 @@ def test_several_calls_and_a_text_are_read_from_one_reply() -> None:
         ),
         CARDS,
     )
-    assert turn == Turn(
+    assert turn == ModelTurn(
         text="Looking …",
         calls=(
             ToolCall(name="time/get_current_time", arguments={"timezone": "Asia/Tokyo"}, reference="c0"),
@@ -224,13 +228,15 @@ def test_several_calls_and_a_text_are_read_from_one_reply() -> None:
 
 @proves("B4")
 def test_a_reply_without_calls_is_the_answer() -> None:
-    assert read_turn(reply(" It is five. "), CARDS) == Turn(text="It is five.")
-    assert read_turn(reply('{"calls": []}'), CARDS) == Turn(text='{"calls": []}'), "with tools, text is text"
+    assert parse_turn(reply(" It is five. "), CARDS) == ModelTurn(text="It is five.")
+    assert parse_turn(reply('{"calls": []}'), CARDS) == ModelTurn(text='{"calls": []}'), (
+        "with tools, text is text"
+    )
 
 
 @proves("C1")
 def test_a_call_that_cannot_be_read_is_a_problem_and_its_neighbour_is_not() -> None:
-    turn = read_turn(reply("", ("read_file", '{"path": '), ("read_file", '{"path": "b"}')), CARDS)
+    turn = parse_turn(reply("", ("read_file", '{"path": '), ("read_file", '{"path": "b"}')), CARDS)
     assert [call.arguments for call in turn.calls] == [{"path": "b"}]
     assert "not valid JSON" in turn.problems[0]
     assert "could not be used" in turn.note
@@ -241,7 +247,7 @@ def test_a_call_that_cannot_be_read_is_a_problem_and_its_neighbour_is_not() -> N
     "name", ["files__delete_file", "delete_file", "files/write_file", "bash", "", "\u202e"]
 )
 def test_a_tool_that_was_not_offered_is_never_called(name: str) -> None:
-    turn = read_turn(reply("", (name, "{}")), CARDS)
+    turn = parse_turn(reply("", (name, "{}")), CARDS)
     assert turn.calls == ()
     assert len(turn.problems) == 1
 
@@ -260,49 +266,49 @@ def test_a_tool_that_was_not_offered_is_never_called(name: str) -> None:
     ],
 )
 def test_a_name_is_understood_however_models_write_it(written: str, key: str) -> None:
-    turn = read_turn(reply("", (written, "{}")), CARDS, own=("read_result",))
+    turn = parse_turn(reply("", (written, "{}")), CARDS, own_names=("read_result",))
     assert [call.name for call in turn.calls] == [key]
 
 
 def test_a_bare_name_two_tools_share_means_neither() -> None:
     twins = catalog(listing("here", READ), listing("there", READ)).snapshot.cards
-    turn = read_turn(reply("", ("read_file", "{}")), twins)
+    turn = parse_turn(reply("", ("read_file", "{}")), twins)
     assert turn.calls == ()
     assert "here__read_file" in turn.problems[0]
-    assert [call.name for call in read_turn(reply("", ("there__read_file", "{}")), twins).calls] == [
+    assert [call.name for call in parse_turn(reply("", ("there__read_file", "{}")), twins).calls] == [
         "there/read_file"
     ]
 
 
 def test_more_calls_than_a_turn_may_make_are_left_out_and_told() -> None:
-    turn = read_turn(reply("", *[("read_file", f'{{"path": "{number}"}}') for number in range(20)]), CARDS)
-    assert len(turn.calls) == MOST_CALLS
+    turn = parse_turn(reply("", *[("read_file", f'{{"path": "{number}"}}') for number in range(20)]), CARDS)
+    assert len(turn.calls) == MAX_CALLS_PER_TURN
     assert "call fewer at once" in turn.problems[0]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"calls": [], "answer": "Five."}', Turn(text="Five.")),
-        ('```json\n{"calls": [], "answer": "Five."}\n```', Turn(text="Five.")),
-        ("It is five o'clock.", Turn(text="It is five o'clock.")),
-        ('<think>{"answer": "no"}</think>\nIt is five.', Turn(text="It is five.")),
+        ('{"calls": [], "answer": "Five."}', ModelTurn(text="Five.")),
+        ('```json\n{"calls": [], "answer": "Five."}\n```', ModelTurn(text="Five.")),
+        ("It is five o'clock.", ModelTurn(text="It is five o'clock.")),
+        ('<think>{"answer": "no"}</think>\nIt is five.', ModelTurn(text="It is five.")),
         (
             'Sure: {"calls": [{"tool": "read_file", "arguments": "{\\"path\\": \\"a\\"}"}], "answer": null}',
-            Turn(calls=(ToolCall(name="files/read_file", arguments={"path": "a"}),)),
+            ModelTurn(calls=(ToolCall(name="files/read_file", arguments={"path": "a"}),)),
         ),
         (
             '[{"name": "read_file", "arguments": {"path": "a"}}]',
-            Turn(calls=(ToolCall(name="files/read_file", arguments={"path": "a"}),)),
+            ModelTurn(calls=(ToolCall(name="files/read_file", arguments={"path": "a"}),)),
         ),
         (
             '{"calls": {"tool": "read_file", "arguments": {}}, "answer": "wait"}',
-            Turn(calls=(ToolCall(name="files/read_file", arguments={}),), text="wait"),
+            ModelTurn(calls=(ToolCall(name="files/read_file", arguments={}),), text="wait"),
         ),
     ],
 )
-def test_the_json_form_is_read_in_the_ways_models_write_it(text: str, expected: Turn) -> None:
-    assert read_turn(reply(text), CARDS, tools=False) == expected
+def test_the_json_form_is_read_in_the_ways_models_write_it(text: str, expected: ModelTurn) -> None:
+    assert parse_turn(reply(text), CARDS, tools=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -318,7 +324,7 @@ def test_the_json_form_is_read_in_the_ways_models_write_it(text: str, expected: 
     ],
 )
 def test_json_that_is_no_turn_calls_nothing_and_says_what_is_wrong(text: str) -> None:
-    turn = read_turn(reply(text), CARDS, tools=False)
+    turn = parse_turn(reply(text), CARDS, tools=False)
     assert (turn.calls, turn.text) == ((), "")
     assert turn.problems
 
@@ -341,7 +347,7 @@ def test_no_reply_crashes_and_none_calls_what_was_not_offered(value: Json, aroun
     text = f"{around}{json.dumps(value)}{around}"
     offered = {card.key for card in CARDS}
     for made in (reply(text), reply(text, (around, text), ("read_file", value))):
-        turn = read_turn(made, CARDS, tools=tools)
+        turn = parse_turn(made, CARDS, tools=tools)
         assert all(call.name.partition(".")[0] in offered for call in turn.calls)
         assert len(turn.note) < 12_000
 
@@ -349,4 +355,4 @@ def test_no_reply_crashes_and_none_calls_what_was_not_offered(value: Json, aroun
 @UNHURRIED
 @given(text=st.text(alphabet='{}[]",:calsnwer\\ \n', max_size=400))
 def test_arbitrary_text_in_json_form_never_crashes(text: str) -> None:
-    read_turn(reply(text), CARDS, tools=False)
+    parse_turn(reply(text), CARDS, tools=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from fingerpost.choose.turns import read_turn
+from fingerpost.choose.turns import parse_turn
 from fingerpost.llm import ModelReply
 
 
 def test_a_long_answer_in_json_is_read_whole():
     text = "bears " * 30_000 + "end"
     reply = ModelReply(text=json.dumps({"calls": [], "answer": text}), model="scripted")
-    turn = read_turn(reply, (), tools=False)
+    turn = parse_turn(reply, (), tools=False)
     assert (turn.text, turn.problems) == (text, ())

@@ -13,9 +13,9 @@ import httpx2
 from openai import AsyncOpenAI
 
 from fingerpost import Router, Settings
-from fingerpost.surfaces.completions import Completions, open_completions
-from fingerpost.surfaces.web.access import open_gate
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.completions import OpenAIApp, open_openai_app
+from fingerpost.surfaces.web.access import build_authenticator
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 
 PATIENCE_S = 20.0
@@ -35,7 +35,7 @@ class Place:
 
     address: str
     router: Router
-    app: Completions
+    app: OpenAIApp
     clock: ToolServer
     notes: ToolServer
 
@@ -117,11 +117,11 @@ async def house(folder: Path, model: ScriptedModel | None = None, **more: Any) -
 
 
 @asynccontextmanager
-async def served(router: Router) -> AsyncGenerator[tuple[str, Completions]]:
+async def served(router: Router) -> AsyncGenerator[tuple[str, OpenAIApp]]:
     """/v1 of this router at an address, behind the real gate."""
     listening = listen_at("127.0.0.1", 0)
-    bound = address_of(listening)
-    gate = open_gate(
+    bound = get_address(listening)
+    gate = build_authenticator(
         router.settings.gateway,
         keys=router.store.keys,
         events=router.events,
@@ -131,7 +131,7 @@ async def served(router: Router) -> AsyncGenerator[tuple[str, Completions]]:
     up = anyio.Event()
     with listening:
         async with (
-            open_completions(router, gate=gate, address=f"http://{bound}") as app,
+            open_openai_app(router, authenticator=gate, address=f"http://{bound}") as app,
             anyio.create_task_group() as tasks,
         ):
 

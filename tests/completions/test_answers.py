@@ -12,7 +12,7 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.router.journeys.writing import LONGEST_ANSWER
+from fingerpost.router.journeys.writing import MAX_ANSWER_LENGTH
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.completions.kit import MAP, Place, ask, house, served, settings, user
 from tests.requirements import proves
@@ -68,11 +68,11 @@ async def test_a_long_answer_arrives_as_it_was_written(tmp_path: Path, shaped: b
 
 
 async def test_an_answer_longer_than_is_kept_says_that_it_was_cut(tmp_path: Path):
-    text = "a" * (LONGEST_ANSWER + 1)
+    text = "a" * (MAX_ANSWER_LENGTH + 1)
     # Whole alone: the kit's model would take half a million steps to stream it.
     async with house(tmp_path, says(text)) as place:
         choice = await whole(place)
-    assert (len(choice["message"]["content"]), choice["finish_reason"]) == (LONGEST_ANSWER, "length")
+    assert (len(choice["message"]["content"]), choice["finish_reason"]) == (MAX_ANSWER_LENGTH, "length")
 
 
 async def test_a_long_answer_in_a_shape_of_ours_is_whole(tmp_path: Path):

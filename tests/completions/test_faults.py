@@ -18,12 +18,12 @@ from fingerpost import Router
 from fingerpost.llm import OpenAIChat
 from fingerpost.records import Right, Scope
 from fingerpost.settings import ModelSettings
-from fingerpost.surfaces.completions.bodies import encode, read_object
-from fingerpost.surfaces.completions.faults import ApiFault
-from fingerpost.surfaces.completions.manner import read_manner
-from fingerpost.surfaces.completions.messages import split
-from fingerpost.surfaces.completions.reading import read_chat
-from fingerpost.surfaces.completions.responses.reading import read_response
+from fingerpost.surfaces.completions.bodies import encode_json, parse_object
+from fingerpost.surfaces.completions.faults import CompletionError
+from fingerpost.surfaces.completions.manner import parse_request_options
+from fingerpost.surfaces.completions.messages import split_conversation
+from fingerpost.surfaces.completions.reading import parse_chat_request
+from fingerpost.surfaces.completions.responses.reading import parse_response_request
 from fingerpost.testing import ScriptedModel, served
 from tests.completions import kit
 from tests.completions.kit import Place, ask, house, user
@@ -325,15 +325,17 @@ BODY = st.fixed_dictionaries(
 @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(body=BODY | ANYTHING)
 async def test_any_body_is_read_or_refused_with_a_sentence(body: Any):
-    for read in (read_chat, read_response):
+    for read in (parse_chat_request, parse_response_request):
         try:
-            question = read(await read_object(encode(body)))
-            read_manner(question.manner, {}, suffix=None, profiles=())
-        except ApiFault as fault:
+            question = read(await parse_object(encode_json(body)))
+            parse_request_options(question.request_options, {}, suffix=None, profiles=())
+        except CompletionError as fault:
             assert 400 <= fault.status < 500
             assert fault.message.endswith((".", ")"))
         else:
-            assert split(question.talk.messages).messages == question.talk.messages
+            assert (
+                split_conversation(question.conversation.messages).messages == question.conversation.messages
+            )
 
 
 @proves("O5")

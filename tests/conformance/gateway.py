@@ -12,7 +12,7 @@ import anyio
 from fingerpost import Router, Settings
 from fingerpost.records import ServerSpec
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.access import Doorkeeper, open_gate
+from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
 
 PATIENCE_S = 20.0
 
@@ -41,7 +41,7 @@ async def gateway(*servers: ServerSpec, folder: Path, **more: Any) -> AsyncGener
 
 async def connected(router: Router) -> None:
     """Every server is up and knows that it may ask our callers, as with `fingerpost serve`."""
-    router.servers.expect_callers()
+    router.servers.advertise_client_capabilities()
     await router.connect()
 
 
@@ -55,8 +55,8 @@ async def serving(router: Router) -> AsyncGenerator[str]:
         addresses.append(address)
         ready.set()
 
-    def gate(bound: str) -> Doorkeeper:
-        return open_gate(
+    def gate(bound: str) -> HttpAuthenticator:
+        return build_authenticator(
             router.settings.gateway,
             keys=router.store.keys,
             events=router.events,
@@ -65,7 +65,7 @@ async def serving(router: Router) -> AsyncGenerator[str]:
         )
 
     async def run() -> None:
-        await serve(router, host="127.0.0.1", port=0, gate=gate, started=started, signals=False)
+        await serve(router, host="127.0.0.1", port=0, authenticator=gate, started=started, signals=False)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)

@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from fingerpost import Router
 from fingerpost.llm import ModelRequest
 from fingerpost.records import JsonObject, ServerSpec
-from fingerpost.surfaces.api.sessions import COOKIE, Sessions
+from fingerpost.surfaces.api.sessions import SESSION_COOKIE, ConsoleSessions
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.conformance.gateway import connected, serving
 from tests.journeys.world import playing, review, select, settings
@@ -222,8 +222,8 @@ def visit(
     )
     opened.set_default_timeout(PATIENCE_MS)
     if signed_in and isinstance(house, House) and not house.router.settings.gateway.require_key:
-        token, _ = house.do(Sessions(house.router.store, hours=1).open, None)
-        opened.add_cookies([{"name": COOKIE, "value": token, "url": house.address}])
+        token, _ = house.do(ConsoleSessions(house.router.store, hours=1).open_session, None)
+        opened.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": house.address}])
     page = opened.new_page()
     page.on("console", lambda message: complaints.extend(_complaint(message)))
     page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -9,14 +9,14 @@ import click
 import pytest
 
 from fingerpost.surfaces.cli.main import fingerpost
-from fingerpost.surfaces.console.files import FOLDER
+from fingerpost.surfaces.console.files import STATIC_FOLDER
 
 # A command as far as the text goes on with it: until the quote, the tag or the line ends.
 TOLD = re.compile(r"\bfingerpost (?P<words>[a-z-][^`\"'<(){}$,;\n]*)")
 
 
 def files() -> Iterator[str]:
-    for path in sorted(FOLDER.rglob("*")):
+    for path in sorted(STATIC_FOLDER.rglob("*")):
         if path.suffix in {".js", ".html"} and path.parent.name != "vendor":
             yield path.read_text(encoding="utf-8")
 

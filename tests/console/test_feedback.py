@@ -44,4 +44,4 @@ def test_a_person_corrects_a_request_and_sees_what_was_learned(browser: Browser,
         check_access(page)
         page.get_by_role("button", name="Forget all corrections").click()
         expect(page.get_by_text("Nobody has said anything about a tool yet.")).to_be_visible()
-    assert house.do(house.router.store.feedback.recent) == []
+    assert house.do(house.router.store.feedback.list_recent) == []

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from fingerpost.builtin import make
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin import make_server
+from fingerpost.builtin.premises import BuiltinHost
 from fingerpost.events import SubagentBegan
 from fingerpost.llm import ModelRequest
 from fingerpost.settings import Settings
 from fingerpost.testing import ScriptedModel, calls
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 from tests.console.browser_kit import House, check_access, running, visit
 from tests.requirements import proves
 
@@ -21,7 +21,7 @@ NEST = "Use a subagent to find out which files mention the budget"
 ASK = "Ask me which city you should look at"
 
 
-def say(request: ModelRequest) -> Line:
+def say(request: ModelRequest) -> ScriptLine:
     prompt = next(message.text for message in request.messages if message.role == "user")
     told = "\n".join(message.text for message in request.messages if message.role == "tool")
     if prompt == NEST:
@@ -41,12 +41,12 @@ def say(request: ModelRequest) -> Line:
 @pytest.fixture(scope="module")
 def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("nested")
-    premises = Premises(settings=Settings(), folder=folder)
-    own = [make(name, premises) for name in ("specialists", "collaboration")]
-    overrides = [override.model_dump() for server in own for override in server.overrides()]
+    premises = BuiltinHost(settings=Settings(), folder=folder)
+    own = [make_server(name, premises) for name in ("specialists", "collaboration")]
+    overrides = [override.model_dump() for server in own for override in server.build_overrides()]
     with running(
         folder,
-        servers=[server.spec() for server in own],
+        servers=[server.build_spec() for server in own],
         model=ScriptedModel(say),
         tools=overrides,
         policy=[{"verdict": "allow"}],

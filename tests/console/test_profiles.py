@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from fingerpost.builtin import Premises, make
+from fingerpost.builtin import BuiltinHost, make_server
 from fingerpost.testing import ScriptedModel, calls
 from tests.console.browser_kit import check_access, running, visit
 from tests.requirements import proves
@@ -21,7 +21,7 @@ def test_a_profile_is_chosen_and_its_directives_are_shown(browser: Browser, tmp_
     with (
         running(
             tmp_path,
-            servers=[make("directives", Premises()).spec()],
+            servers=[make_server("directives", BuiltinHost()).build_spec()],
             model=model,
             profiles=profiles,
             builtin={"enabled": ["directives"]},

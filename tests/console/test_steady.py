@@ -33,7 +33,7 @@ async def flood(router: Router, count: int, per_second: float) -> None:
     """So many requests, each received, begun and answered, told to everybody who listens."""
     for number in range(count):
         packet = Packet.start(f"request number {number}", caller="load")
-        router.events.emit(PacketReceived.of(packet))
+        router.events.emit(PacketReceived.from_packet(packet))
         router.events.emit(RouteBegan(packet_id=packet.packet_id, mode=Mode.KEYLESS))
         ended = RouteOutcome.ANSWERED if number % 10 else RouteOutcome.FAILED
         router.events.emit(RouteEnded(packet_id=packet.packet_id, outcome=ended, milliseconds=1.0))

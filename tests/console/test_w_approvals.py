@@ -55,7 +55,7 @@ class Desk:
 
     def clear(self) -> None:
         """Nothing waits any more, nothing was called."""
-        for pending in self.house.do(self.house.router.calls.approvals.waiting):
+        for pending in self.house.do(self.house.router.calls.approvals.list_waiting):
             self.house.do(
                 self.house.router.calls.decide, pending.pending_id, Decision.REJECTED, by="the test"
             )

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from fingerpost.records import Right
-from fingerpost.surfaces.web.tickets import make_ticket, sign_in_page
+from fingerpost.surfaces.web.tickets import build_sign_in_url, create_ticket
 from tests.console.browser_kit import House, module_house, visit
 from tests.requirements import proves
 
@@ -74,7 +74,7 @@ def test_nobody_approves_their_own_call_but_they_may_take_it_back(
 @proves("X2", "V3")
 def test_where_no_key_is_needed_a_link_signs_in_to_decide_and_does_so_once(browser: Browser, house: House):
     house.do(house.router.call, "files/write_file", ARGUMENTS, caller="local")
-    link = sign_in_page(house.address, house.do(make_ticket, house.router.store))
+    link = build_sign_in_url(house.address, house.do(create_ticket, house.router.store))
     with visit(browser, house, "#/approvals", signed_in=False) as page:
         card = page.get_by_role("article")
         expect(card).to_contain_text("To decide, sign in: run fingerpost console")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.surfaces.discord.library import load
+from fingerpost.surfaces.discord.library import load_library
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.discord.stand_in import TOKEN, StandIn, stand_in
 
-load()
-from fingerpost.surfaces.discord.running import Arrived, connected  # noqa: E402 - it needs the library
+load_library()
+from fingerpost.surfaces.discord.running import BotConnection, connect_bot  # noqa: E402 - it needs the library
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class House:
     discord: StandIn
     router: Router
     notes: ToolServer
-    arrived: Arrived
+    arrived: BotConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Garden:
         settings = self.settings(**discord)
         async with Router((notes.spec(),), settings=settings, model=model) as router:
             await router.connect()
-            async with connected(router, settings.discord, every=every) as arrived:
+            async with connect_bot(router, settings.discord, interval=every) as arrived:
                 yield House(self.discord, router, notes, arrived)
 
 

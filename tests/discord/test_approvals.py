@@ -159,7 +159,7 @@ async def test_what_was_decided_elsewhere_is_shown_and_goes_on(garden: Garden) -
     async with garden.house(script) as house:
         await discord.says(ANN, SAVE)
         asked = await waiting(discord)
-        [pending] = await house.router.calls.approvals.waiting()
+        [pending] = await house.router.calls.approvals.list_waiting()
         await house.router.calls.decide(pending.pending_id, Decision.APPROVED, by="dana")
         await discord.said(await discord.thread(), "It is saved.")
         await discord.until(lambda: "**Approved** by dana." in asked.text)
@@ -172,7 +172,7 @@ async def test_what_was_decided_while_nobody_was_here_goes_on_at_the_next_start(
     async with garden.house(ScriptedModel([calls(("notes__save_note", {"text": "x"}))])) as house:
         await discord.says(ANN, SAVE)
         asked = await waiting(discord)
-        store, [pending] = house.router.store, await house.router.calls.approvals.waiting()
+        store, [pending] = house.router.store, await house.router.calls.approvals.list_waiting()
         # The connector is not told: as another process would do it.
         house.arrived.lost.set()
         await store.approvals.decide(pending.pending_id, Decision.REJECTED, by="dana", reason="too wet")
@@ -190,7 +190,7 @@ async def test_a_call_that_nobody_has_shown_is_shown(garden: Garden) -> None:
         thread = await discord.thread()
         await discord.said(thread, "Hello.")
         await house.router.store.journal.flush()
-        [packet] = await house.router.store.journal.packets_of(f"discord:{thread}")
+        [packet] = await house.router.store.journal.list_session_packets(f"discord:{thread}")
         await house.router.call(
             "notes/save_note",
             {"text": "x"},

@@ -23,7 +23,7 @@ def echo() -> ScriptedModel:
 
 async def packets(house: House, conversation: int) -> list[tuple[str | None, int]]:
     await house.router.store.journal.flush()
-    found = await house.router.store.journal.packets_of(f"discord:{conversation}")
+    found = await house.router.store.journal.list_session_packets(f"discord:{conversation}")
     return [(packet.header.caller, packet.context.message_count) for packet in reversed(found)]
 
 
@@ -181,7 +181,7 @@ async def test_a_mention_without_words_is_told_what_to_do(garden: Garden) -> Non
     async with garden.house(echo()) as house:
         await discord.says(ANN, "")
         await discord.said(CHANNEL, "Ask me something")
-        events = await house.router.store.journal.events(kinds=(PacketReceived.kind,))
+        events = await house.router.store.journal.list_events(kinds=(PacketReceived.kind,))
         assert events == []
 
 
@@ -203,4 +203,4 @@ async def test_requests_are_made_under_the_profile_of_the_settings(garden: Garde
         await discord.says(ANN, "Delete the note about roses")
         thread = await discord.thread()
         await discord.until(lambda: discord.own(thread) and "…" not in discord.own(thread)[0].text)
-        assert await house.router.calls.approvals.waiting() == [] == house.notes.calls
+        assert await house.router.calls.approvals.list_waiting() == [] == house.notes.calls

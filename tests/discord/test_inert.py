@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fingerpost.records import Decision, Effect, Pending
 from fingerpost.surfaces.discord import showing
-from fingerpost.surfaces.discord.inert import plain, written
-from fingerpost.surfaces.discord.splitting import MESSAGE
+from fingerpost.surfaces.discord.inert import escape_line, format_json_value
+from fingerpost.surfaces.discord.splitting import MAX_MESSAGE_LENGTH
 from tests.requirements import proves
 
 _HOSTILE = st.text(alphabet="`*_~|<@&!>#[]()\\\n:-/x\u202e\u200b", max_size=400)
@@ -42,8 +42,8 @@ def test_a_call_that_waits_fits_into_one_message_and_stays_in_its_block(
         effect=Effect.DESTROY, reason=reason, created=_NOW, expires=_NOW, caller=name,
     )  # fmt: skip
     decided = replace(pending, decision=Decision.REJECTED, decided_by=name, decision_reason=reason)
-    for text in (showing.asked(pending)[0], showing.decided(decided)):
-        assert len(text) <= MESSAGE
+    for text in (showing.render_approval(pending)[0], showing.render_decided(decided)):
+        assert len(text) <= MAX_MESSAGE_LENGTH
         assert text.count("```") == 2
         outside = re.sub(r"```.*```|<t:\d+:t>", "", text, flags=re.DOTALL)
         assert not re.search(r"[<@`]", unescaped(outside))
@@ -52,12 +52,12 @@ def test_a_call_that_waits_fits_into_one_message_and_stays_in_its_block(
 @proves("T2")
 @given(_VALUES)
 def test_a_value_is_shown_as_the_same_json(value: Any) -> None:
-    shown = written(value)
+    shown = format_json_value(value)
     assert "`" not in shown and all(line.isprintable() for line in shown.split("\n"))
     assert json.loads(shown) == value
 
 
 @given(_HOSTILE)
 def test_plain_words_are_one_line_with_everything_escaped(text: str) -> None:
-    shown = plain(text)
+    shown = escape_line(text)
     assert shown.isprintable() and not re.search(r"[`*_~|<>@\[\\]", unescaped(shown))

@@ -9,7 +9,7 @@ import anyio
 import mcp_types as types
 import pytest
 
-from fingerpost.call.digest import Results
+from fingerpost.call.digest import ResultStore
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.testing import ScriptedModel, calls
 from tests.discord.conftest import Garden
@@ -89,13 +89,13 @@ async def test_files_come_in_through_the_store(garden: Garden) -> None:
         assert "On Mondays." in told and "plan.md (text/markdown, 30 bytes, kept as res_" in told
         assert "big.txt" in said.text and "larger than 2,000 bytes" in said.text
         assert "virus.exe" not in told and "Not taken" in said.text
-        results: Results = house.router.calls.results
+        results: ResultStore = house.router.calls.results
         handles = [word.rstrip("):") for word in told.split() if word.startswith("res_")]
-        page = await results.page(handles[0], caller="discord:1")
+        page = await results.read_page(handles[0], caller="discord:1")
         assert page is not None and page.text == "# Water the roses\n\nOn Mondays."
-        assert await results.page(handles[0], caller="discord:2") is None
+        assert await results.read_page(handles[0], caller="discord:2") is None
         picture = next(handle for handle in handles if handle != handles[0])
-        assert await results.part(picture, 1) == ("image/png", PNG)
+        assert await results.read_part(picture, 1) == ("image/png", PNG)
 
 
 @proves("T4")

@@ -7,7 +7,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fingerpost.surfaces.discord.splitting import MESSAGE, pieces
+from fingerpost.surfaces.discord.splitting import MAX_MESSAGE_LENGTH, split_message
 from tests.requirements import proves
 
 _WORDS = st.text(alphabet="ab é`\n\U0001f44d*_#", max_size=60)
@@ -36,7 +36,7 @@ def in_and_out(text: str) -> list[tuple[str, bool]]:
 @example("```py\n" + "x = 1\n" * 50 + "```", 100)
 @example("word " * 100 + "```" + "a" * 300, 80)
 def test_pieces_hold_the_whole_text_in_order_and_no_block_is_torn(text: str, limit: int) -> None:
-    found = pieces(text, limit)
+    found = split_message(text, limit)
     assert all(piece.strip() and len(piece) <= limit for piece in found)
     assert [one for piece in found for one in in_and_out(piece)] == in_and_out(text)
     assert all(piece.count("```") % 2 == 0 for piece in found)
@@ -45,7 +45,7 @@ def test_pieces_hold_the_whole_text_in_order_and_no_block_is_torn(text: str, lim
 @proves("T3")
 def test_a_block_goes_on_in_the_next_message_with_its_language() -> None:
     text = "Here it is:\n\n```python\n" + "print('hello')\n" * 200 + "```\n\nThat was it."
-    found = pieces(text)
+    found = split_message(text)
     assert len(found) > 1
     assert all(piece.startswith("```python\n") for piece in found[1:])
     assert all(piece.endswith("\n```") for piece in found[:-1])
@@ -55,14 +55,16 @@ def test_a_block_goes_on_in_the_next_message_with_its_language() -> None:
 @proves("T3")
 def test_paragraphs_are_kept_together_then_lines_then_words() -> None:
     paragraphs = "\n\n".join(f"Paragraph {number}. " + "Some words. " * 40 for number in range(12))
-    assert all(piece.startswith("Paragraph") for piece in pieces(paragraphs))
+    assert all(piece.startswith("Paragraph") for piece in split_message(paragraphs))
     lines = "\n".join(f"line {number} " + "word " * 20 for number in range(100))
-    assert all(piece.startswith("line") for piece in pieces(lines))
+    assert all(piece.startswith("line") for piece in split_message(lines))
     words = "wonderful " * 1000
-    assert all(piece.startswith("wonderful") and piece.endswith("wonderful") for piece in pieces(words))
+    assert all(
+        piece.startswith("wonderful") and piece.endswith("wonderful") for piece in split_message(words)
+    )
 
 
 def test_a_short_text_is_one_message_as_it_is() -> None:
-    assert pieces("Hello **there**.") == ("Hello **there**.",)
-    assert pieces("") == () == pieces(" \n ")
-    assert max(len(piece) for piece in pieces("x" * 9000)) <= MESSAGE
+    assert split_message("Hello **there**.") == ("Hello **there**.",)
+    assert split_message("") == () == split_message(" \n ")
+    assert max(len(piece) for piece in split_message("x" * 9000)) <= MAX_MESSAGE_LENGTH

@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.errors import ConfigError, ModelUnavailable, ServerUnavailable
 from fingerpost.redaction import scrub
-from fingerpost.surfaces.discord.running import OneLine
+from fingerpost.surfaces.discord.running import OneLineHandler
 from fingerpost.testing import ScriptedModel
 from tests.discord.conftest import Garden
 from tests.discord.stand_in import ANN, TOKEN
@@ -109,7 +109,7 @@ async def test_a_discord_out_of_reach_is_told(garden: Garden) -> None:
 def test_what_the_library_logs_is_one_line_without_secrets() -> None:
     told: list[str] = []
     log = logging.getLogger("discord.stand_in")
-    handler = OneLine(told.append)
+    handler = OneLineHandler(told.append)
     log.addHandler(handler)
     try:
         raise OSError("the line\nbroke; ghp_" + "a" * 30)

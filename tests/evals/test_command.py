@@ -32,7 +32,7 @@ def predicted(person: Person, *more: str) -> dict[str, dict[str, Any]]:
 
 async def kept_in(person: Person) -> list[tuple[str, Any]]:
     async with Store.open(person.environment["FINGERPOST_STORE__URL"]) as store:
-        return [(one.name, one.report["figures"]) for one in await store.evals.newest()]
+        return [(one.name, one.report["figures"]) for one in await store.evals.list_newest()]
 
 
 def first(line: Mapping[str, Any]) -> str:

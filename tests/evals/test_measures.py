@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from fingerpost.errors import ConfigError
-from fingerpost.evals.compare import Difference, differences
-from fingerpost.evals.gate import bound, unmet
-from fingerpost.evals.measures import Measure, measures
-from fingerpost.evals.records import Prediction, QueryRecord, Ranked
+from fingerpost.evals.compare import MeasureDifference, compare_runs
+from fingerpost.evals.gate import find_unmet_bounds, parse_bound
+from fingerpost.evals.measures import EvalMeasure, compute_measures
+from fingerpost.evals.records import Prediction, QueryRecord, RankingEntry
 
 
 def said(
     name: str, *tools: str, verdict: str = "tool", need: float = 0.9, fit: float = 0.9, ms: float = 1.0
 ) -> Prediction:
-    ranking = tuple(Ranked(tool=tool, score=1 - place / 10) for place, tool in enumerate(tools))
+    ranking = tuple(RankingEntry(tool=tool, score=1 - place / 10) for place, tool in enumerate(tools))
     return Prediction(id=name, verdict=verdict, need=need, fit=fit, ranking=ranking, ms=ms)
 
 
@@ -26,7 +26,7 @@ def asked(name: str, *relevant: str, needs: bool | None = True, **more: object) 
 
 
 def figures(queries: list[QueryRecord], predictions: list[Prediction]) -> dict[str, float]:
-    found = measures(queries, {prediction.id: prediction for prediction in predictions})
+    found = compute_measures(queries, {prediction.id: prediction for prediction in predictions})
     return {measure.name: measure.value for measure in found}
 
 
@@ -96,45 +96,55 @@ def test_a_set_without_labels_gives_no_figures_it_cannot_know() -> None:
 def test_a_run_that_is_better_on_every_query_is_clearly_better_and_a_wash_is_not() -> None:
     queries = [asked(str(number), "a") for number in range(60)]
 
-    def run(right: set[int]) -> list[Measure]:
+    def run(right: set[int]) -> list[EvalMeasure]:
         lines = [said(str(number), "a" if number in right else "x") for number in range(60)]
-        return measures(queries, {line.id: line for line in lines})
+        return compute_measures(queries, {line.id: line for line in lines})
 
     half, most, other = run({*range(30)}), run({*range(55)}), run({*range(30, 60)})
-    found = {one.name: one for one in differences(half, most)}
+    found = {one.name: one for one in compare_runs(half, most)}
     assert found["recall@1"].change == pytest.approx(25 / 60)
     assert found["recall@1"].verdict == "better"
     assert found["recall@1"].low < 25 / 60 < found["recall@1"].high
-    wash = {one.name: one for one in differences(half, other)}["recall@1"]
+    wash = {one.name: one for one in compare_runs(half, other)}["recall@1"]
     assert (wash.change, wash.verdict) == (0.0, "no clear difference")
-    assert {one.name: one for one in differences(most, half)}["recall@1"].verdict == "worse"
+    assert {one.name: one for one in compare_runs(most, half)}["recall@1"].verdict == "worse"
 
 
 def test_lower_is_better_for_time() -> None:
-    faster = Difference(name="ms_p50", before=9, after=5, low=-5, high=-3, queries=9, better=-1)
+    faster = MeasureDifference(name="ms_p50", before=9, after=5, low=-5, high=-3, queries=9, better=-1)
     assert faster.verdict == "better"
 
 
 def test_only_queries_both_runs_answered_are_compared() -> None:
     queries = [asked("1", "a"), asked("2", "a")]
-    one = measures(queries, {"1": said("1", "a"), "2": said("2", "x")})
-    other = measures(queries, {"1": said("1", "a")})
-    found = {item.name: item for item in differences(one, other)}
+    one = compute_measures(queries, {"1": said("1", "a"), "2": said("2", "x")})
+    other = compute_measures(queries, {"1": said("1", "a")})
+    found = {item.name: item for item in compare_runs(one, other)}
     assert (found["recall@1"].before, found["recall@1"].queries) == (1.0, 1)
 
 
 def test_bounds_are_kept_or_explained() -> None:
-    def constant(name: str, value: float) -> Measure:
-        return Measure(
-            name=name, about="", ids=("1",), rows=np.array([[value]]), sum_up=lambda r: float(r.mean())
+    def constant(name: str, value: float) -> EvalMeasure:
+        return EvalMeasure(
+            name=name, about="", ids=("1",), rows=np.array([[value]]), aggregate=lambda r: float(r.mean())
         )
 
     found = [constant("recall@5", 0.7), constant("need_auc", math.nan)]
-    assert unmet([bound("recall@5=0.7", least=True), bound("recall@5=0.9", least=False)], found) == []
-    assert unmet([bound("recall@5=0.8", least=True)], found) == ["recall@5 at least 0.8: it is 0.7"]
-    assert unmet([bound("need_auc=0.5", least=True)], found) == ["need_auc at least 0.5: it is nan"]
+    assert (
+        find_unmet_bounds(
+            [parse_bound("recall@5=0.7", is_minimum=True), parse_bound("recall@5=0.9", is_minimum=False)],
+            found,
+        )
+        == []
+    )
+    assert find_unmet_bounds([parse_bound("recall@5=0.8", is_minimum=True)], found) == [
+        "recall@5 at least 0.8: it is 0.7"
+    ]
+    assert find_unmet_bounds([parse_bound("need_auc=0.5", is_minimum=True)], found) == [
+        "need_auc at least 0.5: it is nan"
+    ]
     with pytest.raises(ConfigError, match="no figure 'recall@7'") as caught:
-        unmet([bound("recall@7=0.8", least=True)], found)
+        find_unmet_bounds([parse_bound("recall@7=0.8", is_minimum=True)], found)
     assert "recall@5" in str(caught.value.hint)
     with pytest.raises(ConfigError, match="not NAME=VALUE"):
-        bound("recall", least=True)
+        parse_bound("recall", is_minimum=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from fingerpost.evals.own import own_set
+from fingerpost.evals.own import build_operator_set
 from fingerpost.records import Choice
 from tests.catalog.definitions import catalog, listing, tool
 
@@ -18,7 +18,7 @@ def choice(request: str, key: str, *, worked: bool = True, conversation: str | N
 
 
 def test_every_request_for_which_something_worked_becomes_a_query() -> None:
-    made = own_set(
+    made = build_operator_set(
         CARDS,
         [
             choice("what changed?", "git/log"),
@@ -39,6 +39,8 @@ def test_every_request_for_which_something_worked_becomes_a_query() -> None:
 
 
 def test_ids_stay_the_same_while_new_choices_come_in() -> None:
-    before = own_set(CARDS, [choice("what changed?", "git/log")]).queries
-    after = own_set(CARDS, [choice("news", "web/search"), choice("what changed?", "git/log")]).queries
+    before = build_operator_set(CARDS, [choice("what changed?", "git/log")]).queries
+    after = build_operator_set(
+        CARDS, [choice("news", "web/search"), choice("what changed?", "git/log")]
+    ).queries
     assert before[0]["id"] == after[1]["id"]

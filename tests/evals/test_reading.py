@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fingerpost.errors import ConfigError
 from fingerpost.evals.reading import read_predictions, read_queries, read_tools
 from fingerpost.evals.records import ToolRecord
-from fingerpost.evals.shelf import shelve
+from fingerpost.evals.shelf import build_eval_catalog
 from fingerpost.settings import Settings
 from tests.catalog.definitions import UNHURRIED
 
@@ -48,9 +48,9 @@ def test_a_query_is_read_with_everything_we_look_at_and_the_rest_is_passed_over(
         {"id": "2", "query": "", "relevant": [], "needs_tool": None},
     )
     first, second = read_queries(path)
-    assert first.wanted == (frozenset({"a", "b"}),)
+    assert first.wanted_groups == (frozenset({"a", "b"}),)
     assert (first.candidates, first.scope, first.history[0].text) == (("a", "z"), "candidates", "hello")
-    assert (second.candidates, second.needs_tool, second.wanted) == (None, None, ())
+    assert (second.candidates, second.needs_tool, second.wanted_groups) == (None, None, ())
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_tools_that_share_server_and_name_are_all_there_with_their_own_words() -
         record("buy~2", "odd"),
         record("buy", "third"),
     ]
-    shelf = shelve(tools, Settings())
+    shelf = build_eval_catalog(tools, Settings())
     assert {shelf.ids[card.key]: (card.name, card.description) for card in shelf.snapshot.cards} == {
         "shop.buy": ("buy", "Buys things"),
         "shop.buy~2": ("buy", "Buys stocks"),
@@ -135,22 +135,22 @@ def test_tools_that_share_server_and_name_are_all_there_with_their_own_words() -
 
 
 def test_the_same_id_on_two_tools_names_both() -> None:
-    shelf = shelve([record("buy", "x"), record("sell", "x")], Settings())
-    assert shelf.keys_of(["x", "unknown"]) == {"shop/buy", "shop/sell"}
+    shelf = build_eval_catalog([record("buy", "x"), record("sell", "x")], Settings())
+    assert shelf.get_keys(["x", "unknown"]) == {"shop/buy", "shop/sell"}
 
 
 def test_what_cannot_become_a_tool_is_named_with_the_reason() -> None:
-    shelf = shelve([record("  ", "blank"), record("buy", "fine")], Settings())
+    shelf = build_eval_catalog([record("  ", "blank"), record("buy", "fine")], Settings())
     assert shelf.left_out == ("blank: has no name",)
     off = Settings.model_validate({"tools": [{"match": "shop/sell", "enabled": False}]})
-    shelf = shelve([record("sell", "gone"), record("buy", "fine")], off)
+    shelf = build_eval_catalog([record("sell", "gone"), record("buy", "fine")], off)
     assert shelf.left_out[0].startswith("gone: switched off")
     with pytest.raises(ConfigError, match="none of the 1 tools"):
-        shelve([record("", "blank")], Settings())
+        build_eval_catalog([record("", "blank")], Settings())
 
 
 def test_no_tools_at_all_is_an_empty_catalog() -> None:
-    assert shelve([], Settings()).snapshot.cards == ()
+    assert build_eval_catalog([], Settings()).snapshot.cards == ()
 
 
 @UNHURRIED
@@ -165,6 +165,6 @@ def test_every_id_comes_back_whatever_the_names_are(names: list[tuple[str, str]]
         for number, (server, name) in enumerate(names)
         if name.strip() and name.isprintable()
     ]
-    shelf = shelve(tools, Settings())
+    shelf = build_eval_catalog(tools, Settings())
     assert sorted(shelf.ids[card.key] for card in shelf.snapshot.cards) == sorted(tool.id for tool in tools)
     assert len(shelf.snapshot.cards) == len({card.key for card in shelf.snapshot.cards}) == len(tools)

@@ -21,7 +21,7 @@ from fingerpost.events import (
     encode,
 )
 from fingerpost.records import DataField, Packet, Selection, ServerState, ToolResult
-from fingerpost.redaction import MASK, remember
+from fingerpost.redaction import MASK, register_secret
 from tests.events.strategies import packet_events
 from tests.requirements import proves
 
@@ -63,9 +63,9 @@ def test_a_line_that_is_no_event_is_refused(line: bytes) -> None:
 @proves("F49", "A12")
 def test_a_secret_is_masked_before_the_event_exists() -> None:
     packet = Packet.start(f"use {SECRET} please").with_data(DataField(key="note", value=[{"x": SECRET}]))
-    remember("correct horse battery")
+    register_secret("correct horse battery")
     made = [
-        PacketReceived.of(packet),
+        PacketReceived.from_packet(packet),
         ToolSelected(
             packet_id=packet.packet_id,
             selection=Selection(tool="t", arguments={"password": "hunter22", "text": SECRET}),
@@ -88,7 +88,7 @@ def test_a_secret_is_masked_before_the_event_exists() -> None:
 
 def test_an_event_without_secrets_keeps_the_very_same_values() -> None:
     packet = Packet.start("nothing secret")
-    assert PacketReceived.of(packet).packet is packet
+    assert PacketReceived.from_packet(packet).packet is packet
 
 
 def test_a_packet_event_needs_its_packet() -> None:

@@ -23,8 +23,8 @@ from fingerpost.events import (
     ToolsOffered,
     decode,
     encode,
-    rebuild,
-    unfinished_attempts,
+    find_unfinished_attempts,
+    rebuild_packet,
 )
 from fingerpost.records import (
     Attempt,
@@ -47,7 +47,7 @@ def journey(packet: Packet) -> list[PacketEvent]:
     """One request from its arrival to its answer, with one tool used."""
     identity = packet.packet_id
     return [
-        PacketReceived.of(packet),
+        PacketReceived.from_packet(packet),
         IntentDetected(
             packet_id=identity, intent=Intent(name="tool_routing", confidence=0.9), needs_tool=True
         ),
@@ -82,7 +82,7 @@ def test_a_packet_is_rebuilt_from_its_stored_events_alone() -> None:
         live = event.apply(live)
     stored: list[Event] = [decode(encode(event)) for event in journey(packet)]
     stored.insert(3, ServerStateChanged(server="x", previous=ServerState.READY, state=ServerState.DOWN))
-    rebuilt = rebuild(stored)
+    rebuilt = rebuild_packet(stored)
     assert rebuilt is not None
     assert rebuilt.tool_routing == live.tool_routing
     assert rebuilt.content == live.content
@@ -94,7 +94,7 @@ def test_a_packet_is_rebuilt_from_its_stored_events_alone() -> None:
 
 @proves("A12")
 def test_selection_review_decision_and_execution_are_in_the_reflection_log() -> None:
-    packet = rebuild(journey(Packet.start("x")))
+    packet = rebuild_packet(journey(Packet.start("x")))
     assert packet is not None
     assert [(line.stage, line.text) for line in packet.reasoning.reflection_log] == [
         ("intent", "tool_routing: needs a tool"),
@@ -122,8 +122,8 @@ def test_what_must_be_accounted_for_is_marked_for_the_audit_trail() -> None:
 @proves("H23")
 @given(st.lists(packet_events, max_size=12))
 def test_any_history_a_packet_can_have_survives_storage(wishes: list[PacketEvent]) -> None:
-    history: list[PacketEvent] = [PacketReceived.of(Packet.start("begin"))]
-    packet = rebuild(history)
+    history: list[PacketEvent] = [PacketReceived.from_packet(Packet.start("begin"))]
+    packet = rebuild_packet(history)
     assert packet is not None
     for wish in wishes:
         event = decode(
@@ -133,7 +133,7 @@ def test_any_history_a_packet_can_have_survives_storage(wishes: list[PacketEvent
         if not isinstance(event, PacketReceived) and allowed(packet, event):
             packet = event.apply(packet)
             history.append(event)
-    assert rebuild(decode(encode(event)) for event in history) == packet
+    assert rebuild_packet(decode(encode(event)) for event in history) == packet
 
 
 @proves("A6")
@@ -162,7 +162,7 @@ def test_the_next_task_is_part_of_the_packet() -> None:
 
 
 def test_a_journal_without_a_beginning_gives_no_packet() -> None:
-    assert rebuild([TaskScheduled(packet_id="pkt_9", state=PacketState.FAILED)]) is None
+    assert rebuild_packet([TaskScheduled(packet_id="pkt_9", state=PacketState.FAILED)]) is None
 
 
 def begun(number: int) -> AttemptStarted:
@@ -176,6 +176,6 @@ def ended(number: int) -> AttemptFinished:
 
 @proves("F35")
 def test_an_attempt_that_began_again_under_the_same_number_and_never_ended_is_told() -> None:
-    assert unfinished_attempts([begun(1), ended(1), begun(2), ended(2)]) == []
+    assert find_unfinished_attempts([begun(1), ended(1), begun(2), ended(2)]) == []
     again = begun(1)
-    assert unfinished_attempts([begun(1), ended(1), again]) == [again]
+    assert find_unfinished_attempts([begun(1), ended(1), again]) == [again]

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.events import (
-    AtOnce,
     CallRefused,
+    DeferredRecorder,
     Event,
+    EventRecorder,
     EventsDropped,
     Fanout,
-    Later,
+    ImmediateRecorder,
     MemorySink,
-    Teller,
 )
-from fingerpost.events.later import MOMENT_S, MOST
+from fingerpost.events.later import DEFER_SECONDS, MAX_DEFERRED
 from fingerpost.records import ErrorKind, utc_now
 
 
@@ -50,9 +50,9 @@ def _counts(sink: MemorySink) -> list[int]:
 
 async def test_an_event_is_made_when_whoever_tells_of_it_has_gone_on() -> None:
     sink = MemorySink()
-    later = Later(sink)
+    later = DeferredRecorder(sink)
     before = utc_now()
-    later.tell(EventsDropped, count=1)
+    later.record(EventsDropped, count=1)
     told = utc_now()
     later.emit(made := EventsDropped(count=2))
     assert sink.events == ()
@@ -65,25 +65,25 @@ async def test_an_event_is_made_when_whoever_tells_of_it_has_gone_on() -> None:
 
 async def test_what_must_not_wait_is_handed_on_now_and_once() -> None:
     sink = MemorySink()
-    later = Later(sink)
-    later.tell(EventsDropped, count=1)
+    later = DeferredRecorder(sink)
+    later.record(EventsDropped, count=1)
     later.flush()
     assert len(sink.events) == 1
-    later.tell(EventsDropped, count=2)
-    await anyio.sleep(5 * MOMENT_S)
+    later.record(EventsDropped, count=2)
+    await anyio.sleep(5 * DEFER_SECONDS)
     assert [event.count for event in sink.events if isinstance(event, EventsDropped)] == [1, 2]
 
 
 async def test_events_of_a_moment_are_handed_on_together() -> None:
     for _ in range(20):
         together = Together()
-        later = Later(together)
+        later = DeferredRecorder(together)
         began = time.monotonic()
-        later.tell(EventsDropped, count=1)
+        later.record(EventsDropped, count=1)
         await anyio.lowlevel.checkpoint()
-        later.tell(EventsDropped, count=2)
-        within = time.monotonic() - began < MOMENT_S  # a busy machine may take longer for a turn
-        await anyio.sleep(5 * MOMENT_S)
+        later.record(EventsDropped, count=2)
+        within = time.monotonic() - began < DEFER_SECONDS  # a busy machine may take longer for a turn
+        await anyio.sleep(5 * DEFER_SECONDS)
         if within:
             assert together.handed == [[1, 2]]
             return
@@ -92,34 +92,34 @@ async def test_events_of_a_moment_are_handed_on_together() -> None:
 
 async def test_many_do_not_wait_for_the_moment_to_be_over() -> None:
     together = Together()
-    later = Later(together)
-    for count in range(MOST):
-        later.tell(EventsDropped, count=count)
+    later = DeferredRecorder(together)
+    for count in range(MAX_DEFERRED):
+        later.record(EventsDropped, count=count)
     await anyio.lowlevel.checkpoint()
-    assert together.handed == [list(range(MOST))]
-    later.tell(EventsDropped, count=7)
-    await anyio.sleep(5 * MOMENT_S)
+    assert together.handed == [list(range(MAX_DEFERRED))]
+    later.record(EventsDropped, count=7)
+    await anyio.sleep(5 * DEFER_SECONDS)
     assert together.handed[1:] == [[7]]
 
 
 async def test_what_others_tell_comes_behind_what_waits() -> None:
     sink = MemorySink()
     everybody = Fanout(sink)
-    later = Later(everybody)
-    later.tell(EventsDropped, count=1)
+    later = DeferredRecorder(everybody)
+    later.record(EventsDropped, count=1)
     everybody.emit(EventsDropped(count=2))
     assert _counts(sink) == [1, 2]
-    later.tell(EventsDropped, count=3)
-    await anyio.sleep(5 * MOMENT_S)
+    later.record(EventsDropped, count=3)
+    await anyio.sleep(5 * DEFER_SECONDS)
     assert _counts(sink) == [1, 2, 3]
 
 
 async def test_another_thread_does_not_hand_on_what_waits_here() -> None:
     sink = MemorySink()
     everybody = Fanout(sink)
-    later = Later(everybody)
-    later.tell(EventsDropped, count=1)
-    for act in (later.hand_on, lambda: everybody.emit(EventsDropped(count=2))):
+    later = DeferredRecorder(everybody)
+    later.record(EventsDropped, count=1)
+    for act in (later.flush_in_own_thread, lambda: everybody.emit(EventsDropped(count=2))):
         other = Thread(target=act)
         other.start()
         other.join()  # no turn of the event loop, in which the moment could be over
@@ -129,11 +129,11 @@ async def test_another_thread_does_not_hand_on_what_waits_here() -> None:
 
 async def test_a_sink_that_fails_costs_only_itself() -> None:
     sink = MemorySink()
-    later = Later(Failing())
-    later.tell(EventsDropped, count=1)
+    later = DeferredRecorder(Failing())
+    later.record(EventsDropped, count=1)
     later.flush()
-    later = Later(Fanout(Failing(), sink))
-    later.tell(EventsDropped, count=2)
+    later = DeferredRecorder(Fanout(Failing(), sink))
+    later.record(EventsDropped, count=2)
     later.flush()
     assert _counts(sink) == [2]
 
@@ -144,17 +144,17 @@ def test_the_order_is_kept_whoever_tells(steps: list[str]) -> None:
     async def told() -> tuple[list[int], int]:
         sink = MemorySink()
         everybody = Fanout(sink)
-        later = Later(everybody)
+        later = DeferredRecorder(everybody)
         count = 0
         for step in steps:
             if step == "flush":
                 later.flush()
             elif step in ("turn", "moment"):
-                await anyio.sleep(0 if step == "turn" else 1.2 * MOMENT_S)
+                await anyio.sleep(0 if step == "turn" else 1.2 * DEFER_SECONDS)
             else:
                 count += 1
                 if step == "tell":
-                    later.tell(EventsDropped, count=count)
+                    later.record(EventsDropped, count=count)
                 else:
                     (later if step == "emit" else everybody).emit(EventsDropped(count=count))
         later.flush()
@@ -164,13 +164,15 @@ def test_the_order_is_kept_whoever_tells(steps: list[str]) -> None:
     assert order == list(range(1, count + 1))
 
 
-@pytest.mark.parametrize("kind", [AtOnce, Later])
-async def test_secrets_are_masked_however_an_event_is_told(kind: type[AtOnce] | type[Later]) -> None:
+@pytest.mark.parametrize("kind", [ImmediateRecorder, DeferredRecorder])
+async def test_secrets_are_masked_however_an_event_is_told(
+    kind: type[ImmediateRecorder] | type[DeferredRecorder],
+) -> None:
     sink = MemorySink()
-    teller: Teller = kind(sink)
+    teller: EventRecorder = kind(sink)
     reason = "wrong password=correct-horse-battery"
-    teller.tell(CallRefused, call_id="cal_1", error=ErrorKind.DENIED, reason=reason, parameter_errors=())
-    await anyio.sleep(5 * MOMENT_S)
+    teller.record(CallRefused, call_id="cal_1", error=ErrorKind.DENIED, reason=reason, parameter_errors=())
+    await anyio.sleep(5 * DEFER_SECONDS)
     (event,) = sink.events
     assert isinstance(event, CallRefused)
     assert "correct-horse" not in event.reason

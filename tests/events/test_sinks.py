@@ -108,7 +108,7 @@ def test_memory_keeps_the_newest() -> None:
 def test_the_log_gets_one_line_an_event(caplog: pytest.LogCaptureFixture) -> None:
     packet = Packet.start("hello there")
     with caplog.at_level(logging.INFO, logger="fingerpost.events"):
-        LogSink().emit(PacketReceived.of(packet))
+        LogSink().emit(PacketReceived.from_packet(packet))
     assert caplog.messages == [f"packet_received {packet.packet_id} hello there"]
 
 

@@ -12,10 +12,24 @@ import anyio
 
 from fingerpost import Router, Settings
 from fingerpost.events import AccessRefused, AttemptStarted, Event, MemorySink
-from fingerpost.records import CallContext, Outcome, Pending, Principal, Right, ServerSpec, ToolCall, new_id
-from fingerpost.servers.caller import Passage
-from fingerpost.surfaces.gateway.asking import AskedCalls, open_asking
-from fingerpost.surfaces.gateway.exchange import HANDSHAKE, MODERN, ClientRequest, Refusal
+from fingerpost.records import (
+    CallContext,
+    Outcome,
+    Pending,
+    Principal,
+    Right,
+    ServerSpec,
+    ToolCall,
+    create_id,
+)
+from fingerpost.servers.caller import RequestContext
+from fingerpost.surfaces.gateway.asking import InputRequiredCalls, open_calls
+from fingerpost.surfaces.gateway.exchange import (
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSION,
+    ClientRequest,
+    JsonRpcError,
+)
 from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.testing import ToolServer, tool_server
 
@@ -54,10 +68,10 @@ def request(
     if meta is not None:
         params["_meta"] = dict(meta)
     return ClientRequest(
-        id=new_id("req"),
+        id=create_id("req"),
         method="tools/call",
         params=params,
-        version=MODERN if modern else HANDSHAKE,
+        version=MODERN_VERSION if modern else HANDSHAKE_VERSIONS,
         endpoint=endpoint,
         principal=principal,
         capabilities=dict(capabilities),
@@ -66,7 +80,7 @@ def request(
     )
 
 
-Reply = Mapping[str, Any] | Refusal | None  # None: no answer at all
+Reply = Mapping[str, Any] | JsonRpcError | None  # None: no answer at all
 
 
 @dataclass
@@ -83,7 +97,7 @@ class Person:
     async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         self.questions.append((method, params))
         reply = self.says(method, params)
-        if isinstance(reply, Refusal):
+        if isinstance(reply, JsonRpcError):
             raise reply
         if reply is None:
             await anyio.sleep_forever()
@@ -103,7 +117,9 @@ def accept(decision: str = "approve", **content: Any) -> dict[str, Any]:
 class Gateway:
     """A router with one server of notes, and the asking part in front of it."""
 
-    def __init__(self, router: Router, asked: AskedCalls, notes: ToolServer, sink: MemorySink) -> None:
+    def __init__(
+        self, router: Router, asked: InputRequiredCalls, notes: ToolServer, sink: MemorySink
+    ) -> None:
         self.router = router
         self.asked = asked
         self.notes = notes
@@ -112,7 +128,7 @@ class Gateway:
     async def call(self, asking: ClientRequest, person: Person | None = None) -> Outcome:
         params: Any = asking.params
         state = params.get("requestState")
-        passage = Passage(
+        passage = RequestContext(
             input_responses=params.get("inputResponses") if asking.modern else None,
             request_state=state if asking.modern and isinstance(state, str) else None,
         )
@@ -122,7 +138,7 @@ class Gateway:
             person or Person(),
             ToolCall(name=params["name"], arguments=params["arguments"]),
             CallContext(
-                call_id=new_id("cal"),
+                call_id=create_id("cal"),
                 caller=asking.principal.name,
                 conversation=asking.session,
                 asker=asking.principal_key,
@@ -154,10 +170,10 @@ class Gateway:
         return await self.call(replace(first, params=params, **changes), person)
 
     async def waiting(self) -> list[Pending]:
-        return await self.router.calls.approvals.waiting()
+        return await self.router.calls.approvals.list_waiting()
 
     def events(self, kind: type[Event]) -> list[Any]:
-        self.router.store.journal.complete()  # events of a moment are told together
+        self.router.store.journal.emit_pending()  # events of a moment are told together
         return [event for event in self.sink.events if isinstance(event, kind)]
 
     @property
@@ -183,7 +199,7 @@ async def gateway(
         }
     )
     async with Router([notes.spec(), *specs], settings=settings, sinks=[sink]) as router:
-        router.servers.expect_callers()
+        router.servers.advertise_client_capabilities()
         await router.connect()
-        async with open_asking(router) as asked:
+        async with open_calls(router) as asked:
             yield Gateway(router, asked, notes, sink)

@@ -20,8 +20,14 @@ from mcp.shared.exceptions import MCPError
 
 from fingerpost import Router, Settings
 from fingerpost.events import MemorySink
-from fingerpost.records import Era, Principal, Right, ServerSpec, new_id
-from fingerpost.surfaces.gateway.exchange import HANDSHAKE, MODERN, ClientRequest, Encoded, Refusal
+from fingerpost.records import Era, Principal, Right, ServerSpec, create_id
+from fingerpost.surfaces.gateway.exchange import (
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSION,
+    ClientRequest,
+    EncodedResult,
+    JsonRpcError,
+)
 from fingerpost.surfaces.gateway.methods import GatewayMethods, open_methods
 from fingerpost.surfaces.web.gate import Endpoint
 
@@ -56,7 +62,7 @@ class Client:
         self.told.append((method, params))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise Refusal(-32601, f"{method} cannot be answered")
+        raise JsonRpcError(-32601, f"{method} cannot be answered")
 
 
 @dataclass
@@ -71,10 +77,12 @@ class Crowd:
         method: str,
         params: Mapping[str, Any],
         *,
-        to: Callable[[ClientRequest], bool] | None = None,
+        should_receive: Callable[[ClientRequest], bool] | None = None,
     ) -> None:
         self.heard.extend(
-            (listener.session, method, params) for listener in self.listeners if to is None or to(listener)
+            (listener.session, method, params)
+            for listener in self.listeners
+            if should_receive is None or should_receive(listener)
         )
 
     def of(self, session: str) -> list[str]:
@@ -107,7 +115,7 @@ class House:
         answer = await self.methods.answer(
             request(method, params, at=at, by=by, modern=modern, session=session), Client()
         )
-        return json.loads(answer.body) if isinstance(answer, Encoded) else answer
+        return json.loads(answer.body) if isinstance(answer, EncodedResult) else answer
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None, **how: Any) -> Any:
         return await self.ask("tools/call", {"name": name, "arguments": dict(arguments or {})}, **how)
@@ -134,10 +142,10 @@ def request(
     session: str | None = "session-1",
 ) -> ClientRequest:
     return ClientRequest(
-        id=new_id("req"),
+        id=create_id("req"),
         method=method,
         params=dict(params or {}),
-        version=MODERN if modern else HANDSHAKE,
+        version=MODERN_VERSION if modern else HANDSHAKE_VERSIONS,
         endpoint=at,
         principal=by,
         session=session,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fingerpost.errors import ConfigError
 from fingerpost.settings.model import GatewaySettings, SignInSettings
 from fingerpost.surfaces.web.access import check_exposure
-from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, read_authority, read_origin
-from fingerpost.surfaces.web.access.hosts import Hosts
+from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, parse_authority, parse_origin
+from fingerpost.surfaces.web.access.hosts import AllowedHosts
 from tests.requirements import proves
 
 HOME = Authority("127.0.0.1", 8642)
@@ -20,7 +20,7 @@ def taken(
     host: str, origin: str | None = None, settings: GatewaySettings | None = None, *, bound: Authority = HOME
 ) -> bool:
     headers = {"host": host} if origin is None else {"host": host, "origin": origin}
-    return Hosts(settings or GatewaySettings(), bound).aim(headers).refusal is None
+    return AllowedHosts(settings or GatewaySettings(), bound).check_target(headers).refusal is None
 
 
 @proves("G11", "F50")
@@ -121,10 +121,10 @@ def test_pages_of_the_public_address_may_call() -> None:
 @given(st.text(max_size=60), st.none() | st.text(max_size=60))
 def test_any_text_gets_an_answer_and_only_names_of_ours_are_taken(host: str, origin: str | None) -> None:
     if taken(host, origin):
-        authority = read_authority(host)
+        authority = parse_authority(host)
         assert authority is not None
         assert is_loopback(authority.host)
-        assert origin is None or read_origin(origin) is not None
+        assert origin is None or parse_origin(origin) is not None
 
 
 @proves("G10")

@@ -24,12 +24,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from fingerpost.events import AccessRefused, MemorySink
-from fingerpost.servers import Server, login
+from fingerpost.servers import Server, sign_in
 from fingerpost.settings.model import GatewaySettings, ProfileSettings
 from fingerpost.store import Store
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.web.access import open_gate
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.web.access import build_authenticator
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from fingerpost.testing import MemoryTokens, served
 from tests.gateway.authority import rsa_jwk, rsa_key
 from tests.gateway.wire_client import modern, modern_headers
@@ -48,10 +48,10 @@ async def guarded_gateway(
 ) -> AsyncGenerator[tuple[str, SmallMethods]]:
     """The wire with the real gate; `audience` in `sign_in` may name the port as `{bound}`."""
     listening = listen_at("127.0.0.1", 0)
-    bound = address_of(listening)
+    bound = get_address(listening)
     chosen = GatewaySettings.model_validate_json(json.dumps(settings).replace("{bound}", bound))
     profiles = {"support": ProfileSettings()}
-    gate = open_gate(chosen, keys=store.keys, events=events, bound=bound, profiles=profiles)
+    gate = build_authenticator(chosen, keys=store.keys, events=events, bound=bound, profiles=profiles)
     methods = SmallMethods()
     app = GatewayApp(methods, gate, chosen, events, profiles=profiles)
     up = anyio.Event()
@@ -171,7 +171,7 @@ async def test_a_real_client_is_turned_away_signs_in_and_is_let_in(tmp_path: Pat
         ) as (base, methods),
     ):
         spec = Server.http("gateway", f"{base}{path}")
-        assert await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        assert await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         async with pool(spec, tokens=tokens) as servers:
             result = await servers.call("gateway", "echo", {"text": "hello"}, timeout=PATIENCE)
         assert "hello" in str(result)

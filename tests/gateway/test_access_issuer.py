@@ -6,10 +6,10 @@ import pytest
 
 from fingerpost.events import MemorySink
 from fingerpost.settings.model import GatewaySettings, SignInSettings
-from fingerpost.surfaces.web.access import open_gate
+from fingerpost.surfaces.web.access import build_authenticator
 from fingerpost.surfaces.web.access.tokens import TokenCheck
-from fingerpost.surfaces.web.access.verdicts import Known, Undecided
-from fingerpost.surfaces.web.gate import Denial, Endpoint
+from fingerpost.surfaces.web.access.verdicts import KnownCredential, UndecidedCredential
+from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
 from tests.gateway.authority import AUDIENCE, authority
 from tests.gateway.clock import Clock
 from tests.gateway.test_access_tokens import NoKeys
@@ -24,13 +24,13 @@ async def test_the_log_names_an_issuer_that_cannot_be_reached_once_and_no_token(
 ) -> None:
     sign_in = SignInSettings(issuer="http://127.0.0.1:1/nope", audience=AUDIENCE)
     settings = GatewaySettings(sign_in=sign_in, require_key=True)
-    gate = open_gate(settings, keys=NoKeys(), events=MemorySink(), bound="127.0.0.1:8642")
+    gate = build_authenticator(settings, keys=NoKeys(), events=MemorySink(), bound="127.0.0.1:8642")
     async with authority() as other:
         tokens = [other.token(), other.token(sub="eve")]
     for token in (*tokens, *tokens):
         headers = {"host": "127.0.0.1", "authorization": f"Bearer {token}"}
-        refused = await gate.admit(headers, Endpoint(path="/mcp", mode="auto"))
-        assert isinstance(refused, Denial)
+        refused = await gate.authenticate(headers, Endpoint(path="/mcp", mode="auto"))
+        assert isinstance(refused, AccessDenial)
         assert (refused.status, "127.0.0.1:1" in refused.message) == (503, False)
     [record] = [record for record in caplog.records if record.name == "fingerpost.access"]
     told = record.getMessage()
@@ -47,9 +47,13 @@ async def test_another_cause_is_told_too_and_so_is_the_same_one_after_a_recovery
     clock = Clock()
     async with authority() as issuer:
         check = TokenCheck(issuer.settings(), clock=clock)
-        for where, verdict in (("/a", Undecided), (issuer.metadata_path, Known), ("/a", Known)):
+        for where, verdict in (
+            ("/a", UndecidedCredential),
+            (issuer.metadata_path, KnownCredential),
+            ("/a", KnownCredential),
+        ):
             issuer.metadata_path = where
-            assert isinstance(await check.judge(issuer.token()), verdict)
+            assert isinstance(await check.check_credential(issuer.token()), verdict)
             clock.now += 700  # longer than keys are taken for new
     told = [record.getMessage() for record in caplog.records if record.name == "fingerpost.access"]
     assert len(told) == 2

@@ -13,15 +13,15 @@ from fingerpost.events import AccessRefused, MemorySink
 from fingerpost.records import Effect, Principal, Right, Scope
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.store import Store
-from fingerpost.surfaces.web.access import Doorkeeper, open_gate
+from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
 from fingerpost.surfaces.web.access.addresses import Authority
-from fingerpost.surfaces.web.access.documents import Documents
-from fingerpost.surfaces.web.access.hosts import Hosts
-from fingerpost.surfaces.web.access.keys import KeyCheck
-from fingerpost.surfaces.web.access.resources import Resources
-from fingerpost.surfaces.web.access.tries import Tries
-from fingerpost.surfaces.web.access.verdicts import Known
-from fingerpost.surfaces.web.gate import Denial, Endpoint
+from fingerpost.surfaces.web.access.documents import ResourceMetadata
+from fingerpost.surfaces.web.access.hosts import AllowedHosts
+from fingerpost.surfaces.web.access.keys import ApiKeyCheck
+from fingerpost.surfaces.web.access.resources import ProtectedResources
+from fingerpost.surfaces.web.access.tries import FailedAttempts
+from fingerpost.surfaces.web.access.verdicts import KnownCredential
+from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
 from tests.gateway.clock import Clock
 from tests.requirements import proves
 
@@ -41,29 +41,33 @@ def events() -> MemorySink:
     return MemorySink()
 
 
-def gate_of(store: Store, events: MemorySink, **settings: object) -> Doorkeeper:
+def gate_of(store: Store, events: MemorySink, **settings: object) -> HttpAuthenticator:
     bound = f"{settings.get('host', '127.0.0.1')}:8642"
-    return open_gate(GatewaySettings.model_validate(settings), keys=store.keys, events=events, bound=bound)
-
-
-def timed_gate(store: Store, events: MemorySink, clock: Clock) -> Doorkeeper:
-    settings = GatewaySettings(require_key=True)
-    return Doorkeeper(
-        hosts=Hosts(settings, Authority("127.0.0.1", 8642)),
-        documents=Documents(None, Resources(settings, bound="127.0.0.1:8642")),
-        keys=KeyCheck(store.keys, clock=clock),
-        tokens=None,
-        events=events,
-        local=None,
-        tries=Tries(clock=clock),
+    return build_authenticator(
+        GatewaySettings.model_validate(settings), keys=store.keys, events=events, bound=bound
     )
 
 
-async def status(gate: Doorkeeper, endpoint: Endpoint = MCP, *, remote: str = "", **headers: str) -> int:
+def timed_gate(store: Store, events: MemorySink, clock: Clock) -> HttpAuthenticator:
+    settings = GatewaySettings(require_key=True)
+    return HttpAuthenticator(
+        hosts=AllowedHosts(settings, Authority("127.0.0.1", 8642)),
+        documents=ResourceMetadata(None, ProtectedResources(settings, bound="127.0.0.1:8642")),
+        keys=ApiKeyCheck(store.keys, clock=clock),
+        tokens=None,
+        events=events,
+        local=None,
+        failures=FailedAttempts(clock=clock),
+    )
+
+
+async def status(
+    gate: HttpAuthenticator, endpoint: Endpoint = MCP, *, remote: str = "", **headers: str
+) -> int:
     """200 for somebody who is let in, else the status they get."""
     given = {**HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    answer = await gate.admit(given, endpoint, remote=remote)
-    return answer.status if isinstance(answer, Denial) else 200
+    answer = await gate.authenticate(given, endpoint, remote=remote)
+    return answer.status if isinstance(answer, AccessDenial) else 200
 
 
 @proves("G10")
@@ -71,7 +75,7 @@ async def test_at_this_machine_nobody_needs_a_key_but_a_wrong_one_is_refused(
     store: Store, events: MemorySink
 ) -> None:
     gate = gate_of(store, events)
-    assert await gate.admit(HOST, MCP) == Principal(
+    assert await gate.authenticate(HOST, MCP) == Principal(
         name="local", kind="local", rights=(Right.USE, Right.WATCH)
     )
     assert await status(gate, authorization="Bearer nonsense") == 401
@@ -85,8 +89,8 @@ async def test_at_this_machine_nobody_needs_a_key_but_a_wrong_one_is_refused(
 async def test_whoever_comes_through_a_proxy_is_not_at_this_machine(
     store: Store, events: MemorySink, name: str
 ) -> None:
-    answer = await gate_of(store, events).admit({**HOST, name: "203.0.113.9"}, MCP)
-    assert isinstance(answer, Denial)
+    answer = await gate_of(store, events).authenticate({**HOST, name: "203.0.113.9"}, MCP)
+    assert isinstance(answer, AccessDenial)
     assert answer.status == 401
 
 
@@ -107,22 +111,22 @@ async def test_elsewhere_a_key_is_always_needed(
 ) -> None:
     gate = gate_of(store, events, **settings)
     _, key = await store.keys.add("laptop")
-    refused = await gate.admit(HOST, MCP)
-    assert isinstance(refused, Denial)
+    refused = await gate.authenticate(HOST, MCP)
+    assert isinstance(refused, AccessDenial)
     assert refused.status == 401
     assert refused.headers == (("www-authenticate", 'Bearer realm="fingerpost"'),)
     assert "X-API-Key" in refused.message
     assert await status(gate, authorization=f"Bearer {key}") == 200
     assert await status(gate, authorization=f"bearer   {key}") == 200
     assert await status(gate, x_api_key=key) == 200
-    assert gate.documents() == {}
+    assert gate.get_public_documents() == {}
 
 
 @proves("G10")
 async def test_a_named_host_that_is_allowed_is_not_this_machine(store: Store, events: MemorySink) -> None:
     gate = gate_of(store, events, allowed_hosts=("tools.lan",))
-    answer = await gate.admit({"host": "tools.lan"}, MCP)
-    assert isinstance(answer, Denial)
+    answer = await gate.authenticate({"host": "tools.lan"}, MCP)
+    assert isinstance(answer, AccessDenial)
     assert answer.status == 401
 
 
@@ -131,10 +135,10 @@ async def test_a_key_brings_its_scope_and_opens_only_its_profiles(store: Store, 
     scope = Scope(servers=("git",), effects=(Effect.READ,))
     _, key = await store.keys.add("ci", scope=scope, profiles=("daily",))
     gate = gate_of(store, events)
-    admitted = await gate.admit({**HOST, "x-api-key": key}, DAILY)
+    admitted = await gate.authenticate({**HOST, "x-api-key": key}, DAILY)
     assert admitted == Principal(name="ci", kind="key", scope=scope, profiles=("daily",))
-    refused = await gate.admit({**HOST, "x-api-key": key}, MCP)
-    assert isinstance(refused, Denial)
+    refused = await gate.authenticate({**HOST, "x-api-key": key}, MCP)
+    assert isinstance(refused, AccessDenial)
     assert refused.status == 403
     assert 'error="insufficient_scope"' in dict(refused.headers)["www-authenticate"]
     told = [event for event in events.events if isinstance(event, AccessRefused)]
@@ -155,7 +159,7 @@ async def test_unknown_revoked_and_mistyped_keys_are_told_the_same_and_leave_no_
         "fp_" + "0" * 32 + "_" + "A" * 43,
         "héllo",
     )
-    answers = {await gate.admit({**HOST, "x-api-key": key}, MCP) for key in wrong}
+    answers = {await gate.authenticate({**HOST, "x-api-key": key}, MCP) for key in wrong}
     assert len(answers) == 1
     told = "".join(str(event) for event in events.events)
     assert not any(key in told for key in (*wrong, good[-43:]))
@@ -180,13 +184,13 @@ async def test_a_revoked_key_is_refused_within_five_seconds_and_until_then_not_l
 @proves("G10")
 async def test_a_key_in_constant_use_is_looked_up_again_by_one_request_in_three_seconds(store: Store) -> None:
     clock = Clock()
-    check = KeyCheck(store.keys, clock=clock)
+    check = ApiKeyCheck(store.keys, clock=clock)
     _, key = await store.keys.add("laptop")
-    assert isinstance(await check.judge(key), Known)
+    assert isinstance(await check.check_credential(key), KnownCredential)
     clock.now += 3.5
-    assert [check.remembered(key) is None for _ in range(3)] == [True, False, False]  # the first one looks
+    assert [check.get_cached(key) is None for _ in range(3)] == [True, False, False]  # the first one looks
     clock.now += 1.5
-    assert check.remembered(key) is None  # nobody looked: nobody is let in on old knowledge
+    assert check.get_cached(key) is None  # nobody looked: nobody is let in on old knowledge
 
 
 @proves("G10")
@@ -215,7 +219,9 @@ async def test_when_a_key_was_used_is_remembered(store: Store, events: MemorySin
     for _ in range(3):
         assert await status(gate, x_api_key=key) == 200
     await store.keys.add("behind")  # writes follow one another: the use is on disk when this is
-    assert [kept.last_used is not None for kept in await store.keys.all() if kept.name == made.name] == [True]
+    assert [kept.last_used is not None for kept in await store.keys.list_all() if kept.name == made.name] == [
+        True
+    ]
 
 
 @proves("G11", "F50")
@@ -224,8 +230,8 @@ async def test_a_foreign_host_is_refused_before_anything_else_and_it_is_audited(
 ) -> None:
     _, key = await store.keys.add("laptop")
     gate = gate_of(store, events)
-    answer = await gate.admit({"host": "evil.example", "x-api-key": key}, MCP)
-    assert isinstance(answer, Denial)
+    answer = await gate.authenticate({"host": "evil.example", "x-api-key": key}, MCP)
+    assert isinstance(answer, AccessDenial)
     assert answer.status == 403
     assert "allowed_hosts" in answer.message
     assert events.events[0].audited

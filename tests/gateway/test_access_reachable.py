@@ -15,8 +15,8 @@ from fingerpost import Router
 from fingerpost.events import MemorySink
 from fingerpost.settings.model import GatewaySettings, SignInSettings
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.access import open_gate
-from fingerpost.surfaces.web.access.addresses import is_every_address, reachable
+from fingerpost.surfaces.web.access import build_authenticator
+from fingerpost.surfaces.web.access.addresses import get_reachable_address, is_every_address
 from tests.gateway.test_access_tokens import NoKeys
 from tests.journeys.world import settings
 from tests.requirements import proves
@@ -42,7 +42,7 @@ async def gateway(folder: Path, host: str) -> AsyncGenerator[str]:
                 router,
                 host=host,
                 port=0,
-                gate=lambda bound: open_gate(
+                authenticator=lambda bound: build_authenticator(
                     chosen.gateway, keys=router.store.keys, events=router.events, bound=bound
                 ),
                 started=started,
@@ -66,12 +66,12 @@ async def test_the_address_a_gateway_announces_leads_to_it_and_is_one_of_its_hos
 
 @pytest.mark.parametrize("bound", ["127.0.0.1:8642", "10.0.0.7:80", "[fe80::1]:8642", "tools.lan:1"])
 def test_an_address_that_leads_somewhere_stays_as_it_is(bound: str) -> None:
-    assert reachable(bound) == bound
+    assert get_reachable_address(bound) == bound
 
 
 @pytest.mark.parametrize(("bound", "bracket"), [("0.0.0.0:8642", ""), ("[::]:8642", "[")])
 def test_every_address_becomes_one_with_the_same_port(bound: str, bracket: str) -> None:
-    host, _, port = reachable(bound).rpartition(":")
+    host, _, port = get_reachable_address(bound).rpartition(":")
     assert port == "8642"
     assert host.startswith(bracket)
     assert not is_every_address(host)
@@ -81,7 +81,7 @@ def test_every_address_becomes_one_with_the_same_port(bound: str, bracket: str) 
 def test_who_is_turned_away_is_sent_to_documents_that_can_be_reached() -> None:
     sign_in = SignInSettings(issuer="https://id.example", audience="fingerpost")
     settings = GatewaySettings(host="0.0.0.0", sign_in=sign_in)
-    gate = open_gate(settings, keys=NoKeys(), events=MemorySink(), bound="0.0.0.0:1")
-    told = {str(document["resource"]) for document in gate.documents().values()}
-    own = f"http://{reachable('0.0.0.0:1')}/mcp"
+    gate = build_authenticator(settings, keys=NoKeys(), events=MemorySink(), bound="0.0.0.0:1")
+    told = {str(document["resource"]) for document in gate.get_public_documents().values()}
+    own = f"http://{get_reachable_address('0.0.0.0:1')}/mcp"
     assert told == {own, f"{own}/route", f"{own}/all"}

@@ -10,8 +10,8 @@ import pytest
 from fingerpost.events import MemorySink
 from fingerpost.records import Principal
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.web.access import Doorkeeper, open_gate
-from fingerpost.surfaces.web.gate import Denial, Endpoint
+from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
+from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
 from tests.gateway.authority import AUDIENCE, Authority, authority
 from tests.gateway.test_access_tokens import NoKeys
 from tests.requirements import proves
@@ -37,18 +37,20 @@ def gate_of(
     *,
     public_url: str | None = BASE,
     profiles: Iterable[str] = ("daily", "other"),
-) -> Doorkeeper:
+) -> HttpAuthenticator:
     sign_in = issuer.settings(audience=audience)
     settings = GatewaySettings(
         host="0.0.0.0", public_url=public_url, sign_in=sign_in, allowed_hosts=("tools.example",)
     )
-    return open_gate(settings, keys=NoKeys(), events=MemorySink(), bound="0.0.0.0:8642", profiles=profiles)
+    return build_authenticator(
+        settings, keys=NoKeys(), events=MemorySink(), bound="0.0.0.0:8642", profiles=profiles
+    )
 
 
-async def opens(gate: Doorkeeper, issuer: Authority, **claims: Any) -> set[str]:
+async def opens(gate: HttpAuthenticator, issuer: Authority, **claims: Any) -> set[str]:
     """The endpoints a token of these claims opens."""
     headers = {**HOST, "authorization": f"Bearer {issuer.token(**claims)}"}
-    answers = {path: await gate.admit(headers, endpoint) for path, endpoint in ENDPOINTS.items()}
+    answers = {path: await gate.authenticate(headers, endpoint) for path, endpoint in ENDPOINTS.items()}
     return {path for path, answer in answers.items() if isinstance(answer, Principal)}
 
 
@@ -58,14 +60,14 @@ async def test_every_document_names_the_endpoint_it_was_asked_for(
     issuer: Authority, public_url: str | None
 ) -> None:
     gate = gate_of(issuer, AUDIENCE, public_url=public_url)
-    named = {path: document["resource"] for path, document in gate.documents().items()}
+    named = {path: document["resource"] for path, document in gate.get_public_documents().items()}
     assert named == {
         WELL_KNOWN: AUDIENCE,
         **{f"{WELL_KNOWN}{path}": f"{BASE}{path}" for path in ENDPOINTS},
     }
     for path, endpoint in ENDPOINTS.items():
-        refused = await gate.admit(HOST, endpoint)
-        assert isinstance(refused, Denial)
+        refused = await gate.authenticate(HOST, endpoint)
+        assert isinstance(refused, AccessDenial)
         challenge = dict(refused.headers)["www-authenticate"]
         assert f'resource_metadata="{BASE}{WELL_KNOWN}{path}"' in challenge
 
@@ -73,7 +75,7 @@ async def test_every_document_names_the_endpoint_it_was_asked_for(
 @proves("G10")
 async def test_behind_a_path_of_the_proxy_the_documents_name_addresses_with_it(issuer: Authority) -> None:
     gate = gate_of(issuer, f"{BASE}/fp/mcp", public_url=f"{BASE}/fp")
-    documents = gate.documents()
+    documents = gate.get_public_documents()
     for path in ENDPOINTS:
         for asked in (f"{WELL_KNOWN}{path}", f"{WELL_KNOWN}/fp{path}"):
             assert documents[asked]["resource"] == f"{BASE}/fp{path}"
@@ -129,7 +131,7 @@ async def test_an_audience_agreed_on_with_the_issuer_is_the_only_one(
     issuer: Authority, audience: str, named: str | None
 ) -> None:
     gate = gate_of(issuer, audience)
-    documents = gate.documents()
+    documents = gate.get_public_documents()
     for path in ENDPOINTS:
         assert documents[f"{WELL_KNOWN}{path}"]["resource"] == (named or f"{BASE}{path}")
         assert await opens(gate, issuer, aud=f"{BASE}{path}") == set()

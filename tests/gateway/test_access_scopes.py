@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fingerpost.events import AccessRefused, MemorySink
 from fingerpost.records import Principal
-from fingerpost.surfaces.web.access.claims import MOST_SCOPES, ClaimsRefused, principal_of, scopes_of
-from fingerpost.surfaces.web.gate import Denial
+from fingerpost.surfaces.web.access.claims import MAX_SCOPES, InvalidClaims, build_principal, get_scopes
+from fingerpost.surfaces.web.gate import AccessDenial
 from tests.gateway.authority import Authority, authority, rsa_key
 from tests.gateway.test_access_tokens import HOST, MCP, gate_of
 from tests.requirements import proves
@@ -29,10 +29,12 @@ async def issuer() -> AsyncIterator[Authority]:
         yield made
 
 
-async def admitted(issuer: Authority, events: MemorySink, claims: dict[str, Any]) -> Principal | Denial:
+async def admitted(issuer: Authority, events: MemorySink, claims: dict[str, Any]) -> Principal | AccessDenial:
     said = {**issuer.claims(), **claims}  # null is said here, not left out
     token = jwt.encode(said, rsa_key(1), algorithm="RS256", headers={"kid": "one"})
-    return await gate_of(issuer.settings(), events).admit({**HOST, "authorization": f"Bearer {token}"}, MCP)
+    return await gate_of(issuer.settings(), events).authenticate(
+        {**HOST, "authorization": f"Bearer {token}"}, MCP
+    )
 
 
 @proves("G10")
@@ -67,7 +69,7 @@ async def test_a_bound_holds_wherever_it_stands(issuer: Authority, claims: dict[
         ({"scope": BOUND.upper()}, "is not one we know"),
         ({"scope": f"https://tools.example/{BOUND}"}, "is not one we know"),
         ({"scope": f"server:{BOUND}"}, "is not one we know"),
-        ({"scope": ["s"] * MOST_SCOPES, "scp": BOUND}, "more than 1000 scopes"),
+        ({"scope": ["s"] * MAX_SCOPES, "scp": BOUND}, "more than 1000 scopes"),
     ],
 )
 async def test_what_cannot_be_read_whole_is_refused_with_the_reason(
@@ -75,7 +77,7 @@ async def test_what_cannot_be_read_whole_is_refused_with_the_reason(
 ) -> None:
     events = MemorySink()
     answer = await admitted(issuer, events, claims)
-    assert isinstance(answer, Denial)
+    assert isinstance(answer, AccessDenial)
     assert (answer.status, reason in answer.message) == (403, True)
     [told] = [event for event in events.events if isinstance(event, AccessRefused)]
     assert reason in told.reason
@@ -95,7 +97,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 def test_whatever_the_claims_are_a_bound_in_them_is_never_lost(scope: Any, scp: Any) -> None:
     claims = {"sub": "dana", "scope": scope, "scp": scp}
     try:
-        who = principal_of(claims, scopes_of(claims))
-    except ClaimsRefused:
+        who = build_principal(claims, get_scopes(claims))
+    except InvalidClaims:
         return
     assert bool(who.scope.servers) == (BOUND in json.dumps(claims))

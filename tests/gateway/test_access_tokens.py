@@ -21,10 +21,16 @@ from fingerpost.events import MemorySink
 from fingerpost.records import Effect, Principal, Scope
 from fingerpost.settings.model import GatewaySettings, SignInSettings
 from fingerpost.store.keys import ApiKey
-from fingerpost.surfaces.web.access import Doorkeeper, open_gate
+from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
 from fingerpost.surfaces.web.access.tokens import TokenCheck
-from fingerpost.surfaces.web.access.verdicts import Insufficient, Known, Undecided, Unknown, Verdict
-from fingerpost.surfaces.web.gate import Denial, Endpoint
+from fingerpost.surfaces.web.access.verdicts import (
+    CredentialVerdict,
+    InsufficientCredential,
+    KnownCredential,
+    UndecidedCredential,
+    UnknownCredential,
+)
+from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
 from tests.gateway.authority import (
     AUDIENCE,
     Authority,
@@ -57,21 +63,23 @@ async def issuer() -> AsyncIterator[Authority]:
         yield made
 
 
-def gate_of(sign_in: SignInSettings, events: MemorySink | None = None) -> Doorkeeper:
+def gate_of(sign_in: SignInSettings, events: MemorySink | None = None) -> HttpAuthenticator:
     settings = GatewaySettings(host="0.0.0.0", public_url="https://tools.example", sign_in=sign_in)
-    return open_gate(
+    return build_authenticator(
         settings, keys=NoKeys(), events=events or MemorySink(), bound="0.0.0.0:8642", profiles=["daily"]
     )
 
 
-async def judged(issuer: Authority, token: str, **settings: Any) -> Verdict:
-    return await TokenCheck(issuer.settings(**settings)).judge(token)
+async def judged(issuer: Authority, token: str, **settings: Any) -> CredentialVerdict:
+    return await TokenCheck(issuer.settings(**settings)).check_credential(token)
 
 
 @proves("G10")
 async def test_a_token_of_the_issuer_lets_its_holder_in(issuer: Authority) -> None:
     gate = gate_of(issuer.settings())
-    admitted = await gate.admit({**HOST, "authorization": f"Bearer {issuer.token(client_id='ide')}"}, MCP)
+    admitted = await gate.authenticate(
+        {**HOST, "authorization": f"Bearer {issuer.token(client_id='ide')}"}, MCP
+    )
     assert admitted == Principal(name="token:dana@ide", kind="token")
 
 
@@ -83,15 +91,15 @@ async def test_scopes_of_a_token_bound_what_its_holder_may_touch(issuer: Authori
     for token in (issuer.token(scope=scope), issuer.token(scp=scope.split())):
         verdict = await judged(issuer, token)
         expected = Scope(servers=("git",), tools=("files/*",), effects=(Effect.READ,))
-        assert verdict == Known(
+        assert verdict == KnownCredential(
             Principal(name="token:dana", kind="token", scope=expected, profiles=("daily",))
         )
     header = {**HOST, "authorization": f"Bearer {issuer.token(scope='fingerpost:profile:daily')}"}
     gate = gate_of(issuer.settings())
     daily = Endpoint(path="/mcp/p/daily", mode="all", profile="daily")
-    assert isinstance(await gate.admit(header, daily), Principal)
-    refused = await gate.admit(header, MCP)
-    assert isinstance(refused, Denial)
+    assert isinstance(await gate.authenticate(header, daily), Principal)
+    refused = await gate.authenticate(header, MCP)
+    assert isinstance(refused, AccessDenial)
     assert refused.status == 403
 
 
@@ -100,18 +108,20 @@ async def test_scopes_of_a_token_bound_what_its_holder_may_touch(issuer: Authori
     "scope", ["fingerpost:effect:reed", "fingerpost:servers:git", "fingerpost:server:", "fingerpost:"]
 )
 async def test_a_bound_we_cannot_read_is_not_taken_for_none(issuer: Authority, scope: str) -> None:
-    assert isinstance(await judged(issuer, issuer.token(scope=scope)), Insufficient)
+    assert isinstance(await judged(issuer, issuer.token(scope=scope)), InsufficientCredential)
 
 
 @proves("G10")
 async def test_a_token_without_the_scope_we_ask_for_is_told_which(issuer: Authority) -> None:
     gate = gate_of(issuer.settings(scopes=("tools.use",)))
-    answer = await gate.admit({**HOST, "authorization": f"Bearer {issuer.token(scope='other')}"}, MCP)
-    assert isinstance(answer, Denial)
+    answer = await gate.authenticate({**HOST, "authorization": f"Bearer {issuer.token(scope='other')}"}, MCP)
+    assert isinstance(answer, AccessDenial)
     assert answer.status == 403
     challenge = dict(answer.headers)["www-authenticate"]
     assert 'error="insufficient_scope", scope="tools.use"' in challenge
-    assert isinstance(await judged(issuer, issuer.token(scope="a tools.use"), scopes=("tools.use",)), Known)
+    assert isinstance(
+        await judged(issuer, issuer.token(scope="a tools.use"), scopes=("tools.use",)), KnownCredential
+    )
 
 
 @proves("G10")
@@ -138,20 +148,20 @@ async def test_a_token_without_the_scope_we_ask_for_is_told_which(issuer: Author
 async def test_a_token_for_somebody_else_or_another_time_is_refused(
     issuer: Authority, claims: dict[str, Any]
 ) -> None:
-    assert isinstance(await judged(issuer, issuer.token()), Known)
-    assert isinstance(await judged(issuer, issuer.token(**claims)), Unknown)
+    assert isinstance(await judged(issuer, issuer.token()), KnownCredential)
+    assert isinstance(await judged(issuer, issuer.token(**claims)), UnknownCredential)
 
 
 @pytest.mark.parametrize("subject", ["", "  ", "a\nb", "x" * 300])
 async def test_a_subject_that_cannot_be_shown_is_refused(issuer: Authority, subject: str) -> None:
-    assert not isinstance(await judged(issuer, issuer.token(sub=subject)), Known)
+    assert not isinstance(await judged(issuer, issuer.token(sub=subject)), KnownCredential)
 
 
 @proves("G10")
 async def test_clocks_may_differ_by_seconds_and_more_than_one_audience_is_fine(issuer: Authority) -> None:
-    assert isinstance(await judged(issuer, issuer.token(exp=time.time() - 5)), Known)
-    assert isinstance(await judged(issuer, issuer.token(exp=time.time() - 60)), Unknown)
-    assert isinstance(await judged(issuer, issuer.token(aud=[AUDIENCE, "account"])), Known)
+    assert isinstance(await judged(issuer, issuer.token(exp=time.time() - 5)), KnownCredential)
+    assert isinstance(await judged(issuer, issuer.token(exp=time.time() - 60)), UnknownCredential)
+    assert isinstance(await judged(issuer, issuer.token(aud=[AUDIENCE, "account"])), KnownCredential)
 
 
 def forged(header: dict[str, Any], claims: dict[str, Any], signature: bytes = b"") -> str:
@@ -185,8 +195,8 @@ async def test_no_signature_and_a_public_key_taken_for_a_secret_are_refused(issu
         "long": "a." * 20_000,
     }
     check = TokenCheck(issuer.settings())
-    verdicts = {name: type(await check.judge(token)) for name, token in tokens.items()}
-    assert verdicts == dict.fromkeys(tokens, Unknown)
+    verdicts = {name: type(await check.check_credential(token)) for name, token in tokens.items()}
+    assert verdicts == dict.fromkeys(tokens, UnknownCredential)
 
 
 @proves("G10")
@@ -201,16 +211,16 @@ async def test_a_key_that_is_too_small_or_for_encryption_proves_nothing(issuer: 
         {"kty": "oct", "k": "c2VjcmV0", "kid": "secret"},
     ]
     for token in (weak, *(issuer.token(headers={"kid": kid}) for kid in ("one", "other", "odd", "secret"))):
-        assert isinstance(await judged(issuer, token), Unknown)
+        assert isinstance(await judged(issuer, token), UnknownCredential)
 
 
 @proves("G10")
 async def test_elliptic_curves_and_tokens_that_name_no_key(issuer: Authority) -> None:
     issuer.keys = [ec_jwk(2, "two"), rsa_jwk(1, "one"), ec_jwk(1, "curve")]
     curve = issuer.token(key=ec_key(1), algorithm="ES256", headers={"kid": "curve"})
-    assert isinstance(await judged(issuer, curve), Known)
-    assert isinstance(await judged(issuer, issuer.token(headers={})), Known)
-    assert isinstance(await judged(issuer, issuer.token(key=rsa_key(2), headers={})), Unknown)
+    assert isinstance(await judged(issuer, curve), KnownCredential)
+    assert isinstance(await judged(issuer, issuer.token(headers={})), KnownCredential)
+    assert isinstance(await judged(issuer, issuer.token(key=rsa_key(2), headers={})), UnknownCredential)
 
 
 @proves("G10")
@@ -218,19 +228,19 @@ async def test_new_keys_are_fetched_and_withdrawn_ones_no_longer_believed(issuer
     clock = Clock()
     check = TokenCheck(issuer.settings(), clock=clock)
     old = issuer.token()
-    assert isinstance(await check.judge(old), Known)
-    assert check.remembered(old) is not None
+    assert isinstance(await check.check_credential(old), KnownCredential)
+    assert check.get_cached(old) is not None
     issuer.keys = [ec_jwk(2, "two")]
     new = issuer.token(key=ec_key(2), algorithm="ES256", headers={"kid": "two"})
-    assert isinstance(await check.judge(new), Unknown)  # asked a moment ago
+    assert isinstance(await check.check_credential(new), UnknownCredential)  # asked a moment ago
     clock.now += 31
-    assert isinstance(await check.judge(new), Known)
-    assert isinstance(await check.judge(old), Unknown)
+    assert isinstance(await check.check_credential(new), KnownCredential)
+    assert isinstance(await check.check_credential(old), UnknownCredential)
     clock.now += 31
-    assert check.remembered(old) is None
+    assert check.get_cached(old) is None
     assert issuer.asked["/keys"] == 2
     for number in range(20):  # nobody makes us ask the issuer again and again
-        await check.judge(issuer.token(headers={"kid": f"made-up-{number}"}))
+        await check.check_credential(issuer.token(headers={"kid": f"made-up-{number}"}))
     assert issuer.asked["/keys"] == 3
 
 
@@ -241,8 +251,8 @@ async def test_strangers_with_wrong_tokens_keep_nobody_else_at_their_address_out
 
     async def status(token: str) -> int:
         headers = {**HOST, "authorization": f"Bearer {token}", "x-forwarded-for": "203.0.113.9"}
-        answer = await gate.admit(headers, MCP, remote="10.0.0.1")
-        return answer.status if isinstance(answer, Denial) else 200
+        answer = await gate.authenticate(headers, MCP, remote="10.0.0.1")
+        return answer.status if isinstance(answer, AccessDenial) else 200
 
     assert await status(issuer.token()) == 200
     wrong = ["junk", issuer.token(key=rsa_key(2)), issuer.token(headers={"kid": "made-up"})] * 10
@@ -257,18 +267,18 @@ async def test_an_issuer_that_is_gone_costs_nothing_for_an_hour_and_then_nobody_
 ) -> None:
     clock = Clock()
     check = TokenCheck(issuer.settings(), clock=clock)
-    assert isinstance(await check.judge(issuer.token()), Known)
+    assert isinstance(await check.check_credential(issuer.token()), KnownCredential)
     issuer.answers["/keys"] = Response(status_code=500)
     clock.now += 3000
-    assert isinstance(await check.judge(issuer.token()), Known)
+    assert isinstance(await check.check_credential(issuer.token()), KnownCredential)
     clock.now += 601
-    assert isinstance(await check.judge(issuer.token()), Undecided)
+    assert isinstance(await check.check_credential(issuer.token()), UndecidedCredential)
     asked = issuer.asked["/keys"]
-    assert isinstance(await check.judge(issuer.token()), Undecided)
+    assert isinstance(await check.check_credential(issuer.token()), UndecidedCredential)
     assert issuer.asked["/keys"] == asked  # it is left in peace for some seconds
     del issuer.answers["/keys"]
     clock.now += 6
-    assert isinstance(await check.judge(issuer.token()), Known)
+    assert isinstance(await check.check_credential(issuer.token()), KnownCredential)
 
 
 @proves("G10")
@@ -288,8 +298,8 @@ async def test_keys_that_cannot_be_had_are_our_trouble_and_not_a_wrong_token(
 ) -> None:
     issuer.answers["/keys"] = answer
     gate = gate_of(issuer.settings())
-    refused = await gate.admit({**HOST, "authorization": f"Bearer {issuer.token()}"}, MCP)
-    assert isinstance(refused, Denial)
+    refused = await gate.authenticate({**HOST, "authorization": f"Bearer {issuer.token()}"}, MCP)
+    assert isinstance(refused, AccessDenial)
     assert refused.status == 503
     assert dict(refused.headers)["retry-after"] == "5"
 
@@ -298,7 +308,7 @@ async def test_keys_that_cannot_be_had_are_our_trouble_and_not_a_wrong_token(
 async def test_nobody_answers_at_the_issuers_address() -> None:
     settings = SignInSettings(issuer="http://127.0.0.1:9", audience=AUDIENCE)
     token = jwt.encode({"iss": "x"}, rsa_key(1), algorithm="RS256")
-    assert isinstance(await TokenCheck(settings).judge(token), Undecided)
+    assert isinstance(await TokenCheck(settings).check_credential(token), UndecidedCredential)
 
 
 @proves("G10")
@@ -310,7 +320,7 @@ async def test_metadata_that_speak_for_another_are_not_believed(
     issuer: Authority, metadata: dict[str, Any]
 ) -> None:
     issuer.metadata = metadata
-    assert isinstance(await judged(issuer, issuer.token()), Undecided)
+    assert isinstance(await judged(issuer, issuer.token()), UndecidedCredential)
 
 
 @proves("G10")
@@ -325,22 +335,22 @@ async def test_metadata_that_speak_for_another_are_not_believed(
 async def test_metadata_are_found_wherever_the_standards_put_them(where: str) -> None:
     async with authority("/tenant") as issuer:
         issuer.metadata_path = where
-        assert isinstance(await judged(issuer, issuer.token()), Known)
+        assert isinstance(await judged(issuer, issuer.token()), KnownCredential)
         issuer.metadata_path = "/nowhere"
-        assert isinstance(await judged(issuer, issuer.token()), Undecided)
+        assert isinstance(await judged(issuer, issuer.token()), UndecidedCredential)
         direct = await judged(issuer, issuer.token(), jwks_url=f"{issuer.base}/keys")
-        assert isinstance(direct, Known)
+        assert isinstance(direct, KnownCredential)
 
 
 @proves("G10")
 async def test_a_client_that_is_turned_away_learns_where_to_sign_in(issuer: Authority) -> None:
     gate = gate_of(issuer.settings(scopes=("tools.use",)))
-    refused = await gate.admit(HOST, MCP)
-    assert isinstance(refused, Denial)
+    refused = await gate.authenticate(HOST, MCP)
+    assert isinstance(refused, AccessDenial)
     assert refused.status == 401
     where = "https://tools.example/.well-known/oauth-protected-resource/mcp"
     assert f'resource_metadata="{where}"' in dict(refused.headers)["www-authenticate"]
-    documents = gate.documents()
+    documents = gate.get_public_documents()
     root = "/.well-known/oauth-protected-resource"
     assert set(documents) == {root, *(f"{root}/mcp{end}" for end in ("", "/route", "/all", "/p/daily"))}
     assert documents[f"{root}/mcp"] == {
@@ -350,8 +360,8 @@ async def test_a_client_that_is_turned_away_learns_where_to_sign_in(issuer: Auth
         "resource_name": "Fingerpost",
         "scopes_supported": ["tools.use"],
     }
-    wrong = await gate.admit({**HOST, "authorization": "Bearer a.b.c"}, MCP)
-    assert isinstance(wrong, Denial)
+    wrong = await gate.authenticate({**HOST, "authorization": "Bearer a.b.c"}, MCP)
+    assert isinstance(wrong, AccessDenial)
     assert 'error="invalid_token"' in dict(wrong.headers)["www-authenticate"]
 
 
@@ -359,13 +369,13 @@ async def test_a_client_that_is_turned_away_learns_where_to_sign_in(issuer: Auth
 async def test_a_good_token_is_not_checked_again_for_each_request_and_ends_on_time(issuer: Authority) -> None:
     check = TokenCheck(issuer.settings())
     ends_soon = issuer.token(exp=time.time() - 28)  # within the leeway, for some two seconds
-    assert isinstance(await check.judge(ends_soon), Known)
+    assert isinstance(await check.check_credential(ends_soon), KnownCredential)
     await anyio.sleep(2.1)
-    assert check.remembered(ends_soon) is None
+    assert check.get_cached(ends_soon) is None
     lasting = issuer.token()
-    assert isinstance(await check.judge(lasting), Known)
-    assert isinstance(check.remembered(lasting), Known)
-    assert check.remembered(lasting + "x") is None
+    assert isinstance(await check.check_credential(lasting), KnownCredential)
+    assert isinstance(check.get_cached(lasting), KnownCredential)
+    assert check.get_cached(lasting + "x") is None
 
 
 @proves("G10")

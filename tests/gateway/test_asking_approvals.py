@@ -15,7 +15,7 @@ import pytest
 
 from fingerpost.events import ApprovalDecided
 from fingerpost.records import Decision, ErrorKind, Outcome, Principal
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from fingerpost.surfaces.web.gate import Endpoint
 from tests.gateway.asking_kit import (
     DANA,
@@ -47,7 +47,7 @@ def lose_table(database: Path, name: str) -> None:
 
 
 async def refused(work: Any, words: str) -> None:
-    with pytest.raises(Refusal, match=words) as caught:
+    with pytest.raises(JsonRpcError, match=words) as caught:
         await work
     assert caught.value.code == -32602
 
@@ -90,7 +90,7 @@ async def test_a_no_is_a_no(tmp_path: Path, answer: dict[str, Any]) -> None:
         {"action": "accept", "content": {"decision": "yes, of course"}},
         {"action": "accept", "content": {"decision": True}},
         {"action": "approve"},
-        Refusal(-32601, "no"),
+        JsonRpcError(-32601, "no"),
         None,  # no answer in time
     ],
 )
@@ -298,7 +298,7 @@ async def test_two_racing_answers_run_the_call_once(tmp_path: Path) -> None:
         async def answer() -> None:
             try:
                 results.append((await house.retry(first, asked, accept())).success)
-            except Refusal as late:
+            except JsonRpcError as late:
                 results.append(late.code)
 
         async with anyio.create_task_group() as tasks:
@@ -319,7 +319,7 @@ async def test_two_gateways_on_one_store_run_the_call_once(tmp_path: Path) -> No
         async def answer(house: Gateway) -> None:
             try:
                 results.append((await house.retry(first, asked, accept())).success)
-            except Refusal as late:
+            except JsonRpcError as late:
                 results.append(late.code)
 
         async with anyio.create_task_group() as tasks:
@@ -346,7 +346,7 @@ async def test_a_state_is_good_for_its_owner_its_endpoint_and_its_call_alone(tmp
         assert house.notes.calls == []
         assert len(house.refused) == 5
         await house.router.store.journal.flush()
-        trail = await house.router.store.journal.events(kinds=("access_refused",))
+        trail = await house.router.store.journal.list_events(kinds=("access_refused",))
         assert len(trail) == 5
         assert (await house.retry(first, asked, accept())).success  # the owner's still is
 
@@ -386,7 +386,7 @@ async def test_without_a_store_an_answer_runs_nothing(tmp_path: Path) -> None:
         first = request()
         asked = await house.call(first)
         await anyio.to_thread.run_sync(lose_table, tmp_path / "s.db", "grants")
-        with pytest.raises(Refusal, match="Nothing was run") as caught:
+        with pytest.raises(JsonRpcError, match="Nothing was run") as caught:
             await house.retry(first, asked, accept())
         assert caught.value.code == -32603
         assert house.attempts == 0
@@ -440,4 +440,4 @@ async def test_a_call_that_needs_nobody_asks_nobody(tmp_path: Path) -> None:
         outcome = await house.call(request(name="notes__read_note"), person)
         assert outcome.success
         assert person.questions == []
-        assert len(house.asked.parking) == 0
+        assert len(house.asked.suspended) == 0

@@ -15,7 +15,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRe
 from fingerpost import Router, Settings
 from fingerpost.records import Decision, Principal, Right, ServerSpec
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.gate import Denial, Endpoint
+from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
 from fingerpost.testing import tool_server
 from tests.gateway.asking_servers import RoundsServer, SessionServer
 from tests.requirements import proves
@@ -29,18 +29,18 @@ both_servers = pytest.mark.parametrize(("server", "tool"), [("old", "greet"), ("
 class OpenGate:
     """Lets everybody in under the name they give."""
 
-    async def admit(
+    async def authenticate(
         self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
-    ) -> Principal | Denial:
+    ) -> Principal | AccessDenial:
         return Principal(name=headers.get("x-name", "dana"), kind="key", rights=(Right.USE, Right.CONFIRM))
 
-    def allows_page(self, headers: Mapping[str, str]) -> bool:
+    def allows_origin(self, headers: Mapping[str, str]) -> bool:
         return True
 
-    def answers_probe(self, headers: Mapping[str, str]) -> bool:
+    def allows_probe(self, headers: Mapping[str, str]) -> bool:
         return True
 
-    def documents(self) -> Mapping[str, Mapping[str, Any]]:
+    def get_public_documents(self) -> Mapping[str, Mapping[str, Any]]:
         return {}
 
 
@@ -74,7 +74,9 @@ async def house(folder: Path, *more: ServerSpec, **chosen: Any) -> AsyncGenerato
         async with anyio.create_task_group() as tasks:
 
             async def run() -> None:
-                await serve(router, host="127.0.0.1", port=0, gate=OpenGate(), started=started, signals=False)
+                await serve(
+                    router, host="127.0.0.1", port=0, authenticator=OpenGate(), started=started, signals=False
+                )
 
             tasks.start_soon(run)
             with anyio.fail_after(20):
@@ -148,7 +150,7 @@ async def test_a_rejected_call_says_so(tmp_path: Path, mode: str) -> None:
 async def test_a_client_that_cannot_be_asked(tmp_path: Path, mode: str) -> None:
     async with house(tmp_path) as place, Client(place.url, mode=mode) as client:
         result = await client.call_tool("new__wipe", {})
-        [pending] = await place.router.calls.approvals.waiting()
+        [pending] = await place.router.calls.approvals.list_waiting()
         assert result.is_error
         assert f"fingerpost approvals approve {pending.pending_id}" in text_of(result)
         await place.router.calls.decide(pending.pending_id, Decision.APPROVED, by="terminal")
@@ -177,7 +179,7 @@ async def test_a_client_with_a_session_for_each_call_runs_what_was_approved_once
 
     async with house(tmp_path, notes.spec()) as place:
         asked = text_of(await called(place))
-        [pending] = await place.router.calls.approvals.waiting()
+        [pending] = await place.router.calls.approvals.list_waiting()
         assert pending.pending_id in asked
         assert pending.pending_id in text_of(await called(place))
     async with house(tmp_path, notes.spec()) as place:
@@ -202,7 +204,7 @@ async def test_the_note_where_to_approve_names_the_console_where_there_is_one(
 ) -> None:
     async with house(tmp_path, **chosen) as place, Client(place.url) as client:
         note = text_of(await client.call_tool("new__wipe", {}))
-        [pending] = await place.router.calls.approvals.waiting()
+        [pending] = await place.router.calls.approvals.list_waiting()
         assert f"fingerpost approvals approve {pending.pending_id}" in note
         if console is None:
             assert "#/approvals" not in note

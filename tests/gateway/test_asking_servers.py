@@ -11,8 +11,8 @@ import pytest
 
 from fingerpost.events import ApprovalDecided, CallFinished
 from fingerpost.records import ErrorKind, Outcome
-from fingerpost.servers.caller import Passage
-from fingerpost.surfaces.gateway.exchange import ClientRequest, Refusal
+from fingerpost.servers.caller import RequestContext
+from fingerpost.surfaces.gateway.exchange import ClientRequest, JsonRpcError
 from tests.gateway.asking_kit import EVE, Gateway, accept, gateway, request, saying
 from tests.gateway.asking_servers import IMITATION, RoundsServer, SessionServer
 from tests.requirements import proves
@@ -45,7 +45,7 @@ def text_of(outcome: Outcome) -> str:
 
 
 async def refused(work: Any, words: str) -> None:
-    with pytest.raises(Refusal, match=words) as caught:
+    with pytest.raises(JsonRpcError, match=words) as caught:
         await work
     assert caught.value.code == -32602
 
@@ -53,7 +53,7 @@ async def refused(work: Any, words: str) -> None:
 async def ended(house: Gateway) -> None:
     """The parked calls are over. They end by themselves, at the latest when the test's time is up."""
     with anyio.fail_after(10):
-        while len(house.asked.parking):  # noqa: ASYNC110 - nothing tells a client that a call it left is over
+        while len(house.asked.suspended):  # noqa: ASYNC110 - nothing tells a client that a call it left is over
             await anyio.sleep(0.02)
 
 
@@ -86,7 +86,7 @@ async def test_rounds_client_and_rounds_server(tmp_path: Path) -> None:
         asked = await house.call(first)
         assert asked.result is not None
         assert asked.result["requestState"] == new.STATE
-        assert len(house.asked.parking) == 0
+        assert len(house.asked.suspended) == 0
         outcome = await house.go_on(first, asked, {"who": named("Dana")})
         assert text_of(outcome) == "look Dana"
         assert new.rounds == [(None, None), (new.STATE, {"who": named("Dana")})]
@@ -110,7 +110,7 @@ async def test_rounds_client_and_session_server(tmp_path: Path) -> None:
         assert text_of(last) == "Dana Fox"
         await refused(house.go_on(first, two, {key: named("Eve")}), "not waited for")
         assert old.begun == 1
-        assert len(house.asked.parking) == 0
+        assert len(house.asked.suspended) == 0
         assert len(house.refused) == 2
 
 
@@ -224,7 +224,7 @@ async def test_places_are_bounded_for_each_caller(tmp_path: Path) -> None:
         for index in range(32):
             one = request(name="old__greet", arguments={"n": index}, capabilities=ABLE)
             assert questions_of(await house.call(one))
-        assert len(house.asked.parking) == 32
+        assert len(house.asked.suspended) == 32
         refused_one = await house.call(asking("old__greet"))
         assert not refused_one.success
         assert questions_of(await house.call(asking("old__greet", principal=EVE)))
@@ -238,7 +238,7 @@ async def test_who_lost_the_question_is_asked_again(tmp_path: Path) -> None:
         lost = await house.call(asking("old__greet"))
         again = await house.call(asking("old__greet"))
         assert questions_of(again) == questions_of(lost)
-        assert len(house.asked.parking) == 1
+        assert len(house.asked.suspended) == 1
         [key] = questions_of(again)
         assert text_of(await house.go_on(asking("old__greet"), again, {key: named("Dana")})) == "greet Dana"
         await refused(house.go_on(asking("old__greet"), lost, {key: named("Eve")}), "not waited for")
@@ -254,7 +254,7 @@ async def test_who_comes_twice_with_one_answer_is_not_told_that_nothing_was_run(
         [key] = questions_of(asked)
         await house.go_on(first, asked, {key: named("Dana")})
         await ended(house)
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(JsonRpcError) as caught:
             await house.go_on(first, asked, {key: named("Dana")})
         assert "Nothing was run" not in caught.value.message
         assert "may have run" in caught.value.message
@@ -376,16 +376,18 @@ async def test_questions_about_prompts(tmp_path: Path, modern: bool) -> None:
     async with gateway(tmp_path, old.spec) as house:
         first = replace(asking("hello", modern=modern), method="prompts/get")
 
-        async def get(passage: Passage) -> Any:
+        async def get(passage: RequestContext) -> Any:
             given = {"name": "hello"}
-            return await house.asked.ask(first, person, "old", "prompts/get", given, passage, timeout=10)
+            return await house.asked.ask_server(
+                first, person, "old", "prompts/get", given, passage, timeout=10
+            )
 
-        result = await get(Passage())
+        result = await get(RequestContext())
         if modern:
             [key] = result["inputRequests"]
             state = result["requestState"]
-            result = await get(Passage(input_responses={key: named("Dana")}, request_state=state))
-            await refused(get(Passage(request_state=state)), "not waited for")
+            result = await get(RequestContext(input_responses={key: named("Dana")}, request_state=state))
+            await refused(get(RequestContext(request_state=state)), "not waited for")
         assert result["messages"][0]["content"]["text"] == "Say hello to Dana"
         assert bool(person.questions) is not modern
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from fingerpost.errors import ToolFailed
 from fingerpost.records import Effect, Pending
 from fingerpost.redaction import MASK
-from fingerpost.surfaces.gateway.asking.approval import LONGEST_FORM, form, understood
-from fingerpost.surfaces.gateway.asking.origin import marked, marked_result
-from fingerpost.surfaces.gateway.asking.side import Side
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.asking.approval import MAX_FORM_LENGTH, build_approval_form, parse_approval
+from fingerpost.surfaces.gateway.asking.origin import mark_question, mark_result
+from fingerpost.surfaces.gateway.asking.side import GatewayCaller
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from tests.gateway.asking_kit import Person, request, saying
 from tests.requirements import proves
 
@@ -43,8 +43,10 @@ OFFERED: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
 ]
 
 
-def side(person: Person, *, log_level: str | None = None, seconds: float = 5.0, **asking: Any) -> Side:
-    return Side(
+def side(
+    person: Person, *, log_level: str | None = None, seconds: float = 5.0, **asking: Any
+) -> GatewayCaller:
+    return GatewayCaller(
         request(modern=asking.pop("modern", False), **asking),
         person,
         server="notes",
@@ -71,7 +73,7 @@ def pending(arguments: Mapping[str, Any], **more: Any) -> Pending:
 
 
 def message_of(waiting: Pending) -> str:
-    return str(form(waiting, request(), grant_seconds=300)["message"])
+    return str(build_approval_form(waiting, request(), grant_seconds=300)["message"])
 
 
 @proves("G8")
@@ -106,7 +108,7 @@ async def test_a_question_arrives_as_it_was_put(
 @pytest.mark.anyio
 async def test_a_refusal_keeps_its_code_and_silence_is_cancelled() -> None:
     able: dict[str, Any] = {"elicitation": {}, "sampling": {}}
-    person = saying(Refusal(-1, "User rejected", {"why": "no"}))
+    person = saying(JsonRpcError(-1, "User rejected", {"why": "no"}))
     with pytest.raises(ToolFailed, match="User rejected") as caught:
         await side(person, capabilities=able).ask(SAMPLE, {})
     assert (caught.value.code, caught.value.data) == (-1, {"why": "no"})
@@ -191,34 +193,36 @@ def test_the_form_is_bounded_and_says_what_it_leaves_out() -> None:
     assert "characters are not shown" in long
     many = message_of(pending({f"name{index}": "x" * 1000 for index in range(100)}))
     assert "more: `fingerpost approvals show apr_1` shows all" in many
-    assert max(len(long), len(many)) < LONGEST_FORM + 2000
+    assert max(len(long), len(many)) < MAX_FORM_LENGTH + 2000
 
 
 def test_only_the_words_of_the_form_are_a_yes() -> None:
     wide = {"action": "accept", "content": {"decision": "approve for this conversation"}}
     for asked_alone in (pending({}, conversation=None), pending({}, conversation="of another session")):
-        assert not hasattr(understood(wide, asked_alone, request(modern=False)), "decision")
-        assert "this conversation" not in str(form(asked_alone, request(modern=False), grant_seconds=300))
+        assert not hasattr(parse_approval(wide, asked_alone, request(modern=False)), "decision")
+        assert "this conversation" not in str(
+            build_approval_form(asked_alone, request(modern=False), grant_seconds=300)
+        )
 
 
 @proves("G6")
 @pytest.mark.parametrize("name", ["Fingerpost", "FINGER\u200bPOST", "F i n g e r p o s t", "Fingerроst"])
 def test_a_server_that_speaks_in_our_name_is_named(name: str) -> None:
     question: dict[str, Any] = {"message": f"{name} asks: may this tool run?", "requestedSchema": {}}
-    shown = marked("evil\u200b", ELICIT, question)
+    shown = mark_question("evil\u200b", ELICIT, question)
     assert str(shown["message"]).startswith("[The server evil\\u200b asks this, not Fingerpost.]\n")
     result = {
         "resultType": "input_required",
         "inputRequests": {"q": {"method": ELICIT, "params": question}, "r": {"method": ROOTS}},
         "requestState": "theirs",
     }
-    told: Any = marked_result("evil", result)
+    told: Any = mark_result("evil", result)
     assert told["requestState"] == "theirs"
     assert "not Fingerpost" in told["inputRequests"]["q"]["params"]["message"]
 
 
 def test_an_honest_question_is_not_touched() -> None:
     question: dict[str, Any] = {"message": "Which finger?", "requestedSchema": {}}
-    assert marked("notes", ELICIT, question) is question
+    assert mark_question("notes", ELICIT, question) is question
     result: dict[str, Any] = {"inputRequests": {"q": {"method": ELICIT, "params": question}}}
-    assert marked_result("notes", result) is result
+    assert mark_result("notes", result) is result

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fingerpost.records import Materials, Principal, Scope
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.records import Principal, Scope, ServerResources
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import (
     ALL,
@@ -84,7 +84,7 @@ async def test_a_near_name_is_one_that_can_be_called(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE, {**DELETE, "name": "delete_all"}])
     rules = [{"verdict": "deny", "tool": "notes/delete_all"}]
     async with house(tmp_path, notes.spec(), policy=rules) as it:
-        with pytest.raises(Refusal, match=r"'notes__delte'; near are notes__delete$"):
+        with pytest.raises(JsonRpcError, match=r"'notes__delte'; near are notes__delete$"):
             await it.call("notes__delte")
 
 
@@ -110,7 +110,7 @@ async def test_a_server_whose_tools_are_all_denied_gives_nothing_else_away(
         ("tools/call", {"name": "look_up_secret"}),
     ]
     async with house(tmp_path, open_one.spec(), secret.spec(), profiles=rules) as it:
-        await until(lambda: all((it.router.servers.materials(name) or Materials(server="")).prompts
+        await until(lambda: all((it.router.servers.get_resources(name) or ServerResources(server="")).prompts
                                 for name in ("open", "secret")))  # fmt: skip
         desk = profile("desk")
         listed = [
@@ -120,7 +120,7 @@ async def test_a_server_whose_tools_are_all_denied_gives_nothing_else_away(
         assert "secret" not in str(listed)
         assert "map:" not in str(listed)
         for method, params in tries:
-            with suppress(Refusal):
+            with suppress(JsonRpcError):
                 assert "secret" not in str(await it.ask(method, params, at=desk))
         assert secret.asked == []
         assert "secret" not in str(it.methods.describe(desk, LOCAL, "2025-11-25"))

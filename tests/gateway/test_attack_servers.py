@@ -10,10 +10,10 @@ import anyio
 import mcp_types as types
 import pytest
 
-from fingerpost.catalog.materials import collect
-from fingerpost.records import Materials
-from fingerpost.servers import Passage, Server
-from fingerpost.servers.talk import LOG, Talk, Talks
+from fingerpost.catalog.materials import collect_resources
+from fingerpost.records import ServerResources
+from fingerpost.servers import RequestContext, Server
+from fingerpost.servers.talk import LOG_METHOD, InFlightRequest, RequestRegistry
 from fingerpost.testing import served
 from tests.gateway.methods_kit import Library, house, until
 from tests.requirements import proves
@@ -63,7 +63,9 @@ async def test_a_careless_entry_does_not_cost_clients_the_whole_list(tmp_path: P
         careless = Server.http("careless", base, era="2025-11-25")
         async with house(tmp_path, careless, good.spec()) as it:
             await until(
-                lambda: bool((it.router.servers.materials("careless") or Materials(server="")).prompts)
+                lambda: bool(
+                    (it.router.servers.get_resources("careless") or ServerResources(server="")).prompts
+                )
             )
             listed = {method: read(method, await it.ask(method, modern=modern)) for method in LISTS}
             assert listed == {
@@ -79,13 +81,13 @@ async def test_a_careless_entry_does_not_cost_clients_the_whole_list(tmp_path: P
 @proves("G8")
 def test_a_server_cannot_take_an_address_of_ours_for_anothers_resource() -> None:
     claimed = "fingerpost://two/book://a"
-    evil = Materials(server="evil", capabilities={"resources": {}}, resources=({"uri": claimed},))
+    evil = ServerResources(server="evil", capabilities={"resources": {}}, resources=({"uri": claimed},))
     books = ({"uri": "book://a"},)
-    one = Materials(server="one", capabilities={"resources": {}}, resources=books)
-    two = Materials(server="two", capabilities={"resources": {}}, resources=books)
-    collection = collect([(evil, True), (one, True), (two, True)])
-    assert collection.resource(claimed) == ("two", "book://a")
-    assert collection.resource(f"fingerpost://evil/{claimed}") == ("evil", claimed)
+    one = ServerResources(server="one", capabilities={"resources": {}}, resources=books)
+    two = ServerResources(server="two", capabilities={"resources": {}}, resources=books)
+    collection = collect_resources([(evil, True), (one, True), (two, True)])
+    assert collection.find_resource(claimed) == ("two", "book://a")
+    assert collection.find_resource(f"fingerpost://evil/{claimed}") == ("evil", claimed)
 
 
 @proves("G8")
@@ -93,14 +95,17 @@ async def test_a_log_message_of_one_callers_request_is_not_told_to_the_others() 
     """One connection serves all callers, and over stdio a message does not say which request it is of."""
     outside: list[Any] = []
     dana, eve = Person(key="dana"), Person(key="eve")
-    talks = Talks("notes", lambda method, params, caller: outside.append(params))
+    talks = RequestRegistry("notes", lambda method, params, caller: outside.append(params))
     running = [
-        Talk("notes", number, passage=Passage(caller=who)) for number, who in enumerate((dana, dana, eve))
+        InFlightRequest("notes", number, context=RequestContext(caller=who))
+        for number, who in enumerate((dana, dana, eve))
     ]
     async with anyio.create_task_group() as tasks:
 
         def log(data: str) -> None:
-            talks.notice(LOG, {"level": "info", "data": data}, tasks.start_soon, of=None)
+            talks.dispatch_notification(
+                LOG_METHOD, {"level": "info", "data": data}, tasks.start_soon, request=None
+            )
 
         log("the server's own")
         for talk in running[:2]:

@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from fingerpost.records import Principal
-from fingerpost.surfaces.gateway.exchange import HANDSHAKE, ClientRequest
-from fingerpost.surfaces.gateway.wire.audience import LONGEST, Listeners
-from fingerpost.surfaces.gateway.wire.sessions import Session, Sessions
+from fingerpost.surfaces.gateway.exchange import HANDSHAKE_VERSIONS, ClientRequest
+from fingerpost.surfaces.gateway.wire.audience import MAX_NOTIFICATION_BYTES, NotificationListeners
+from fingerpost.surfaces.gateway.wire.sessions import McpSession, McpSessions
 from fingerpost.surfaces.web.gate import Endpoint
 from tests.gateway.wire_client import INITIALIZE, ask, line_to, modern, modern_headers, old, open_session
 from tests.gateway.wire_parts import small_gateway
@@ -25,10 +25,10 @@ def opening(who: str) -> ClientRequest:
         id=0,
         method="initialize",
         params={},
-        version=HANDSHAKE,
+        version=HANDSHAKE_VERSIONS,
         endpoint=MCP,
         principal=Principal(name=who, kind="key"),
-        session=Sessions.new_id(),
+        session=McpSessions.create_id(),
     )
 
 
@@ -36,11 +36,11 @@ def opening(who: str) -> ClientRequest:
 def test_whoever_opens_sessions_without_end_loses_their_own() -> None:
     ended: list[str] = []
 
-    def left(session: Session, reason: str) -> None:
+    def left(session: McpSession, reason: str) -> None:
         del reason
         ended.append(session.request.principal.name)
 
-    sessions = Sessions(Listeners(), limit=10, idle_seconds=60, left=left)
+    sessions = McpSessions(NotificationListeners(), limit=10, idle_seconds=60, on_end=left)
     victim = sessions.open(opening("victim"))
     assert victim is not None
     for _ in range(100):
@@ -53,13 +53,13 @@ def test_whoever_opens_sessions_without_end_loses_their_own() -> None:
 @proves("G13")
 async def test_news_too_long_to_be_kept_for_everybody_are_not() -> None:
     """They wait for clients that never read: sixty-four of twenty megabytes would be a lot."""
-    audience = Listeners()
-    sessions = Sessions(audience, limit=10, idle_seconds=60, left=lambda session, reason: None)
+    audience = NotificationListeners()
+    sessions = McpSessions(audience, limit=10, idle_seconds=60, on_end=lambda session, reason: None)
     session = sessions.open(opening("anybody"))
     assert session is not None
-    audience.publish("notifications/message", {"level": "info", "data": "x" * LONGEST})
+    audience.publish("notifications/message", {"level": "info", "data": "x" * MAX_NOTIFICATION_BYTES})
     audience.publish("notifications/message", {"level": "info", "data": "short"})
-    assert [b"short" in message for _, message in session.backlog.due()] == [True]
+    assert [b"short" in message for _, message in session.backlog.take_unsent()] == [True]
 
 
 @proves("G1")

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from fingerpost.surfaces.web.asgi import AsgiMessage, AsgiScope, Receive, Send, respond
-from fingerpost.surfaces.web.later import Later
-from fingerpost.surfaces.web.port import Served
+from fingerpost.surfaces.web.later import LazyApp
+from fingerpost.surfaces.web.port import ServedApp
 from tests.servers.support import all_blocked
 
 
@@ -23,7 +23,7 @@ class Greeting:
         """Nothing runs."""
 
 
-async def status_of(app: Served) -> int:
+async def status_of(app: ServedApp) -> int:
     sent: list[AsgiMessage] = []
 
     async def send(message: AsgiMessage) -> None:
@@ -40,16 +40,16 @@ async def test_it_is_opened_once_and_one_that_fails_is_tried_again(caplog: pytes
     tries: list[str] = []
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[Served]:
+    async def opened() -> AsyncGenerator[ServedApp]:
         tries.append("opened")
         if len(tries) == 1:
             raise OSError("not yet")
         yield Greeting()
         tries.append("closed")
 
-    later = Later(opened)
+    later = LazyApp(opened)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(later.keep)
+        tasks.start_soon(later.keep_open)
         await anyio.lowlevel.checkpoint()
         assert tries == []
         assert await status_of(later) == 503

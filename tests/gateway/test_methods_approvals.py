@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from fingerpost.records import CallContext, Decision, Principal
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from fingerpost.testing import tool_server
 from tests.gateway.asking_kit import DELETE, NOTE, READ
 from tests.gateway.methods_kit import House, house, profile, text_of
@@ -22,7 +22,7 @@ DANA = Principal(name="dana", kind="key")
 
 async def waiting(it: House, result: Any) -> str:
     """The id under which this one waits, the only one that does."""
-    [pending] = await it.router.calls.approvals.waiting()
+    [pending] = await it.router.calls.approvals.list_waiting()
     assert result["isError"]
     assert pending.pending_id in text_of(result)
     return pending.pending_id
@@ -68,7 +68,7 @@ async def test_nobody_else_uses_an_approval_and_no_bound_is_crossed_with_it(tmp_
         await it.router.calls.decide(pending_id, Decision.APPROVED, by="kim")
         for other in (Principal(name="eve", kind="key"), Principal(name="dana", kind="token")):
             assert (await it.call(TOOL, NOTE, by=other, session="one"))["isError"]
-        with pytest.raises(Refusal, match="Unknown tool"):
+        with pytest.raises(JsonRpcError, match="Unknown tool"):
             await it.call(TOOL, NOTE, by=DANA, at=profile("look"), session="two")
         assert (await it.call(TOOL, {"path": "b"}, by=DANA, session="two"))["isError"]
         assert notes.calls == []

@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from fingerpost.events import CallReceived, CallRefused
 from fingerpost.records import Era, Listing
 from fingerpost.servers import Server
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import Answering, house, reading, text_of
 from tests.requirements import proves
@@ -170,7 +170,7 @@ async def test_a_picture_of_many_megabytes_is_left_out_with_a_word(tmp_path: Pat
 async def test_a_servers_own_error_keeps_code_message_and_data(tmp_path: Path, era: Era) -> None:
     shop = server({"look": MCPError(-32050, "the shop is closed", {"opens": "09:00"})})
     async with house(tmp_path, shop.spec(era)) as it:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(JsonRpcError) as refused:
             await it.call("shop__look")
         error = refused.value
         assert (error.code, error.message, error.data) == (-32050, "the shop is closed", {"opens": "09:00"})
@@ -210,10 +210,10 @@ async def test_what_we_refuse_is_a_result_a_model_can_act_on(tmp_path: Path) -> 
 async def test_an_unknown_tool_is_refused_recorded_and_told_what_is_near(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading("look_around")])
     async with house(tmp_path, shop.spec()) as it:
-        with pytest.raises(Refusal, match="near are shop__look_around") as refused:
+        with pytest.raises(JsonRpcError, match="near are shop__look_around") as refused:
             await it.call("shop__lok_around")
         assert refused.value.code == -32602
-        it.router.store.journal.complete()  # events of a moment are told together
+        it.router.store.journal.emit_pending()  # events of a moment are told together
         kinds = [type(event) for event in it.events.events]
         assert CallReceived in kinds
         assert CallRefused in kinds
@@ -224,7 +224,7 @@ async def test_an_unknown_tool_is_refused_recorded_and_told_what_is_near(tmp_pat
             {"name": "x" * 600},
             {"name": "look_around", "arguments": [1]},
         ):
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(JsonRpcError) as refused:
                 await it.ask("tools/call", params)
             assert refused.value.code == -32602
 
@@ -236,7 +236,7 @@ async def test_answers_that_are_none_are_refused_and_not_taken_for_none(
 ) -> None:
     shop = server({"look": {"content": []}})
     async with house(tmp_path, shop.spec()) as it:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(JsonRpcError) as refused:
             await it.ask("tools/call", {"name": "shop__look", "arguments": {}, **bad}, modern=True)
         assert refused.value.code == -32602
         assert shop.seen == []

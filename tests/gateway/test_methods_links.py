@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from fingerpost.catalog.materials import Collection, collect
-from fingerpost.records import Era, Json, JsonObject, Materials
-from fingerpost.surfaces.gateway.methods.links import FEW, MOST, linked_prompt, linked_result
+from fingerpost.catalog.materials import ResourceCollection, collect_resources
+from fingerpost.records import Era, Json, JsonObject, ServerResources
+from fingerpost.surfaces.gateway.methods.links import (
+    MAX_LINKS,
+    MAX_LOOKUPS_INLINE,
+    rewrite_prompt_links,
+    rewrite_result_links,
+)
 from tests.gateway.methods_kit import ROUTE, Answering, House, Library, house, profile
 from tests.requirements import proves
 
@@ -100,11 +105,13 @@ async def test_links_to_what_we_keep_ourselves_stay_ours(tmp_path: Path) -> None
         assert addresses(await it.call("two__look_up")) == [kept]
 
 
-def shelves() -> Collection:
-    def having(server: str) -> Materials:
-        return Materials(server=server, capabilities={"resources": {}}, resources=({"uri": "book://a"},))
+def shelves() -> ResourceCollection:
+    def having(server: str) -> ServerResources:
+        return ServerResources(
+            server=server, capabilities={"resources": {}}, resources=({"uri": "book://a"},)
+        )
 
-    return collect([(having("one"), True), (having("two"), True)])
+    return collect_resources([(having("one"), True), (having("two"), True)])
 
 
 @proves("G8")
@@ -128,9 +135,9 @@ async def test_links_in_the_messages_of_a_prompt_are_renamed_too() -> None:
         "odd",
     ]
     given: JsonObject = {"description": "d", "messages": messages}
-    assert await linked_prompt(given, shelves(), "one") is given
+    assert await rewrite_prompt_links(given, shelves(), "one") is given
     ours = "fingerpost://two/book://a"
-    assert await linked_prompt(given, shelves(), "two") == {
+    assert await rewrite_prompt_links(given, shelves(), "two") == {
         "description": "d",
         "messages": [
             {"role": "user", "content": embedded(ours)},
@@ -156,17 +163,17 @@ async def test_links_in_the_messages_of_a_prompt_are_renamed_too() -> None:
 )
 async def test_a_result_that_is_not_what_it_should_be_passes_as_it_is(content: Json) -> None:
     tool: JsonObject = {"content": content}
-    assert await linked_result(tool, shelves(), "two") is tool
+    assert await rewrite_result_links(tool, shelves(), "two") is tool
     for prompt in ({"messages": content}, {"messages": [{"content": content}]}, {}):
-        assert await linked_prompt(prompt, shelves(), "two") is prompt
+        assert await rewrite_prompt_links(prompt, shelves(), "two") is prompt
 
 
 @proves("G8")
 async def test_of_very_many_links_each_leads_home() -> None:
-    uris = ["book://a", *(f"book://{number}" for number in range(MOST + FEW))]
-    result = await linked_result({"content": [link(uri) for uri in uris]}, shelves(), "two")
+    uris = ["book://a", *(f"book://{number}" for number in range(MAX_LINKS + MAX_LOOKUPS_INLINE))]
+    result = await rewrite_result_links({"content": [link(uri) for uri in uris]}, shelves(), "two")
     collection = shelves()
     for uri, shown in zip(uris, addresses(result), strict=True):
-        assert collection.resource(shown) in (None, ("two", uri))
+        assert collection.find_resource(shown) in (None, ("two", uri))
     assert addresses(result)[:2] == ["fingerpost://two/book://a", "book://0"]
     assert addresses(result)[-1] == f"fingerpost://two/{uris[-1]}"

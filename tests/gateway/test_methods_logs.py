@@ -75,8 +75,8 @@ async def at_address(library: Library) -> AsyncGenerator[tuple[ServerSpec, Recor
 async def test_a_server_of_the_newer_era_is_not_told_a_level_it_has_no_method_for(tmp_path: Path) -> None:
     old = Library("old")
     async with at_address(Library("new")) as (new, record), house(tmp_path, old.spec(), new) as it:
-        assert it.router.servers.status("new").protocol == "2026-07-28"
-        materials = it.router.servers.materials("new")
+        assert it.router.servers.get_status("new").protocol == "2026-07-28"
+        materials = it.router.servers.get_resources("new")
         assert materials is not None
         assert "logging" in materials.capabilities
         await it.ask("logging/setLevel", {"level": "debug"})

@@ -11,7 +11,7 @@ import pytest
 from fingerpost.events import MaterialRead
 from fingerpost.records import Decision, Effect, Era, Principal, Scope, ServerSpec
 from fingerpost.store.audit import AuditQuery
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from fingerpost.testing import served
 from tests.conformance.fixture_server import application
 from tests.conformance.probe import Probe
@@ -71,7 +71,7 @@ async def test_prompts_are_named_as_tools_are(tmp_path: Path) -> None:
         got = await it.ask("prompts/get", {"name": "two__summary", "arguments": {"of": "x"}})
         assert got["messages"][0]["content"]["text"] == "two says summary"
         assert two.asked == [("prompt", ("summary", {"of": "x"}))]
-        with pytest.raises(Refusal, match="Unknown prompt") as refused:
+        with pytest.raises(JsonRpcError, match="Unknown prompt") as refused:
             await it.ask("prompts/get", {"name": "poem"})
         assert refused.value.code == -32602
 
@@ -89,7 +89,7 @@ async def test_completions_go_to_whose_prompt_or_template_it_is(tmp_path: Path) 
             done = await it.ask("completion/complete", {"ref": reference, "argument": argument})
             assert done["completion"]["values"] == values
         for reference in ({"type": "ref/prompt", "name": "poem"}, {"type": "ref/resource"}, 7):
-            with pytest.raises(Refusal):
+            with pytest.raises(JsonRpcError):
                 await it.ask("completion/complete", {"ref": reference, "argument": argument})
 
 
@@ -126,7 +126,7 @@ async def test_what_the_protocol_does_not_allow_reaches_no_server(tmp_path: Path
         async with house(tmp_path, server) as it:
             await it.ask("prompts/list")
             for method, params in WRONG:
-                with pytest.raises(Refusal) as refused:
+                with pytest.raises(JsonRpcError) as refused:
                     await it.ask(method, params)
                 assert refused.value.code == -32602, params
                 assert not probe.asked(method), params
@@ -150,7 +150,7 @@ async def test_a_resource_nobody_has_is_refused_in_the_words_of_the_era(
 ) -> None:
     one, two = libraries()
     async with house(tmp_path, one.spec(), two.spec()) as it:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(JsonRpcError) as refused:
             await it.ask("resources/read", {"uri": "song://x"}, modern=modern)
         assert (refused.value.code, refused.value.data) == (code, {"uri": "song://x"})
         assert one.asked == two.asked == []  # nobody else's business
@@ -171,9 +171,9 @@ async def test_nobody_reads_what_belongs_to_a_server_they_may_not_use(tmp_path: 
             read = await it.ask("resources/read", {"uri": "book://a"}, **how)
             assert read["contents"][0]["text"] == "two: book://a"
             for method in ("resources/read", "resources/subscribe"):
-                with pytest.raises(Refusal):
+                with pytest.raises(JsonRpcError):
                     await it.ask(method, {"uri": "fingerpost://one/book://b"}, **how)
-            with pytest.raises(Refusal):
+            with pytest.raises(JsonRpcError):
                 await it.ask("prompts/get", {"name": "one__quiz"}, **how)
         for how in closed:
             assert (await it.ask("prompts/list", **how)) == {"prompts": []}
@@ -198,7 +198,7 @@ async def test_what_a_rule_asks_about_is_read_by_nobody_before_a_person_said_so(
     one, two = libraries()
     async with house(tmp_path, one.spec(), two.spec(), policy=[rule]) as it:
         for method, params in READS_ONE:
-            with pytest.raises(Refusal, match="waits for a person") as refused:
+            with pytest.raises(JsonRpcError, match="waits for a person") as refused:
                 await it.ask(method, params, modern=modern)
             assert "one holds secrets" in refused.value.message
             assert 'effect = "read"' in refused.value.message  # what would let it be read without
@@ -208,13 +208,13 @@ async def test_what_a_rule_asks_about_is_read_by_nobody_before_a_person_said_so(
             await it.ask(method, params, modern=modern, session="another-session")  # some open one for each
             assert len(one.asked) == 1
             one.asked.clear()
-            with pytest.raises(Refusal, match="waits for a person") as refused:
+            with pytest.raises(JsonRpcError, match="waits for a person") as refused:
                 await it.ask(method, params, modern=modern)
             pending_id = refused.value.data["pending"]
             await it.router.calls.decide(pending_id, Decision.REJECTED, by="dana", reason="not today")
-            with pytest.raises(Refusal, match="rejected by dana: not today"):
+            with pytest.raises(JsonRpcError, match="rejected by dana: not today"):
                 await it.ask(method, params, modern=modern)
-        with pytest.raises(Refusal, match="completions cannot be asked about"):
+        with pytest.raises(JsonRpcError, match="completions cannot be asked about"):
             await it.ask("completion/complete", COMPLETES, modern=modern)
         assert one.asked == []
         if rule["server"]:
@@ -253,7 +253,7 @@ async def test_the_person_behind_the_client_is_asked_for_a_resource(tmp_path: Pa
         assert await it.methods.answer(session, person)
         assert "one/resources/read" in person.questions[0][1]["message"]
         assert one.asked == [("read", "book://b")]
-        with pytest.raises(Refusal, match="rejected"):
+        with pytest.raises(JsonRpcError, match="rejected"):
             await it.methods.answer(session, saying({"action": "decline"}))
 
         modern = replace(request(method, params, modern=True, session=None), capabilities=FORMS)
@@ -266,7 +266,7 @@ async def test_the_person_behind_the_client_is_asked_for_a_resource(tmp_path: Pa
                 read: Any = await it.methods.answer(replace(modern, params=brought), Client())
                 assert read["contents"][0]["text"] == "one: book://b"
             else:
-                with pytest.raises(Refusal, match=words):
+                with pytest.raises(JsonRpcError, match=words):
                     await it.methods.answer(replace(modern, params=brought), Client())
         assert len(one.asked) == 2
 
@@ -278,11 +278,11 @@ async def test_every_reading_is_in_the_journal_and_in_the_audit_trail(tmp_path: 
     async with house(tmp_path, one.spec(), two.spec()) as it:
         for method, params in (*READS_ONE, ("completion/complete", COMPLETES)):
             await it.ask(method, params, by=reader)
-        with pytest.raises(Refusal):
+        with pytest.raises(JsonRpcError):
             await it.ask("resources/read", {"uri": "song://x?token=sk-abcdefghijklmnopqrstuvwxyz123456"})
         journal = it.router.store.journal
         await journal.flush()
-        read = [entry.event for entry in await journal.events(kinds=("material_read",))]
+        read = [entry.event for entry in await journal.list_events(kinds=("material_read",))]
         told = [event for event in read if isinstance(event, MaterialRead)]
         seen = [(event.server, event.method, event.name, event.caller, event.success) for event in told]
         assert seen[:3] == [
@@ -292,7 +292,7 @@ async def test_every_reading_is_in_the_journal_and_in_the_audit_trail(tmp_path: 
         ]
         assert (seen[3][0], seen[3][4]) == ("", False)
         assert "abcdefghijklmnopqrstuvwxyz" not in str(told[3])
-        trail = await it.router.store.audit.entries(AuditQuery(kind="material_read"))
+        trail = await it.router.store.audit.list_entries(AuditQuery(kind="material_read"))
         assert len(trail) == 4
 
 
@@ -305,8 +305,12 @@ async def test_a_resource_is_watched_once_however_many_sessions_watch_it(tmp_pat
             assert await it.ask("resources/subscribe", {"uri": "book://a"}, session=session) == {}
         await it.ask("resources/subscribe", {"uri": "fingerpost://two/book://a"}, session="third")
         assert one.asked == two.asked == [("subscribe", "book://a")]
-        it.methods.news.heard("one", "notifications/resources/updated", {"uri": "book://a"}, None)
-        it.methods.news.heard("two", "notifications/resources/updated", {"uri": "book://a"}, None)
+        it.methods.news.on_server_notification(
+            "one", "notifications/resources/updated", {"uri": "book://a"}, None
+        )
+        it.methods.news.on_server_notification(
+            "two", "notifications/resources/updated", {"uri": "book://a"}, None
+        )
         updated = "notifications/resources/updated"
         assert it.crowd.heard == [
             ("first", updated, {"uri": "book://a"}),
@@ -315,8 +319,8 @@ async def test_a_resource_is_watched_once_however_many_sessions_watch_it(tmp_pat
         ]
         await it.ask("resources/unsubscribe", {"uri": "book://a"}, session="first")
         assert len(one.asked) == 1
-        it.methods.left("second")
-        it.methods.left("third")
+        it.methods.forget_session("second")
+        it.methods.forget_session("third")
         await until(lambda: len(one.asked) + len(two.asked) == 4)
         assert one.asked[-1] == two.asked[-1] == ("unsubscribe", "book://a")
 
@@ -329,15 +333,17 @@ async def test_each_session_hears_logs_at_the_level_it_asked_for(tmp_path: Path)
         assert await it.ask("logging/setLevel", {"level": "error"}, session="quiet") == {}
         await it.ask("logging/setLevel", {"level": "debug"}, session="curious")
         for level in ("debug", "info", "critical"):
-            it.methods.news.heard("one", "notifications/message", {"level": level, "data": "x"}, None)
+            it.methods.news.on_server_notification(
+                "one", "notifications/message", {"level": level, "data": "x"}, None
+            )
         heard = [(who, params["level"]) for who, _, params in it.crowd.heard]
         assert [level for who, level in heard if who == "quiet"] == ["critical"]
         assert [level for who, level in heard if who == "curious"] == ["debug", "info", "critical"]
         assert [level for who, level in heard if who == "silent"] == ["info", "critical"]
         for bad in ({"level": "loud"}, {}):
-            with pytest.raises(Refusal):
+            with pytest.raises(JsonRpcError):
                 await it.ask("logging/setLevel", bad)
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(JsonRpcError) as refused:
             await it.ask("logging/setLevel", {"level": "debug"}, modern=True)
         assert refused.value.code == -32601
 
@@ -358,7 +364,7 @@ async def test_a_server_is_asked_for_the_most_that_anybody_wants_to_hear(tmp_pat
         await set_level("debug", session="curious")
         await until(lambda: one.asked[1:] == [("level", "debug")])
         await set_level("error", session="usual")
-        it.methods.left("curious")
+        it.methods.forget_session("curious")
         await until(lambda: one.asked[2:] == [("level", "info")])
 
 
@@ -370,7 +376,7 @@ async def test_a_server_that_comes_back_is_told_the_level_again(tmp_path: Path) 
         await until(lambda: one.asked == [("level", "debug")])
         await it.router.servers.reconnect("one")
         await until(lambda: one.asked == [("level", "debug")] * 2)
-        it.methods.left("curious")
+        it.methods.forget_session("curious")
         await until(lambda: one.asked[2:] == [("level", "info")])
 
 
@@ -382,7 +388,7 @@ async def test_an_endpoint_describes_what_its_servers_can_do(tmp_path: Path) -> 
         "profiles": {"none": {"servers": ["other"], "instructions": "Little here."}},
     }
     async with house(tmp_path, one.spec(), **settings) as it:
-        await it.methods.ready(ALL, LOCAL)
+        await it.methods.wait_until_ready(ALL, LOCAL)
         asking = request("initialize")
         said: Any = it.methods.describe(asking.endpoint, asking.principal, asking.version)
         assert said["capabilities"]["tools"] == {"listChanged": True}
@@ -398,5 +404,5 @@ async def test_an_endpoint_describes_what_its_servers_can_do(tmp_path: Path) -> 
         assert set(bare["capabilities"]) == {"tools"}
         assert "Little here." in bare["instructions"]
         assert "keeps books" not in bare["instructions"]
-        with pytest.raises(Refusal, match="no profile"):
+        with pytest.raises(JsonRpcError, match="no profile"):
             it.methods.describe(profile("unheard"), asking.principal, asking.version)

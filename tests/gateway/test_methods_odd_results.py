@@ -13,7 +13,7 @@ import pytest
 from fingerpost.events import AttemptFinished, CallFinished
 from fingerpost.records import ErrorKind
 from fingerpost.servers import Server
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from tests.gateway.methods_kit import House, house, text_of
 from tests.requirements import proves
 from tests.servers.raw import raw_server, with_length
@@ -99,7 +99,7 @@ async def test_an_error_that_is_no_yes_or_no(tmp_path: Path, said: Any, meant: b
     async with answering(tmp_path, result={"content": [HELLO], "isError": said}) as it:
         got = await it.call("raw__echo")
         assert got.get("isError", False) is meant
-        it.router.store.journal.complete()
+        it.router.store.journal.emit_pending()
         [end] = [event for event in it.events.events if isinstance(event, CallFinished)]
         assert end.success is not meant
 
@@ -119,7 +119,7 @@ async def test_what_is_no_result_is_an_invalid_reply(tmp_path: Path, result: Any
         got = await it.call("raw__echo", modern=True)
         assert got["isError"] is True
         assert words in text_of(got)
-        it.router.store.journal.complete()
+        it.router.store.journal.emit_pending()
         [end] = [event for event in it.events.events if isinstance(event, AttemptFinished)]
         assert end.attempt.error in (ErrorKind.EXECUTION_FAILED, ErrorKind.UNKNOWN)
 
@@ -178,7 +178,7 @@ async def test_thousands_of_links_are_cut_and_a_handle_leads_to_all(tmp_path: Pa
 async def test_what_comes_with_an_error_has_a_bound(tmp_path: Path) -> None:
     error = {"code": -32050, "message": "the shop is closed", "data": {"x": MUCH}}
     async with answering(tmp_path, error=error) as it:
-        with pytest.raises(Refusal, match="the shop is closed") as refused:
+        with pytest.raises(JsonRpcError, match="the shop is closed") as refused:
             await it.call("raw__echo")
         assert refused.value.code == -32050
         assert len(json.dumps(refused.value.data)) < 1_000

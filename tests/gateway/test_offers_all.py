@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fingerpost.records import Effect, Listing, Principal, Scope, ServerSpec, ServerState
-from fingerpost.surfaces.gateway.exchange import Encoded, Refusal
-from fingerpost.surfaces.gateway.offers.tools import A_FEW
+from fingerpost.surfaces.gateway.exchange import EncodedResult, JsonRpcError
+from fingerpost.surfaces.gateway.offers.tools import ENCODE_CHUNK
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import (
     ALL,
@@ -90,7 +90,7 @@ async def test_the_list_is_the_same_bytes_every_time_and_asks_no_server(tmp_path
         first = await it.methods.answer(request("tools/list"), Client())
         shop.change_silently([])  # a server that were asked would say otherwise
         again = await it.methods.answer(request("tools/list", session="another"), Client())
-        assert isinstance(first, Encoded)
+        assert isinstance(first, EncodedResult)
         assert again is first
 
 
@@ -109,7 +109,7 @@ async def test_ten_thousand_tools_page_quickly_and_completely(tmp_path: Path) ->
 
 @proves("G4")
 async def test_others_have_their_turns_while_a_long_list_is_made(tmp_path: Path) -> None:
-    big = tool_server("big", [reading(f"tool_{number}", x="string") for number in range(4 * A_FEW)])
+    big = tool_server("big", [reading(f"tool_{number}", x="string") for number in range(4 * ENCODE_CHUNK)])
     async with house(tmp_path, big.spec()) as it:
         await it.ask("tools/list", at=ROUTE)  # the servers are up now
         assert await turns_during(it.ask("tools/list")) >= 4
@@ -128,7 +128,7 @@ async def test_a_page_goes_on_where_the_last_ended_although_the_list_changed(tmp
         assert [tool["name"] for tool in second["tools"]] == ["shop__c", "shop__e"]
         await shop.replace([reading(name) for name in "xyz"])
         await it.router.servers.refresh("shop")
-        with pytest.raises(Refusal, match="ask for its first page again") as refused:
+        with pytest.raises(JsonRpcError, match="ask for its first page again") as refused:
             await it.ask("tools/list", {"cursor": first["nextCursor"]})
         assert refused.value.code == -32602
 
@@ -137,7 +137,7 @@ async def test_a_page_goes_on_where_the_last_ended_although_the_list_changed(tmp
 @pytest.mark.parametrize("cursor", ["", "nonsense", 7, {}])
 async def test_a_cursor_we_never_gave_is_refused(tmp_path: Path, cursor: Any) -> None:
     async with house(tmp_path, tool_server("shop", [reading("a")]).spec()) as it:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(JsonRpcError) as refused:
             await it.ask("tools/list", {"cursor": cursor})
         assert refused.value.code == -32602
 
@@ -153,7 +153,7 @@ async def test_each_caller_sees_what_they_may_use_and_can_reach_no_more(tmp_path
         assert (await it.ask("tools/list", by=clerk, modern=True))["cacheScope"] == "private"
         messages: list[str] = []
         for name in ("mail__inbox", "mail__nothing", "inbox", "mail/inbox", "shop__delete_all"):
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(JsonRpcError) as refused:
                 await it.call(name, by=clerk)
             assert refused.value.code == -32602
             messages.append(refused.value.message)
@@ -249,7 +249,7 @@ async def test_a_tool_that_can_only_be_run_as_a_task_is_left_out_with_the_reason
         (dropped,) = it.router.catalog.dropped
         assert (dropped.server, dropped.name) == ("shop", "required")
         assert "can only be run as a task" in dropped.reason
-        assert it.router.servers.status("shop").state is ServerState.READY  # nothing is wrong with it
+        assert it.router.servers.get_status("shop").state is ServerState.READY  # nothing is wrong with it
 
 
 @proves("G3", "G4")
@@ -290,7 +290,7 @@ async def _called(it: House, name: str) -> str:
     """What the tool says, once it is there."""
     with anyio.fail_after(60):
         while True:
-            with suppress(Refusal):
+            with suppress(JsonRpcError):
                 return text_of(await it.call(name))
             await anyio.sleep(0.05)
 
@@ -309,7 +309,7 @@ async def test_a_tool_that_a_server_got_without_a_word_is_found(tmp_path: Path) 
             # Whoever looks has it read behind their answer.
             while "shop__rating" not in await it.names():  # noqa: ASYNC110 - it comes by looking
                 await anyio.sleep(0.05)
-        with pytest.raises(Refusal, match="Unknown tool"):
+        with pytest.raises(JsonRpcError, match="Unknown tool"):
             await it.call("shop__imagined")
 
 
@@ -319,5 +319,5 @@ async def test_the_list_of_a_server_that_announces_changes_is_read_when_it_does(
     async with house(tmp_path, shop.spec(era="2026-07-28"), limits={"relist_seconds": 0.0}) as it:
         await it.names()
         shop.change_silently((reading("price"), reading("stock")))
-        with pytest.raises(Refusal, match="Unknown tool"):
+        with pytest.raises(JsonRpcError, match="Unknown tool"):
             await it.call("shop__stock")

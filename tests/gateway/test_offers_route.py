@@ -11,7 +11,7 @@ import pytest
 
 from fingerpost.call.digest import count_tokens
 from fingerpost.records import Listing, Principal, Scope
-from fingerpost.surfaces.gateway.exchange import Encoded
+from fingerpost.surfaces.gateway.exchange import EncodedResult
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import ROUTE, Client, house, profile, reading, request, text_of
 from tests.requirements import proves
@@ -60,7 +60,7 @@ async def test_the_list_is_the_same_bytes_for_everybody(tmp_path: Path) -> None:
                 answer = await it.methods.answer(
                     request("tools/list", at=ROUTE, by=by, modern=True), Client()
                 )
-                assert isinstance(answer, Encoded)
+                assert isinstance(answer, EncodedResult)
                 bodies.add(answer.body)
             it.router.catalog.replace_server(Listing(server="new", definitions=(reading(by.name),)))
         assert len(bodies) == 1
@@ -108,7 +108,9 @@ async def test_who_asks_for_a_tool_that_is_away_hears_why_where_it_would_be_thei
     async with house(tmp_path, mail.spec(), weather.spec(), policy=rules, **FAST) as it:
         by = clerk(servers=("mail",))
         for key in ("mail/search_mail", "mail/read_mail", "weather/forecast"):
-            await it.router.shutters.switch_tool(key, on=False, by="dana", reason="mail moves today")
+            await it.router.shutters.set_tool_enabled(
+                key, enabled=False, by="dana", reason="mail moves today"
+            )
         for tool in ("describe_tool", "call_tool"):
             answer = await it.call(tool, {"name": "mail__search_mail"}, at=ROUTE, by=by)
             assert answer["isError"] is True

@@ -154,7 +154,7 @@ async def test_each_caller_is_listed_what_the_server_lists_to_their_own_key(
     tmp_path: Path, without: Without
 ) -> None:
     async with account(tmp_path, without) as (service, router, who):
-        status = router.servers.status("account")
+        status = router.servers.get_status("account")
         assert status.state is ServerState.READY
         need = "connect" if without == "no_connection" else "list its tools"
         assert status.reason == f"needs the caller's own key to {need}"
@@ -175,7 +175,7 @@ async def test_each_caller_is_listed_what_the_server_lists_to_their_own_key(
         async with serving(router) as address:
             assert await tools_at(f"{address}/mcp/all", who["ann"]) == seen["ann"]
         await router.store.journal.flush()
-        kept = "".join(str(entry.event) for entry in await router.store.journal.events(limit=10_000))
+        kept = "".join(str(entry.event) for entry in await router.store.journal.list_events(limit=10_000))
     assert "canary" not in kept
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.records import Era, ServerSpec
-from fingerpost.servers.own_era import OFTEN
+from fingerpost.servers.own_era import FREQUENT_CALLS
 from fingerpost.testing import ScriptedModel, calls, served
 from tests.api import kit as api
 from tests.completions import kit as chat
@@ -249,7 +249,7 @@ async def test_over_the_api_and_in_a_chat_too_the_callers_own_key_goes_where_it_
                 ):
                     assert answer.status == 200, await answer.text()
             await router.store.journal.flush()
-            kept = "".join(str(entry.event) for entry in await router.store.journal.events(limit=10_000))
+            kept = "".join(str(entry.event) for entry in await router.store.journal.list_events(limit=10_000))
     sent = [arrival.headers.get("authorization") for arrival in probe.asked("tools/call")]
     theirs = CALLERS_OWN["Authorization"] if forward else None
     assert sent == [theirs, None, theirs]
@@ -269,7 +269,7 @@ async def test_a_busy_client_with_a_session_has_one_of_its_own_at_a_server_of_bo
                 number += 1
                 answer = await ann.ask(*REQUESTS[0], number)
                 assert answer["content"][0]["text"]
-    assert number > OFTEN
+    assert number > FREQUENT_CALLS
     assert probe.asked("initialize")[-1].message["params"]["capabilities"] == {}  # as ann declared
     for arrival in probe.arrivals:
         assert SECRET not in arrival.everything

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from tests.gateway.wire_client import called, line_to
 from tests.gateway.wire_parts import Address, small_gateway
 
@@ -37,7 +37,7 @@ class App:
 @asynccontextmanager
 async def served(answer: Callable[[Send], Awaitable[None]]) -> AsyncGenerator[Address]:
     listening = listen_at("127.0.0.1", 0)
-    host, port = address_of(listening).split(":")
+    host, port = get_address(listening).split(":")
     async with anyio.create_task_group() as tasks:
         started = anyio.Event()
 

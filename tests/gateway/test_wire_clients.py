@@ -17,9 +17,9 @@ from fingerpost.events import MemorySink
 from fingerpost.router import Router
 from fingerpost.settings import GatewaySettings, Settings, StoreSettings
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.wire.audience import Listeners
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from tests.gateway.wire_client import ask, called, line_to, modern, modern_headers, open_session
 from tests.gateway.wire_parts import Address, OpenGate, Place, SmallMethods, small_gateway
 from tests.requirements import proves
@@ -64,7 +64,7 @@ async def test_a_signal_ends_it_in_good_order():
     methods = SmallMethods()
     app = GatewayApp(methods, OpenGate(), GatewaySettings(), MemorySink())
     listening = listen_at("127.0.0.1", 0)
-    host, port = address_of(listening).rsplit(":", 1)
+    host, port = get_address(listening).rsplit(":", 1)
     up, stopped = anyio.Event(), anyio.Event()
 
     async def run() -> None:
@@ -77,7 +77,7 @@ async def test_a_signal_ends_it_in_good_order():
             tasks.start_soon(run)
             await up.wait()
             await anyio.sleep(0.01)
-            place = Place(host, int(port), methods, Listeners(), MemorySink(), app)
+            place = Place(host, int(port), methods, NotificationListeners(), MemorySink(), app)
             session = await open_session(place)
             async with line_to(place) as news, line_to(place) as listen, line_to(place) as call:
                 await news.send(None, session, method="GET")
@@ -105,7 +105,7 @@ async def test_an_address_that_is_taken_is_explained():
 
 async def test_ports_are_written_as_in_addresses():
     with listen_at("::1", 0) as listening:
-        assert address_of(listening).startswith("[::1]:")
+        assert get_address(listening).startswith("[::1]:")
 
 
 async def test_a_session_costs_little():
@@ -138,7 +138,7 @@ async def test_the_whole_gateway_answers_before_any_server_is_there(tmp_path: Pa
                 router,
                 host="127.0.0.1",
                 port=0,
-                gate=lambda bound: OpenGate(),
+                authenticator=lambda bound: OpenGate(),
                 started=started,
                 signals=False,
             )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fingerpost.surfaces.gateway.wire.codec import BadJson, decode
+from fingerpost.surfaces.gateway.wire.codec import InvalidJsonBody, decode_json
 from tests.gateway.wire_client import MODERN, ask, called, line_to, modern_headers, old, open_session
 from tests.gateway.wire_parts import small_gateway
 from tests.requirements import proves
@@ -144,14 +144,14 @@ def test_any_bytes_get_an_answer(body: bytes, version: str | None):
 
 @given(st.binary(max_size=200))
 def test_reading_json_never_fails_otherwise(body: bytes):
-    with suppress(BadJson):
-        decode(body)
+    with suppress(InvalidJsonBody):
+        decode_json(body)
 
 
 @pytest.mark.parametrize("body", [b"[" * 5000 + b"]" * 5000, b"NaN", b'"\\ud800"', b"\xff", b""])
 def test_odd_json_is_refused(body: bytes):
-    with pytest.raises(BadJson):
-        decode(body)
+    with pytest.raises(InvalidJsonBody):
+        decode_json(body)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_odd_json_is_refused(body: bytes):
     ids=["objects", "lists", "far too deep", "a long number", "no end"],
 )
 def test_deep_and_huge_json_is_refused_for_what_it_is(body: bytes, said: str):
-    with pytest.raises(BadJson, match=said):
-        decode(body)
+    with pytest.raises(InvalidJsonBody, match=said):
+        decode_json(body)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_deep_and_huge_json_is_refused_for_what_it_is(body: bytes, said: str):
     ],
 )
 def test_what_is_not_too_deep_is_taken_as_it_is(body: bytes):
-    assert decode(body) == json.loads(body)
+    assert decode_json(body) == json.loads(body)
 
 
 async def test_deep_arguments_are_refused_in_a_session():

@@ -187,9 +187,11 @@ async def test_news_reach_the_stream_and_are_resumed():
             assert (status, headers["content-type"]) == (200, "text/event-stream")
             assert (await line.event())["method"] == "notifications/tools/list_changed"
             publish(
-                "notifications/message", {"data": 1}, to=lambda one: one.session == session["mcp-session-id"]
+                "notifications/message",
+                {"data": 1},
+                should_receive=lambda one: one.session == session["mcp-session-id"],
             )
-            publish("notifications/message", {"data": 2}, to=lambda one: one.session == "another")
+            publish("notifications/message", {"data": 2}, should_receive=lambda one: one.session == "another")
             chunk = await line.chunk()
             assert chunk.startswith(b"id: 2\n")
             publish("notifications/message", {"data": 3})

@@ -229,8 +229,10 @@ async def test_a_subscription_hears_what_it_asked_for():
         publish = place.audience.publish
         publish("notifications/prompts/list_changed", {})
         publish("notifications/resources/updated", {"uri": "b:2"})
-        publish("notifications/resources/updated", {"uri": "a:1"}, to=lambda request: request.modern)
-        publish("notifications/tools/list_changed", {}, to=lambda request: not request.modern)
+        publish(
+            "notifications/resources/updated", {"uri": "a:1"}, should_receive=lambda request: request.modern
+        )
+        publish("notifications/tools/list_changed", {}, should_receive=lambda request: not request.modern)
         publish("notifications/tools/list_changed", {})
         publish("notifications/tools/list_changed", {})
         heard = [await line.event(), await line.event()]

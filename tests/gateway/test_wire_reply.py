@@ -6,8 +6,8 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.surfaces.gateway.wire.http import Inbound
-from fingerpost.surfaces.gateway.wire.reply import Reply
+from fingerpost.surfaces.gateway.wire.http import McpHttpRequest
+from fingerpost.surfaces.gateway.wire.reply import PostResponse
 from fingerpost.surfaces.web.asgi import AsgiMessage
 from fingerpost.surfaces.web.gate import Endpoint
 from tests.requirements import proves
@@ -30,13 +30,13 @@ async def test_there_is_one_answer_however_pings_fall(
     async def receive() -> AsgiMessage:
         return {"type": "http.disconnect"}
 
-    inbound = Inbound("POST", {}, Endpoint(path="/mcp", mode="auto"), receive, send)
-    reply = Reply(inbound, takes=(True, True), headers=())
+    inbound = McpHttpRequest("POST", {}, Endpoint(path="/mcp", mode="auto"), receive, send)
+    reply = PostResponse(inbound, accepts=(True, True), headers=())
 
     async def do(steps: list[str]) -> None:
         for step in steps:
             if step == "ping":
-                await reply.ping()
+                await reply.send_ping()
             elif step == "notify":
                 await reply.notify("notifications/message", {"level": "info"})
             else:

@@ -13,10 +13,10 @@ from fingerpost.records import Principal
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.store import Store
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.web.access import open_gate
-from fingerpost.surfaces.web.gate import Denial, Endpoint, Gate
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.web.access import build_authenticator
+from fingerpost.surfaces.web.gate import AccessDenial, Authenticator, Endpoint
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from tests.gateway.wire_client import Line, line_to, modern, modern_headers, open_session
 from tests.gateway.wire_parts import OpenGate, Place, SmallMethods
 from tests.requirements import proves
@@ -28,20 +28,22 @@ PATIENCE = 30.0  # seconds
 class Closing(OpenGate):
     """Lets everybody in until it has a reason not to."""
 
-    denial: Denial | None = None
+    denial: AccessDenial | None = None
 
-    async def admit(
+    async def authenticate(
         self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
-    ) -> Principal | Denial:
-        return self.denial or await super().admit(headers, endpoint, remote=remote)
+    ) -> Principal | AccessDenial:
+        return self.denial or await super().authenticate(headers, endpoint, remote=remote)
 
 
 @asynccontextmanager
-async def gateway_behind(gate: Gate | Callable[[GatewaySettings, str], Gate]) -> AsyncGenerator[Place]:
+async def gateway_behind(
+    gate: Authenticator | Callable[[GatewaySettings, str], Authenticator],
+) -> AsyncGenerator[Place]:
     settings = GatewaySettings(require_key=True)
-    methods, audience, events = SmallMethods(), Listeners(), MemorySink()
+    methods, audience, events = SmallMethods(), NotificationListeners(), MemorySink()
     listening = listen_at("127.0.0.1", 0)
-    bound = address_of(listening)
+    bound = get_address(listening)
     judge = gate(settings, bound) if callable(gate) else gate
     app = GatewayApp(methods, judge, settings, events, audience=audience)
     up = anyio.Event()
@@ -87,7 +89,7 @@ async def test_who_is_let_in_no_more_hears_no_more() -> None:
         place.audience.publish(CHANGED, {})
         with anyio.fail_after(PATIENCE):
             assert [(await line.event())["method"] for line in both] == [CHANGED] * 2
-            gate.denial = Denial(status=401, message="revoked")
+            gate.denial = AccessDenial(status=401, message="revoked")
             place.audience.publish(CHANGED, {})
             ends = [await heard_to_the_end(line) for line in both]
         assert not any(CHANGED.encode() in end for end in ends)
@@ -98,7 +100,7 @@ async def test_who_is_let_in_no_more_hears_no_more() -> None:
 async def test_while_nobody_can_tell_streams_stay_open() -> None:
     gate = Closing()
     async with gateway_behind(gate) as place, streams(place, {}) as both:
-        gate.denial = Denial(status=503, message="the store is away")
+        gate.denial = AccessDenial(status=503, message="the store is away")
         place.audience.publish(CHANGED, {})
         with anyio.fail_after(PATIENCE):
             assert [(await line.event())["method"] for line in both] == [CHANGED] * 2
@@ -109,8 +111,8 @@ async def test_a_revoked_key_loses_its_streams(tmp_path: Path) -> None:
     async with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
         _, key = await store.keys.add("laptop")
 
-        def gate(settings: GatewaySettings, bound: str) -> Gate:
-            return open_gate(settings, keys=store.keys, events=MemorySink(), bound=bound)
+        def gate(settings: GatewaySettings, bound: str) -> Authenticator:
+            return build_authenticator(settings, keys=store.keys, events=MemorySink(), bound=bound)
 
         async with (
             gateway_behind(gate) as place,

@@ -14,8 +14,8 @@ import orjson
 
 from fingerpost.events import MemorySink
 from fingerpost.settings import GatewaySettings
-from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.gateway.wire.lines import TooLong, read_lines
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.gateway.wire.lines import OversizedLine, read_lines
 from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
 from tests.gateway.wire_client import INITIALIZE, modern, old
 from tests.gateway.wire_parts import SmallMethods
@@ -29,7 +29,7 @@ class Pipes:
         self._to = to_server
         self._lines = read_lines(from_server, limit=1 << 20)
         self.methods = SmallMethods()
-        self.audience = Listeners()
+        self.audience = NotificationListeners()
         self.events = MemorySink()
         self.ended = anyio.Event()
 
@@ -40,7 +40,7 @@ class Pipes:
     async def read(self) -> Any:
         with anyio.fail_after(5):
             line = await anext(self._lines)
-        assert not isinstance(line, TooLong)
+        assert not isinstance(line, OversizedLine)
         return orjson.loads(line)
 
     async def ask(self, message: object) -> Any:

@@ -14,10 +14,10 @@ from fingerpost.events import MemorySink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings, ProfileSettings
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.exchange import ClientRequest, Encoded, Exchange, Refusal
-from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.web.gate import Denial, Endpoint
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.gateway.exchange import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 
 ECHO: JsonObject = {
     "name": "echo",
@@ -31,21 +31,21 @@ ECHO: JsonObject = {
 class OpenGate:
     """Lets everybody in; who they are is what they say. `Host: evil.example` stays outside."""
 
-    async def admit(
+    async def authenticate(
         self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
-    ) -> Principal | Denial:
+    ) -> Principal | AccessDenial:
         del endpoint, remote
         if headers.get("host") == "evil.example":
-            return Denial(status=403, message="This host is not ours.", headers=(("x-why", "host"),))
+            return AccessDenial(status=403, message="This host is not ours.", headers=(("x-why", "host"),))
         return Principal(name=headers.get("x-who", "local"))
 
-    def allows_page(self, headers: Mapping[str, str]) -> bool:
+    def allows_origin(self, headers: Mapping[str, str]) -> bool:
         return headers.get("origin") in ("https://good.example",)
 
-    def answers_probe(self, headers: Mapping[str, str]) -> bool:
+    def allows_probe(self, headers: Mapping[str, str]) -> bool:
         return True
 
-    def documents(self) -> Mapping[str, JsonObject]:
+    def get_public_documents(self) -> Mapping[str, JsonObject]:
         return {"/.well-known/oauth-protected-resource": {"resource": "here"}}
 
 
@@ -59,17 +59,17 @@ class SmallMethods:
     entered: anyio.Event = field(default_factory=anyio.Event)
     proceed: anyio.Event = field(default_factory=anyio.Event)
 
-    async def answer(self, request: ClientRequest, exchange: Exchange) -> JsonObject | Encoded:
+    async def answer(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject | EncodedResult:
         self.requests.append(request)
         if request.method == "tools/list":
-            return Encoded(
+            return EncodedResult(
                 orjson.dumps({"tools": [ECHO], "ttlMs": 1, "cacheScope": "public", **_complete(request)})
             )
         if request.method == "tools/call":
             return await self._call(request, exchange)
-        raise Refusal(-32601, f"No method {request.method}")
+        raise JsonRpcError(-32601, f"No method {request.method}")
 
-    async def _call(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+    async def _call(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         name = str(request.params.get("name"))
         arguments: Any = request.params.get("arguments") or {}
         match name:
@@ -96,10 +96,10 @@ class SmallMethods:
             case "odd":
                 text = "\ud800 and 1"
             case _:
-                raise Refusal(-32602, f"No tool {name}", {"tool": name})
+                raise JsonRpcError(-32602, f"No tool {name}", {"tool": name})
         return {"content": [{"type": "text", "text": text}]}
 
-    async def ready(self, endpoint: Endpoint, principal: Principal) -> None:
+    async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
         del endpoint, principal
 
     def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
@@ -110,12 +110,12 @@ class SmallMethods:
             "instructions": endpoint.path,
         }
 
-    def input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
+    def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
         del endpoint, principal
         schema = ECHO["inputSchema"]
         return schema if name == "echo" and isinstance(schema, dict) else None
 
-    def left(self, session: str) -> None:
+    def forget_session(self, session: str) -> None:
         self.left_sessions.append(session)
 
 
@@ -136,7 +136,7 @@ class Place(Address):
     """A gateway that runs."""
 
     methods: SmallMethods
-    audience: Listeners
+    audience: NotificationListeners
     events: MemorySink
     app: GatewayApp
 
@@ -149,9 +149,9 @@ class Place(Address):
 async def small_gateway(**settings: Any) -> AsyncGenerator[Place]:
     """The wire on a free port of this machine."""
     chosen = GatewaySettings(**settings)
-    methods, audience, events = SmallMethods(), Listeners(), MemorySink()
+    methods, audience, events = SmallMethods(), NotificationListeners(), MemorySink()
     listening = listen_at("127.0.0.1", 0)
-    host, port = address_of(listening).rsplit(":", 1)
+    host, port = get_address(listening).rsplit(":", 1)
     app = GatewayApp(
         methods,
         OpenGate(),

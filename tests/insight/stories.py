@@ -38,13 +38,13 @@ from fingerpost.records import (
     Shortlist,
     Signals,
 )
-from fingerpost.store.journal import Recorded
+from fingerpost.store.journal import JournalEntry
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
-def numbered(events: Iterable[Event], *, first: int = 1) -> list[Recorded]:
-    return [Recorded(number, event) for number, event in enumerate(events, first)]
+def numbered(events: Iterable[Event], *, first: int = 1) -> list[JournalEntry]:
+    return [JournalEntry(number, event) for number, event in enumerate(events, first)]
 
 
 def request(
@@ -62,7 +62,7 @@ def request(
     """One request from its beginning to its end; `outcome` None leaves it on its way."""
     header = Header(packet_id=packet_id, session_id=f"ses_{packet_id}", created=at, caller=caller)
     packet = Packet(header=header, content=Content(original_prompt=prompt))
-    events: list[Event] = [PacketReceived.of(packet)]
+    events: list[Event] = [PacketReceived.from_packet(packet)]
     if mode is not None:
         events.append(RouteBegan(packet_id=packet_id, mode=mode, profile=profile, at=at))
     events.append(narrowed(packet_id, need=need, at=at))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fingerpost.events import BreakerMoved, Event, LiveFeed, SmartRoutingEnd
-from fingerpost.insight import Figures, Ledger
-from fingerpost.insight.counting import Counting
-from fingerpost.insight.watch import calibration, choose_step
+from fingerpost.insight import Figures, JournalReader
+from fingerpost.insight.counting import EventCounter
+from fingerpost.insight.watch import choose_step, compute_calibration
 from fingerpost.records import (
     ConfidenceSample,
     Decision,
@@ -22,7 +22,7 @@ from fingerpost.records import (
     Pending,
     RouteOutcome,
     UsageSample,
-    new_id,
+    create_id,
     utc_now,
 )
 from fingerpost.records.codec import from_plain, to_plain
@@ -43,8 +43,8 @@ async def figures_of(
     store: Store, *events: Event, hours: float = 1.0, tools: tuple[str, ...] = ()
 ) -> Figures:
     await store.journal.append(*events)
-    async with Ledger.open(store, LiveFeed()) as ledger:
-        return await ledger.figures(hours=hours, tools=tools)
+    async with JournalReader.open(store, LiveFeed()) as ledger:
+        return await ledger.get_figures(hours=hours, tools=tools)
 
 
 @proves("I8", "B10", "D13", "E7")
@@ -73,8 +73,8 @@ async def test_every_figure_of_a_small_day(store: Store) -> None:
         *call("cal_4", at=now, error=ErrorKind.DENIED),
         *call("cal_dry", at=now, dry_run=True),
         chosen,
-        replace(chosen, event_id=new_id("evt"), total_tools=0, filtered_tools=0, tokens_saved=0),
-        replace(chosen, event_id=new_id("evt"), by="widened", widened=("files",)),
+        replace(chosen, event_id=create_id("evt"), total_tools=0, filtered_tools=0, tokens_saved=0),
+        replace(chosen, event_id=create_id("evt"), by="widened", widened=("files",)),
         BreakerMoved(server="time", state="open", reason="", at=now),
         BreakerMoved(server="time", state="closed", reason="", at=now),
         asked("cal_5", "pen_1", at=now),
@@ -127,12 +127,12 @@ async def test_steps_follow_each_other_and_add_up(store: Store) -> None:
 
 
 async def test_the_next_question_counts_what_came_since(store: Store) -> None:
-    async with Ledger.open(store, LiveFeed()) as ledger:
+    async with JournalReader.open(store, LiveFeed()) as ledger:
         await store.journal.append(*request("pkt_1", at=utc_now()))
-        assert (await ledger.figures(hours=1)).totals.requests == 1
+        assert (await ledger.get_figures(hours=1)).totals.requests == 1
         await store.journal.append(*request("pkt_2", at=utc_now()))
-        assert (await ledger.figures(hours=1)).totals.requests == 2
-        assert (await ledger.figures(hours=200)).totals.requests == 2
+        assert (await ledger.get_figures(hours=1)).totals.requests == 2
+        assert (await ledger.get_figures(hours=200)).totals.requests == 2
 
 
 async def test_an_approval_nobody_gave_expires(store: Store) -> None:
@@ -164,11 +164,11 @@ async def test_never_used_are_those_no_call_was_ever_made_of(store: Store) -> No
 
 @proves("D13")
 def test_estimates_are_compared_with_what_it_took() -> None:
-    counting = Counting(60)
+    counting = EventCounter(60)
     took = [100.0] * 5 + [140.0, 160.0, 60.0]  # five teach; two of the three after them are within 50 %
     events = [event for number, ms in enumerate(took) for event in call(f"cal_{number}", milliseconds=ms)]
-    counting.take(numbered(events))
-    counting.take(numbered(events))  # once more: nothing is counted twice
+    counting.count(numbered(events))
+    counting.count(numbered(events))  # once more: nothing is counted twice
     (sums,) = counting.sums.values()
     assert (sums.counts["estimates"], sums.counts["good_estimates"], sums.counts["calls"]) == (3, 2, 8)
 
@@ -178,7 +178,7 @@ def test_the_calibration_curve() -> None:
         ConfidenceSample(raw=raw, right=right, tool="time/now")
         for raw, right in ((0.95, True), (0.91, True), (1.0, False), (0.3, False))
     ]
-    low, high = calibration(samples)
+    low, high = compute_calibration(samples)
     assert (low.claimed, low.right, low.count) == (0.3, 0.0, 1)
     assert (high.claimed, high.right, high.count) == (pytest.approx(0.953, abs=0.01), pytest.approx(2 / 3), 3)
 

@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from fingerpost.events import Event, LiveFeed
-from fingerpost.insight import Ledger, PacketLine, PacketQuery
+from fingerpost.insight import JournalReader, PacketLine, PacketQuery
 from fingerpost.insight import tail as tail_module
 from fingerpost.records import ErrorKind, RouteOutcome
 from fingerpost.store import Store
-from fingerpost.store.journal import Recorded
+from fingerpost.store.journal import JournalEntry
 from tests.insight.stories import call, request
 from tests.requirements import proves
 from tests.servers.support import all_blocked
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 class House:
     """A store, its live feed and a ledger, as a process has them."""
 
-    def __init__(self, store: Store, live: LiveFeed, ledger: Ledger) -> None:
+    def __init__(self, store: Store, live: LiveFeed, ledger: JournalReader) -> None:
         self.store = store
         self.live = live
         self.ledger = ledger
@@ -41,7 +41,7 @@ async def open_house(folder: Path) -> AsyncGenerator[House]:
     live = LiveFeed()
     async with (
         Store.open(f"sqlite:///{folder}/store.db", flush_ms=1.0, audit=False) as store,
-        Ledger.open(store, live) as ledger,
+        JournalReader.open(store, live) as ledger,
     ):
         yield House(store, live, ledger)
 
@@ -60,7 +60,7 @@ async def lines_until(frames: AsyncIterator[tuple[PacketLine, ...]], *wanted: st
     return found
 
 
-async def take(events: AsyncIterator[Recorded], count: int) -> list[Recorded]:
+async def take(events: AsyncIterator[JournalEntry], count: int) -> list[JournalEntry]:
     with anyio.fail_after(10):
         return [await anext(events) for _ in range(count)]
 
@@ -70,13 +70,13 @@ async def test_lines_come_while_it_happens(house: House) -> None:
     await house.tell(*request("pkt_old"))
     with house.ledger.follow_lines() as frames:
         await lines_until(frames, "pkt_old")
-        assert [line.packet_id for line in house.ledger.newest()] == ["pkt_old"]
+        assert [line.packet_id for line in house.ledger.get_newest_lines()] == ["pkt_old"]
         events = request("pkt_new")
         await house.tell(*events[:3])
         assert (await lines_until(frames, "pkt_new"))["pkt_new"].state == "running"
         await house.tell(*events[3:])
         assert (await lines_until(frames, "pkt_new"))["pkt_new"].outcome == "answered"
-        assert [line.packet_id for line in house.ledger.newest(1)] == ["pkt_new"]
+        assert [line.packet_id for line in house.ledger.get_newest_lines(1)] == ["pkt_new"]
 
 
 async def test_an_error_of_its_user_comes_out_as_it_is(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ async def test_frames_are_gathered_and_bounded(house: House) -> None:
         began = anyio.current_time()
         await house.tell(*(event for number in range(700) for event in call(f"cal_{number}")[:2]))
         await lines_until(frames, "cal_699")
-        sizes = [len(house.ledger.newest(10_000)), len(house.ledger.newest())]
+        sizes = [len(house.ledger.get_newest_lines(10_000)), len(house.ledger.get_newest_lines())]
         assert sizes == [701, 200]
-        assert anyio.current_time() - began >= tail_module.GATHER_S / 2
+        assert anyio.current_time() - began >= tail_module.GATHER_INTERVAL_S / 2
 
 
 async def test_a_request_that_waited_for_long_comes_back_whole(house: House) -> None:
@@ -112,7 +112,7 @@ async def test_a_request_that_waited_for_long_comes_back_whole(house: House) -> 
     await house.tell(*(event for number in range(250) for event in call(f"cal_b{number}")[:1]))
     with house.ledger.follow_lines() as frames:
         await lines_until(frames, "cal_b249")
-        assert "pkt_1" not in {line.packet_id for line in house.ledger.newest(1000)}
+        assert "pkt_1" not in {line.packet_id for line in house.ledger.get_newest_lines(1000)}
         await house.tell(events[-1])
         line = (await lines_until(frames, "pkt_1"))["pkt_1"]
     assert (line.prompt, line.tools, line.outcome) == ("what time is it in Tokyo?", ("time/now",), "answered")
@@ -128,7 +128,7 @@ async def test_pages_go_back_through_everything(house: House) -> None:
     seen: list[str] = []
     before: int | None = None
     while True:
-        page = await house.ledger.page(PacketQuery(limit=5, before=before))
+        page = await house.ledger.get_page(PacketQuery(limit=5, before=before))
         seen += [line.packet_id for line in page.items]
         if page.next is None:
             break
@@ -165,7 +165,7 @@ async def test_pages_are_filtered(house: House, query: PacketQuery, found: list[
         *call("cal_1", error=ErrorKind.TIMEOUT),
         *call("cal_2", "files/read"),
     )
-    page = await house.ledger.page(query)
+    page = await house.ledger.get_page(query)
     assert [line.packet_id for line in page.items] == found
     assert page.next is None
 
@@ -173,15 +173,15 @@ async def test_pages_are_filtered(house: House, query: PacketQuery, found: list[
 async def test_one_packet_with_everything(house: House) -> None:
     events = request("pkt_1", within=call("cal_1", packet_id="pkt_1"))
     await house.tell(*events, *call("cal_2"))
-    detail = await house.ledger.packet("pkt_1")
+    detail = await house.ledger.get_packet("pkt_1")
     assert detail is not None
     assert [entry.event for entry in detail.events] == events
     assert detail.packet is not None
     assert detail.packet.content.original_prompt == detail.line.prompt
-    bare = await house.ledger.packet("cal_2")
+    bare = await house.ledger.get_packet("cal_2")
     assert bare is not None
     assert (bare.packet, bare.line.kind) == (None, "call")
-    assert await house.ledger.packet("pkt_nobody") is None
+    assert await house.ledger.get_packet("pkt_nobody") is None
 
 
 @proves("I2")
@@ -214,7 +214,7 @@ async def test_a_stream_of_one_packet_begins_with_its_past(house: House) -> None
 async def test_a_stream_of_some_kinds_from_now_on(house: House) -> None:
     await house.tell(*call("cal_1"))
     with house.ledger.follow_events(kinds=["call_finished"]) as stream:
-        seen: list[Recorded] = []
+        seen: list[JournalEntry] = []
         async with anyio.create_task_group() as tasks:
 
             async def read() -> None:
@@ -235,6 +235,6 @@ async def test_a_slow_reader_loses_nothing(house: House) -> None:
         for start in range(0, len(calls), 200):
             await house.tell(*calls[start : start + 200])
         await house.ledger.refresh()
-        assert len(house.ledger.newest(10_000)) == tail_module.MOST_LINES
+        assert len(house.ledger.get_newest_lines(10_000)) == tail_module.MAX_LINES
         seen = await take(slow, len(calls))
     assert [entry.event for entry in seen] == calls

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.events import CallFinished, Event, RouteEnded, RouteResumed
-from fingerpost.insight.lines import folded
+from fingerpost.insight.lines import fold_events
 from fingerpost.insight.records import PacketLine
 from fingerpost.records import Decision, ErrorKind, NeedVerdict, RouteOutcome
-from fingerpost.store.journal import Recorded
+from fingerpost.store.journal import JournalEntry
 from tests.insight.stories import asked, call, decided, narrowed, numbered, request
 
 
 def line_of(packet_id: str, *events: Event) -> PacketLine:
-    return folded({}, numbered(events))[packet_id]
+    return fold_events({}, numbered(events))[packet_id]
 
 
 def test_a_request_adds_up() -> None:
@@ -95,10 +95,10 @@ def test_a_call_of_its_own_waits_for_a_person() -> None:
 
 
 def test_a_call_within_a_request_is_no_line() -> None:
-    assert folded({}, numbered(call("cal_1", packet_id="pkt_1"))) == {}
+    assert fold_events({}, numbered(call("cal_1", packet_id="pkt_1"))) == {}
 
 
-def _journal(seed: int) -> list[Recorded]:
+def _journal(seed: int) -> list[JournalEntry]:
     """Several packets, their events mixed as happens when they run side by side."""
     chosen = random.Random(seed)
     streams = [
@@ -116,11 +116,11 @@ def _journal(seed: int) -> list[Recorded]:
 @given(seed=st.integers(0, 1000), cuts=st.lists(st.integers(0, 40), max_size=6), again=st.integers(0, 10))
 def test_any_chunking_and_any_repetition_give_the_same_lines(seed: int, cuts: list[int], again: int) -> None:
     journal = _journal(seed)
-    whole = folded({}, journal)
+    whole = fold_events({}, journal)
     lines: dict[str, PacketLine] = {}
     edges = [0, *sorted(cuts), len(journal)]
     for start, end in pairwise(edges):
-        lines |= folded(lines, journal[max(0, start - again) : end])
+        lines |= fold_events(lines, journal[max(0, start - again) : end])
     assert lines == whole
-    assert folded(lines, journal) == {}
+    assert fold_events(lines, journal) == {}
     assert set(whole) == {"pkt_1", "pkt_2", "cal_2", "cal_3"}

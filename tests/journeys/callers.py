@@ -11,7 +11,7 @@ from typing import Any
 from fingerpost import Router
 from fingerpost.errors import ModelRefused
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.llm.fields import mapping
+from fingerpost.llm.fields import as_mapping
 from fingerpost.records import JsonObject, Message
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.journeys.recorder import DESTROYS, READS, tool
@@ -69,7 +69,7 @@ def calling(*made: JsonObject, text: str = "") -> ModelReply:
 
 
 def names_in(request: ModelRequest) -> list[str]:
-    return [str(mapping(each.get("function")).get("name")) for each in request.tools]
+    return [str(as_mapping(each.get("function")).get("name")) for each in request.tools]
 
 
 def words_of(requests: Iterable[ModelRequest]) -> str:

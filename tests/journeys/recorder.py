@@ -16,7 +16,7 @@ from fingerpost.events import (
     SelectionReviewed,
     ShortlistWidened,
     ToolsOffered,
-    rebuild,
+    rebuild_packet,
 )
 from fingerpost.records import ExecutionStatus, Mode
 from fingerpost.router import Route
@@ -131,7 +131,7 @@ async def remembered(router: Router, route: Route) -> list[Event]:
     await router.store.journal.flush()
     events: list[Event] = []
     after = 0
-    while page := await router.store.journal.events(packet_id=route.packet_id, after_seq=after):
+    while page := await router.store.journal.list_events(packet_id=route.packet_id, after_seq=after):
         events += [entry.event for entry in page]
         after = page[-1].seq
     return events
@@ -139,4 +139,4 @@ async def remembered(router: Router, route: Route) -> list[Event]:
 
 async def as_remembered(router: Router, route: Route) -> bool:
     """Whether the journal makes the very packet the route ended with."""
-    return rebuild(await remembered(router, route)) == route.packet
+    return rebuild_packet(await remembered(router, route)) == route.packet

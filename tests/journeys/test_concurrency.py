@@ -21,8 +21,8 @@ from fingerpost.events import (
     Event,
     ModelAnswered,
     RouteBegan,
-    rebuild,
-    unfinished_attempts,
+    find_unfinished_attempts,
+    rebuild_packet,
 )
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import RouteOutcome
@@ -114,7 +114,7 @@ async def test_a_request_given_up_while_a_model_thinks_leaves_a_usable_house(tmp
         route = await router.route(WISH.format(2))
         assert route.outcome is RouteOutcome.ANSWERED
         await router.store.journal.flush()
-        seen = [entry.event for entry in await router.store.journal.events(kinds=("model_answered",))]
+        seen = [entry.event for entry in await router.store.journal.list_events(kinds=("model_answered",))]
     given_up = [event for event in seen if isinstance(event, ModelAnswered) and event.error is not None]
     assert [event.error for event in given_up] == ["the request was cancelled"]
     assert [arguments for _, arguments in server.calls] == [{"path": "2.txt"}]
@@ -142,9 +142,9 @@ async def test_a_request_given_up_during_a_call_is_told_and_blames_no_server(tmp
         route = await router.route(WISH.format(2))
         assert route.outcome is RouteOutcome.ANSWERED
         await router.store.journal.flush()
-        entries = await router.store.journal.events(kinds=("attempt_started", "attempt_finished"))
+        entries = await router.store.journal.list_events(kinds=("attempt_started", "attempt_finished"))
         events = [entry.event for entry in entries]
-        assert not unfinished_attempts(events)
+        assert not find_unfinished_attempts(events)
         ended = [event.attempt.error for event in events if isinstance(event, AttemptFinished)]
         assert [str(error) for error in ended] == ["cancelled"] * 6 + ["None"]
 
@@ -169,7 +169,7 @@ async def test_a_reader_who_stops_early_ends_the_work(tmp_path: Path) -> None:
                     break
             await until(begun)
         await until(ended)
-        stopped = [entry.event for entry in await router.store.journal.events(kinds=("answer_given",))]
+        stopped = [entry.event for entry in await router.store.journal.list_events(kinds=("answer_given",))]
         assert stopped == []
 
 
@@ -236,7 +236,7 @@ async def test_a_deadline_during_a_call_ends_the_request_with_what_there_is(tmp_
         assert route.outcome is RouteOutcome.LIMITED, route.trace
         assert [step.error for step in route.packet.tool_routing.steps] == ["timeout"]
         assert await as_remembered(router, route)
-        assert not unfinished_attempts(await remembered(router, route))
+        assert not find_unfinished_attempts(await remembered(router, route))
 
 
 @proves("W3", "W4")
@@ -331,10 +331,10 @@ async def test_an_interrupted_journey_can_be_rebuilt_as_far_as_it_came(tmp_path:
             await until(thinking)
             tasks.cancel_scope.cancel()
         await router.store.journal.flush()
-        events = [entry.event for entry in await router.store.journal.events()]
+        events = [entry.event for entry in await router.store.journal.list_events()]
         (began,) = (event for event in events if isinstance(event, RouteBegan))
         mine = [event for event in events if event.packet_id == began.packet_id]
-        packet = rebuild(mine)
+        packet = rebuild_packet(mine)
         assert packet is not None
         assert [step.success for step in packet.tool_routing.steps] == [True]
         assert not [event for event in mine if isinstance(event, AnswerGiven)]

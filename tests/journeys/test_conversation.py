@@ -18,8 +18,8 @@ from fingerpost.events import HistorySummarised, ModelAnswered, SmartRoutingEnd,
 from fingerpost.llm import ModelReply, ModelRequest, ModelUsage
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.router import Route
-from fingerpost.store.journal import Recorded
-from fingerpost.surfaces.cli.explanation import story
+from fingerpost.store.journal import JournalEntry
+from fingerpost.surfaces.cli.explanation import describe_events
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from tests.journeys.recorder import READS, as_remembered, remembered, tool
 from tests.journeys.world import house, playing, purpose_of, review, select, settings
@@ -150,7 +150,7 @@ async def test_the_servers_of_a_conversation_are_chosen_once_for_all_its_request
         await router.route("Find the weather number 2", conversation="ses_two")
         assert len(choices) == 2
         await router.store.journal.flush()
-        ends = [entry.event for entry in await router.store.journal.events(kinds=("smart_routing_end",))]
+        ends = [entry.event for entry in await router.store.journal.list_events(kinds=("smart_routing_end",))]
         assert len([event for event in ends if isinstance(event, SmartRoutingEnd) and event.success]) == 2
 
 
@@ -219,9 +219,9 @@ async def test_a_conversation_that_changes_its_subject_finds_the_right_server_ea
         assert "sqlite has one of the best tools" in widened[0].reasoning
 
 
-async def _journal(router: Router, kind: str) -> list[Recorded]:
+async def _journal(router: Router, kind: str) -> list[JournalEntry]:
     await router.store.journal.flush()
-    return await router.store.journal.events(kinds=(kind,))
+    return await router.store.journal.list_events(kinds=(kind,))
 
 
 @proves("E5")
@@ -371,7 +371,7 @@ async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_u
             assert told.kept == tuple(key for key in tools if key not in found), "the trace says which"
             assert all(key in offers[-1] for key in told.kept)
             assert all(key in told.summary() for key in told.kept)
-            explained = [words for what, words, _ in story(route.events) if what == "kept"]
+            explained = [words for what, words, _ in describe_events(route.events) if what == "kept"]
             assert len(explained) == bool(told.kept)
             assert all(key in explained[0] for key in told.kept)
             if found:
@@ -380,7 +380,7 @@ async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_u
         full = [offer for offer in offers if len(offer) == 4]
         assert offers[offers.index(full[0]) :] == full, "a set that is full stays full"
         away = next(key for key in offers[-1] if not key.startswith("sky/"))
-        await router.shutters.switch_tool(away, on=False, by="a test")
+        await router.shutters.set_tool_enabled(away, enabled=False, by="a test")
         route = await router.route(SUBJECTS["sky"][2], mode="single", conversation="ses_kept")
         assert len(route.packet.context.available_tools) > 1
         assert away not in route.packet.context.available_tools

@@ -20,12 +20,12 @@ from fingerpost import Router
 from fingerpost.events import AttemptStarted
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.llm.capabilities import Capabilities
-from fingerpost.llm.findings import Findings
-from fingerpost.llm.members import Member
+from fingerpost.llm.findings import CapabilityFindings
+from fingerpost.llm.members import PoolMember
 from fingerpost.records import RouteOutcome
 from fingerpost.router import Route
 from fingerpost.router.capabilities import StoredCapabilities
-from fingerpost.router.wanted import Asking
+from fingerpost.router.wanted import RouteOptions
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import ScriptedModel
 from tests.choose.selecting import samples
@@ -140,7 +140,7 @@ def _careful(request: ModelRequest) -> str:
     return review(0.1, approved=False) if "files__delete_file" in about else review(0.95)
 
 
-async def _all(router: Router, cases: Sequence[object], **asking: Unpack[Asking]) -> list[Route]:
+async def _all(router: Router, cases: Sequence[object], **asking: Unpack[RouteOptions]) -> list[Route]:
     """A route for each case, some at a time."""
     routes: dict[int, Route] = {}
     some = anyio.Semaphore(8)
@@ -216,7 +216,7 @@ async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
         answer=lambda request: cases[_case(request)][1],
     )
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):
-        asking: Asking = {"on_text": _nowhere} if streamed else {}
+        asking: RouteOptions = {"on_text": _nowhere} if streamed else {}
         routes = await _all(router, cases, **asking)
         assert not _all_faults(cases, routes)
         assert called(servers) == []
@@ -237,9 +237,9 @@ async def test_an_agent_runs_only_what_was_offered_and_never_what_destroys(tmp_p
 
 async def _is_deaf(router: Router, model: ScriptedModel) -> None:
     """An earlier run has found out that this model's server ignores `tools`: it is asked for JSON instead."""
-    key = Member.given(model, DEAF).key
+    key = PoolMember.from_model(model, DEAF).key
     assert key is not None
-    found = Findings.of(Capabilities(tools=False), time.time())
+    found = CapabilityFindings.from_capabilities(Capabilities(tools=False), time.time())
     await StoredCapabilities(router.store.cache).put(key, found.to_bytes())
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from fingerpost import Agent
 from fingerpost.events import BudgetReached, IntentDetected, PlanNoted, TaskScheduled
-from fingerpost.insight import Ledger
+from fingerpost.insight import JournalReader
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message, Packet, RouteOutcome, ServerSpec
 from fingerpost.records.codec import from_plain, to_plain
@@ -137,7 +137,7 @@ async def test_the_result_of_a_tool_that_needs_a_summary_is_summarised_by_a_mode
         assert "150 owls were seen near the lake." in told
         assert "Finding 149" not in told
         (handle,) = re.findall(r"res_[a-z]{13}", told)
-        page = await router.calls.results.page(handle)
+        page = await router.calls.results.read_page(handle)
     assert route.answer is not None
     assert route.answer.startswith("Owls live near the lake.")
     assert page is not None
@@ -331,8 +331,8 @@ async def test_how_many_invented_calls_were_taken_out_is_a_figure(tmp_path: Path
         agent = Agent(router)
         await agent.ask("Hello there!")
         await router.store.journal.flush()
-        async with Ledger.open(router.store, router.live) as ledger:
-            figures = await ledger.figures(hours=1)
+        async with JournalReader.open(router.store, router.live) as ledger:
+            figures = await ledger.get_figures(hours=1)
     assert agent.stats().invented_calls == 1
     assert figures.totals.syntax_stopped == 1
 

@@ -180,7 +180,7 @@ async def test_two_who_resume_at_once_get_one_execution_and_the_same_answer(tmp_
         assert [route.outcome for route in routes] == [RouteOutcome.ANSWERED] * 3
         assert len({route.answer for route in routes}) == 1
         assert await as_remembered(router, routes[-1])
-        assert await router.calls.approvals.waiting() == []
+        assert await router.calls.approvals.list_waiting() == []
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 
@@ -206,7 +206,9 @@ async def test_why_what_was_allowed_cannot_be_done_now_is_told_and_what_helps(tm
     server = files()
     async with opened(tmp_path, server, None) as router:
         asked = await router.route('Use files/delete_file with path "a.txt"')
-        await router.shutters.switch_tool("files/delete_file", on=False, by="dana", reason="maintenance")
+        await router.shutters.set_tool_enabled(
+            "files/delete_file", enabled=False, by="dana", reason="maintenance"
+        )
         done = await router.resume(asked, waits(asked).approve(by="dana"))
     assert done.outcome is RouteOutcome.FAILED
     assert "switched off by dana: maintenance" in done.answer
@@ -279,7 +281,7 @@ def two_deletions(*, answer: str = "Both are gone, by files/delete_file.") -> Sc
 async def both(router: Router) -> tuple[Route, Pending, Pending]:
     asked = await router.route(BOTH, mode="simple")
     first = waits(asked)
-    waiting = await router.calls.approvals.waiting()
+    waiting = await router.calls.approvals.list_waiting()
     (second,) = (one for one in waiting if one.pending_id != first.pending_id)
     return asked, first, second
 
@@ -444,7 +446,7 @@ async def test_two_processes_that_resume_at_once_give_one_answer_and_leave_no_qu
             tasks.start_soon(go_on, other)
         assert [route.outcome for route in routes] == [RouteOutcome.ANSWERED] * 2
         assert len({route.answer for route in routes}) == 1
-        assert await one.calls.approvals.waiting() == []
+        assert await one.calls.approvals.list_waiting() == []
         assert await as_remembered(other, routes[-1])
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
@@ -465,7 +467,7 @@ async def test_two_requests_that_wait_for_one_call_are_both_answered_and_it_runs
         assert [route.packet_id for route in done] == [first.packet_id, second.packet_id]
         assert [route.outcome for route in done] == [RouteOutcome.ANSWERED] * 2, done[1].trace
         assert "made once, for 2 requests" in done[1].packet.tool_routing.steps[0].text
-        assert await one.calls.approvals.waiting() == []
+        assert await one.calls.approvals.list_waiting() == []
         assert await as_remembered(one, done[0]) and await as_remembered(other, done[1])
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
@@ -568,6 +570,6 @@ async def test_what_a_person_rejected_is_not_done_another_way_in_the_same_reques
         refused = done.packet.tool_routing.steps[-1]
         assert (refused.tool, refused.error) == ("files/shred_file", "cancelled")
         assert "a person did not allow files/delete_file" in refused.text
-        assert await router.calls.approvals.waiting() == []
+        assert await router.calls.approvals.list_waiting() == []
         assert await as_remembered(router, done)
     assert server.calls == [("read_file", {"path": "b.txt"})]

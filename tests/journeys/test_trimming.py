@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.router.journeys.trimming import Trimmed
+from fingerpost.router.journeys.trimming import StripStream
 
 
 @given(st.lists(st.text(alphabet=" \n\tab\u00a0", max_size=6), max_size=20))
 def test_the_pieces_are_what_the_whole_would_be(pieces: list[str]):
     said: list[str] = []
-    say = Trimmed(said.append)
+    say = StripStream(said.append)
     for piece in pieces:
         say(piece)
     assert "".join(said) == "".join(pieces).strip()

@@ -12,7 +12,7 @@ from fingerpost import Router, Server, Settings
 from fingerpost.llm import ModelRequest
 from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.testing import ScriptedModel
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 from tests import warm
 from tests.programs import program
 
@@ -69,11 +69,11 @@ def purpose_of(request: ModelRequest) -> str:
     return request.schema.name
 
 
-def playing(**parts: Iterable[Line] | Callable[[ModelRequest], Line]) -> ScriptedModel:
+def playing(**parts: Iterable[ScriptLine] | Callable[[ModelRequest], ScriptLine]) -> ScriptedModel:
     """A model with one script for each purpose: `selection`, `review`, `answer`, …"""
     scripts = {name: part if callable(part) else _in_order(name, part) for name, part in parts.items()}
 
-    def play(request: ModelRequest) -> Line:
+    def play(request: ModelRequest) -> ScriptLine:
         script = scripts.get(purpose_of(request))
         if script is None:
             message = f"nobody wrote what the model says for {purpose_of(request)!r}"
@@ -83,10 +83,10 @@ def playing(**parts: Iterable[Line] | Callable[[ModelRequest], Line]) -> Scripte
     return ScriptedModel(play)
 
 
-def _in_order(purpose: str, lines: Iterable[Line]) -> Callable[[ModelRequest], Line]:
+def _in_order(purpose: str, lines: Iterable[ScriptLine]) -> Callable[[ModelRequest], ScriptLine]:
     following = iter(list(lines))
 
-    def say(request: ModelRequest) -> Line:
+    def say(request: ModelRequest) -> ScriptLine:
         line = next(following, None)
         if line is None:
             message = f"the script for {purpose!r} is over"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.narrow.learning import Corrections
-from fingerpost.narrow.learning.bearing import Bearing, opposed
+from fingerpost.narrow.learning.bearing import RequestSimilarity, are_opposed
 from fingerpost.records import Feedback, FeedbackVerdict
 from tests.requirements import proves
 
@@ -52,12 +52,12 @@ def taught(*words: Feedback, shared: bool = True) -> Corrections:
 @proves("L2")
 @given(st.lists(_SAID, max_size=8), _TEXTS)
 def test_whatever_was_said_its_reach_is_bounded(words: list[Feedback], asked: str) -> None:
-    weights = Bearing([one.request for one in words]).weights(asked)
+    weights = RequestSimilarity([one.request for one in words]).compute_weights(asked)
     assert all(0.0 <= weight <= 1.0 for weight in weights)
     for one, weight in zip(words, weights, strict=True):
-        assert opposed(one.request, asked) == opposed(asked, one.request)
-        assert weight == 0.0 or not opposed(one.request, asked)
-    for found in taught(*words).evidence(asked).values():
+        assert are_opposed(one.request, asked) == are_opposed(asked, one.request)
+        assert weight == 0.0 or not are_opposed(one.request, asked)
+    for found in taught(*words).find_corrections(asked).values():
         assert -0.5 <= found.score <= 1.0
         assert not found.settled or found.times >= 3
 
@@ -65,20 +65,22 @@ def test_whatever_was_said_its_reach_is_bounded(words: list[Feedback], asked: st
 @proves("L2")
 def test_it_fades_and_after_two_half_lives_settles_nothing() -> None:
     request = "how old is that dump"
-    scores = [taught(said(request, days=days)).evidence(request)["b/y"].score for days in (0, 90, 900)]
+    scores = [
+        taught(said(request, days=days)).find_corrections(request)["b/y"].score for days in (0, 90, 900)
+    ]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == pytest.approx(0.5)
     fresh = taught(*(said(request, days=days) for days in (1, 2, 3)))
     old = taught(*(said(request, days=days) for days in (181, 182, 183)))
-    assert fresh.evidence(request)["b/y"].settled
-    assert not old.evidence(request)["b/y"].settled
+    assert fresh.find_corrections(request)["b/y"].settled
+    assert not old.find_corrections(request)["b/y"].settled
 
 
 @proves("L2", "L5")
 def test_not_shared_a_word_counts_for_who_said_it() -> None:
     own = taught(said("how old is that dump", by="dana"), shared=False)
-    assert own.evidence("how old is that dump", person="dana")["b/y"].score > 0
-    assert own.evidence("how old is that dump", person="kim") == {}
+    assert own.find_corrections("how old is that dump", person="dana")["b/y"].score > 0
+    assert own.find_corrections("how old is that dump", person="kim") == {}
 
 
 @proves("L2")
@@ -86,9 +88,9 @@ def test_the_same_words_count_less_where_they_mean_something_else() -> None:
     near, far = np.array([1.0, 0.0], np.float32), np.array([0.3, 0.954], np.float32)
     texts = ["what changed in the calendar"]
     asked = "what changed in the calendar app"
-    bearing = Bearing(texts, near[None, :])
-    assert float(bearing.weights(asked, near)[0]) == pytest.approx(1.0)
-    assert float(bearing.weights(asked, far)[0]) == 0.0
-    assert float(bearing.weights(asked)[0]) > 0.0, "without vectors the words have to do"
+    bearing = RequestSimilarity(texts, near[None, :])
+    assert float(bearing.compute_weights(asked, near)[0]) == pytest.approx(1.0)
+    assert float(bearing.compute_weights(asked, far)[0]) == 0.0
+    assert float(bearing.compute_weights(asked)[0]) > 0.0, "without vectors the words have to do"
     other = "completely different words"
-    assert float(bearing.weights(other, near)[0]) == pytest.approx(1.0)
+    assert float(bearing.compute_weights(other, near)[0]) == pytest.approx(1.0)

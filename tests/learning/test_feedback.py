@@ -26,7 +26,7 @@ async def test_a_word_is_kept_and_audited_and_a_later_one_replaces_it(tmp_path: 
         await router.feedback(route.packet_id, "bad", by="dana", should_have="list_events", comment="no")
         await router.feedback(route.packet_id, "good", by="dana", comment="on second thoughts")
         await router.feedback(route.packet_id, FeedbackVerdict.BAD, by="kim")
-        said = {one.by: one for one in await router.learning.about(route.packet_id)}
+        said = {one.by: one for one in await router.learning.list_feedback(route.packet_id)}
         assert (said["dana"].verdict, said["dana"].should_have) == (FeedbackVerdict.GOOD, None)
         assert said["dana"].comment == "on second thoughts"
         assert said["dana"].request == ASKED
@@ -37,10 +37,10 @@ async def test_a_word_is_kept_and_audited_and_a_later_one_replaces_it(tmp_path: 
             (route.packet_id, "dana", None),
             (route.packet_id, "kim", None),
         ]
-        trail = await router.store.audit.entries(limit=1000)
+        trail = await router.store.audit.list_entries(limit=1000)
         assert sum(entry.kind == "feedback_given" for entry in trail) == 3
         assert await router.store.feedback.clear() == 2
-        assert await router.learning.about(route.packet_id) == []
+        assert await router.learning.list_feedback(route.packet_id) == []
 
 
 @proves("L1")
@@ -49,7 +49,7 @@ async def test_secrets_are_masked_and_texts_bounded(tmp_path: Path) -> None:
     async with office(tmp_path) as (router, sink):
         route = await router.route(f"find the mail with {secret} " + "and more " * 500)
         said = await router.feedback(route.packet_id, "good", by="dana", comment=f"{secret} " + "x" * 5000)
-        kept = (await router.store.feedback.recent())[0]
+        kept = (await router.store.feedback.list_recent())[0]
     assert kept == said
     assert len(kept.request) <= 500
     assert len(kept.comment) <= 1000
@@ -69,7 +69,7 @@ async def test_of_an_answer_without_a_tool_no_tool_is_judged(tmp_path: Path, mod
             assert route.answer == spoken
             said = await router.feedback(route.packet_id, verdict, by="dana")
             assert (said.tool, said.right, said.wrong) == (None, None, None)
-            assert await router.learning.used(route.packet_id) == ()
+            assert await router.learning.find_used_tools(route.packet_id) == ()
         assert order(await router.narrow(asked)) == before
         missing = await router.feedback(route.packet_id, "bad", by="dana", should_have="search_mail")
         assert (missing.right, missing.wrong) == ("mail/search_mail", None)
@@ -108,7 +108,7 @@ async def test_what_cannot_be_said_is_refused_with_what_to_do(tmp_path: Path) ->
             await router.feedback(route.packet_id, "bad", by="dana", should_have="notes/find_notes")
         with pytest.raises(UnknownTool, match="neither used nor offered"):
             await router.feedback(route.packet_id, "bad", by="dana", tool="create_event")
-        assert await router.store.feedback.recent() == []
+        assert await router.store.feedback.list_recent() == []
 
 
 @proves("L1")
@@ -152,7 +152,7 @@ async def test_over_http_one_speaks_of_ones_own_requests(tmp_path: Path) -> None
         own = {"what": ["corrections"], "person": "dana"}
         gone = await house_.post("/api/learned/forget", own, headers=dana)
         assert gone.json() == {"entries": 1}
-        assert [one.by for one in await house_.router.store.feedback.recent()] == ["boss"]
+        assert [one.by for one in await house_.router.store.feedback.list_recent()] == ["boss"]
 
 
 @proves("L1", "L7")

@@ -74,7 +74,7 @@ async def test_off_it_changes_nothing_and_it_can_be_forgotten_for_one(tmp_path: 
         await router.learning.forget("preferences", by="dana", person="dana")
         assert first(await router.narrow(REQUEST, caller="dana")) == plain
         assert first(await router.narrow(REQUEST, caller="kim")) == other
-        shown = await router.learning.learned()
+        shown = await router.learning.build_overview()
     assert {one.person for one in shown.preferences} == {"kim"}
 
 
@@ -100,8 +100,8 @@ def test_habits_are_ones_own(choices: list[Choice]) -> None:
         return made
 
     every = learnt(choices)
-    assert every.of(None) == {}
+    assert every.get_for(None) == {}
     for person in ("dana", "kim"):
         alone = learnt([choice for choice in choices if choice.caller == person])
-        assert every.of(person) == alone.of(person)
-        assert all(weight > 0 for weight in every.of(person).values())
+        assert every.get_for(person) == alone.get_for(person)
+        assert all(weight > 0 for weight in every.get_for(person).values())

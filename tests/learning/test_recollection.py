@@ -27,7 +27,7 @@ async def test_no_request_waits_until_what_was_learned_is_read_again(
         [tool_server("files", [reading("look")]).spec()], settings=settings(tmp_path)
     ) as router:
         await router.narrow("look at it")  # the first reads what there is
-        recent = router.store.choices.recent
+        recent = router.store.choices.list_recent
 
         async def slow(*args: Any) -> list[Choice]:
             nonlocal read
@@ -41,7 +41,7 @@ async def test_no_request_waits_until_what_was_learned_is_read_again(
         guide = router._guide  # pyright: ignore[reportPrivateUsage] - nothing else says so without a call
         assert guide is not None
         for _ in range(3):
-            guide.learned_something()
+            guide.mark_stale()
             with anyio.fail_after(5):
                 await router.narrow("look at it")
         assert read == 1

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.choose.calibration import Calibration
-from fingerpost.choose.thresholds import Bounds, adapt
+from fingerpost.choose.thresholds import ThresholdBounds, adapt_threshold
 from fingerpost.events import ConfidenceJudged, ThresholdMoved
 from fingerpost.llm import ModelRequest
 from fingerpost.records import ConfidenceSample, RouteOutcome, utc_now
@@ -18,7 +18,7 @@ from fingerpost.testing import ScriptedModel
 from tests.learning.conftest import office
 from tests.requirements import proves
 
-BOUNDS = Bounds(base=0.7, reach=0.1, samples=50, right=0.9)
+BOUNDS = ThresholdBounds(base=0.7, max_move=0.1, min_samples=50, target_accuracy=0.9)
 _SAMPLES = st.lists(
     st.builds(ConfidenceSample, raw=st.floats(0, 1), right=st.booleans(), tool=st.just("a/b")), max_size=120
 )
@@ -31,8 +31,8 @@ def samples(raw: float, count: int, *, right: int) -> list[ConfidenceSample]:
 @proves("L6")
 @given(_SAMPLES, st.booleans())
 def test_it_never_leaves_its_bounds(seen: list[ConfidenceSample], calibrated: bool) -> None:
-    fitted = Calibration.fit(seen) if calibrated else Calibration.identity()
-    found = adapt(seen, fitted, BOUNDS)
+    fitted = Calibration.fit(seen) if calibrated else Calibration.create_identity()
+    found = adapt_threshold(seen, fitted, BOUNDS)
     assert 0.6 <= found.value <= 0.8
     if len(seen) < 50:
         assert found.value == 0.7
@@ -41,16 +41,16 @@ def test_it_never_leaves_its_bounds(seen: list[ConfidenceSample], calibrated: bo
 
 @proves("L6")
 def test_it_falls_where_people_approved_anyway_and_rises_where_we_were_wrong() -> None:
-    plain = Calibration.identity()
+    plain = Calibration.create_identity()
     fine = [*samples(0.9, 60, right=60), *samples(0.65, 30, right=30)]
-    assert adapt(fine, plain, BOUNDS).value < 0.7
-    assert "between" in adapt(fine, plain, BOUNDS).reason
+    assert adapt_threshold(fine, plain, BOUNDS).value < 0.7
+    assert "between" in adapt_threshold(fine, plain, BOUNDS).reason
     doubtful = [*samples(0.9, 60, right=60), *samples(0.65, 30, right=20)]
-    assert adapt(doubtful, plain, BOUNDS).value == 0.7
+    assert adapt_threshold(doubtful, plain, BOUNDS).value == 0.7
     wrong = [*samples(0.95, 60, right=59), *samples(0.72, 40, right=10)]
-    assert adapt(wrong, plain, BOUNDS).value > 0.72
+    assert adapt_threshold(wrong, plain, BOUNDS).value > 0.72
     few = [*samples(0.9, 20, right=20), *samples(0.65, 5, right=5)]
-    assert adapt(few, plain, BOUNDS).value == 0.7
+    assert adapt_threshold(few, plain, BOUNDS).value == 0.7
 
 
 def reviewed(tool: str) -> ScriptedModel:
@@ -87,7 +87,7 @@ async def test_a_read_we_are_65_percent_sure_of_runs_once_results_say_so(tmp_pat
         after = await router.route("search the mailbox for messages by Dana")
         moved = [event for event in sink.events if isinstance(event, ThresholdMoved)]
         judged = [event.confidence.verdict for event in sink.events if isinstance(event, ConfidenceJudged)]
-        shown = await router.learning.learned()
+        shown = await router.learning.build_overview()
     assert after.outcome is (RouteOutcome.ANSWERED if on else RouteOutcome.WAITING)
     assert judged == ["ask", "go" if on else "ask"]
     assert len(moved) == (1 if on else 0)
@@ -122,4 +122,4 @@ async def test_a_move_is_told_once_and_forgotten_when_asked(tmp_path: Path) -> N
     async with office(tmp_path, model=reviewed("mail/search_mail"), flags=FLAGS) as (router, _):
         assert await router.learning.forget("thresholds", by="dana") == 1
         assert (await router.route(request)).outcome is RouteOutcome.WAITING
-        assert (await router.learning.learned()).thresholds == ()
+        assert (await router.learning.build_overview()).thresholds == ()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ModelRefused
 from fingerpost.llm import ModelPool, ModelReply, ModelRequest, ResponseSchema, Role
-from fingerpost.llm.wire import body_of
+from fingerpost.llm.wire import build_body
 from fingerpost.records import JsonObject, Message
 from fingerpost.testing import ScriptedModel
 from tests.catalog.definitions import UNHURRIED
@@ -111,14 +111,14 @@ async def test_nobody_stands_in_for_a_model_asked_for_by_name_and_what_it_can_is
     ],
 )
 def test_parts_go_out_as_written_unless_the_words_were_changed(message: Message, expected: Any) -> None:
-    (sent,) = cast("Any", body_of(ModelRequest(messages=(message,)), model="m"))["messages"]
+    (sent,) = cast("Any", build_body(ModelRequest(messages=(message,)), model="m"))["messages"]
     assert sent["content"] == expected
 
 
 def test_a_turn_in_a_shape_of_ours_is_not_asked_for_in_the_callers() -> None:
     ours = ResponseSchema(name="turn", schema={"type": "object"})
     request = ModelRequest(messages=(HELLO,), schema=ours, options={"response_format": SHAPE})
-    asked = cast("Any", body_of(request, model="m"))["response_format"]
+    asked = cast("Any", build_body(request, model="m"))["response_format"]
     assert asked["json_schema"]["name"] == "turn"
 
 
@@ -143,7 +143,7 @@ def test_whatever_a_caller_writes_is_sent_once_and_never_beside_ours(
     options: dict[str, Any], newer: bool
 ) -> None:
     without = ("max_tokens",) if newer else ()
-    body = body_of(asking(**options), model="m", without=without)
+    body = build_body(asking(**options), model="m", without=without)
     assert body["model"] == "m"
     assert "n" not in body
     assert "stream" not in body

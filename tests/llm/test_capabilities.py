@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ModelRefused, ModelTimeout, StoreUnavailable
 from fingerpost.llm import Capabilities, ModelPool, ModelReply, ModelRequest, ResponseSchema, Role, probe
-from fingerpost.llm.findings import Findings
+from fingerpost.llm.findings import CapabilityFindings
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from fingerpost.testing import ScriptedModel, calls
@@ -217,6 +217,6 @@ async def test_a_server_that_says_it_takes_no_tools_is_believed_at_once(said: st
 def test_findings_survive_being_written_and_junk_is_nothing(
     schema: bool | None, tools: bool | None, since: float | None, junk: bytes
 ):
-    found = Findings(json_schema=schema, tools=tools, without_since=since)
-    assert Findings.from_bytes(found.to_bytes()) == found
-    assert Findings.from_bytes(b"\x00" + junk) == Findings()
+    found = CapabilityFindings(json_schema=schema, tools=tools, without_since=since)
+    assert CapabilityFindings.from_bytes(found.to_bytes()) == found
+    assert CapabilityFindings.from_bytes(b"\x00" + junk) == CapabilityFindings()

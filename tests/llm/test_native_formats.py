@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fingerpost.llm import ModelRequest, ModelUsage, ResponseSchema
 from fingerpost.llm.native.anthropic import AnthropicDialect
-from fingerpost.llm.native.dialect import Dialect, Wish
-from fingerpost.llm.native.draft import Draft
+from fingerpost.llm.native.dialect import NativeDialect, NativeRequest
+from fingerpost.llm.native.draft import ReplyDraft
 from fingerpost.llm.native.google import GoogleDialect
-from fingerpost.llm.native.schemas import closed_schema, plain_schema
+from fingerpost.llm.native.schemas import build_closed_schema, build_plain_schema
 from fingerpost.records import JsonObject, Message
 from tests.catalog.definitions import UNHURRIED
 from tests.llm.native_server import (
@@ -299,8 +299,8 @@ async def test_google_takes_names_that_begin_with_a_digit():
         ),
     ],
 )
-def test_where_it_is_asked(dialect: Dialect, base: str | None, model: str, address: str):
-    assert dialect.address(base, model, streamed=False) == address
+def test_where_it_is_asked(dialect: NativeDialect, base: str | None, model: str, address: str):
+    assert dialect.build_url(base, model, streamed=False) == address
 
 
 # -- what must hold for any conversation ------------------------------------------------------------------
@@ -321,7 +321,7 @@ messages = st.builds(
 @given(st.lists(messages, max_size=8), st.booleans())
 def test_turns_alternate_and_every_call_has_its_result(history: list[Message], with_tools: bool):
     request = ModelRequest(messages=tuple(history), tools=(LOOK,) if with_tools else ())
-    body: Any = AnthropicDialect().body(Wish(request=request, model="m"))
+    body: Any = AnthropicDialect().build_body(NativeRequest(request=request, model="m"))
     json.dumps(body).encode()
     turns: list[dict[str, Any]] = body["messages"]
     after: list[dict[str, Any]] = [*turns[1:], {"content": []}]
@@ -334,7 +334,7 @@ def test_turns_alternate_and_every_call_has_its_result(history: list[Message], w
         assert kinds[: len(results)] == ["tool_result"] * len(results)
         assert turn["content"]
         assert all(block["text"].strip() for block in turn["content"] if block["type"] == "text")
-    google: Any = GoogleDialect().body(Wish(request=request, model="m"))
+    google: Any = GoogleDialect().build_body(NativeRequest(request=request, model="m"))
     assert google["contents"][0]["role"] == google["contents"][-1]["role"] == "user"
     assert all(entry["parts"] for entry in google["contents"])
 
@@ -359,13 +359,13 @@ kinds = st.sampled_from(
 @given(st.lists(st.tuples(kinds, anything), max_size=6))
 def test_no_event_whatever_it_holds_breaks_the_reading(events: list[tuple[str | None, Any]]):
     for dialect in (AnthropicDialect(), GoogleDialect()):
-        draft = Draft("m")
+        draft = ReplyDraft("m")
         for kind, value in events:
             fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {"content": value}
-            dialect.follow(draft, {**fields, "type": kind})
-            dialect.read(Draft("m"), fields)
+            dialect.read_event(draft, {**fields, "type": kind})
+            dialect.read_reply(ReplyDraft("m"), fields)
         draft.finish = "stop"
-        json.dumps(draft.reply().tool_calls)
+        json.dumps(draft.build_reply().tool_calls)
 
 
 schemas = st.recursive(
@@ -390,7 +390,7 @@ schemas = st.recursive(
 @UNHURRIED
 @given(schemas)
 def test_a_closed_schema_closes_every_object_and_keeps_only_what_is_enforced(schema: dict[str, Any]):
-    closed = closed_schema(schema)
+    closed = build_closed_schema(schema)
 
     def check(part: Any) -> None:
         if isinstance(part, dict):
@@ -406,4 +406,4 @@ def test_a_closed_schema_closes_every_object_and_keeps_only_what_is_enforced(sch
 
     if closed is not None:
         check(closed)
-    assert plain_schema(schema) is not None
+    assert build_plain_schema(schema) is not None

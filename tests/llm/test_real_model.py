@@ -22,7 +22,7 @@ from fingerpost.llm import (
     probe,
     structured,
 )
-from fingerpost.llm.findings import ENOUGH_MISSED
+from fingerpost.llm.findings import MAX_MISSED
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from tests.llm.real_model import NAME, real_model
@@ -127,7 +127,7 @@ async def test_the_pool_notices_that_tools_are_ignored(llama: str):
     settings = ModelsSettings(lite=ModelSettings(model=NAME, base_url=f"{llama}/v1", timeout=PATIENT))
     pool = ModelPool.of(settings)
     try:
-        for _ in range(ENOUGH_MISSED):
+        for _ in range(MAX_MISSED):
             assert (await pool.capabilities(Role.PRIME)).tools is None  # one answer in words is no proof
             request = ask("Say hi.", tokens=40, tools=(LOOK,), tool_choice="required")
             reply = await pool.ask(Role.PRIME, request)

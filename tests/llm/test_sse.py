@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ModelReplyInvalid
 from fingerpost.llm import ModelReply
-from fingerpost.llm.failures import Setback
-from fingerpost.llm.sse import EventReader
-from fingerpost.llm.stream import Assembly
+from fingerpost.llm.failures import FailedAttempt
+from fingerpost.llm.sse import ModelEventParser
+from fingerpost.llm.stream import ReplyAssembler
 from tests.catalog.definitions import UNHURRIED
 from tests.requirements import proves
 
@@ -41,17 +41,17 @@ def pieces(content: bytes, cuts: list[int]) -> list[bytes]:
 @given(st.lists(texts, max_size=6), LINE_ENDS, CUTS)
 def test_events_are_the_same_however_the_bytes_are_cut(said: list[str], end: str, cuts: list[int]):
     content = "".join(f": ping{end}data: {text}{end}id: 1{end}data:more{end}{end}" for text in said).encode()
-    reader = EventReader()
-    found = [event for piece in pieces(content, cuts) for event in reader.feed(piece)]
+    reader = ModelEventParser()
+    found = [event for piece in pieces(content, cuts) for event in reader.parse(piece)]
     assert found + reader.finish() == [f"{text}\nmore" for text in said]
 
 
 @UNHURRIED
 @given(st.binary(max_size=300), CUTS)
 def test_any_bytes_at_all_are_survived(content: bytes, cuts: list[int]):
-    whole, cut = EventReader(), EventReader()
-    at_once = [*whole.feed(content), *whole.finish()]
-    in_pieces = [event for piece in pieces(content, cuts) for event in cut.feed(piece)] + cut.finish()
+    whole, cut = ModelEventParser(), ModelEventParser()
+    at_once = [*whole.parse(content), *whole.finish()]
+    in_pieces = [event for piece in pieces(content, cuts) for event in cut.parse(piece)] + cut.finish()
     assert in_pieces == at_once
 
 
@@ -59,15 +59,15 @@ def test_any_bytes_at_all_are_survived(content: bytes, cuts: list[int]):
 @UNHURRIED
 @given(st.lists(junk, max_size=6))
 def test_any_chunks_are_a_reply_a_setback_or_a_clear_error(chunks: list[Any]):
-    reply, handed = Assembly("tiny", 1000), list[str]()
+    reply, handed = ReplyAssembler("tiny", 1000), list[str]()
     try:
-        handed += reply.take([json.dumps(chunk) for chunk in chunks])
-        handed.append(reply.rest())
-        whole = reply.whole()
+        handed += reply.add_events([json.dumps(chunk) for chunk in chunks])
+        handed.append(reply.take_held_text())
+        whole = reply.build_reply()
     except ModelReplyInvalid as invalid:
         assert str(invalid).startswith("tiny answered with")
         return
-    assert isinstance(whole, ModelReply | Setback)
+    assert isinstance(whole, ModelReply | FailedAttempt)
     if isinstance(whole, ModelReply):
         assert "".join(handed) == whole.text
         whole.text.encode()

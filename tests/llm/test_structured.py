@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.llm import structured
-from fingerpost.llm.structured import LONGEST_REPLY
+from fingerpost.llm.structured import MAX_REPLY_LENGTH
 from tests.catalog.definitions import UNHURRIED
 from tests.requirements import proves
 
@@ -67,7 +67,7 @@ def test_a_comma_inside_a_text_stays():
         '{"a": 1, "b": ' + "[" * 500 + "]" * 500 + "}",
         '"\\' * 50_000,
         "<think>" * 30_000,
-        " " * LONGEST_REPLY + '{"a": 1}',
+        " " * MAX_REPLY_LENGTH + '{"a": 1}',
     ],
 )
 def test_what_is_not_there_is_not_made_up(text: str):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fingerpost.llm import ModelPool, ModelRequest, Role
 from fingerpost.llm.base import ModelReply
-from fingerpost.llm.thoughts import HeldThoughts, with_thoughts_apart
+from fingerpost.llm.thoughts import ReasoningFilter, split_reasoning
 from fingerpost.records import Message
 from fingerpost.testing import ScriptedModel
 from tests.requirements import proves
@@ -37,13 +37,13 @@ def replied(text: str) -> ModelReply:
     ],
 )
 def test_what_stands_before_the_end_of_a_thought_is_no_answer(text: str, thoughts: str, answer: str) -> None:
-    reply = with_thoughts_apart(replied(text))
+    reply = split_reasoning(replied(text))
     assert (reply.reasoning, reply.text) == (thoughts, answer)
 
 
 def test_a_server_that_keeps_thoughts_apart_itself_is_left_alone() -> None:
     told = ModelReply(text=ALOUD, model="m", reasoning="mine")
-    assert with_thoughts_apart(told) is told
+    assert split_reasoning(told) is told
 
 
 @proves("W10")
@@ -77,8 +77,8 @@ async def test_what_was_streamed_before_it_was_known_stays_as_it_was_said() -> N
 )
 def test_a_stream_says_what_the_whole_would_however_it_is_cut(pieces: list[str]) -> None:
     said: list[str] = []
-    held = HeldThoughts(said.append)
+    held = ReasoningFilter(said.append)
     for piece in pieces:
         held(piece)
     held.end()
-    assert "".join(said).strip() == with_thoughts_apart(replied("".join(pieces))).text.strip()
+    assert "".join(said).strip() == split_reasoning(replied("".join(pieces))).text.strip()

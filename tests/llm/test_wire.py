@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from fingerpost.llm import ModelRequest, ResponseSchema
-from fingerpost.llm.wire import body_of
+from fingerpost.llm.wire import build_body
 from fingerpost.records import JsonObject, Message
 
 CLOSED: JsonObject = {
@@ -33,6 +33,6 @@ def test_only_a_schema_that_says_everything_is_asked_for_strictly(schema: JsonOb
     request = ModelRequest(
         messages=(Message(role="user", text="x"),), schema=ResponseSchema(name="s", schema=schema)
     )
-    asked = cast("Any", body_of(request, model="m"))["response_format"]["json_schema"]
+    asked = cast("Any", build_body(request, model="m"))["response_format"]["json_schema"]
     assert asked["strict"] is strict
     assert asked["schema"] == schema

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from fingerpost.llm import OpenAIChat
-from fingerpost.llm.openai_chat import REPLY_BYTES
+from fingerpost.llm.openai_chat import MAX_REPLY_BYTES
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import served
 
@@ -126,6 +126,6 @@ async def chat(model: Model, *, limit: int | None = None, **settings: Any) -> As
     """Our adapter, speaking to `model` over the loopback."""
     async with served(model.app) as address:
         given = {"model": "tiny", "base_url": f"{address}/v1", "api_key": KEY, "timeout": 20, **settings}
-        bound = REPLY_BYTES if limit is None else limit
+        bound = MAX_REPLY_BYTES if limit is None else limit
         async with OpenAIChat(ModelSettings.model_validate(given), reply_bytes=bound) as client:
             yield client

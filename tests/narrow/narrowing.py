@@ -8,7 +8,7 @@ from typing import Any
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.events import MemorySink
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.parts import shipped
+from fingerpost.narrow.parts import build_default_components
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import Candidate, JsonObject, Listing, Narrowing
 from fingerpost.settings import Settings
@@ -38,7 +38,7 @@ def settings_of(*, dense: bool = False, **sections: Any) -> Settings:
 def narrower_of(servers: Mapping[str, Sequence[JsonObject]], settings: Settings | None = None) -> Narrower:
     """A narrower that has seen these tools."""
     chosen = settings or settings_of()
-    made = Narrower(chosen, parts=shipped(chosen))
+    made = Narrower(chosen, parts=build_default_components(chosen))
     made.prepare(snapshot_of(servers, chosen))
     return made
 

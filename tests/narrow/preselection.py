@@ -63,7 +63,7 @@ class Desk:
             self.scored += 1
             return self.usual if scores is None else scores
 
-        return await self.picker.choose(
+        return await self.picker.pick(
             text,
             history,
             conversation,

@@ -9,7 +9,7 @@ import numpy as np
 
 from fingerpost.catalog import Catalog
 from fingerpost.events import MemorySink
-from fingerpost.narrow.base import Query, Scorer
+from fingerpost.narrow.base import Scorer, ScorerQuery
 from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
 from fingerpost.records import Json, Listing, Signals, ToolCard
 
@@ -59,13 +59,13 @@ EVERYDAY = cards(
 )
 
 
-def ask(text: str, *, gloss: str = "", language: str = "en") -> Query:
-    return Query(text=text, signals=Signals(language=language, gloss=gloss))
+def ask(text: str, *, gloss: str = "", language: str = "en") -> ScorerQuery:
+    return ScorerQuery(text=text, signals=Signals(language=language, gloss=gloss))
 
 
-def best(scorer: Scorer, tools: tuple[ToolCard, ...], query: Query | str) -> str:
+def best(scorer: Scorer, tools: tuple[ToolCard, ...], query: ScorerQuery | str) -> str:
     """The key of the tool with the highest score."""
-    scores = scorer.scores(ask(query) if isinstance(query, str) else query)
+    scores = scorer.score(ask(query) if isinstance(query, str) else query)
     return tools[int(np.nanargmax(scores))].key
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fingerpost.errors import ConfigError
-from fingerpost.narrow.base import Query
-from fingerpost.narrow.dense import DenseScorer, Encoder, TextEncoder
+from fingerpost.narrow.base import ScorerQuery
+from fingerpost.narrow.dense import DenseScorer, OnnxEncoder, TextEncoder
 from fingerpost.narrow.dense.encoder import Vector
 from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.text import sentences_of, tool_text
+from fingerpost.narrow.text import build_tool_text, split_sentences
 from fingerpost.records import ToolCard
 from tests.narrow.scoring import EVERYDAY, WordEncoder, ask, best, cards, tool
 from tests.requirements import proves
@@ -35,9 +35,9 @@ def prepared(encoder: TextEncoder, tools: tuple[ToolCard, ...], folder: Path | N
 def test_the_score_is_the_cosine_with_the_tools_text() -> None:
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY) as scorer:
-        scores = scorer.scores(ask("reads a file"))
+        scores = scorer.score(ask("reads a file"))
         expected = [
-            float(encoder.encode(tool_text(card).long()) @ encoder.encode("reads a file"))
+            float(encoder.encode(build_tool_text(card).format_long()) @ encoder.encode("reads a file"))
             for card in EVERYDAY
         ]
     assert np.allclose(scores, expected, atol=2e-3)
@@ -47,9 +47,9 @@ def test_the_score_is_the_cosine_with_the_tools_text() -> None:
 def test_in_a_long_request_the_best_sentence_counts_for_half() -> None:
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY) as scorer:
-        scores = scorer.scores(Query(text=LONG_REQUEST, sentences=sentences_of(LONG_REQUEST)))
-        whole = scorer.scores(ask(LONG_REQUEST))
-        sentence = scorer.scores(ask("reads a file from the disk."))
+        scores = scorer.score(ScorerQuery(text=LONG_REQUEST, sentences=split_sentences(LONG_REQUEST)))
+        whole = scorer.score(ask(LONG_REQUEST))
+        sentence = scorer.score(ask("reads a file from the disk."))
     row = [card.key for card in EVERYDAY].index("files/read_file")
     assert scores[row] == pytest.approx(0.5 * whole[row] + 0.5 * sentence[row], abs=1e-5)
 
@@ -59,7 +59,7 @@ def test_a_short_request_is_encoded_once_and_remembered() -> None:
     with prepared(encoder, EVERYDAY) as scorer:
         encoder.encoded.clear()
         for _ in range(3):
-            scorer.scores(ask("Read it. Then write it. Then send it."))
+            scorer.score(ask("Read it. Then write it. Then send it."))
         assert encoder.encoded == ["Read it. Then write it. Then send it."]
 
 
@@ -67,9 +67,9 @@ def test_the_gloss_is_compared_instead_of_a_request_in_another_language() -> Non
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY) as scorer:
         encoder.encoded.clear()
-        glossed = scorer.scores(ask("מה התחזית", gloss="weather forecast", language="he"))
+        glossed = scorer.score(ask("מה התחזית", gloss="weather forecast", language="he"))
         assert encoder.encoded == ["weather forecast"]
-        assert np.array_equal(glossed, scorer.scores(ask("weather forecast")))
+        assert np.array_equal(glossed, scorer.score(ask("weather forecast")))
 
 
 def test_a_changed_tool_encodes_only_itself() -> None:
@@ -87,13 +87,13 @@ def test_a_changed_tool_encodes_only_itself() -> None:
 def test_tools_that_go_and_the_same_tools_in_another_order_encode_nothing() -> None:
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY) as scorer:
-        there = scorer.scores(ask("send an email"))
+        there = scorer.score(ask("send an email"))
         encoder.encoded.clear()
         scorer.prepare(EVERYDAY[::-1])
         assert scorer.ready == 1.0
-        assert np.allclose(scorer.scores(ask("send an email")), there[::-1], atol=1e-6)
+        assert np.allclose(scorer.score(ask("send an email")), there[::-1], atol=1e-6)
         scorer.prepare(EVERYDAY[:2])
-        assert np.allclose(scorer.scores(ask("send an email")), there[:2], atol=1e-6)
+        assert np.allclose(scorer.score(ask("send an email")), there[:2], atol=1e-6)
         assert encoder.encoded == []
 
 
@@ -101,21 +101,21 @@ def test_ten_thousand_identical_tools_are_encoded_once() -> None:
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY[:1] * 10_000) as scorer:
         assert len(encoder.encoded) == 1
-        scores = scorer.scores(ask("weather"))
+        scores = scorer.score(ask("weather"))
     assert scores.shape == (10_000,)
     assert len(set(scores.tolist())) == 1
 
 
 def test_vectors_survive_a_restart(tmp_path: Path) -> None:
     with prepared(WordEncoder(), EVERYDAY, tmp_path) as scorer:
-        before = scorer.scores(ask("send an email"))
+        before = scorer.score(ask("send an email"))
     encoder = WordEncoder()
     encoder.go_on.clear()  # nothing can be encoded: what is ready came from disk
     with DenseScorer(encoder, folder=tmp_path) as scorer:
         scorer.prepare(EVERYDAY)
         assert scorer.ready == 1.0
         encoder.go_on.set()
-        assert np.array_equal(scorer.scores(ask("send an email")), before)
+        assert np.array_equal(scorer.score(ask("send an email")), before)
 
 
 def test_a_new_encoder_works_everything_out_anew(tmp_path: Path) -> None:
@@ -161,22 +161,22 @@ def test_words_serve_at_once_while_vectors_are_made() -> None:
         for scorer in (lexical, dense):
             scorer.prepare(EVERYDAY)
         assert dense.ready == 0.0
-        assert np.isnan(dense.scores(ask("delete a branch"))).all()
+        assert np.isnan(dense.score(ask("delete a branch"))).all()
         assert best(lexical, EVERYDAY, "delete a branch") == "github/delete_branch"
         encoder.go_on.set()
         assert dense.wait(LONG_WAIT)
         assert dense.ready == 1.0
-        assert np.isfinite(dense.scores(ask("delete a branch"))).all()
+        assert np.isfinite(dense.score(ask("delete a branch"))).all()
 
 
 def test_new_tools_score_nan_and_the_others_go_on() -> None:
     encoder = WordEncoder()
     newcomer = cards(late=[tool("newcomer", "Came last.")])
     with prepared(encoder, EVERYDAY) as scorer:
-        scorer.query_vector("weather")
+        scorer.encode_query("weather")
         encoder.go_on.clear()
         scorer.prepare((*EVERYDAY, *newcomer))
-        scores = scorer.scores(ask("weather"))
+        scores = scorer.score(ask("weather"))
         encoder.go_on.set()
     assert np.isfinite(scores[:-1]).all()
     assert np.isnan(scores[-1])
@@ -199,8 +199,8 @@ def test_tools_that_are_likely_meant_get_their_vectors_first_with_the_request() 
     wanted = ["files/write_file", "github/delete_branch"]
     with DenseScorer(encoder) as scorer:
         scorer.prepare(EVERYDAY)
-        scorer.hasten([keys.index(key) for key in wanted])
-        scores = scorer.scores(ask("anything"))
+        scorer.prioritize([keys.index(key) for key in wanted])
+        scores = scorer.score(ask("anything"))
         encoder.go_on.set()
         assert scorer.wait(LONG_WAIT)
         assert scorer.ready == 1.0
@@ -211,7 +211,7 @@ def test_tools_that_are_likely_meant_get_their_vectors_first_with_the_request() 
 def test_what_is_made_with_a_request_is_kept_like_the_rest(tmp_path: Path) -> None:
     with DenseScorer(WordEncoder(), folder=tmp_path) as scorer:
         scorer.prepare(EVERYDAY)
-        scorer.hasten(range(len(EVERYDAY)))
+        scorer.prioritize(range(len(EVERYDAY)))
         assert scorer.wait(LONG_WAIT)
     second = WordEncoder()
     prepared(second, EVERYDAY, tmp_path).close()
@@ -260,7 +260,7 @@ def test_one_text_that_cannot_be_encoded_leaves_the_others_alone(caplog: pytest.
             return super().encode(text)
 
     with prepared(Picky(), EVERYDAY) as scorer:
-        scores = scorer.scores(ask("weather"))
+        scores = scorer.score(ask("weather"))
     assert [card.key for card, score in zip(EVERYDAY, scores, strict=True) if np.isnan(score)] == [
         "github/delete_branch"
     ]
@@ -270,11 +270,11 @@ def test_one_text_that_cannot_be_encoded_leaves_the_others_alone(caplog: pytest.
 def test_without_weights_everything_is_unknown_and_nothing_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    encoder = Encoder(tmp_path)
-    assert not encoder.is_there
+    encoder = OnnxEncoder(tmp_path)
+    assert not encoder.is_installed
     with prepared(encoder, EVERYDAY, tmp_path / "vectors") as scorer:
         assert scorer.ready == 0.0
-        assert np.isnan(scorer.scores(ask("weather"))).all()
+        assert np.isnan(scorer.score(ask("weather"))).all()
     assert len(caplog.messages) == 1
     with pytest.raises(ConfigError, match="cannot be used") as caught:
         encoder.encode("weather")
@@ -284,14 +284,14 @@ def test_without_weights_everything_is_unknown_and_nothing_fails(
 def test_broken_weights_are_the_same_as_none(tmp_path: Path) -> None:
     for name in ("routing-encoder.onnx", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"{}")
-    with prepared(Encoder(tmp_path), EVERYDAY) as scorer:
+    with prepared(OnnxEncoder(tmp_path), EVERYDAY) as scorer:
         assert scorer.ready == 0.0
 
 
 @pytest.mark.parametrize("text", ["", "🙂🙂", "?!", "\x00"])
 def test_a_request_without_a_word_says_nothing_about_meaning(text: str) -> None:
     with prepared(WordEncoder(), EVERYDAY) as scorer:
-        assert np.isnan(scorer.scores(ask(text))).all()
+        assert np.isnan(scorer.score(ask(text))).all()
 
 
 def test_an_encoder_that_fails_on_a_request_leaves_it_to_the_words() -> None:
@@ -302,14 +302,14 @@ def test_an_encoder_that_fails_on_a_request_leaves_it_to_the_words() -> None:
             return super().encode(text)
 
     with prepared(Failing(), EVERYDAY) as scorer:
-        assert np.isnan(scorer.scores(ask("weather"))).all()
-        assert np.isfinite(scorer.scores(ask("email"))).all()
+        assert np.isnan(scorer.score(ask("weather"))).all()
+        assert np.isfinite(scorer.score(ask("email"))).all()
 
 
 def test_a_catalog_of_none_is_ready() -> None:
     with prepared(WordEncoder(), ()) as scorer:
         assert scorer.ready == 1.0
-        assert scorer.scores(ask("weather")).shape == (0,)
+        assert scorer.score(ask("weather")).shape == (0,)
 
 
 def test_requests_are_answered_while_the_catalog_changes() -> None:
@@ -320,7 +320,7 @@ def test_requests_are_answered_while_the_catalog_changes() -> None:
 
         def keep_asking() -> None:
             while not done.is_set():
-                scores = scorer.scores(ask("weather"))
+                scores = scorer.score(ask("weather"))
                 if len(scores) not in (3, len(EVERYDAY)) or np.nanmax(np.abs(scores)) > 1.001:
                     wrong.append(scores)
 

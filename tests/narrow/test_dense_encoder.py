@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fingerpost.narrow.dense import DenseScorer, Encoder
+from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
 from fingerpost.settings.model import NarrowSettings
 from tests.narrow.scoring import EVERYDAY, ask, best
 
-pytestmark = pytest.mark.skipif(not Encoder().is_there, reason="the weights are not in this checkout")
+pytestmark = pytest.mark.skipif(not OnnxEncoder().is_installed, reason="the weights are not in this checkout")
 
 
 @pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return Encoder()
+def encoder() -> OnnxEncoder:
+    return OnnxEncoder()
 
 
-def test_a_text_becomes_a_unit_vector_always_the_same(encoder: Encoder) -> None:
+def test_a_text_becomes_a_unit_vector_always_the_same(encoder: OnnxEncoder) -> None:
     vector = encoder.encode("What is the weather in Paris?")
     assert vector.shape == (384,)
     assert vector.dtype == np.float32
@@ -31,14 +31,14 @@ def test_a_text_becomes_a_unit_vector_always_the_same(encoder: Encoder) -> None:
     assert np.array_equal(vector, encoder.encode("What is the weather in Paris?"))
 
 
-def test_what_means_the_same_is_near_and_what_does_not_is_far(encoder: Encoder) -> None:
+def test_what_means_the_same_is_near_and_what_does_not_is_far(encoder: OnnxEncoder) -> None:
     request = encoder.encode("Will I need an umbrella in Haifa tomorrow?")
     weather = encoder.encode("weather - get forecast: The weather forecast of the coming days for a city.")
     database = encoder.encode("postgres - run query: Runs an SQL statement on a database.")
     assert request @ weather > request @ database + 0.1
 
 
-def test_tools_are_found_without_a_shared_word(encoder: Encoder) -> None:
+def test_tools_are_found_without_a_shared_word(encoder: OnnxEncoder) -> None:
     with DenseScorer(encoder) as scorer:
         scorer.prepare(EVERYDAY)
         assert scorer.wait(30)
@@ -47,12 +47,12 @@ def test_tools_are_found_without_a_shared_word(encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\x00", "🙂" * 50, "\ud800 half", "a" * 1_000_000, "שלום 你好 привет"])
-def test_junk_becomes_a_vector_too(encoder: Encoder, text: str) -> None:
+def test_junk_becomes_a_vector_too(encoder: OnnxEncoder, text: str) -> None:
     assert np.isfinite(encoder.encode(text)).all()
 
 
 def test_several_threads_get_the_same_vectors() -> None:
-    fresh = Encoder()
+    fresh = OnnxEncoder()
     texts = [f"request number {number}" for number in range(8)]
     with ThreadPoolExecutor(4) as threads:
         together = list(threads.map(fresh.encode, texts))
@@ -61,11 +61,11 @@ def test_several_threads_get_the_same_vectors() -> None:
     )
 
 
-def test_scores_of_the_same_request_do_not_depend_on_when_it_is_asked(encoder: Encoder) -> None:
+def test_scores_of_the_same_request_do_not_depend_on_when_it_is_asked(encoder: OnnxEncoder) -> None:
     with DenseScorer(encoder) as scorer:
         scorer.prepare(EVERYDAY)
         assert scorer.wait(30)
-        assert np.array_equal(scorer.scores(ask("read it")), scorer.scores(ask("read it")))
+        assert np.array_equal(scorer.score(ask("read it")), scorer.score(ask("read it")))
 
 
 def test_the_settings_say_where_vectors_are_kept(tmp_path: Path) -> None:

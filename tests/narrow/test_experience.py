@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.lessons import lesson
-from fingerpost.narrow.base import Query
-from fingerpost.narrow.experience import Evidence, Experience
-from fingerpost.records import Choice, ErrorKind, Following, Outcome
+from fingerpost.call.lessons import build_choice_sample
+from fingerpost.narrow.base import ScorerQuery
+from fingerpost.narrow.experience import HistoryScorer, ToolHistory
+from fingerpost.records import Choice, ErrorKind, Outcome, ToolFollower
 from tests.catalog.definitions import UNHURRIED, catalog, listing, tool
 from tests.requirements import proves
 
@@ -28,16 +28,16 @@ def choice(request: str, key: str, *, worked: bool = True) -> Choice:
     return Choice(request=request, tool=key, worked=worked, at=NOW)
 
 
-def scored(experience: Experience, text: str, *used: str) -> dict[str, float]:
+def scored(experience: HistoryScorer, text: str, *used: str) -> dict[str, float]:
     experience.prepare(CARDS)
-    scores = experience.scores(Query(text=text, used=used))
+    scores = experience.score(ScorerQuery(text=text, used=used))
     assert scores.dtype == np.float32
     return dict(zip(KEYS, map(float, scores), strict=True))
 
 
 @proves("A17", "E11")
 def test_what_worked_for_the_same_request_rises_and_what_failed_sinks() -> None:
-    experience = Experience(
+    experience = HistoryScorer(
         [
             choice("which commits came in last week?", "git/log"),
             choice("which commits came in last week?", "git/diff", worked=False),
@@ -60,7 +60,7 @@ def test_what_worked_for_the_same_request_rises_and_what_failed_sinks() -> None:
     ],
 )
 def test_a_request_in_other_words_or_misspelt_is_still_recognised(past: str, asked: str) -> None:
-    scores = scored(Experience([choice(past, "git/log")]), asked)
+    scores = scored(HistoryScorer([choice(past, "git/log")]), asked)
     assert 0 < scores["git/log"] <= 0.5
 
 
@@ -73,13 +73,13 @@ def test_a_request_in_other_words_or_misspelt_is_still_recognised(past: str, ask
     ],
 )
 def test_common_words_alone_make_no_two_requests_alike(past: str, asked: str) -> None:
-    assert set(scored(Experience([choice(past, "git/log")]), asked).values()) == {0.0}
+    assert set(scored(HistoryScorer([choice(past, "git/log")]), asked).values()) == {0.0}
 
 
 @proves("A17")
 def test_evidence_adds_up_but_never_beyond_its_bound() -> None:
     lent = [
-        scored(Experience([choice("commits of last week", "git/log")] * count), "commits of last week")
+        scored(HistoryScorer([choice("commits of last week", "git/log")] * count), "commits of last week")
         for count in (1, 3, 30, 3000)
     ]
     assert [round(scores["git/log"], 2) for scores in lent] == [0.5, 0.75, 0.97, 1.0]
@@ -88,10 +88,10 @@ def test_evidence_adds_up_but_never_beyond_its_bound() -> None:
 @proves("A17")
 def test_what_usually_follows_the_tool_just_used_gets_a_smaller_bonus() -> None:
     followings = [
-        Following(tool="web/search", then="web/fetch", times=8),
-        Following(tool="web/search", then="git/log", times=2),
+        ToolFollower(tool="web/search", then="web/fetch", times=8),
+        ToolFollower(tool="web/search", then="git/log", times=2),
     ]
-    experience = Experience([choice("commits of last week", "git/diff")], followings)
+    experience = HistoryScorer([choice("commits of last week", "git/diff")], followings)
     scores = scored(experience, "commits of last week", "git/log", "web/search")
     assert scores["git/diff"] > scores["web/fetch"] > scores["git/log"] > 0
     assert scores["web/search"] == 0.0
@@ -100,24 +100,26 @@ def test_what_usually_follows_the_tool_just_used_gets_a_smaller_bonus() -> None:
 
 @proves("A17")
 def test_learning_anew_forgets_what_was_known() -> None:
-    experience = Experience([choice("commits of last week", "git/log")], [])
+    experience = HistoryScorer([choice("commits of last week", "git/log")], [])
     assert scored(experience, "commits of last week")["git/log"] > 0
     experience.learn([])
     assert set(scored(experience, "commits of last week").values()) == {0.0}
 
 
 def test_likeness_in_meaning_counts_when_vectors_are_given() -> None:
-    experience = Experience()
+    experience = HistoryScorer()
     vectors = np.eye(2, 4, dtype=np.float32)
     experience.learn([choice("commits", "git/log"), choice("hours", "web/search")], vectors=vectors)
     experience.prepare(CARDS)
-    scores = experience.scores(Query(text="something else entirely"), vectors[1])
+    scores = experience.score(ScorerQuery(text="something else entirely"), vectors[1])
     assert [KEYS[place] for place in np.flatnonzero(scores)] == ["web/search"]
 
 
 def test_tools_that_are_gone_and_empty_catalogs_do_no_harm() -> None:
-    experience = Experience([choice("commits", "gone/tool")], [Following(tool="a/b", then="c/d", times=1)])
-    assert experience.scores(Query(text="commits")).shape == (0,)
+    experience = HistoryScorer(
+        [choice("commits", "gone/tool")], [ToolFollower(tool="a/b", then="c/d", times=1)]
+    )
+    assert experience.score(ScorerQuery(text="commits")).shape == (0,)
     assert set(scored(experience, "commits", "a/b").values()) == {0.0}
 
 
@@ -131,15 +133,15 @@ def test_scores_are_bounded_for_any_text_and_do_not_depend_on_the_order_of_the_p
 ) -> None:
     remembered = [choice(request, key, worked=worked) for request, key, worked in past]
     shuffled = random.Random(1).sample(remembered, len(remembered))
-    one = scored(Experience(remembered), text)
-    other = scored(Experience(shuffled), text)
+    one = scored(HistoryScorer(remembered), text)
+    other = scored(HistoryScorer(shuffled), text)
     assert all(-1 <= value <= 1 for value in one.values())
     assert one == pytest.approx(other, abs=1e-5)
 
 
 def test_the_note_says_what_is_remembered_without_anybodys_words() -> None:
-    assert Evidence(worked=2, follows=0.5).note == "worked for similar requests, often comes next"
-    assert Evidence().note == ""
+    assert ToolHistory(worked=2, follows=0.5).note == "worked for similar requests, often comes next"
+    assert ToolHistory().note == ""
 
 
 @pytest.mark.parametrize(
@@ -159,6 +161,6 @@ def test_the_note_says_what_is_remembered_without_anybodys_words() -> None:
 def test_only_outcomes_that_say_something_about_the_choice_teach(
     outcome: Outcome, worked: bool | None
 ) -> None:
-    learned = lesson("commits?", outcome, at=NOW, conversation="ses")
+    learned = build_choice_sample("commits?", outcome, at=NOW, conversation="ses")
     assert (learned.worked if learned else None) is worked
-    assert lesson("  ", outcome, at=NOW) is None
+    assert build_choice_sample("  ", outcome, at=NOW) is None

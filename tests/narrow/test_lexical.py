@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.catalog.slips import slips
+from fingerpost.catalog.slips import count_edits
 from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.lexical.stems import stem
-from fingerpost.narrow.lexical.words import terms_of
+from fingerpost.narrow.lexical.stems import stem_word
+from fingerpost.narrow.lexical.words import iterate_terms
 from fingerpost.records import ToolCard
 from tests.catalog.definitions import UNHURRIED
 from tests.narrow.scoring import EVERYDAY, ask, best, cards, tool
@@ -36,7 +36,7 @@ def scorer_of(tools: tuple[ToolCard, ...]) -> LexicalScorer:
     ],
 )
 def test_forms_of_a_word_have_one_stem(word: str, same: str) -> None:
-    assert stem(word) == stem(same)
+    assert stem_word(word) == stem_word(same)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_forms_of_a_word_have_one_stem(word: str, same: str) -> None:
     ],
 )
 def test_stems_are_those_of_the_published_algorithm(word: str, expected: str) -> None:
-    assert stem(word) == expected
+    assert stem_word(word) == expected
 
 
 def test_names_in_camel_case_are_their_words_and_brands_also_one() -> None:
-    assert list(terms_of("getAirQuality")) == ["get", "air", "qualiti"]
-    assert list(terms_of("GitHub")) == ["git", "hub", "github"]
-    assert list(terms_of("snake_case-name 2024 café")) == ["snake", "case", "name", "cafe"]
+    assert list(iterate_terms("getAirQuality")) == ["get", "air", "qualiti"]
+    assert list(iterate_terms("GitHub")) == ["git", "hub", "github"]
+    assert list(iterate_terms("snake_case-name 2024 café")) == ["snake", "case", "name", "cafe"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_slip_of_the_pen_or_a_missing_space_is_forgiven(request_text: str, too
 
 def test_a_known_word_is_never_bent_to_another() -> None:
     tools = cards(a=[tool("forms", "Fills it in."), tool("farms", "Feeds it.")])
-    scores = dict(zip((card.name for card in tools), scorer_of(tools).scores(ask("the farm")), strict=True))
+    scores = dict(zip((card.name for card in tools), scorer_of(tools).score(ask("the farm")), strict=True))
     assert scores["farms"] > 0
     assert scores["forms"] == 0
 
@@ -123,7 +123,7 @@ def test_a_known_word_is_never_bent_to_another() -> None:
     ],
 )
 def test_slips_are_counted_up_to_a_bound(left: str, right: str, counted: int) -> None:
-    assert slips(left, right, most=2) == slips(right, left, most=2) == counted
+    assert count_edits(left, right, limit=2) == count_edits(right, left, limit=2) == counted
 
 
 def test_chinese_japanese_and_korean_are_found_without_spaces() -> None:
@@ -156,21 +156,21 @@ def test_accents_and_capitals_do_not_matter() -> None:
 
 
 def test_no_shared_word_is_a_score_of_zero() -> None:
-    assert not scorer_of(EVERYDAY).scores(ask("xylophone qqq")).any()
+    assert not scorer_of(EVERYDAY).score(ask("xylophone qqq")).any()
 
 
 def test_scores_come_in_the_order_of_the_cards() -> None:
     scorer = scorer_of(EVERYDAY)
-    there = scorer.scores(ask("delete a branch"))
+    there = scorer.score(ask("delete a branch"))
     scorer.prepare(EVERYDAY[::-1])
-    back = scorer.scores(ask("delete a branch"))
+    back = scorer.score(ask("delete a branch"))
     assert np.allclose(there, back[::-1], atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 1, 10_000])
 def test_a_catalog_of_none_one_or_ten_thousand_identical_tools_is_scored(count: int) -> None:
     one = cards(a=[tool("read_file", "Reads a file.", path="Where it is")])
-    scores = scorer_of(one * count).scores(ask("read a file"))
+    scores = scorer_of(one * count).score(ask("read a file"))
     assert scores.shape == (count,)
     assert np.isfinite(scores).all()
     assert (scores > 0).all()
@@ -193,7 +193,7 @@ JUNK = [
 
 @pytest.mark.parametrize("text", JUNK, ids=[repr(text[:12]) for text in JUNK])
 def test_junk_is_answered(text: str) -> None:
-    scores = scorer_of(EVERYDAY).scores(ask(text, gloss=text))
+    scores = scorer_of(EVERYDAY).score(ask(text, gloss=text))
     assert scores.shape == (len(EVERYDAY),)
     assert np.isfinite(scores).all()
 
@@ -201,7 +201,7 @@ def test_junk_is_answered(text: str) -> None:
 @UNHURRIED
 @given(st.text(max_size=400))
 def test_any_request_gets_finite_scores_that_are_not_negative(text: str) -> None:
-    scores = SHARED.scores(ask(text))
+    scores = SHARED.score(ask(text))
     assert np.isfinite(scores).all()
     assert (scores >= 0).all()
 

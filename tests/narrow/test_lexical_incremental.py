@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.lexical.scorer import DEAD_TERMS
+from fingerpost.narrow.lexical.scorer import MAX_DEAD_TERMS
 from fingerpost.records import ToolCard
 from tests.catalog.definitions import UNHURRIED
 from tests.narrow.scoring import EVERYDAY, ask, cards, tool
@@ -39,32 +39,32 @@ def test_an_index_that_grew_step_by_step_scores_like_one_built_at_once(
         fresh = LexicalScorer()
         fresh.prepare(tools)
         for request in REQUESTS:
-            assert np.allclose(grown.scores(ask(request)), fresh.scores(ask(request)), atol=1e-5)
+            assert np.allclose(grown.score(ask(request)), fresh.score(ask(request)), atol=1e-5)
 
 
 def test_a_tool_described_anew_by_its_server_is_read_again() -> None:
     scorer = LexicalScorer()
     scorer.prepare(cards(a=[tool("t", "Feeds the cat.")]))
-    assert scorer.scores(ask("water the flowers"))[0] == 0
+    assert scorer.score(ask("water the flowers"))[0] == 0
     scorer.prepare(cards(a=[tool("t", "Waters the flowers.")]))
-    assert scorer.scores(ask("water the flowers"))[0] > 0
-    assert scorer.scores(ask("feed the cat"))[0] == 0
+    assert scorer.score(ask("water the flowers"))[0] > 0
+    assert scorer.score(ask("feed the cat"))[0] == 0
 
 
 def test_words_of_tools_long_gone_are_forgotten() -> None:
     def invented(round_number: int) -> tuple[ToolCard, ...]:
-        words = (f"w{round_number}x{number}" for number in range(DEAD_TERMS // 2))
-        texts = [" ".join(next(words) for _ in range(200)) for _ in range(DEAD_TERMS // 2 // 200)]
+        words = (f"w{round_number}x{number}" for number in range(MAX_DEAD_TERMS // 2))
+        texts = [" ".join(next(words) for _ in range(200)) for _ in range(MAX_DEAD_TERMS // 2 // 200)]
         return cards(a=[tool(f"t{number}", text) for number, text in enumerate(texts)])
 
     scorer = LexicalScorer()
     for round_number in range(4):
         scorer.prepare(invented(round_number))
     scorer.prepare(EVERYDAY)
-    assert scorer.terms < DEAD_TERMS * 2
+    assert scorer.term_count < MAX_DEAD_TERMS * 2
     fresh = LexicalScorer()
     fresh.prepare(EVERYDAY)
-    assert np.allclose(scorer.scores(ask("weather")), fresh.scores(ask("weather")))
+    assert np.allclose(scorer.score(ask("weather")), fresh.score(ask("weather")))
 
 
 def test_requests_are_answered_while_the_catalog_changes() -> None:
@@ -76,7 +76,7 @@ def test_requests_are_answered_while_the_catalog_changes() -> None:
 
     def keep_asking() -> None:
         while not done.is_set():
-            size = len(scorer.scores(ask("delete wether in mail box")))
+            size = len(scorer.score(ask("delete wether in mail box")))
             if size not in (len(few), len(many)):
                 wrong.append(size)
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from fingerpost.catalog import Snapshot
-from fingerpost.narrow.base import Query
+from fingerpost.narrow.base import ScorerQuery
 from fingerpost.narrow.columns import Scores
 from fingerpost.narrow.dense import DenseScorer
-from fingerpost.narrow.dense.encoder import shared_encoder
+from fingerpost.narrow.dense.encoder import get_shared_encoder
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.parts import shipped
+from fingerpost.narrow.parts import build_default_components
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import HiddenTool, Message, ServerChoice
 from tests.narrow.narrowing import candidate, narrowed, narrower_of, offered, settings_of, snapshot_of, tool
@@ -245,15 +245,17 @@ def test_a_scope_and_chosen_servers_bound_what_is_considered() -> None:
 @proves("N1")
 def test_servers_are_weighed_without_what_is_hidden() -> None:
     narrower = narrower_of(OFFICE)
-    signals = narrower.read("weather forecast for Oslo")
-    weighed = narrower.by_server(NarrowRequest(text="weather forecast for Oslo"), signals)
+    signals = narrower.read_signals("weather forecast for Oslo")
+    weighed = narrower.score_servers(NarrowRequest(text="weather forecast for Oslo"), signals)
     assert max(weighed, key=lambda server: max(weighed[server])) == "weather"
     assert {server: len(scores) for server, scores in weighed.items()} == {
         server: len(tools) for server, tools in OFFICE.items()
     }
     hidden = {"weather/get_forecast": HiddenTool(tool="weather/get_forecast", rule="rule 1")}
-    assert "weather" not in narrower.by_server(NarrowRequest(text="weather forecast", hidden=hidden), signals)
-    assert narrower.by_server(NarrowRequest(text=""), signals) == {}
+    assert "weather" not in narrower.score_servers(
+        NarrowRequest(text="weather forecast", hidden=hidden), signals
+    )
+    assert narrower.score_servers(NarrowRequest(text=""), signals) == {}
 
 
 def test_a_request_that_leans_on_the_conversation_is_looked_for_with_it() -> None:
@@ -291,7 +293,7 @@ def test_the_tool_that_finds_a_missing_id_joins_and_says_why() -> None:
 def test_the_same_question_is_answered_from_memory_for_half_a_minute() -> None:
     now = 100.0
     settings = settings_of()
-    narrower = Narrower(settings, parts=shipped(settings), clock=lambda: now)
+    narrower = Narrower(settings, parts=build_default_components(settings), clock=lambda: now)
     narrower.prepare(snapshot_of(OFFICE))
     request = NarrowRequest(text="weather forecast")
     first = narrower.narrow(request)
@@ -315,7 +317,7 @@ def test_a_changed_catalog_or_policy_is_never_answered_from_before() -> None:
     narrower.prepare(snapshot_of({"mail": OFFICE["mail"]}))
     assert not narrower.narrow(request).shortlist.cached
     assert all(one.tool.startswith("mail/") for one in narrower.narrow(request).shortlist.candidates)
-    narrower.forget()
+    narrower.clear_cache()
     assert not narrower.narrow(request).shortlist.cached
 
 
@@ -383,7 +385,7 @@ class OnlyOneServerIsReady(DenseScorer):
     """The real encoder over a catalog whose first server alone has its vectors yet."""
 
     def __init__(self, server: str, snapshot: Snapshot) -> None:
-        super().__init__(shared_encoder())
+        super().__init__(get_shared_encoder())
         self._absent = np.array([card.server != server for card in snapshot.cards])
         self.hastened: list[list[int]] = []
 
@@ -391,11 +393,11 @@ class OnlyOneServerIsReady(DenseScorer):
     def ready(self) -> float:
         return 0.5
 
-    def hasten(self, rows: Sequence[int]) -> None:
+    def prioritize(self, rows: Sequence[int]) -> None:
         self.hastened.append(list(rows))
 
-    def scores(self, query: Query) -> Scores:
-        return np.where(self._absent, np.float32(np.nan), super().scores(query)).astype(np.float32)
+    def score(self, query: ScorerQuery) -> Scores:
+        return np.where(self._absent, np.float32(np.nan), super().score(query)).astype(np.float32)
 
 
 @proves("N2")
@@ -405,10 +407,10 @@ def test_tools_of_another_matter_do_not_spoil_those_that_are_not_ready_yet() -> 
     tools = {"files": files, "time": [tool("current_time", "The time it is now in a city.", "city")]}
     snapshot, settings = snapshot_of(tools), settings_of(dense=True)
     meaning = OnlyOneServerIsReady("files", snapshot)
-    narrower = Narrower(settings, parts=replace(shipped(settings), meaning=meaning))
+    narrower = Narrower(settings, parts=replace(build_default_components(settings), meaning=meaning))
     narrower.prepare(snapshot)
     try:
-        assert narrower.settle(50)
+        assert narrower.wait_until_ready(50)
         early = narrower.narrow(NarrowRequest(text="What time is it in Oslo right now?"))
     finally:
         narrower.close()
@@ -424,7 +426,7 @@ def test_words_serve_at_once_and_meaning_joins_when_it_is_ready(tmp_path: Path) 
     request = NarrowRequest(text="will I need an umbrella in Oslo?")
     try:
         assert narrower.narrow(request).shortlist.considered == 3
-        assert narrower.settle(50)
+        assert narrower.wait_until_ready(50)
         narrowing = narrower.narrow(request)
     finally:
         narrower.close()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.narrow.splitting import MOST_NEEDS, needs_of
+from fingerpost.narrow.splitting import MAX_NEEDS, split_needs
 
 TWO_NEEDS = [
     ("find the flight and put it in my calendar", ("find the flight", "put it in my calendar")),
@@ -49,37 +49,37 @@ HEBREW = [
 
 @pytest.mark.parametrize(("text", "needs"), TWO_NEEDS)
 def test_several_wishes_are_taken_apart(text: str, needs: tuple[str, ...]) -> None:
-    assert needs_of(text) == needs
+    assert split_needs(text) == needs
 
 
 @pytest.mark.parametrize("text", ONE_NEED)
 def test_one_wish_stays_whole(text: str) -> None:
-    assert needs_of(text) == (text,)
+    assert split_needs(text) == (text,)
 
 
 @pytest.mark.parametrize(("text", "count"), HEBREW)
 def test_hebrew_wishes_are_taken_apart_at_their_verbs(text: str, count: int) -> None:
-    assert len(needs_of(text, "he")) == count
+    assert len(split_needs(text, "he")) == count
 
 
 def test_other_languages_are_taken_apart_at_words_that_join_wishes() -> None:
-    assert needs_of("查一下明天的天气，然后订一张去上海的火车票", "zh") == (
+    assert split_needs("查一下明天的天气，然后订一张去上海的火车票", "zh") == (
         "查一下明天的天气",
         "订一张去上海的火车票",
     )
-    assert len(needs_of("busca un vuelo a Roma y luego reserva un hotel", "es")) == 2
+    assert len(split_needs("busca un vuelo a Roma y luego reserva un hotel", "es")) == 2
 
 
 def test_a_long_list_is_joined_to_a_few_needs_and_nothing_is_lost() -> None:
     wishes = [f"find the {animal} report" for animal in ("owl", "cat", "dog", "bee", "ant", "fox")]
-    needs = needs_of("\n".join(f"- {wish}" for wish in wishes))
-    assert len(needs) == MOST_NEEDS
+    needs = split_needs("\n".join(f"- {wish}" for wish in wishes))
+    assert len(needs) == MAX_NEEDS
     assert all(any(wish in need for need in needs) for wish in wishes)
 
 
 @given(st.text(max_size=400), st.sampled_from(["en", "he", "zh", "und"]))
 def test_needs_are_few_and_only_an_empty_request_has_none(text: str, language: str) -> None:
-    needs = needs_of(text, language)
-    assert len(needs) <= MOST_NEEDS
+    needs = split_needs(text, language)
+    assert len(needs) <= MAX_NEEDS
     assert bool(needs) == bool(text.strip())
     assert all(need.strip() for need in needs)

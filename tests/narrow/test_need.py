@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.catalog.words import word_set
-from fingerpost.narrow.need import NeedJudge
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.narrow.need import NeedClassifier
 from fingerpost.narrow.signals import SignalReader
 from fingerpost.records import Mention, Message, Need, NeedVerdict, Signals
 from fingerpost.settings import NarrowSettings
@@ -23,12 +23,12 @@ READER = SignalReader()
 READER.prepare(())
 NOTES = SignalReader()
 NOTES.prepare(catalog(listing("note", tool("write_note"), tool("look"))).snapshot.cards)
-JUDGE = NeedJudge(NarrowSettings())
+JUDGE = NeedClassifier(NarrowSettings())
 
 
 def judged(text: str, *history: tuple[str, str]) -> Need:
     turns = tuple(Message(role=role, text=said) for role, said in history)
-    return JUDGE.judge(text, READER.read(text), turns)
+    return JUDGE.classify(text, READER.read(text), turns)
 
 
 @proves("A2")
@@ -163,7 +163,7 @@ def test_where_nothing_was_asked_none_is_needed(text: str) -> None:
 def test_a_megabyte_is_read_at_its_ends_only() -> None:
     text = "Search the web for this error: " + "lorem ipsum dolor " * 60_000
     tracemalloc.start()
-    need = JUDGE.judge(text, Signals())
+    need = JUDGE.classify(text, Signals())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert 0 <= need.score <= 1
@@ -173,8 +173,8 @@ def test_a_megabyte_is_read_at_its_ends_only() -> None:
 @proves("A2")
 def test_a_tool_named_outright_is_needed() -> None:
     named = Signals(mentions=(Mention(kind="server", name="ledger", text="ledger"),))
-    plain = JUDGE.judge("the totals from ledger", Signals())
-    need = JUDGE.judge("the totals from ledger", named)
+    plain = JUDGE.classify("the totals from ledger", Signals())
+    need = JUDGE.classify("the totals from ledger", named)
     assert need.verdict is NeedVerdict.TOOL
     assert need.score >= plain.score
     assert need.reasons[0] == 'names the server "ledger"'
@@ -193,10 +193,10 @@ def test_a_tool_named_outright_is_needed() -> None:
     ],
 )
 def test_a_tool_named_with_its_server_is_needed_whatever_it_is_used_for(text: str) -> None:
-    need = JUDGE.judge(text, NOTES.read(text))
+    need = JUDGE.classify(text, NOTES.read(text))
     assert need.verdict is NeedVerdict.TOOL
     assert need.reasons[0].startswith('names the tool "note/')
-    assert JUDGE.judge(text, READER.read(text)).reasons[0] != need.reasons[0]  # there is no such tool here
+    assert JUDGE.classify(text, READER.read(text)).reasons[0] != need.reasons[0]  # there is no such tool here
 
 
 @proves("A2")
@@ -213,7 +213,7 @@ def test_a_tool_named_with_its_server_is_needed_whatever_it_is_used_for(text: st
     ],
 )
 def test_a_request_about_a_tool_or_a_text_that_names_one_needs_none(text: str) -> None:
-    assert JUDGE.judge(text, NOTES.read(text)).verdict is NeedVerdict.NONE
+    assert JUDGE.classify(text, NOTES.read(text)).verdict is NeedVerdict.NONE
 
 
 @proves("A2")
@@ -221,22 +221,22 @@ def test_a_request_about_a_tool_or_a_text_that_names_one_needs_none(text: str) -
 @given(text=st.text(max_size=200), name=st.sampled_from(["note/write_note", "note__look", "note.look"]))
 def test_what_stands_behind_a_tools_name_does_not_undo_it(text: str, name: str) -> None:
     asked = f"use {name} {text}"
-    assert JUDGE.judge(asked, NOTES.read(asked)).verdict is NeedVerdict.TOOL
+    assert JUDGE.classify(asked, NOTES.read(asked)).verdict is NeedVerdict.TOOL
 
 
 @proves("A2")
 def test_a_language_without_data_is_left_unclear_unless_it_names_a_file() -> None:
-    assert JUDGE.judge("明天的会议几点开始", Signals(language="zh")).verdict is NeedVerdict.UNCLEAR
-    assert JUDGE.judge("打开 /srv/data/report.csv", Signals(language="zh")).score > 0.5
+    assert JUDGE.classify("明天的会议几点开始", Signals(language="zh")).verdict is NeedVerdict.UNCLEAR
+    assert JUDGE.classify("打开 /srv/data/report.csv", Signals(language="zh")).score > 0.5
 
 
 @proves("A2")
 def test_the_thresholds_are_the_settings() -> None:
     text = "What's the weather like in Bergen right now?"
-    strict = NeedJudge(NarrowSettings(tool_above=1.0, none_below=0.0))
-    assert strict.judge(text, READER.read(text)).verdict is NeedVerdict.UNCLEAR
-    eager = NeedJudge(NarrowSettings(tool_above=0.0, none_below=0.0))
-    assert eager.judge("hello", READER.read("hello")).verdict is NeedVerdict.TOOL
+    strict = NeedClassifier(NarrowSettings(tool_above=1.0, none_below=0.0))
+    assert strict.classify(text, READER.read(text)).verdict is NeedVerdict.UNCLEAR
+    eager = NeedClassifier(NarrowSettings(tool_above=0.0, none_below=0.0))
+    assert eager.classify("hello", READER.read("hello")).verdict is NeedVerdict.TOOL
 
 
 @proves("A2")
@@ -249,12 +249,12 @@ def test_reasons_are_few_and_name_the_words() -> None:
 @proves("A2")
 def test_a_vector_moves_the_score_and_keeps_it_in_bounds() -> None:
     text = "tell me about the harbour"
-    plain = JUDGE.judge(text, Signals()).score
+    plain = JUDGE.classify(text, Signals()).score
     scores = {plain}
     for seed in range(5):
         drawn = np.random.default_rng(seed).normal(size=384)
         vector = (drawn / np.linalg.norm(drawn)).astype(np.float32)
-        scores.add(JUDGE.judge(text, Signals(), (), vector).score)
+        scores.add(JUDGE.classify(text, Signals(), (), vector).score)
     assert len(scores) > 1
     assert all(0 <= score <= 1 for score in scores)
 
@@ -262,7 +262,7 @@ def test_a_vector_moves_the_score_and_keeps_it_in_bounds() -> None:
 texts = st.text(max_size=400) | st.lists(
     st.sampled_from(
         sorted(
-            word_set(
+            parse_word_set(
                 "please find write my file explain the weather what is why מה תשלח קובץ 12 + ? . run yes"
             )
         )
@@ -279,12 +279,12 @@ def test_any_text_gets_a_verdict_that_fits_its_score(text: str, earlier: list[st
         Message(role="user" if place % 2 == 0 else "assistant", text=said)
         for place, said in enumerate(earlier)
     ]
-    need = JUDGE.judge(text, READER.read(text), history)
+    need = JUDGE.classify(text, READER.read(text), history)
     assert 0 <= need.score <= 1
     assert (need.verdict is NeedVerdict.TOOL) == (need.score >= 0.6)
     assert (need.verdict is NeedVerdict.NONE) == (need.score <= 0.4)
     assert 1 <= len(need.reasons) <= 4
-    assert need == JUDGE.judge(text, READER.read(text), history)
+    assert need == JUDGE.classify(text, READER.read(text), history)
 
 
 @proves("A2")
@@ -293,7 +293,7 @@ def test_any_text_gets_a_verdict_that_fits_its_score(text: str, earlier: list[st
     words=st.lists(
         st.sampled_from(
             sorted(
-                word_set(
+                parse_word_set(
                     """
                     please find write my file explain weather what is why poem joke translate sentence hello
                     thanks should send post the a python function מה תכתוב שיר
@@ -308,7 +308,7 @@ def test_any_text_gets_a_verdict_that_fits_its_score(text: str, earlier: list[st
 )
 def test_naming_a_file_never_lowers_the_score(words: list[str], path: str) -> None:
     text = " ".join(words)
-    assert JUDGE.judge(f"{text} {path}", Signals()).score >= JUDGE.judge(text, Signals()).score - 1e-9
+    assert JUDGE.classify(f"{text} {path}", Signals()).score >= JUDGE.classify(text, Signals()).score - 1e-9
 
 
 def test_the_training_data_is_labelled_varied_and_balanced() -> None:

@@ -124,7 +124,7 @@ async def test_scores_that_cannot_be_had_leave_all_tools():
     def broken() -> dict[str, list[float]]:
         raise ZeroDivisionError
 
-    choice = await desk.picker.choose("x", (), None, snapshot(), broken)
+    choice = await desk.picker.pick("x", (), None, snapshot(), broken)
     assert choice.servers == SERVERS
     assert not desk.ends[0].success
 
@@ -192,7 +192,7 @@ async def test_scores_that_cannot_be_had_in_a_later_turn_let_all_servers_in():
     def broken() -> dict[str, list[float]]:
         raise ZeroDivisionError
 
-    choice = await desk.picker.choose("x", (), "one", snapshot(), broken)
+    choice = await desk.picker.pick("x", (), "one", snapshot(), broken)
     assert choice.servers == SERVERS
     assert not desk.ends[1].success
 

@@ -9,7 +9,7 @@ import pytest
 from fingerpost import Router, Settings
 from fingerpost.errors import ModelUnavailable
 from fingerpost.events import MemorySink, SmartRoutingEnd, SmartRoutingStart
-from fingerpost.narrow.preselection import ServerPicker, SmartRoutingFigures, adapted, stored_figures
+from fingerpost.narrow.preselection import ServerPicker, SmartRoutingStats, adapt_settings, read_stored_stats
 from fingerpost.settings import SmartRoutingSettings
 from fingerpost.store import Store
 from fingerpost.testing import ScriptedModel, tool_server
@@ -28,7 +28,7 @@ def end(kept: int, *, ms: float = 1.0, saved: int = 0, error: str | None = None)
 @proves("E7")
 def test_rates_reduction_latency_and_savings_add_up():
     events = [end(20, ms=float(number), saved=50) for number in range(1, 99)]
-    figures = SmartRoutingFigures.of([*events, end(100, ms=99, error="gone"), end(100, ms=500)])
+    figures = SmartRoutingStats.from_events([*events, end(100, ms=99, error="gone"), end(100, ms=500)])
     assert figures.runs == 100
     assert figures.success_rate == 0.99
     assert figures.fallback_rate == 0.02
@@ -38,7 +38,7 @@ def test_rates_reduction_latency_and_savings_add_up():
 
 
 def test_without_a_run_there_are_no_figures():
-    assert SmartRoutingFigures.of(MemorySink().events) == SmartRoutingFigures()
+    assert SmartRoutingStats.from_events(MemorySink().events) == SmartRoutingStats()
 
 
 @proves("E7")
@@ -48,11 +48,11 @@ async def test_the_stored_journal_gives_the_same_figures(tmp_path: Path):
         model = ScriptedModel([chosen("mail"), ModelUnavailable("gone", model="m")])
         picker = ServerPicker(SmartRoutingSettings(), store.journal, model=model)
         for _ in range(2):
-            await picker.choose("write", (), None, snapshot(), lambda: leading("mail"))
+            await picker.pick("write", (), None, snapshot(), lambda: leading("mail"))
             await desk.choose("write")
         await store.journal.flush()
-        stored = await stored_figures(store)
-    direct = SmartRoutingFigures.of(desk.sink.events)
+        stored = await read_stored_stats(store)
+    direct = SmartRoutingStats.from_events(desk.sink.events)
     assert (stored.runs, stored.by_model, stored.success_rate, stored.fallback_rate) == (2, 2, 0.5, 0.5)
     assert (stored.reduction, stored.tokens_saved) == (direct.reduction, direct.tokens_saved)
     assert stored.tokens_saved > 0
@@ -73,8 +73,8 @@ async def test_the_stored_journal_gives_the_same_figures(tmp_path: Path):
 def test_thresholds_follow_what_choosing_was_worth_within_bounds(
     kept: int, runs: int, thresholds: tuple[int, int]
 ):
-    measured = SmartRoutingFigures.of([end(kept) for _ in range(runs)])
-    moved = adapted(SmartRoutingSettings(), measured)
+    measured = SmartRoutingStats.from_events([end(kept) for _ in range(runs)])
+    moved = adapt_settings(SmartRoutingSettings(), measured)
     assert (moved.max_tools, moved.max_servers) == thresholds
 
 

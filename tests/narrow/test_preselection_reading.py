@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.narrow.preselection.names import ServerNames
-from fingerpost.narrow.preselection.reading import read_choice
+from fingerpost.narrow.preselection.reading import parse_server_choice
 from tests.catalog.definitions import UNHURRIED
 from tests.requirements import proves
 
@@ -42,7 +42,7 @@ names = st.lists(st.sampled_from(SERVERS), min_size=1, max_size=5, unique=True)
     ],
 )
 def test_the_servers_are_found_in(reply: str):
-    assert sorted(read_choice(reply, NAMES).servers) == ["github", "mail"]
+    assert sorted(parse_server_choice(reply, NAMES).servers) == ["github", "mail"]
 
 
 @proves("E4")
@@ -67,11 +67,11 @@ def test_the_servers_are_found_in(reply: str):
     ],
 )
 def test_a_name_spelt_nearly_right_is_understood(written: str, server: str | None):
-    assert NAMES.meant(written) == server
+    assert NAMES.resolve(written) == server
 
 
 def test_names_stand_in_running_text_as_words_of_their_own():
-    assert NAMES.in_text("Open Google Maps, then e-mail; the timeline of postgres_main") == (
+    assert NAMES.find_in_text("Open Google Maps, then e-mail; the timeline of postgres_main") == (
         "google-maps",
         "mail",
         "postgres_main",
@@ -79,7 +79,7 @@ def test_names_stand_in_running_text_as_words_of_their_own():
 
 
 def test_the_names_that_do_not_exist_are_told():
-    picked = read_choice('{"relevant_servers": ["github", "jira", "jira", "s3"]}', NAMES)
+    picked = parse_server_choice('{"relevant_servers": ["github", "jira", "jira", "s3"]}', NAMES)
     assert picked.servers == ("github",)
     assert picked.unknown == ("jira", "s3")
 
@@ -87,24 +87,24 @@ def test_the_names_that_do_not_exist_are_told():
 @UNHURRIED
 @given(names, st.sampled_from([", ", "\n", "; ", "\n- ", "\n* ", " and "]))
 def test_any_list_of_names_is_read_back(servers: list[str], joint: str):
-    assert set(read_choice(joint.join(servers), NAMES).servers) == set(servers)
+    assert set(parse_server_choice(joint.join(servers), NAMES).servers) == set(servers)
 
 
 @UNHURRIED
 @given(names, st.text(max_size=60))
 def test_the_object_is_read_back_whatever_stands_around_it(servers: list[str], around: str):
     reply = f"{around.replace('{', '').replace('[', '')}\n{json.dumps({'relevant_servers': servers})}"
-    assert set(servers) <= set(read_choice(reply, NAMES).servers)
+    assert set(servers) <= set(parse_server_choice(reply, NAMES).servers)
 
 
 @UNHURRIED
 @given(st.text(max_size=500) | st.text(alphabet='relvant_s{}[]",:\\\n-* githubmail12.', max_size=300))
 def test_only_servers_there_are_come_out_of_any_text(reply: str):
-    assert set(read_choice(reply, NAMES).servers) <= set(SERVERS)
+    assert set(parse_server_choice(reply, NAMES).servers) <= set(SERVERS)
 
 
 @pytest.mark.parametrize(
     "reply", ['"' * 500_000, "[" * 500_000, "github\n" * 100_000, '{"relevant_servers": [' * 9]
 )
 def test_a_huge_reply_is_read_in_bounded_work(reply: str):
-    assert set(read_choice(reply, NAMES).servers) <= {"github"}
+    assert set(parse_server_choice(reply, NAMES).servers) <= {"github"}

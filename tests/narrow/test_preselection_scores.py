@@ -45,7 +45,7 @@ def test_several_good_tools_count_for_more_than_one_lucky_one():
         "y": [0.3] * 3,
         "z": [0.25] * 3,
     }
-    assert pick_by_scores(several, least=1, share=0.9).servers == ("able",)
+    assert pick_by_scores(several, min_servers=1, share=0.9).servers == ("able",)
 
 
 @UNHURRIED

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.catalog.categories import NAMES
+from fingerpost.catalog.categories import CATEGORY_NAMES
 from fingerpost.narrow.signals import SignalReader
 from fingerpost.records import EntityKind, Signals, ToolCard
 from tests.catalog.definitions import catalog, listing, tool
@@ -266,7 +266,7 @@ def test_any_text_is_read_and_whatever_is_found_stands_in_it(reader: SignalReade
     signals = reader.read(text)
     assert all(entity.text and entity.text in text for entity in signals.entities)
     assert all(mention.text in text for mention in signals.mentions)
-    assert {match.category for match in signals.intents} <= set(NAMES)
+    assert {match.category for match in signals.intents} <= set(CATEGORY_NAMES)
     assert all(0 < match.score <= 1 for match in signals.intents)
 
 

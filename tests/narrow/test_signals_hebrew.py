@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.narrow.hebrew import Names, gloss, telegram
-from fingerpost.narrow.hebrew.forms import noun_forms, verb_forms
-from fingerpost.narrow.hebrew.letters import fold, is_hebrew
-from fingerpost.narrow.hebrew.lexicon import FIELDS, field_lines, lexicon
+from fingerpost.narrow.hebrew import SoundIndex, gloss_words, join_gloss
+from fingerpost.narrow.hebrew.forms import generate_noun_forms, generate_verb_forms
+from fingerpost.narrow.hebrew.letters import fold_word, is_hebrew
+from fingerpost.narrow.hebrew.lexicon import LEXICON_FIELDS, get_lexicon, read_field_lines
 from fingerpost.narrow.hebrew.prefixes import PREFIXES
 from tests.requirements import proves
 
 
 def english(text: str) -> set[str]:
-    return set(telegram(gloss(text)).split())
+    return set(join_gloss(gloss_words(text)).split())
 
 
 @proves("D2")
@@ -47,19 +47,19 @@ def test_a_request_becomes_the_english_words_a_tool_text_would_use(request_: str
 
 @proves("D2")
 def test_the_gloss_reads_like_a_telegram_in_the_order_of_the_request() -> None:
-    assert telegram(gloss("תמיר 100 מעלות פרנהייט לצלזיוס")).startswith("convert 100 degrees")
+    assert join_gloss(gloss_words("תמיר 100 מעלות פרנהייט לצלזיוס")).startswith("convert 100 degrees")
 
 
 def test_each_word_comes_with_its_english_and_words_that_say_nothing_with_none() -> None:
-    assert gloss("את הקובץ") == (("את", ()), ("הקובץ", ("file",)))
+    assert gloss_words("את הקובץ") == (("את", ()), ("הקובץ", ("file",)))
 
 
 def test_latin_words_and_numbers_pass_as_they_are() -> None:
-    assert telegram(gloss("תחפש ב-GitHub את issue 42")) == "search find GitHub issue 42"
+    assert join_gloss(gloss_words("תחפש ב-GitHub את issue 42")) == "search find GitHub issue 42"
 
 
 def test_a_hebrew_plural_of_a_latin_word_is_not_a_word_of_its_own() -> None:
-    assert telegram(gloss("PRים פתוחים")) == "PR open"
+    assert join_gloss(gloss_words("PRים פתוחים")) == "PR open"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_question_that_names_two_units_asks_for_a_conversion() -> None:
     [("סטרייפ", "stripe"), ("גרפנה", "grafana"), ("קיבאנה", "kibana"), ("נטליפיי", "netlify")],
 )
 def test_a_foreign_name_in_hebrew_letters_sounds_like_its_latin_one(hebrew: str, name: str) -> None:
-    assert Names([name, "unrelated"]).like(fold(hebrew)) == (name,)
+    assert SoundIndex([name, "unrelated"]).find_similar(fold_word(hebrew)) == (name,)
 
 
 def test_a_brand_with_silent_letters_is_in_the_lexicon() -> None:
@@ -110,26 +110,26 @@ def test_a_brand_with_silent_letters_is_in_the_lexicon() -> None:
 
 
 def test_an_unknown_word_is_matched_by_sound_only_to_names_the_catalog_has() -> None:
-    assert telegram(gloss("בקיבאנה")) == ""
-    assert telegram(gloss("בקיבאנה", Names(["kibana"]))) == "kibana"
+    assert join_gloss(gloss_words("בקיבאנה")) == ""
+    assert join_gloss(gloss_words("בקיבאנה", SoundIndex(["kibana"]))) == "kibana"
 
 
 def test_two_consonants_are_enough_for_a_brand_only() -> None:
-    assert Names(["okta"]).like(fold("אוקטה")) == ()
-    assert Names(brands=["okta"]).like(fold("אוקטה")) == ("okta",)
+    assert SoundIndex(["okta"]).find_similar(fold_word("אוקטה")) == ()
+    assert SoundIndex(brands=["okta"]).find_similar(fold_word("אוקטה")) == ("okta",)
 
 
 def test_a_name_that_begins_otherwise_is_not_taken() -> None:
-    assert Names(["Apollon"]).like("פולן") == ()
+    assert SoundIndex(["Apollon"]).find_similar("פולן") == ()
 
 
 def _lines() -> list[str]:
-    return [line for field in FIELDS for line in field_lines(field)]
+    return [line for field in LEXICON_FIELDS for line in read_field_lines(field)]
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", LEXICON_FIELDS)
 def test_every_line_of_the_lexicon_has_hebrew_first_and_english_after(field: str) -> None:
-    for line in field_lines(field):
+    for line in read_field_lines(field):
         kinds = [is_hebrew(word) for word in line.lstrip("*=").split()]
         assert kinds and kinds[0] and kinds == sorted(kinds, reverse=True), line
 
@@ -151,9 +151,9 @@ _VERBS = [line.split()[0][1:] for line in _lines() if line[0] == "*"]
 def test_any_form_of_a_noun_with_any_prefix_leads_back_to_it(
     noun: str, prefix: str, data: st.DataObject
 ) -> None:
-    wanted = {reading.entry for reading in lexicon().readings(fold(noun)) if reading.cost == 0}
-    form, _ = data.draw(st.sampled_from(list(noun_forms(fold(noun)))))
-    found = {reading.entry for reading in lexicon().readings(fold(prefix + form))}
+    wanted = {reading.entry for reading in get_lexicon().look_up(fold_word(noun)) if reading.cost == 0}
+    form, _ = data.draw(st.sampled_from(list(generate_noun_forms(fold_word(noun)))))
+    found = {reading.entry for reading in get_lexicon().look_up(fold_word(prefix + form))}
     assert wanted & found
 
 
@@ -161,9 +161,11 @@ def test_any_form_of_a_noun_with_any_prefix_leads_back_to_it(
 @settings(deadline=None)
 def test_any_form_of_a_verb_leads_back_to_it(verb: str, prefix: str, data: st.DataObject) -> None:
     past = verb.translate(str.maketrans("ךםןףץ", "כמנפצ", "'"))
-    form, _ = data.draw(st.sampled_from(list(verb_forms(past))))
+    form, _ = data.draw(st.sampled_from(list(generate_verb_forms(past))))
     meanings = {word for line in _lines() if line.startswith(f"*{verb} ") for word in line.split()[1:]}
-    found = {word for reading in lexicon().readings(fold(prefix + form)) for word in reading.entry.english}
+    found = {
+        word for reading in get_lexicon().look_up(fold_word(prefix + form)) for word in reading.entry.english
+    }
     assert meanings & found
 
 
@@ -185,18 +187,18 @@ def test_any_form_of_a_verb_leads_back_to_it(verb: str, prefix: str, data: st.Da
     ],
 )
 def test_each_verb_pattern_makes_the_forms_people_use(past: str, forms: str) -> None:
-    made = {form for form, _ in verb_forms(past)}
-    assert {fold(form) for form in forms.split()} <= made
+    made = {form for form, _ in generate_verb_forms(past)}
+    assert {fold_word(form) for form in forms.split()} <= made
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=300))
 @settings(deadline=None)
 def test_any_text_can_be_glossed_and_every_word_stands_in_it(text: str) -> None:
-    for word, _ in gloss(text):
+    for word, _ in gloss_words(text):
         assert all(part in text for part in word.split(" "))
 
 
 @given(st.text(alphabet="אבגדהוזחטיכלמנסעפצקרשתםןץףך \"'׳״-", max_size=400))
 @settings(deadline=None)
 def test_hebrew_junk_is_glossed_in_peace(text: str) -> None:
-    assert telegram(gloss(text)) == telegram(gloss(text))
+    assert join_gloss(gloss_words(text)) == join_gloss(gloss_words(text))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.narrow.language import language_of
+from fingerpost.narrow.language import detect_language
 from tests.requirements import proves
 
 
@@ -34,7 +34,7 @@ from tests.requirements import proves
     ],
 )
 def test_a_sentence_is_told_by_its_script_and_its_little_words(text: str, language: str) -> None:
-    assert language_of(text) == language
+    assert detect_language(text) == language
 
 
 @proves("D2")
@@ -51,23 +51,23 @@ def test_a_sentence_is_told_by_its_script_and_its_little_words(text: str, langua
     ],
 )
 def test_names_paths_and_quotations_do_not_change_the_language_of_a_request(text: str, language: str) -> None:
-    assert language_of(text) == language
+    assert detect_language(text) == language
 
 
 @pytest.mark.parametrize("text", ["", "   ", "12345 + 678", "👍🎉", "?!…", "\u200f\u200e"])
 def test_a_text_without_letters_has_no_language(text: str) -> None:
-    assert language_of(text) == "und"
+    assert detect_language(text) == "und"
 
 
 def test_a_lone_quotation_is_judged_by_what_it_says() -> None:
-    assert language_of('"שלום עולם"') == "he"
+    assert detect_language('"שלום עולם"') == "he"
 
 
 @given(st.text(max_size=400))
 def test_any_text_has_some_language(text: str) -> None:
-    assert language_of(text)
+    assert detect_language(text)
 
 
 def test_a_megabyte_is_judged_by_its_beginning() -> None:
-    assert language_of("תמצא את הקובץ " * 80_000) == "he"
-    assert language_of("a/" * 500_000) == "en"
+    assert detect_language("תמצא את הקובץ " * 80_000) == "he"
+    assert detect_language("a/" * 500_000) == "en"

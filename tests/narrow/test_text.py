@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.narrow.text import LONGEST_DESCRIPTION, MOST_SENTENCES, sentences_of, split_name, tool_text
+from fingerpost.narrow.text import (
+    MAX_DESCRIPTION_LENGTH,
+    MAX_SENTENCES,
+    build_tool_text,
+    split_sentences,
+    split_tool_name,
+)
 from fingerpost.records import Json
 from tests.catalog.definitions import UNHURRIED
 from tests.narrow.scoring import cards, tool
@@ -16,14 +22,14 @@ from tests.narrow.scoring import cards, tool
 
 def test_a_tool_is_written_as_server_name_description_and_parameters() -> None:
     (card,) = cards(myServer=[tool("getUserById", "Finds a user.", userId="The id", verbose="")])
-    assert tool_text(card).long() == (
+    assert build_tool_text(card).format_long() == (
         "my server - get user by id: Finds a user. Parameters: user id The id verbose"
     )
 
 
 def test_a_tool_without_description_and_parameters_is_its_name() -> None:
     (card,) = cards(a=[tool("ping")])
-    assert tool_text(card).long() == "a - ping: "
+    assert build_tool_text(card).format_long() == "a - ping: "
 
 
 @pytest.mark.parametrize(
@@ -38,12 +44,12 @@ def test_a_tool_without_description_and_parameters_is_its_name() -> None:
     ],
 )
 def test_names_are_split_into_words(name: str, words: str) -> None:
-    assert split_name(name) == words
+    assert split_tool_name(name) == words
 
 
 def test_what_a_parameter_says_is_cut_short_at_a_word() -> None:
     (card,) = cards(a=[tool("t", "d", p="word " * 50)])
-    assert tool_text(card).long().endswith("Parameters: p" + " word" * 12)
+    assert build_tool_text(card).format_long().endswith("Parameters: p" + " word" * 12)
 
 
 def test_the_values_a_parameter_may_take_are_words_of_the_tool() -> None:
@@ -55,25 +61,25 @@ def test_the_values_a_parameter_may_take_are_words_of_the_tool() -> None:
     }
     definition: dict[str, Json] = {"name": "db", "inputSchema": {"type": "object", "properties": operations}}
     (card,) = cards(a=[definition])
-    text = tool_text(card)
+    text = build_tool_text(card)
     assert [parameter.values for parameter in text.parameters] == [
         ("create table", "drop"),
         ("urgent",),
         (),
         (),
     ]
-    assert text.long() == "a - db:  Parameters: operation tags odd odder"
+    assert text.format_long() == "a - db:  Parameters: operation tags odd odder"
 
 
 def test_what_cannot_be_seen_is_not_read() -> None:
     hidden = "Reads\u200b a\x00 file\u202e.\n\nIgnore\ufeff this\U000e0041."
     (card,) = cards(a=[tool("t", hidden)])
-    assert tool_text(card).description == "Reads a file . Ignore this ."
+    assert build_tool_text(card).description == "Reads a file . Ignore this ."
 
 
 def test_a_huge_description_is_read_only_at_its_beginning() -> None:
     (card,) = cards(a=[tool("t", "x " * 60_000)])
-    assert len(tool_text(card).description) <= LONGEST_DESCRIPTION
+    assert len(build_tool_text(card).description) <= MAX_DESCRIPTION_LENGTH
 
 
 @UNHURRIED
@@ -81,14 +87,14 @@ def test_a_huge_description_is_read_only_at_its_beginning() -> None:
 def test_any_description_gives_one_line_of_bounded_valid_text(description: str, about: str) -> None:
     made = cards(a=[tool("t", description.encode("utf-8", "replace").decode(), p=about)])
     for card in made:
-        line = tool_text(card).long()
+        line = build_tool_text(card).format_long()
         assert line.encode()
         assert re.search(r"[\x00-\x1f\x7f\u200b\u202e\n]", line) is None
 
 
 def test_a_request_of_several_sentences_is_split_and_the_empty_ones_left_out() -> None:
     text = "Find me a flight to Rome. Thanks! Then put it into my calendar.\nAnd tell Dana about it; ok?"
-    assert sentences_of(text) == (
+    assert split_sentences(text) == (
         "Find me a flight to Rome.",
         "Then put it into my calendar.",
         "And tell Dana about it;",
@@ -96,7 +102,7 @@ def test_a_request_of_several_sentences_is_split_and_the_empty_ones_left_out() -
 
 
 def test_chinese_sentences_need_no_spaces() -> None:
-    assert sentences_of("我家的电视需要维修。请帮我预约时间！好。") == (
+    assert split_sentences("我家的电视需要维修。请帮我预约时间！好。") == (
         "我家的电视需要维修。",
         "请帮我预约时间！",
     )
@@ -106,8 +112,8 @@ def test_chinese_sentences_need_no_spaces() -> None:
     "text", ["", "Hi.", "What is the weather in Paris?", "See www.example.com/a.b for it"]
 )
 def test_a_request_of_one_sentence_has_no_sentences(text: str) -> None:
-    assert sentences_of(text) == ()
+    assert split_sentences(text) == ()
 
 
 def test_a_megabyte_of_sentences_gives_the_first_few() -> None:
-    assert len(sentences_of("This is one sentence. " * 50_000)) == MOST_SENTENCES
+    assert len(split_sentences("This is one sentence. " * 50_000)) == MAX_SENTENCES

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
-from fingerpost.narrow.dense.vectors import UNUSED_SECONDS, VectorCache, rounded, text_key
+from fingerpost.narrow.dense.vectors import MAX_UNUSED_S, VectorCache, hash_text, round_vector
 
 RECORD = 16 + DIMENSIONS * 2 + 4
 
 
 def vector(number: int) -> Vector:
     made = np.random.default_rng(number).standard_normal(DIMENSIONS, dtype=np.float32)
-    return rounded(made / np.float32(np.linalg.norm(made)))
+    return round_vector(made / np.float32(np.linalg.norm(made)))
 
 
 def some(*numbers: int) -> dict[bytes, Vector]:
-    return {text_key(f"text {number}"): vector(number) for number in numbers}
+    return {hash_text(f"text {number}"): vector(number) for number in numbers}
 
 
 def file_of(folder: Path) -> Path:
@@ -35,7 +35,7 @@ def found(folder: Path, *numbers: int) -> list[int]:
     kept = VectorCache(folder, "one").find(list(some(*numbers)))
     for key, value in some(*numbers).items():
         assert key not in kept or np.array_equal(kept[key], value)
-    return [number for number in numbers if text_key(f"text {number}") in kept]
+    return [number for number in numbers if hash_text(f"text {number}") in kept]
 
 
 def test_what_was_added_is_found_again_by_another(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_is_not_a_cache_is_written_anew(tmp_path: Path, content: byt
 
 
 def test_it_does_not_grow_beyond_its_bound_and_the_newest_stay(tmp_path: Path) -> None:
-    cache = VectorCache(tmp_path, "one", largest=20 * RECORD)
+    cache = VectorCache(tmp_path, "one", max_bytes=20 * RECORD)
     for number in range(100):
         cache.add(some(number))
         assert file_of(tmp_path).stat().st_size <= 20 * RECORD
@@ -124,7 +124,7 @@ def test_a_lock_that_is_never_released_only_means_that_nothing_is_kept(tmp_path:
 def test_files_of_encoders_long_unused_are_swept_away(tmp_path: Path) -> None:
     for name in ("old", "recent"):
         VectorCache(tmp_path, name).add(some(1))
-    before = time.time() - UNUSED_SECONDS - 60
+    before = time.time() - MAX_UNUSED_S - 60
     os.utime(tmp_path / "old.vectors", (before, before))
     VectorCache(tmp_path, "one").add(some(1))
     assert sorted(path.name for path in tmp_path.glob("*.vectors")) == ["one.vectors", "recent.vectors"]

@@ -13,7 +13,7 @@ import anyio.to_thread
 from fingerpost import Router, Settings
 from fingerpost.builtin import open_router
 from fingerpost.settings import ProfileSettings, load
-from fingerpost.settings.profiles import examples
+from fingerpost.settings.profiles import read_examples
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 
 OWN = ["workspace", "knowledge", "memory", "collaboration", "specialists", "directives"]
@@ -83,7 +83,7 @@ def _placed(folder: Path, names: tuple[str, ...]) -> Mapping[str, ProfileSetting
     (folder / "notes" / "pump.md").write_text("# The pump\nThe valve is red.\n")
     (folder / "profiles").mkdir(exist_ok=True)
     for name in names:
-        (folder / "profiles" / f"{name}.toml").write_text(examples()[name])
+        (folder / "profiles" / f"{name}.toml").write_text(read_examples()[name])
     (folder / "fingerpost.toml").touch()
     return load(config=folder / "fingerpost.toml", environ={"HOME": str(folder)}).settings.profiles
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.records import CallContext, ErrorKind, ToolCall
-from fingerpost.router.profiles import NOTHING, ProfileRefused, Profiles
+from fingerpost.router.profiles import NO_PROFILE_SETTINGS, ProfileRefused, Profiles
 from fingerpost.settings import ProfileSettings
 from fingerpost.testing import ScriptedModel, calls
 from tests.profiles.kit import sees, small
@@ -64,9 +64,9 @@ def test_who_may_use_a_profile_goes_by_name_and_plan():
     assert [name for name in known if known.may_use(name, "dana")] == ["pro", "dev", "free"]
     assert [name for name in known if known.may_use(name, "token:7@acme")] == ["free"]
     assert [name for name in known if known.may_use(name, None)] == ["free"]
-    assert known.meant("pro", caller="dana") == "pro"
+    assert known.resolve_profile("pro", caller="dana") == "pro"
     with pytest.raises(ProfileRefused, match="not for eve"):
-        known.meant("pro", caller="eve")
+        known.resolve_profile("pro", caller="eve")
 
 
 @proves("B7", "B10")
@@ -79,18 +79,18 @@ def test_which_profile_is_meant():
         v1={"api_versions": ["v1"]},
         v03={"api_versions": ["v0.3"], "plans": ["pro"]},
     )
-    assert known.meant(caller="bob") == "kb"
-    assert known.meant(caller="dana") == "rich"
-    assert known.meant(caller="ann") == "mine"
-    assert known.meant(caller="bob", api_version="v1") == "v1"
-    assert known.meant(caller="bob", api_version="v0.3") == "kb"  # it is for others
-    assert known.meant(caller="dana", api_version="v0.3") == "v03"
-    assert known.meant(caller="bob", api_version="v99") == "kb"
-    assert known.meant("v1", caller="bob", api_version="v0.3") == "v1"
-    assert known.meant(caller="bob", api_version="v1", among=("kb",)) == "kb"
-    assert known.meant(caller="bob", among=("nothing",)) is None
+    assert known.resolve_profile(caller="bob") == "kb"
+    assert known.resolve_profile(caller="dana") == "rich"
+    assert known.resolve_profile(caller="ann") == "mine"
+    assert known.resolve_profile(caller="bob", api_version="v1") == "v1"
+    assert known.resolve_profile(caller="bob", api_version="v0.3") == "kb"  # it is for others
+    assert known.resolve_profile(caller="dana", api_version="v0.3") == "v03"
+    assert known.resolve_profile(caller="bob", api_version="v99") == "kb"
+    assert known.resolve_profile("v1", caller="bob", api_version="v0.3") == "v1"
+    assert known.resolve_profile(caller="bob", api_version="v1", among=("kb",)) == "kb"
+    assert known.resolve_profile(caller="bob", among=("nothing",)) is None
     known.prefer("v1")
-    assert known.meant(caller="bob") == "v1"
+    assert known.resolve_profile(caller="bob") == "v1"
 
 
 names = st.sampled_from(["a", "b", "c"])
@@ -104,11 +104,15 @@ def test_whatever_changes_no_profile_ever_opens_more_than_it_says(changes: list[
     ever: set[str] = set()
     for change in changes:
         before = known.version
-        changed = known.change(change)
+        changed = known.replace_profiles(change)
         assert (known.version > before) is bool(changed)
         ever |= change.keys()
         assert dict(known) == change
         for name in ever:
             servers = change[name].servers if name in change else None
             bound = known.bounds.get(name)
-            assert bound == NOTHING if servers is None else (bound.servers if bound else ()) == servers
+            assert (
+                bound == NO_PROFILE_SETTINGS
+                if servers is None
+                else (bound.servers if bound else ()) == servers
+            )

@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 from mcp import Client
 
 from fingerpost import Router
-from fingerpost.builtin import Premises, make
-from fingerpost.builtin.directives.kinds import KINDS
-from fingerpost.builtin.directives.making import made, output_schema
+from fingerpost.builtin import BuiltinHost, make_server
+from fingerpost.builtin.directives.kinds import DIRECTIVE_KINDS
+from fingerpost.builtin.directives.making import build_directive, build_output_schema
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.records import ErrorKind
 from fingerpost.testing import ScriptedModel, calls
@@ -85,9 +85,9 @@ async def test_directives_need_nobody_who_approves_and_say_what_is_wrong(tmp_pat
 
 @proves("U15")
 async def test_an_mcp_client_gets_structured_directives_from_the_server_alone():
-    async with Client(make("directives", Premises()).mcp) as client:
+    async with Client(make_server("directives", BuiltinHost()).mcp) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {kind.name for kind in KINDS}
+        assert set(tools) == {kind.name for kind in DIRECTIVE_KINDS}
         result = await client.call_tool("place_object", LAMP)
         schema = tools["place_object"].output_schema
         assert schema is not None
@@ -98,7 +98,7 @@ async def test_an_mcp_client_gets_structured_directives_from_the_server_alone():
 @proves("U15")
 async def test_another_servers_orders_are_not_passed_on_as_directives(tmp_path: Path):
     """Somebody's own server may call itself as ours does, and give the very same results."""
-    theirs = make("directives", Premises()).spec()
+    theirs = make_server("directives", BuiltinHost()).build_spec()
     model = ScriptedModel([calls(("directives__move_object", MOVE)), "The lamp moves."])
     rules = [{"verdict": "allow", "server": "directives"}]
     allowed = settings(tmp_path, policy=rules, flags={"dense_scores": False, "need_gate": False})
@@ -109,7 +109,7 @@ async def test_another_servers_orders_are_not_passed_on_as_directives(tmp_path: 
     assert route.directives == ()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", DIRECTIVE_KINDS, ids=lambda kind: kind.name)
 def test_no_kind_is_about_nothing(kind: Any):
     assert kind.parameters
     assert set(kind.required) <= set(kind.parameters)
@@ -124,19 +124,19 @@ values = (
 
 
 @proves("U15")
-@given(st.sampled_from(KINDS), st.data())
+@given(st.sampled_from(DIRECTIVE_KINDS), st.data())
 def test_whatever_is_asked_for_a_directive_is_valid_json_or_refused(kind: Any, data: st.DataObject):
     names = ["target", *kind.parameters, "else"]
     arguments = data.draw(st.dictionaries(st.sampled_from(names), values))
-    tool = make("directives", Premises()).tools[kind.name]
+    tool = make_server("directives", BuiltinHost()).tools[kind.name]
     checked = Draft202012Validator(tool.definition["inputSchema"])  # pyright: ignore[reportArgumentType]
     if list(checked.iter_errors(arguments)):  # pyright: ignore[reportUnknownMemberType]
         return
     try:
-        directive = made(kind, arguments)
+        directive = build_directive(kind, arguments)
     except ToolRefused:
         return
-    Draft202012Validator(output_schema(kind)).validate(directive)  # pyright: ignore[reportUnknownMemberType]
+    Draft202012Validator(build_output_schema(kind)).validate(directive)  # pyright: ignore[reportUnknownMemberType]
     json.dumps(directive, allow_nan=False)
     assert "else" not in str(directive["parameters"])
 
@@ -144,13 +144,13 @@ def test_whatever_is_asked_for_a_directive_is_valid_json_or_refused(kind: Any, d
 @proves("U15")
 @given(st.floats(), st.floats(), st.floats())
 def test_coordinates_are_finite_and_near(x: float, y: float, z: float):
-    tool = make("directives", Premises()).tools["place_object"]
+    tool = make_server("directives", BuiltinHost()).tools["place_object"]
     arguments = {**LAMP, "position": {"x": x, "y": y, "z": z}}
     checked = Draft202012Validator(tool.definition["inputSchema"])  # pyright: ignore[reportArgumentType]
     fine = all(math.isfinite(value) and abs(value) <= 10_000 for value in (x, y, z))
     try:
         wrong = list(checked.iter_errors(arguments))  # pyright: ignore[reportUnknownMemberType]
-        accepted = not wrong and bool(made(KINDS[0], arguments))
+        accepted = not wrong and bool(build_directive(DIRECTIVE_KINDS[0], arguments))
     except ToolRefused:
         accepted = False
     assert accepted is fine

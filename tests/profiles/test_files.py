@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings import Loaded, ProfileFiles, check, load
-from fingerpost.settings.profiles import examples
+from fingerpost.settings.profiles import read_examples
 from tests.requirements import proves
 
 
@@ -81,17 +81,18 @@ def test_what_is_wrong_is_told_with_file_line_and_fix(
 
 
 @proves("B7", "B8")
-@pytest.mark.parametrize("name", examples())
+@pytest.mark.parametrize("name", read_examples())
 def test_ready_profiles_are_right(tmp_path: Path, name: str):
-    assert set(examples()) == {"developer", "kb", "researcher", "v0.3", "v1"}
-    profile = loaded(tmp_path, "", **{name: examples()[name]}).settings.profiles[name]
+    assert set(read_examples()) == {"developer", "kb", "researcher", "v0.3", "v1"}
+    profile = loaded(tmp_path, "", **{name: read_examples()[name]}).settings.profiles[name]
     assert profile.description
     assert profile.tools
 
 
 @proves("U14")
 @given(
-    st.text(alphabet=st.characters(blacklist_categories=["Cs"])) | st.sampled_from(list(examples().values()))
+    st.text(alphabet=st.characters(blacklist_categories=["Cs"]))
+    | st.sampled_from(list(read_examples().values()))
 )
 def test_whatever_a_file_holds_its_neighbours_are_read(text: str):
     with TemporaryDirectory() as folder:
@@ -103,6 +104,6 @@ def test_whatever_a_file_holds_its_neighbours_are_read(text: str):
         assert reading.profiles["good"].max_tools == 3
         assert ("odd" in reading.profiles) is not ("odd" in reading.broken)
         assert bool(reading.problems) is ("odd" in reading.broken)
-        mark = files.mark()
+        mark = files.get_fingerprint()
         (path / "good.toml").write_text("max_tools = 33")
-        assert files.mark() != mark
+        assert files.get_fingerprint() != mark

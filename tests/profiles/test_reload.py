@@ -16,7 +16,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.events import MemorySink, ProfilesChanged
 from fingerpost.records import CallContext, ErrorKind, Principal, ToolCall
 from fingerpost.settings import Loaded, load
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from fingerpost.surfaces.gateway.methods import open_methods
 from tests.conformance.gateway import serving
 from tests.gateway.methods_kit import ALL, Client, Crowd, House, profile, request
@@ -137,7 +137,7 @@ async def test_nothing_may_be_used_under_a_profile_that_was_taken_away(running: 
     context = CallContext(call_id="cal_1", profile="desk")  # a request that is on its way
     late = await running.router.calls.call(ToolCall(name="tickets/find_ticket", arguments={}), context)
     assert late.error is ErrorKind.DENIED
-    with pytest.raises(Refusal, match="no profile 'desk'"):
+    with pytest.raises(JsonRpcError, match="no profile 'desk'"):
         await running.house.methods.answer(request("tools/list", at=profile("desk")), Client())
 
 
@@ -150,9 +150,9 @@ async def test_a_new_profile_for_somebody_is_theirs_at_once(running: Running):
     await until(lambda: house.crowd.of("dana") == [TOOLS])
     assert await house.names(by=dana) == ["weather__get_forecast", "read_result"]
     assert len(await house.names(by=eve)) == 3
-    with pytest.raises(Refusal, match="no profile"):
+    with pytest.raises(JsonRpcError, match="no profile"):
         await house.names(by=eve, at=profile("danas"))
-    with pytest.raises(Refusal, match="Unknown tool"):
+    with pytest.raises(JsonRpcError, match="Unknown tool"):
         await house.call("tickets__find_ticket", by=dana)
 
 

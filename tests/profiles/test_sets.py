@@ -14,7 +14,7 @@ from fingerpost import Router
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Scope
 from fingerpost.testing import ScriptedModel, calls
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 from tests.api.kit import served as api_served
 from tests.completions.kit import served as v1_served
 from tests.profiles.kit import own, sees, servers_seen, small, until
@@ -137,7 +137,7 @@ async def test_figures_are_told_by_profile(tmp_path: Path):
 async def test_serve_may_say_what_everybody_gets(tmp_path: Path, preferred: str):
     async with small(tmp_path, **PLANS) as (router, _, _):
         router.profiles.prefer(preferred)
-        assert router.profiles.meant(caller="eve") == {"desk": "desk", "pro": "free"}[preferred]
+        assert router.profiles.resolve_profile(caller="eve") == {"desk": "desk", "pro": "free"}[preferred]
 
 
 AGENT = "specialists/use_mcp_agent"
@@ -151,7 +151,7 @@ def offered(request: ModelRequest) -> set[str]:
 def agent(tool: str, arguments: dict[str, Any]) -> ScriptedModel:
     """A model that calls the tool where it is offered, and answers then."""
 
-    def said(request: ModelRequest) -> Line:
+    def said(request: ModelRequest) -> ScriptLine:
         name = next((name for name in offered(request) if tool in name), None)
         if name is None or any(message.role == "tool" for message in request.messages):
             return "That is all."
@@ -221,7 +221,7 @@ async def test_what_the_agent_asks_for_runs_within_the_same_bounds_once_it_is_ap
     async with own(tmp_path, *READY, model=model, **switched) as router, api_served(router) as house:
         key = await house.key("dana", "use", "approve")
         waits = (await house.post("/api/call", task, headers=key)).json()
-        (pending,) = await router.calls.approvals.waiting()
+        (pending,) = await router.calls.approvals.list_waiting()
         assert pending.pending_id in waits["content"]
         address = f"/api/approvals/{pending.pending_id}/approve"
         await house.post(address, {}, headers=await house.key("erin", "approve"))

@@ -17,8 +17,8 @@ from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import RouteBegan
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Message, RouteOutcome
-from fingerpost.router.agent import Agent, AgentStats, Thresholds
-from fingerpost.router.switches import Switches
+from fingerpost.router.agent import Agent, AgentStats, RoutingThresholds
+from fingerpost.router.switches import RuntimeSwitches
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, served, tool_server
 from tests.llm.native_server import Vendor, content, message, text
 from tests.requirements import proves
@@ -274,7 +274,7 @@ async def test_smart_routing_is_switched_while_it_runs(tmp_path: Path):
     async with desk(tmp_path, None, more=5) as (router, _):
         agent = Agent(router)
         assert agent.is_smart_routing_enabled
-        assert agent.thresholds == Thresholds(max_tools=30, max_servers=4)
+        assert agent.thresholds == RoutingThresholds(max_tools=30, max_servers=4)
         assert not agent.status().chooses_servers  # 12 tools are not many
 
         async def chosen() -> str | None:
@@ -283,7 +283,7 @@ async def test_smart_routing_is_switched_while_it_runs(tmp_path: Path):
 
         assert await chosen() is None
         await anyio.to_thread.run_sync(lambda: agent.set_thresholds(max_tools=10))
-        assert agent.thresholds == Thresholds(max_tools=10, max_servers=4)
+        assert agent.thresholds == RoutingThresholds(max_tools=10, max_servers=4)
         assert await chosen() == "scores"
         agent.set_smart_routing(False)
         assert not agent.is_smart_routing_enabled
@@ -312,7 +312,7 @@ def test_switches_begin_as_the_settings_say_and_refuse_what_they_would():
     settings = Settings.model_validate(
         {"smart_routing": {"mode": "off", "max_tools": 7}, "choose": {"mode": "react", "max_turns": 3}}
     )
-    switches = Switches(settings)
+    switches = RuntimeSwitches(settings)
     before = switches.now
     assert (before.smart_routing, before.mode, before.max_turns) == (settings.smart_routing, "react", 3)
     for wrong in (
@@ -336,7 +336,7 @@ def test_switches_begin_as_the_settings_say_and_refuse_what_they_would():
 
 @proves("W8")
 def test_no_reader_ever_sees_half_of_a_change():
-    switches = Switches(Settings())
+    switches = RuntimeSwitches(Settings())
     switches.set_thresholds(max_tools=0, max_servers=0)
     halves: list[tuple[int, int]] = []
     done = False

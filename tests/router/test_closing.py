@@ -15,7 +15,7 @@ from fingerpost.call.execution.background import BackgroundState
 from fingerpost.errors import FingerpostError
 from fingerpost.events import AttemptFinished, Event, RouteEnded
 from fingerpost.llm import ModelRequest
-from fingerpost.records import CallContext, ErrorKind, RouteOutcome, ToolCall, new_id
+from fingerpost.records import CallContext, ErrorKind, RouteOutcome, ToolCall, create_id
 from fingerpost.testing import HANG, ScriptedModel, tool_server
 from tests.learning.conftest import definition, settings
 from tests.requirements import proves
@@ -46,7 +46,7 @@ class Desk:
     async def on_record(self, kind: type[Event]) -> list[Event]:
         """What the journal has of these when the router is closed."""
         async with Router(settings=self.settings) as later:
-            return [entry.event for entry in await later.store.journal.newest(kinds=[kind.kind])]
+            return [entry.event for entry in await later.store.journal.list_newest(kinds=[kind.kind])]
 
 
 async def _streamed(router: Router) -> None:
@@ -58,7 +58,7 @@ WORK: dict[str, tuple[Callable[[Router], Awaitable[object]], type[Event]]] = {
     "call": (lambda router: router.call(WRITE, {}), AttemptFinished),
     "calls.call": (
         lambda router: router.calls.call(
-            ToolCall(name=WRITE, arguments={}), CallContext(call_id=new_id("cal"))
+            ToolCall(name=WRITE, arguments={}), CallContext(call_id=create_id("cal"))
         ),
         AttemptFinished,
     ),

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fingerpost.records import Listing, ServerSpec
-from fingerpost.router.intake import MANY as MANY_CARDS
-from fingerpost.router.intake import Intake
-from fingerpost.servers.listing import MANY, read_listing
+from fingerpost.router.intake import MANY_TOOLS as MANY_CARDS
+from fingerpost.router.intake import CatalogSync
+from fingerpost.servers.listing import THREAD_PAGE_SIZE, read_listing
 from fingerpost.settings.model import LimitSettings
 from fingerpost.store import Store
 from tests.catalog.definitions import catalog, many, tool
@@ -23,20 +23,20 @@ from tests.turns import turns_during
 async def test_the_event_loop_goes_round_while_the_cards_of_a_long_listing_are_made(tmp_path: Path):
     it = catalog()
     async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
-        intake = Intake(it, store)
+        intake = CatalogSync(it, store)
         long = Listing(server="shop", definitions=many(10 * MANY_CARDS))
-        assert await turns_during(intake.study(long)) > 1
+        assert await turns_during(intake.prepare_listing(long)) > 1
         assert it.snapshot.cards == ()  # nothing is shown before it is taken
-        intake.take(long)
+        intake.apply_listing(long)
         assert it.snapshot.cards == catalog(long).snapshot.cards
 
 
 async def test_what_was_made_of_one_listing_is_not_taken_for_another(tmp_path: Path):
     it = catalog()
     async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
-        intake = Intake(it, store)
-        await intake.study(Listing(server="shop", definitions=many(2 * MANY_CARDS)))
-        intake.take(Listing(server="shop", definitions=(tool("get_price"),)))
+        intake = CatalogSync(it, store)
+        await intake.prepare_listing(Listing(server="shop", definitions=many(2 * MANY_CARDS)))
+        intake.apply_listing(Listing(server="shop", definitions=(tool("get_price"),)))
         assert [card.key for card in it.snapshot.cards] == ["shop/get_price"]
 
 
@@ -45,11 +45,11 @@ async def test_names_follow_the_listing_that_was_studied(tmp_path: Path, *, pref
     before = Listing(server="shop", definitions=many(2 * MANY_CARDS), prefix=not prefix)
     it = catalog(before)
     async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
-        intake = Intake(it, store)
+        intake = CatalogSync(it, store)
         now = replace(before, prefix=prefix)
-        await intake.study(now)
+        await intake.prepare_listing(now)
         assert it.snapshot.cards == catalog(before).snapshot.cards  # studying changes nothing
-        intake.take(now)
+        intake.apply_listing(now)
         assert it.snapshot.cards == catalog(now).snapshot.cards
 
 
@@ -58,7 +58,7 @@ async def test_the_event_loop_goes_round_while_a_long_page_is_looked_at():
     spec, limits = ServerSpec(name="shop", transport="in_process"), LimitSettings()
 
     async def page(_: str | None) -> dict[str, Any]:
-        return {"tools": [*many(10 * MANY), {"name": "odd", "inputSchema": 7}]}
+        return {"tools": [*many(10 * THREAD_PAGE_SIZE), {"name": "odd", "inputSchema": 7}]}
 
     read: list[Listing] = []
 
@@ -67,5 +67,5 @@ async def test_the_event_loop_goes_round_while_a_long_page_is_looked_at():
 
     assert await turns_during(work()) > 1
     (listing,) = read
-    assert len(listing.definitions) == 10 * MANY
+    assert len(listing.definitions) == 10 * THREAD_PAGE_SIZE
     assert [dropped.name for dropped in listing.dropped] == ["odd"]

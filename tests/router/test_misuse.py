@@ -16,8 +16,8 @@ from fingerpost.errors import CallError, ConfigError, StoreUnavailable
 from fingerpost.events import CallFinished
 from fingerpost.events.codec import decode, encode
 from fingerpost.records import check_json
-from fingerpost.records.json import as_valid_json
-from fingerpost.router.arguments import check_arguments
+from fingerpost.records.json import to_valid_json
+from fingerpost.router.arguments import check_json_object
 from fingerpost.testing import tool_server
 from tests.learning.conftest import MAIL, office, settings
 from tests.requirements import proves
@@ -35,7 +35,7 @@ async def test_a_call_with_half_a_character_is_on_record(
         outcome = await router.call(TOOL, arguments)
         await router.store.journal.flush()
         told = [event for event in sink.events if event.kind.startswith("call_")]
-        kept = await router.store.journal.newest(kinds=tuple({event.kind for event in told}), limit=100)
+        kept = await router.store.journal.list_newest(kinds=tuple({event.kind for event in told}), limit=100)
         assert router.store.statistics.rejected == 0
     assert outcome is not None
     assert sorted(entry.event.event_id for entry in kept) == sorted(event.event_id for event in told)
@@ -81,11 +81,11 @@ _JSON = st.recursive(
 
 @given(_JSON)
 def test_any_json_can_be_made_valid_and_what_is_valid_stays(value: object) -> None:
-    made = as_valid_json(value)
+    made = to_valid_json(value)
     assert check_json(made) is None
     if check_json(value) is None:
         assert made == value
-    check_arguments({"value": value})
+    check_json_object({"value": value})
 
 
 @proves("H5")
@@ -94,7 +94,7 @@ def test_any_text_in_an_event_can_be_written_and_read(text: str) -> None:
     event = CallFinished(call_id="c", tool=text, success=False, detail=text)
     read = decode(encode(event))
     assert isinstance(read, CallFinished)
-    assert read.tool == as_valid_json(text)
+    assert read.tool == to_valid_json(text)
 
 
 async def test_two_servers_of_one_name_are_a_mistake_in_the_set_up(tmp_path: Path) -> None:

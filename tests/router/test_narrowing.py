@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.events import IntentDetected, MemorySink, RequestNarrowed, SmartRoutingEnd, rebuild
+from fingerpost.events import IntentDetected, MemorySink, RequestNarrowed, SmartRoutingEnd, rebuild_packet
 from fingerpost.records import ErrorKind, NeedVerdict
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.requirements import proves
@@ -78,7 +78,7 @@ async def test_the_journal_tells_whether_a_tool_is_needed_before_which_are_offer
         ]
         (told,) = (event for event in events if isinstance(event, RequestNarrowed))
         assert told.narrowing == found
-        packet = rebuild(events)
+        packet = rebuild_packet(events)
         assert packet is not None
         assert packet.intent.name == "tool_routing"
         assert packet.context.available_tools[0] == "mail/search_mail"
@@ -145,7 +145,7 @@ async def test_nothing_is_remembered_when_learning_is_switched_off(tmp_path: Pat
     async with office(tmp_path, flags={"learned_use": False}) as (router, _):
         await router.call("mail/search_mail", {}, request="find the invoice")
         await router.store.journal.flush()
-        assert await router.store.choices.recent() == []
+        assert await router.store.choices.list_recent() == []
 
 
 @proves("E1", "E2", "E5", "E6")

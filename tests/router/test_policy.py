@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from fingerpost import ConfigError, Policy, Router, Settings
-from fingerpost.call.rule_names import rule_names
+from fingerpost.call.rule_names import build_rule_names
 from fingerpost.settings import RuleSettings
 
 
 def test_rules_of_the_program_and_of_the_file_are_counted_apart() -> None:
     rules = (*Policy(deny={"a/b", "a/c"}).rules, RuleSettings(verdict="ask"), RuleSettings(verdict="deny"))
-    assert rule_names(rules, "fingerpost.toml") == (
+    assert build_rule_names(rules, "fingerpost.toml") == (
         "rule 1 of the program's policy",
         "rule 2 of the program's policy",
         "rule 1 in fingerpost.toml",

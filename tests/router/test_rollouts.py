@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fingerpost.events import RouteBegan
-from fingerpost.insight import Ledger
+from fingerpost.insight import JournalReader
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.journeys.world import house
 from tests.requirements import proves
@@ -27,7 +27,7 @@ async def test_a_setting_is_rolled_out_to_a_share_of_conversations_with_both_arm
         }
         route = await router.route("read my notes", conversation="0")
         await router.store.journal.flush()
-        figures = await Ledger(router.store, router.live).figures(hours=1)
+        figures = await JournalReader(router.store, router.live).get_figures(hours=1)
     assert {frozenset(found) for found in offered.values()} == {frozenset({1}), frozenset({3})}
     changed = sum(found == {1} for found in offered.values())
     (began,) = (event for event in route.events if isinstance(event, RouteBegan))
@@ -66,6 +66,6 @@ async def test_how_often_an_exclusive_tool_is_taken_is_counted(tmp_path: Path) -
         await router.narrow(ask)
         await router.route(ask, mode="simple", asked_for_tools=True)
         await router.store.journal.flush()
-        totals = (await Ledger(router.store, router.live).figures(hours=1)).totals
+        totals = (await JournalReader(router.store, router.live).get_figures(hours=1)).totals
     assert (totals.exclusive_asked, totals.exclusive_taken, totals.exclusive_succeeded) == (2, 1, 1)
     assert totals.exclusive_offered >= 1

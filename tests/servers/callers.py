@@ -17,7 +17,7 @@ class Person:
 
     key: str = "somebody"
     capabilities: JsonObject = field(default_factory=lambda: {"elicitation": {"form": {}}})
-    takes_rounds: bool = False
+    accepts_input_required: bool = False
     authorization: str | None = None
     answer: JsonObject | None = field(
         default_factory=lambda: {"action": "accept", "content": {"colour": "blue"}}

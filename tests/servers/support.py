@@ -13,7 +13,7 @@ import psutil
 
 from fingerpost.events import Event, MemorySink, ServerStateChanged
 from fingerpost.records import JsonObject, ServerSpec, ServerState
-from fingerpost.servers import Servers, TokenBook
+from fingerpost.servers import ServerPool, SignInStore
 from fingerpost.settings.model import LimitSettings
 
 PATIENCE = 20.0  # for what takes milliseconds when the machine is idle
@@ -23,17 +23,17 @@ PATIENCE = 20.0  # for what takes milliseconds when the machine is idle
 async def pool(
     *specs: ServerSpec,
     sink: MemorySink | None = None,
-    tokens: TokenBook | None = None,
+    tokens: SignInStore | None = None,
     start: bool = True,
     **limits: Any,
-) -> AsyncGenerator[Servers]:
+) -> AsyncGenerator[ServerPool]:
     """Servers with short waits between attempts; started and settled unless told otherwise."""
     settings = LimitSettings.model_validate({"reconnect_max": 0.3, **limits})
-    async with Servers(specs, events=sink or MemorySink(), limits=settings, tokens=tokens) as servers:
-        servers.expect_callers()
+    async with ServerPool(specs, events=sink or MemorySink(), limits=settings, tokens=tokens) as servers:
+        servers.advertise_client_capabilities()
         if start:
             servers.start()
-            assert await servers.settled(timeout=PATIENCE)
+            assert await servers.wait_until_settled(timeout=PATIENCE)
         yield servers
 
 
@@ -80,8 +80,8 @@ def arguments_of(result: JsonObject) -> Any:
     return json.loads(text_of(result))
 
 
-def names(servers: Servers, name: str) -> list[str]:
-    listing = servers.listing(name)
+def names(servers: ServerPool, name: str) -> list[str]:
+    listing = servers.get_listing(name)
     return [] if listing is None else [cast("str", tool["name"]) for tool in listing.definitions]
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fingerpost import Router, Server, Settings
 from fingerpost.errors import ToolTimeout
 from fingerpost.records import JsonObject
-from fingerpost.servers.clock import LONGEST, Clock
-from fingerpost.servers.talk import PROGRESS, Talk
+from fingerpost.servers.clock import MAX_EXTENSIONS, RequestClock
+from fingerpost.servers.talk import PROGRESS_METHOD, InFlightRequest
 from tests.call.running import Bench, a_call, a_context
 from tests.gateway.methods_kit import house, text_of
 from tests.programs import program
@@ -83,9 +83,9 @@ async def test_progress_that_is_no_number_is_passed_over(odd: Any, caplog: pytes
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
 
-    talk = Talk("odd", 1, on_progress=on_progress)
-    await talk.hear(PROGRESS, {"progress": odd})
-    await talk.hear(PROGRESS, {"progress": 2, "total": odd})
+    talk = InFlightRequest("odd", 1, on_progress=on_progress)
+    await talk.forward_notification(PROGRESS_METHOD, {"progress": odd})
+    await talk.forward_notification(PROGRESS_METHOD, {"progress": 2, "total": odd})
     assert heard == [2.0]
     assert not caplog.messages
 
@@ -114,9 +114,9 @@ def moved(reports: list[float], *, patience: float, left: float, until: float = 
     async def report() -> None:
         now = anyio.current_time()
         scope = anyio.CancelScope(deadline=now + left)
-        clock = Clock(scope, patience=patience, until=now + until)
+        clock = RequestClock(scope, timeout=patience, deadline=now + until)
         for progress in reports:
-            clock.moved(progress)
+            clock.note_progress(progress)
             found.append(scope.deadline - now)
             scope.deadline = now + left  # as if the time had gone by
 
@@ -136,7 +136,7 @@ def test_only_more_progress_gives_more_time_and_never_more_than_the_limit(report
             assert more == pytest.approx(0.0, abs=1e-6)
         furthest = furthest if math.isnan(report) else max(furthest, report)
         gained += more
-    assert gained <= (LONGEST - 1) * patience + 1e-6
+    assert gained <= (MAX_EXTENSIONS - 1) * patience + 1e-6
 
 
 def test_progress_does_not_outlast_the_callers_patience() -> None:
@@ -153,8 +153,8 @@ def test_progress_does_not_outlast_the_callers_patience() -> None:
 )
 async def test_the_complaint_says_what_was_wrong(reports: list[float], said: str) -> None:
     scope = anyio.CancelScope(deadline=anyio.current_time() + 2)
-    clock = Clock(scope, patience=2)
+    clock = RequestClock(scope, timeout=2)
     for progress in reports:
         scope.deadline = anyio.current_time() + 0.5
-        clock.moved(progress)
-    assert clock.complaint("it", 2) == said
+        clock.note_progress(progress)
+    assert clock.format_timeout("it", 2) == said

@@ -59,7 +59,7 @@ async def test_a_restarted_http_server_is_found_again():
         spec = Server.http("remote", f"http://127.0.0.1:{port}/mcp", era="2025-11-25")
         async with pool(spec, sink=sink) as servers:
             stop_first.set()
-            await eventually(lambda: servers.status("remote").state is not ServerState.READY)
+            await eventually(lambda: servers.get_status("remote").state is not ServerState.READY)
             second = tool_server("remote", ["echo", "new"])
             async with served(second.server.streamable_http_app(), port=port):
                 await eventually(lambda: names(servers, "remote") == ["echo", "new"])
@@ -72,7 +72,7 @@ async def test_a_restarted_http_server_is_found_again():
 async def test_a_crash_loop_is_backed_off(tmp_path: Path):
     starts = tmp_path / "starts"
     async with pool(stdio_fault("crash_loop", str(starts)), reconnect_max=60) as servers:
-        status = servers.status("crash_loop")
+        status = servers.get_status("crash_loop")
         assert "exited with status 1" in (status.reason or "")
         assert "fatal: no licence found" in (status.reason or "")
         assert status.retry_in is not None
@@ -86,7 +86,7 @@ async def test_a_crash_loop_is_backed_off(tmp_path: Path):
 @proves("H9")
 async def test_the_reason_tells_when_the_next_attempt_comes(tmp_path: Path):
     async with pool(Server.stdio("absent", ["/no/such/program"]), reconnect_max=60) as servers:
-        status = servers.status("absent")
+        status = servers.get_status("absent")
         assert status.attempts == 1
         assert status.retry_in is not None
         assert 30 <= status.retry_in <= 60

@@ -17,7 +17,7 @@ from fingerpost.errors import (
 )
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
-from fingerpost.servers.http import HttpStack
+from fingerpost.servers.http import HttpClients
 from fingerpost.testing import http_fault, served, tool_server
 from tests.requirements import proves
 from tests.servers.support import PATIENCE, arguments_of, eventually, names, pool, text_of
@@ -35,7 +35,7 @@ async def test_both_eras_connect_over_http(era: Any, json_response: bool):
         served(remote.server.streamable_http_app(json_response=json_response)) as base,
         pool(Server.http("remote", f"{base}/mcp", era=era)) as servers,
     ):
-        assert servers.status("remote").protocol == era
+        assert servers.get_status("remote").protocol == era
         assert names(servers, "remote") == ["echo", "other"]
         result = await servers.call("remote", "echo", {"a": [1, "ü"]}, timeout=PATIENCE)
         assert arguments_of(result) == {"a": [1, "ü"]}
@@ -127,10 +127,10 @@ async def test_one_servers_headers_never_reach_another():
 @proves("H12")
 async def test_all_clients_share_one_connection_pool_and_closing_one_closes_nothing():
     remote = tool_server("remote")
-    stack = HttpStack()
+    stack = HttpClients()
     async with served(remote.server.streamable_http_app()) as base:
-        first = await stack.client(headers={"X-One": "1"})
-        second = await stack.client()
+        first = await stack.build_client(headers={"X-One": "1"})
+        second = await stack.build_client()
         async with first:
             await first.get(f"{base}/nothing")
         response = await second.get(f"{base}/nothing")
@@ -226,7 +226,7 @@ async def test_an_id_that_comes_back_as_text_is_understood():
 @pytest.mark.parametrize("fault", ["html_login", "unauthorized", "forbidden"])
 async def test_a_login_page_is_a_reason_that_names_signing_in(fault: str):
     async with http_fault(fault) as server, pool(Server.http("locked", server.url)) as servers:
-        status = servers.status("locked")
+        status = servers.get_status("locked")
         assert status.state is ServerState.DOWN
         assert "needs signing in" in (status.reason or "")
         assert status.hint == "run: fingerpost servers login locked"
@@ -246,7 +246,7 @@ async def test_a_lost_session_costs_one_call_and_one_new_handshake(fault: str):
 
 async def test_a_redirect_to_another_address_is_not_followed():
     async with http_fault("redirect") as server, pool(Server.http("moved", server.url)) as servers:
-        reason = servers.status("moved").reason or ""
+        reason = servers.get_status("moved").reason or ""
         assert "redirects to http://127.0.0.1:9/elsewhere" in reason
 
 
@@ -260,8 +260,8 @@ async def test_a_server_that_takes_no_notifications_does_not_hold_up_other_calls
 
 async def test_an_address_that_is_none_is_explained():
     async with pool(Server.http("odd", "nonsense://x"), Server.http("empty", "")) as servers:
-        assert "not usable" in (servers.status("odd").reason or "")
-        assert "no address" in (servers.status("empty").reason or "")
+        assert "not usable" in (servers.get_status("odd").reason or "")
+        assert "no address" in (servers.get_status("empty").reason or "")
 
 
 async def test_a_pinned_era_the_server_does_not_speak_is_explained():
@@ -269,15 +269,15 @@ async def test_a_pinned_era_the_server_does_not_speak_is_explained():
         http_fault("none") as server,
         pool(Server.http("old", server.url, era="2026-07-28")) as servers,
     ):
-        assert "speaks 2025-11-25, and 2026-07-28 was asked for" in (servers.status("old").reason or "")
+        assert "speaks 2025-11-25, and 2026-07-28 was asked for" in (servers.get_status("old").reason or "")
 
 
 async def test_the_http_stack_is_built_off_the_event_loop_once():
-    stack = HttpStack()
+    stack = HttpClients()
     clients: list[httpx2.AsyncClient] = []
 
     async def build() -> None:
-        clients.append(await stack.client())
+        clients.append(await stack.build_client())
 
     async with anyio.create_task_group() as tasks:
         for _ in range(5):

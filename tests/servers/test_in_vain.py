@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.servers.in_vain import could_not_ask, in_vain
+from fingerpost.servers.in_vain import build_unsupported_request, is_unsupported_request_failure
 
 WORDS = "elicitation via server-initiated requests is unavailable on 2026-07-28 connections."
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -22,14 +22,14 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 @given(content=VALUES)
 def test_what_does_not_say_so_is_another_failure(content: Any) -> None:
-    assert not could_not_ask({"isError": True, "content": content})
+    assert not is_unsupported_request_failure({"isError": True, "content": content})
 
 
 @given(before=st.lists(VALUES, max_size=3), after=st.lists(VALUES, max_size=3))
 def test_what_the_server_said_stays_in_front_of_what_helps(before: list[Any], after: list[Any]) -> None:
     content = [*before, {"type": "text", "text": WORDS}, *after]
     failed = {"isError": True, "content": content, "_meta": {"own": 1}}
-    assert could_not_ask(failed)
-    told = in_vain("notes", failed, "Do this.", again=True).result
+    assert is_unsupported_request_failure(failed)
+    told = build_unsupported_request("notes", failed, "Do this.", again=True).result
     assert told == {**failed, "content": [*content, {"type": "text", "text": "Do this."}]}
     assert failed["content"] is content

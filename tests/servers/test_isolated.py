@@ -13,9 +13,9 @@ from anyio.abc import TaskGroup
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.servers import Server
-from fingerpost.servers.http import HttpStack
-from fingerpost.servers.isolated import Isolated
-from fingerpost.servers.opening import Surroundings
+from fingerpost.servers.http import HttpClients
+from fingerpost.servers.isolated import CallerConnections
+from fingerpost.servers.opening import ConnectDeps
 from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import stdio_fault
 from tests.servers.support import PATIENCE, eventually
@@ -27,11 +27,11 @@ def _nobody_hears(method: str, params: object, caller: str | None) -> None:
 
 
 @asynccontextmanager
-async def isolated(url: str, **settings: Any) -> AsyncGenerator[tuple[Isolated, TaskGroup]]:
+async def isolated(url: str, **settings: Any) -> AsyncGenerator[tuple[CallerConnections, TaskGroup]]:
     spec = replace(Server.http("talk", url, era="2025-11-25"), isolate=True, connect_timeout=PATIENCE)
-    http = HttpStack()
-    around = Surroundings(limits=LimitSettings(), http=http, tokens=None)
-    own = Isolated(spec, around, _nobody_hears, **settings)
+    http = HttpClients()
+    around = ConnectDeps(limits=LimitSettings(), http=http, tokens=None)
+    own = CallerConnections(spec, around, _nobody_hears, **settings)
     try:
         async with anyio.create_task_group() as tasks:
             yield own, tasks
@@ -64,7 +64,7 @@ async def test_one_that_nobody_uses_is_closed_and_a_lost_one_replaced():
             await anyio.sleep(0.3)  # long, and in use
             assert len(own) == 1
         await eventually(lambda: len(own) == 0)
-        assert connection.lifeline.setback is None
+        assert connection.lifeline.failure is None
         async with own.use("a", tasks, None) as connection:
             await connection.call({"name": "meta", "arguments": {}})
         assert len(record.of("initialize")) == 2
@@ -72,8 +72,8 @@ async def test_one_that_nobody_uses_is_closed_and_a_lost_one_replaced():
 
 async def test_a_program_that_never_answers_fails_its_caller_and_is_ended():
     spec = replace(stdio_fault("silent", name="mute"), connect_timeout=0.3)
-    around = Surroundings(limits=LimitSettings(), http=HttpStack(), tokens=None)
-    own = Isolated(spec, around, _nobody_hears)
+    around = ConnectDeps(limits=LimitSettings(), http=HttpClients(), tokens=None)
+    own = CallerConnections(spec, around, _nobody_hears)
     async with anyio.create_task_group() as tasks:
         with pytest.raises(ServerUnavailable, match=r"did not connect within 0\.3 s"):
             async with own.use("a", tasks, None):

@@ -29,7 +29,7 @@ async def test_an_invalid_schema_drops_its_tool_and_no_other():
         assert "odd_type" in reasons
         assert "'txt', which is no JSON Schema type" in reasons["odd_part"]
         assert reasons["no_schema"] == "there is no inputSchema"
-        status = servers.status("bad_schema")
+        status = servers.get_status("bad_schema")
         assert status.state is ServerState.DEGRADED
         assert (status.tools, status.dropped) == (2, 4)
         assert "4 of its tools dropped" in (status.reason or "")
@@ -49,7 +49,7 @@ async def test_half_a_character_costs_one_tool():
 @proves("F17")
 async def test_an_absurdly_deep_schema_flags_its_server_and_spares_the_others():
     async with pool(stdio_fault("deep_schema"), tool_server("good").spec()) as servers:
-        status = servers.status("deep_schema")
+        status = servers.get_status("deep_schema")
         assert status.state is ServerState.DEGRADED
         assert "nested too deep" in (status.reason or "")
         assert names(servers, "good") == ["echo"]
@@ -68,8 +68,8 @@ async def test_a_schema_deeper_than_allowed_costs_one_tool(depth: str):
 @proves("F16")
 async def test_a_schema_that_refers_to_itself_is_listed_as_it_is():
     async with pool(stdio_fault("ref_loop")) as servers:
-        assert servers.status("ref_loop").state is ServerState.READY
-        listing = servers.listing("ref_loop")
+        assert servers.get_status("ref_loop").state is ServerState.READY
+        listing = servers.get_listing("ref_loop")
         assert listing is not None
         schema: Any = listing.definitions[1]["inputSchema"]
         assert schema["$defs"]["node"]["properties"]["next"] == {"$ref": "#/$defs/node"}
@@ -93,7 +93,7 @@ async def test_a_network_reference_is_never_fetched():
 async def test_of_two_tools_with_one_name_the_first_stays():
     async with pool(stdio_fault("duplicate_names")) as servers:
         assert names(servers, "duplicate_names") == ["echo", "twin"]
-        listing = servers.listing("duplicate_names")
+        listing = servers.get_listing("duplicate_names")
         assert listing is not None
         assert listing.definitions[1]["description"] == "the first"
         assert "already has this name" in _reasons(servers, "duplicate_names")["twin"]
@@ -104,7 +104,7 @@ async def test_impossible_names_are_dropped_and_odd_ones_kept():
     async with pool(stdio_fault("odd_names")) as servers:
         kept = names(servers, "odd_names")
         assert kept == ["echo", "ec\u200bho", "\u0435cho", "\u202eohce", "a tool / with spaces", "כלי"]
-        listing = servers.listing("odd_names")
+        listing = servers.get_listing("odd_names")
         assert listing is not None
         assert [tool.reason for tool in listing.dropped] == [
             "the name is empty",
@@ -120,21 +120,21 @@ async def test_ten_thousand_tools_are_all_listed_and_callable():
     async with pool(stdio_fault("huge_list", connect_timeout=60)) as servers:
         listed = names(servers, "huge_list")
         assert len(listed) == 10_000
-        assert servers.status("huge_list").state is ServerState.READY
+        assert servers.get_status("huge_list").state is ServerState.READY
         await servers.call("huge_list", "tool_9999", {}, timeout=PATIENCE)
 
 
 async def test_more_tools_than_allowed_are_left_out_and_said_so():
     async with pool(stdio_fault("huge_list", "1200"), tools_per_server=700) as servers:
         assert len(names(servers, "huge_list")) == 700
-        assert "more than 700 tools" in (servers.status("huge_list").reason or "")
+        assert "more than 700 tools" in (servers.get_status("huge_list").reason or "")
 
 
 @proves("F25")
 async def test_endless_pages_stop_at_the_page_limit():
     async with pool(stdio_fault("endless_pages"), list_pages=7) as servers:
         assert len(names(servers, "endless_pages")) == 7
-        status = servers.status("endless_pages")
+        status = servers.get_status("endless_pages")
         assert status.state is ServerState.DEGRADED
         assert "more than 7 pages" in (status.reason or "")
 
@@ -143,19 +143,19 @@ async def test_endless_pages_stop_at_the_page_limit():
 async def test_a_repeated_cursor_stops_the_reading():
     async with pool(stdio_fault("same_cursor")) as servers:
         assert names(servers, "same_cursor") == ["echo"]
-        assert "same page cursor twice" in (servers.status("same_cursor").reason or "")
+        assert "same page cursor twice" in (servers.get_status("same_cursor").reason or "")
 
 
 async def test_a_list_that_is_no_list_leaves_the_server_degraded():
     async with pool(stdio_fault("no_list")) as servers:
-        assert servers.status("no_list").state is ServerState.DEGRADED
-        assert "without a list of tools" in (servers.status("no_list").reason or "")
+        assert servers.get_status("no_list").state is ServerState.DEGRADED
+        assert "without a list of tools" in (servers.get_status("no_list").reason or "")
 
 
 async def test_a_list_that_fails_leaves_the_server_degraded_with_its_words():
     async with http_fault("list_fails") as server, pool(Server.http("bad", server.url)) as servers:
-        assert servers.status("bad").state is ServerState.DEGRADED
-        assert "the index is being rebuilt" in (servers.status("bad").reason or "")
+        assert servers.get_status("bad").state is ServerState.DEGRADED
+        assert "the index is being rebuilt" in (servers.get_status("bad").reason or "")
 
 
 async def test_pages_of_a_sound_server_are_joined_in_order():
@@ -170,7 +170,7 @@ async def test_definitions_are_kept_as_they_were_sent():
         "inputSchema": {"type": "object", "x-future": [1, 2], "properties": {"a": True}},
     }
     async with pool(stdio_fault("none"), tool_server("odd", [odd]).spec()) as servers:
-        listing = servers.listing("odd")
+        listing = servers.get_listing("odd")
         assert listing is not None
         assert listing.definitions[0]["inputSchema"] == odd["inputSchema"]
 
@@ -189,13 +189,13 @@ async def test_a_changed_list_is_seen_in_both_eras(era: Any):
     changing = tool_server("changing", ["one"])
     async with pool(changing.spec(era=era)) as servers:
         changed: list[str] = []
-        servers.watch(changed.append)
+        servers.subscribe_to_changes(changed.append)
         await changing.replace([{"name": "one"}, {"name": "two"}])
         await eventually(lambda: names(servers, "changing") == ["one", "two"])
         assert "changing" in changed
         await changing.replace([])
         await eventually(lambda: names(servers, "changing") == [])
-        assert servers.status("changing").tools == 0
+        assert servers.get_status("changing").tools == 0
 
 
 @proves("F24")
@@ -204,7 +204,7 @@ async def test_a_changed_definition_reaches_the_listing():
         await servers.call("changed_definition", "echo", {}, timeout=PATIENCE)
         await eventually(
             lambda: (
-                (listing := servers.listing("changed_definition")) is not None
+                (listing := servers.get_listing("changed_definition")) is not None
                 and listing.definitions[0]["description"] == "Sends everything to a stranger."
             )
         )

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import Effect, ErrorKind, Execution, JsonObject, ServerState
-from fingerpost.servers import Passage, Server, Servers
-from fingerpost.servers.backoff import AT_ONCE, STEADY_SECONDS, Backoff
-from fingerpost.servers.lifeline import Pace
+from fingerpost.servers import RequestContext, Server, ServerPool
+from fingerpost.servers.backoff import MAX_IMMEDIATE_RETRIES, STABLE_SECONDS, Backoff
+from fingerpost.servers.lifeline import RetryPace
 from fingerpost.testing import served
 from tests.call.running import Bench, a_call
 from tests.requirements import proves
@@ -82,7 +82,7 @@ RESULTS: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def forgetful() -> AsyncGenerator[tuple[Forgetful, Servers]]:
+async def forgetful() -> AsyncGenerator[tuple[Forgetful, ServerPool]]:
     """Such a server, and a pool that would wait long before it tried again what is down."""
     server = Forgetful()
     async with (
@@ -157,24 +157,24 @@ async def test_a_server_that_never_keeps_a_session_is_greeted_now_and_then_and_i
         server.forgets_always = True
         b = Bench(servers, breaker_failures=1)
         with anyio.fail_after(PATIENCE):
-            while servers.status("lost").state is not ServerState.DOWN:
+            while servers.get_status("lost").state is not ServerState.DOWN:
                 assert (await b.run(a_call("lost/read"))).error is ErrorKind.UNAVAILABLE
         assert (await b.run(a_call("lost/read"))).error is ErrorKind.UNAVAILABLE
-        assert server.sessions >= AT_ONCE
+        assert server.sessions >= MAX_IMMEDIATE_RETRIES
         assert b.runner.breakers["lost"].state == "closed"
         assert b.runner.breakers["lost"].failures == 0
 
 
 @proves("H9", "F29")
-@given(gaps=st.lists(st.floats(min_value=0, max_value=2 * STEADY_SECONDS), max_size=60))
+@given(gaps=st.lists(st.floats(min_value=0, max_value=2 * STABLE_SECONDS), max_size=60))
 def test_handshakes_a_server_asks_for_are_granted_at_once_but_only_so_many_in_a_while(gaps: list[float]):
-    backoff, now = Backoff(longest=60), 1000.0
+    backoff, now = Backoff(max_delay=60), 1000.0
     granted: list[float] = []
     for gap in gaps:
         began, now = now, now + gap
-        wait = backoff.after(Pace.NOW, began=began, now=now)
-        lately = [time for time in granted if now - time < STEADY_SECONDS]
-        assert (wait == 0) is (len(lately) < AT_ONCE)
+        wait = backoff.get_delay(RetryPace.NOW, began=began, now=now)
+        lately = [time for time in granted if now - time < STABLE_SECONDS]
+        assert (wait == 0) is (len(lately) < MAX_IMMEDIATE_RETRIES)
         if wait == 0:
             granted.append(now)
         now += wait
@@ -188,7 +188,9 @@ def test_handshakes_a_server_asks_for_are_granted_at_once_but_only_so_many_in_a_
 async def test_what_a_lost_session_turned_away_is_asked_again(method: str):
     async with forgetful() as (server, servers):
         server.forget()
-        result = await servers.ask("lost", method, READ, timeout=PATIENCE, passage=Passage(caller=Person()))
+        result = await servers.ask(
+            "lost", method, READ, timeout=PATIENCE, context=RequestContext(caller=Person())
+        )
         assert result == {"method": method}
         assert server.sessions == 2
         assert server.asked.count(method) == 2
@@ -203,9 +205,9 @@ async def test_a_read_that_was_cut_off_is_asked_again_and_a_person_is_not():
         results.append(await servers.ask("lost", "resources/read", READ, timeout=PATIENCE))
 
     async def prompt() -> None:
-        passage = Passage(caller=person)
+        passage = RequestContext(caller=person)
         with pytest.raises(ServerUnavailable, match="no longer knows our session"):
-            await servers.ask("lost", "prompts/get", {"name": "p"}, timeout=PATIENCE, passage=passage)
+            await servers.ask("lost", "prompts/get", {"name": "p"}, timeout=PATIENCE, context=passage)
 
     async with forgetful() as (server, servers):
         server.waits.add("resources/read")

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from fingerpost.records import JsonObject, ServerState
-from fingerpost.servers import Passage, Server, Servers
+from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.testing import served
 from tests.requirements import proves
 from tests.servers.callers import Person
@@ -24,9 +24,9 @@ UPDATED = "notifications/resources/updated"
 class Ears:
     """Everything that was heard outside of requests."""
 
-    def __init__(self, servers: Servers) -> None:
+    def __init__(self, servers: ServerPool) -> None:
         self.heard: list[tuple[str, str, JsonObject]] = []
-        self.stop: Callable[[], None] = servers.hear(self._hear)
+        self.stop: Callable[[], None] = servers.subscribe_to_notifications(self._hear)
 
     def _hear(self, server: str, method: str, params: JsonObject, caller: str | None) -> None:
         del caller
@@ -36,8 +36,8 @@ class Ears:
         return [params for _, heard, params in self.heard if heard == method]
 
 
-def _names(servers: Servers, field: str = "prompts", key: str = "name") -> list[Any]:
-    materials = servers.materials("talk")
+def _names(servers: ServerPool, field: str = "prompts", key: str = "name") -> list[Any]:
+    materials = servers.get_resources("talk")
     return [] if materials is None else [entry[key] for entry in getattr(materials, field)]
 
 
@@ -48,11 +48,11 @@ async def test_resources_templates_and_prompts_are_read_after_the_server_is_up(e
         at_address(Talkative()) as (url, _),
         pool(Server.http("talk", url, era=era)) as servers,
     ):
-        assert servers.status("talk").state is ServerState.READY
+        assert servers.get_status("talk").state is ServerState.READY
         await eventually(lambda: _names(servers) == ["greet"])
         await eventually(lambda: _names(servers, "resources", "uri") == [NOTES])
         assert _names(servers, "templates", "uriTemplate") == ["notes://{name}"]
-        materials = servers.materials("talk")
+        materials = servers.get_resources("talk")
         assert materials is not None
         assert {"tools", "resources", "prompts", "completions"} <= set(materials.capabilities)
         assert materials.resources[0]["title"] == "One"
@@ -87,9 +87,9 @@ async def test_changed_prompts_are_read_again_and_told(era: Any, remote: bool):
 async def test_a_subscribed_resource_is_heard_of_until_the_last_one_leaves(era: Any):
     talkative = Talkative()
 
-    async def ask(servers: Servers, what: str, uri: str = NOTES) -> None:
-        passage = Passage(caller=Person())
-        await servers.ask("talk", f"resources/{what}", {"uri": uri}, timeout=PATIENCE, passage=passage)
+    async def ask(servers: ServerPool, what: str, uri: str = NOTES) -> None:
+        passage = RequestContext(caller=Person())
+        await servers.ask("talk", f"resources/{what}", {"uri": uri}, timeout=PATIENCE, context=passage)
 
     async with (
         at_address(talkative) as (url, _),
@@ -144,7 +144,7 @@ async def test_one_bad_entry_drops_itself_and_what_a_server_does_not_have_is_not
     )
     async with served(plain) as base, pool(Server.http("talk", base, era="2025-11-25")) as servers:
         await eventually(lambda: len(_names(servers, "resources", "uri")) == 2)
-        materials = servers.materials("talk")
+        materials = servers.get_resources("talk")
         assert materials is not None
         assert [entry["uri"] for entry in materials.resources] == ["a://1", "a://3"]
         assert materials.resources[0]["unknown"] == {"kept": True}
@@ -158,6 +158,6 @@ async def test_a_failing_hearer_harms_nobody():
         raise RuntimeError(message)
 
     async with pool(Server.in_process("talk", Talkative().server), start=False) as servers:
-        servers.hear(hearer)
+        servers.subscribe_to_notifications(hearer)
         await servers.ensure("talk", timeout=PATIENCE)
         await eventually(lambda: _names(servers) == ["greet"])

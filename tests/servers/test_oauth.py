@@ -21,7 +21,7 @@ from pydantic import AnyHttpUrl
 from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.records import OAuthSpec, ServerState
 from fingerpost.redaction import scrub
-from fingerpost.servers import Server, login
+from fingerpost.servers import Server, sign_in
 from fingerpost.testing import MemoryTokens, served, stdio_fault, tool_server
 from tests.requirements import proves
 from tests.servers.authority import Authority
@@ -67,7 +67,7 @@ async def test_without_a_sign_in_a_protected_server_is_down_and_no_browser_opens
         protected(authority) as url,
         pool(Server.http("locked", url), tokens=MemoryTokens()) as servers,
     ):
-        status = servers.status("locked")
+        status = servers.get_status("locked")
         assert status.state is ServerState.DOWN
         assert "needs signing in (HTTP 401)" in (status.reason or "")
         assert status.hint == "run: fingerpost servers login locked"
@@ -79,7 +79,7 @@ async def test_after_signing_in_the_server_works_and_the_sign_in_outlives_the_po
     authority, tokens = Authority(), MemoryTokens()
     async with protected(authority) as url:
         spec = Server.http("locked", url)
-        assert await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        assert await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         for number in range(2):
             async with pool(spec, tokens=tokens) as servers:
                 result = await servers.call("locked", "echo", {"n": number}, timeout=PATIENCE)
@@ -93,7 +93,7 @@ async def test_an_expired_token_is_renewed_before_it_is_used():
     authority.lifetime = -1
     async with protected(authority) as url:
         spec = Server.http("locked", url)
-        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         before = tokens.entries["locked"]
         authority.lifetime = 3600
         async with pool(spec, tokens=tokens) as servers:
@@ -107,7 +107,7 @@ async def test_a_token_refused_in_the_middle_is_renewed_once_for_all_calls():
     authority, tokens = Authority(), MemoryTokens()
     async with protected(authority) as url:
         spec = Server.http("locked", url)
-        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         async with pool(spec, tokens=tokens) as servers:
             authority.access.clear()
             answers: list[Any] = []
@@ -129,19 +129,19 @@ async def test_when_the_sign_in_is_taken_back_the_reason_asks_for_a_new_one():
     authority, tokens = Authority(), MemoryTokens()
     async with protected(authority) as url:
         spec = Server.http("locked", url)
-        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         authority.access.clear()
         authority.refresh.clear()
         async with pool(spec, tokens=tokens) as servers:
-            await eventually(lambda: servers.status("locked").state is ServerState.DOWN)
-            assert "needs signing in" in (servers.status("locked").reason or "")
+            await eventually(lambda: servers.get_status("locked").state is ServerState.DOWN)
+            assert "needs signing in" in (servers.get_status("locked").reason or "")
 
 
 @proves("H13")
 async def test_a_token_is_never_sent_to_another_address():
     authority, tokens = Authority(), MemoryTokens()
     async with protected(authority) as url:
-        await login(Server.http("locked", url), tokens, open_browser=person, timeout=PATIENCE)
+        await sign_in(Server.http("locked", url), tokens, open_browser=person, timeout=PATIENCE)
     seen: list[dict[str, str]] = []
 
     async def thief(scope: Any, receive: Any, send: Any) -> None:
@@ -174,7 +174,7 @@ async def test_a_client_registered_by_hand_is_used():
         )
         oauth = OAuthSpec(client_id="by-hand", client_secret="a-secret-of-ours", redirect_port=port)
         spec = Server.http("locked", url, oauth=oauth)
-        assert await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        assert await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         assert list(authority.clients) == ["by-hand"]
 
 
@@ -190,14 +190,14 @@ async def test_a_person_who_says_no_is_reported_and_nothing_is_stored():
 
     async with protected(Authority()) as url:
         with pytest.raises(ServerUnavailable, match="not today"):
-            await login(Server.http("locked", url), tokens, open_browser=unwilling, timeout=PATIENCE)
+            await sign_in(Server.http("locked", url), tokens, open_browser=unwilling, timeout=PATIENCE)
     assert tokens.entries == {}
 
 
 async def test_nobody_signing_in_ends_at_the_time_given():
     async with protected(Authority()) as url:
         with pytest.raises(ServerUnavailable, match="nobody signed in"):
-            await login(
+            await sign_in(
                 Server.http("locked", url), MemoryTokens(), open_browser=lambda url: None, timeout=0.7
             )
 
@@ -205,25 +205,25 @@ async def test_nobody_signing_in_ends_at_the_time_given():
 async def test_a_server_that_asks_for_nothing_is_reported_as_such():
     async with served(tool_server("open").server.streamable_http_app()) as base:
         spec = Server.http("open", f"{base}/mcp")
-        assert not await login(spec, MemoryTokens(), open_browser=person, timeout=PATIENCE)
+        assert not await sign_in(spec, MemoryTokens(), open_browser=person, timeout=PATIENCE)
 
 
 async def test_only_servers_at_an_address_are_signed_in_to():
     with pytest.raises(ConfigError, match="not a server at an address"):
-        await login(stdio_fault("none"), MemoryTokens(), open_browser=person)
+        await sign_in(stdio_fault("none"), MemoryTokens(), open_browser=person)
 
 
 async def test_a_damaged_sign_in_counts_as_none():
     tokens = MemoryTokens()
     await tokens.put("locked", json.dumps({"odd": 1}).encode())
     async with protected(Authority()) as url, pool(Server.http("locked", url), tokens=tokens) as servers:
-        assert "needs signing in" in (servers.status("locked").reason or "")
+        assert "needs signing in" in (servers.get_status("locked").reason or "")
 
 
 @proves("H13", "F49")
 async def test_stored_secrets_are_masked_in_every_text():
     authority, tokens = Authority(), MemoryTokens()
     async with protected(authority) as url:
-        await login(Server.http("locked", url), tokens, open_browser=person, timeout=PATIENCE)
+        await sign_in(Server.http("locked", url), tokens, open_browser=person, timeout=PATIENCE)
     (token,) = authority.access
     assert token not in scrub(f"the token is {token}")

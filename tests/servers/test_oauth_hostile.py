@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import OAuthSpec
-from fingerpost.servers import Server, login
+from fingerpost.servers import Server, sign_in
 from fingerpost.testing import MemoryTokens, served
 from tests.requirements import proves
 from tests.servers.authority import Authority
@@ -83,7 +83,7 @@ async def refusal(server: Hostile, oauth: OAuthSpec | None = None) -> str:
     tokens, opened = MemoryTokens(), list[str]()
     spec = Server.http("odd", f"{server.base}/mcp", oauth=oauth)
     with pytest.raises(ServerUnavailable) as raised:
-        await login(spec, tokens, open_browser=opened.append, timeout=PATIENCE)
+        await sign_in(spec, tokens, open_browser=opened.append, timeout=PATIENCE)
     assert (opened, tokens.entries) == ([], {})
     assert "/register" not in server.asked
     return str(raised.value)
@@ -196,12 +196,12 @@ async def test_no_token_is_renewed_where_clouds_keep_credentials(
     authority.lifetime = -1  # to be renewed at once
     async with protected(authority) as url:
         spec = Server.http("locked", url)
-        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         kept = json.loads(tokens.entries["locked"])
         kept["authority"]["token_endpoint"] = address
         await tokens.put("locked", json.dumps(kept).encode())
         async with pool(spec, tokens=tokens) as servers:
-            assert "needs signing in (HTTP 401)" in (servers.status("locked").reason or "")
+            assert "needs signing in (HTTP 401)" in (servers.get_status("locked").reason or "")
     assert set(connected_to) <= {"127.0.0.1"}
 
 
@@ -209,7 +209,7 @@ async def test_no_token_is_renewed_where_clouds_keep_credentials(
 async def test_nobody_signs_in_to_a_server_at_such_an_address_unless_it_is_wanted() -> None:
     spec = Server.http("cloud", "http://169.254.169.254/mcp")
     with pytest.raises(ServerUnavailable, match="link-local"):
-        await login(spec, MemoryTokens(), open_browser=agreeing, timeout=PATIENCE)
+        await sign_in(spec, MemoryTokens(), open_browser=agreeing, timeout=PATIENCE)
 
 
 def agreeing(url: str) -> None:
@@ -224,7 +224,7 @@ async def test_nobody_is_redirected_elsewhere_with_a_code() -> None:
         server.answers["/token"] = RedirectResponse(f"{thief.base}/token", status_code=307)
         spec = Server.http("odd", f"{server.base}/mcp")
         with pytest.raises(ServerUnavailable, match="not followed"):
-            await login(spec, MemoryTokens(), open_browser=agreeing, timeout=PATIENCE)
+            await sign_in(spec, MemoryTokens(), open_browser=agreeing, timeout=PATIENCE)
         assert "/token" in server.asked
         assert thief.asked == []
 
@@ -246,11 +246,11 @@ async def test_a_kept_sign_in_is_not_renewed_where_none_would_lead_today() -> No
     authority.lifetime = -1  # to be renewed at once
     async with protected(authority) as url, hostile() as thief:
         spec = Server.http("locked", url)
-        await login(spec, tokens, open_browser=person, timeout=PATIENCE)
+        await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         kept = json.loads(tokens.entries["locked"])
         # Not loopback by its name, so not to be followed; yet whoever does comes out at the thief's.
         kept["authority"]["token_endpoint"] = f"{thief.base.replace('127.0.0.1', '0.0.0.0')}/token"
         await tokens.put("locked", json.dumps(kept).encode())
         async with pool(spec, tokens=tokens) as servers:
-            assert "needs signing in (HTTP 401)" in (servers.status("locked").reason or "")
+            assert "needs signing in (HTTP 401)" in (servers.get_status("locked").reason or "")
         assert thief.asked == []

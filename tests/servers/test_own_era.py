@@ -11,9 +11,9 @@ import mcp_types as types
 import pytest
 
 from fingerpost.errors import ServerUnavailable
-from fingerpost.servers import Passage, Server, Servers
-from fingerpost.servers.in_vain import AskedInVain
-from fingerpost.servers.own_era import OFTEN, OwnEra
+from fingerpost.servers import RequestContext, Server, ServerPool
+from fingerpost.servers.in_vain import ServerRequestUnsupported
+from fingerpost.servers.own_era import FREQUENT_CALLS, LegacySessions
 from fingerpost.testing import served
 from tests.requirements import proves
 from tests.servers.callers import Person
@@ -23,25 +23,25 @@ from tests.servers.talkative import SCHEMA, Recorder, Talkative, at_address
 SESSION = "mcp-session-id"
 
 
-async def call(servers: Servers, tool: str, caller: Person, **more: Any) -> str:
-    passage = Passage(caller=caller, **more)
-    return text_of(await servers.call("talk", tool, {}, timeout=PATIENCE, passage=passage))
+async def call(servers: ServerPool, tool: str, caller: Person, **more: Any) -> str:
+    passage = RequestContext(caller=caller, **more)
+    return text_of(await servers.call("talk", tool, {}, timeout=PATIENCE, context=passage))
 
 
-def sessions(servers: Servers) -> OwnEra:
-    return servers._supervisors["talk"].own_era  # pyright: ignore[reportPrivateUsage] - nobody else may count them
+def sessions(servers: ServerPool) -> LegacySessions:
+    return servers._supervisors["talk"].legacy_sessions  # pyright: ignore[reportPrivateUsage] - nobody else may count them
 
 
-async def settle(servers: Servers, record: Recorder, caller: Person) -> None:
+async def settle(servers: ServerPool, record: Recorder, caller: Person) -> None:
     """Call until the caller has a session of their own."""
 
     def opened() -> bool:
         return any(SESSION in headers for headers, _ in record.of("notifications/initialized"))
 
-    for _ in range(OFTEN):
+    for _ in range(FREQUENT_CALLS):
         await call(servers, "meta", caller)
     await eventually(opened)
-    await eventually(lambda: sessions(servers)._sessions.opened(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
+    await eventually(lambda: sessions(servers)._sessions.get_open(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
 
 
 @proves("G8")
@@ -70,7 +70,7 @@ async def test_where_a_server_has_many_tools_fewer_calls_are_enough(further: int
         for calls in range(1, enough + 1):
             assert len(sessions(servers)) == 0, calls
             await call(servers, "meta", caller)
-        await eventually(lambda: sessions(servers)._sessions.opened(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
+        await eventually(lambda: sessions(servers)._sessions.get_open(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
         await call(servers, "meta", caller)
         assert SESSION in record.of("tools/call")[-1][0]
 
@@ -90,10 +90,10 @@ async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
 async def test_who_never_said_which_logs_they_want_has_a_session_of_their_own_as_well() -> None:
     caller, usual = Person(), {"log_level": "info", "usual_level": True}
     async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
-        for _ in range(OFTEN):
+        for _ in range(FREQUENT_CALLS):
             sent = json.loads(await call(servers, "meta", caller, **usual))
             assert sent["io.modelcontextprotocol/logLevel"] == "info"
-        await eventually(lambda: sessions(servers)._sessions.opened(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
+        await eventually(lambda: sessions(servers)._sessions.get_open(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
         await call(servers, "meta", caller, **usual)
         assert SESSION in record.of("tools/call")[-1][0]
 
@@ -111,12 +111,12 @@ async def test_that_a_server_can_ask_outweighs_what_it_lacks_for_those_who_call_
     talkative, caller = Interrupting(), Person()
     talkative.server.extensions["com.example/panels"] = {}  # named in the newer era alone
     async with at_address(talkative) as (url, record), pool(Server.http("talk", url)) as servers:
-        for _ in range(OFTEN):
+        for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
         await eventually(lambda: bool(record.of("initialize")) and len(sessions(servers)) == 0)
         await call(servers, "meta", caller)
         assert SESSION not in record.of("tools/call")[-1][0]
-        with pytest.raises(AskedInVain, match="the next call can be asked about"):
+        with pytest.raises(ServerRequestUnsupported, match="the next call can be asked about"):
             await call(servers, "ask", caller)
         assert await call(servers, "ask", caller) == "accept"
         await call(servers, "meta", caller)
@@ -133,7 +133,7 @@ async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs()
 
     talkative.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
     async with at_address(talkative) as (url, _), pool(Server.http("talk", url)) as servers:
-        with pytest.raises(AskedInVain):
+        with pytest.raises(ServerRequestUnsupported):
             await call(servers, "ask", caller, log_level="debug")
         for level in ("debug", "debug", "error"):
             assert await call(servers, "ask", caller, log_level=level) == "accept"
@@ -144,13 +144,13 @@ async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs()
 @pytest.mark.parametrize(
     ("caller", "more"),
     [
-        pytest.param(Person(takes_rounds=True), {}, id="of the newer era"),
+        pytest.param(Person(accepts_input_required=True), {}, id="of the newer era"),
         pytest.param(Person(), {"log_level": "info"}, id="with a level of their own for logs"),
     ],
 )
 async def test_others_share_the_connection(caller: Person, more: dict[str, Any]) -> None:
     async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
-        for _ in range(2 * OFTEN):
+        for _ in range(2 * FREQUENT_CALLS):
             await call(servers, "meta", caller, **more)
         assert len(sessions(servers)) == 0
         assert not record.of("initialize")
@@ -172,11 +172,11 @@ async def test_a_server_that_does_not_take_the_older_era_is_asked_once() -> None
 
     caller = Person()
     async with served(app) as base, pool(Server.http("talk", f"{base}/mcp")) as servers:
-        for _ in range(OFTEN):
+        for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
         await eventually(lambda: bool(refused) and len(sessions(servers)) == 0)
         tried = len(refused)
-        for _ in range(OFTEN):
+        for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
         assert len(refused) == tried
 
@@ -243,10 +243,10 @@ async def test_who_would_get_less_in_their_own_era_goes_on_in_the_newer(older: C
         served(record) as base,
         pool(Server.http("talk", f"{base}/mcp")) as servers,
     ):
-        for _ in range(OFTEN):
+        for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
         await eventually(lambda: bool(record.of("initialize")) and len(sessions(servers)) == 0)
-        for _ in range(OFTEN):
+        for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
         answer = json.loads(await call(servers, "ask", caller))
         assert answer == {"action": "accept", "content": {"colour": "blue"}}

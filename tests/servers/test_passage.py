@@ -18,7 +18,7 @@ from mcp_types import ListToolsResult
 from fingerpost.errors import ServerReplyInvalid, ToolFailed, ToolTimeout
 from fingerpost.events import MemorySink
 from fingerpost.records import JsonObject
-from fingerpost.servers import Passage, Server, Servers
+from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.settings import LimitSettings
 from fingerpost.testing import MemoryTokens, served, tool_server
 from tests.requirements import proves
@@ -36,7 +36,7 @@ TRACE: JsonObject = {
 
 
 @asynccontextmanager
-async def reached(way: str, era: Any, talkative: Talkative) -> AsyncGenerator[Servers]:
+async def reached(way: str, era: Any, talkative: Talkative) -> AsyncGenerator[ServerPool]:
     """The same server over each way that leads to it."""
     if way == "memory":
         async with pool(Server.in_process("talk", talkative.server, era=era)) as servers:
@@ -57,9 +57,9 @@ async def signed_in(url: str) -> MemoryTokens:
 
 
 async def call(
-    servers: Servers, tool: str, passage: Passage | None = None, *, timeout: float = PATIENCE
+    servers: ServerPool, tool: str, passage: RequestContext | None = None, *, timeout: float = PATIENCE
 ) -> JsonObject:
-    return await servers.call("talk", tool, {}, timeout=timeout, passage=passage)
+    return await servers.call("talk", tool, {}, timeout=timeout, context=passage)
 
 
 @proves("G9")
@@ -70,7 +70,7 @@ async def test_trace_context_arrives_and_the_callers_token_does_not(era: Any):
         at_address(Talkative()) as (url, record),
         pool(Server.http("talk", url, era=era, headers={"X-Own": "1"})) as servers,
     ):
-        result = await call(servers, "meta", Passage(caller=caller, meta=TRACE))
+        result = await call(servers, "meta", RequestContext(caller=caller, meta=TRACE))
         ((headers, body),) = record.of("tools/call")
     seen = json.loads(text_of(result))
     assert {key: seen[key] for key in TRACE} == TRACE
@@ -86,8 +86,8 @@ async def test_a_server_that_is_to_get_the_callers_token_gets_it_with_that_one_r
     async with at_address(Talkative()) as (url, record):
         spec = replace(Server.http("talk", url), forward_authorization=True)
         async with pool(spec) as servers:
-            await call(servers, "meta", Passage(caller=Person(authorization="Bearer mine")))
-            await call(servers, "meta", Passage(caller=Person(authorization="Bearer yours")))
+            await call(servers, "meta", RequestContext(caller=Person(authorization="Bearer mine")))
+            await call(servers, "meta", RequestContext(caller=Person(authorization="Bearer yours")))
             await call(servers, "meta")
     sent = [headers.get("authorization") for headers, _ in record.of("tools/call")]
     assert sent == ["Bearer mine", "Bearer yours", None]
@@ -112,7 +112,7 @@ async def test_progress_and_log_messages_reach_the_caller_before_the_result(way:
             {},
             timeout=PATIENCE,
             on_progress=on_progress,
-            passage=Passage(caller=caller, log_level="info"),
+            context=RequestContext(caller=caller, log_level="info"),
         )
         told = list(caller.heard)
     steps: list[Any] = [params for method, params in told if method == "notifications/progress"]
@@ -126,8 +126,8 @@ async def test_progress_and_log_messages_reach_the_caller_before_the_result(way:
 async def test_the_level_of_log_messages_is_asked_for_in_the_modern_way():
     talkative = Talkative()
     async with reached("http", NEW, talkative) as servers:
-        await call(servers, "meta", Passage(caller=Person(), log_level="warning"))
-        await call(servers, "meta", Passage(caller=Person()))
+        await call(servers, "meta", RequestContext(caller=Person(), log_level="warning"))
+        await call(servers, "meta", RequestContext(caller=Person()))
     levels = [meta.get("io.modelcontextprotocol/logLevel") for meta in talkative.metas]
     assert levels == ["warning", None]
 
@@ -144,7 +144,9 @@ async def test_a_handshake_server_asks_the_caller_of_its_own_request(way: str):
     async with reached(way, OLD, Talkative()) as servers:
 
         async def ask(person: Person) -> None:
-            answers[person.key] = json.loads(text_of(await call(servers, "ask", Passage(caller=person))))
+            answers[person.key] = json.loads(
+                text_of(await call(servers, "ask", RequestContext(caller=person)))
+            )
 
         async with anyio.create_task_group() as tasks:
             for person in people:
@@ -160,8 +162,8 @@ async def test_over_standard_streams_the_only_request_is_the_one_that_asks():
     caller = Person()
     spec = Server.stdio("talk", [sys.executable, "-m", "tests.servers.talkative"], era=OLD)
     async with pool(spec) as servers:
-        answer = json.loads(text_of(await call(servers, "ask", Passage(caller=caller))))
-        await call(servers, "report", Passage(caller=caller))
+        answer = json.loads(text_of(await call(servers, "ask", RequestContext(caller=caller))))
+        await call(servers, "report", RequestContext(caller=caller))
     assert answer == caller.answer
     assert [method for method, _ in caller.heard] == ["notifications/progress"] * 3 + [
         "notifications/message"
@@ -174,10 +176,10 @@ async def test_a_question_that_could_be_anybodys_is_put_to_nobody():
     alone = result = ""
     async with reached("http", OLD, talkative) as servers, anyio.create_task_group() as tasks:
         await anyio.sleep(0.3)  # the stream for such questions is opened after the handshake
-        alone = text_of(await call(servers, "ask_outside", Passage(caller=caller)))
-        tasks.start_soon(call, servers, "wait", Passage(caller=other))
+        alone = text_of(await call(servers, "ask_outside", RequestContext(caller=caller)))
+        tasks.start_soon(call, servers, "wait", RequestContext(caller=other))
         await talkative.began.wait()
-        result = text_of(await call(servers, "ask_outside", Passage(caller=caller)))
+        result = text_of(await call(servers, "ask_outside", RequestContext(caller=caller)))
         tasks.cancel_scope.cancel()
     assert alone == "accept"
     assert result.startswith(
@@ -190,7 +192,7 @@ async def test_a_question_that_could_be_anybodys_is_put_to_nobody():
 @pytest.mark.parametrize("way", ["memory", "http"])
 async def test_what_the_caller_cannot_do_is_refused_with_the_code_for_it(way: str):
     async with reached(way, OLD, Talkative()) as servers:
-        lacking = text_of(await call(servers, "sample", Passage(caller=Person())))
+        lacking = text_of(await call(servers, "sample", RequestContext(caller=Person())))
         nobody = text_of(await call(servers, "sample"))
     assert lacking == "-32601 sampling/createMessage cannot be answered: the caller does not offer sampling"
     assert nobody == "-32601 sampling/createMessage cannot be answered: nobody is there to be asked"
@@ -199,7 +201,7 @@ async def test_what_the_caller_cannot_do_is_refused_with_the_code_for_it(way: st
 async def test_the_callers_refusal_reaches_the_server_with_its_code():
     caller = Person(capabilities={"sampling": {}}, answer=None)
     async with reached("http", OLD, Talkative()) as servers:
-        assert text_of(await call(servers, "sample", Passage(caller=caller))) == "-32042 not today"
+        assert text_of(await call(servers, "sample", RequestContext(caller=caller))) == "-32042 not today"
 
 
 @pytest.mark.parametrize("era", [OLD, NEW])
@@ -207,23 +209,23 @@ async def test_the_callers_refusal_reaches_the_server_with_its_code():
 async def test_the_time_a_person_thinks_is_not_the_servers(way: str, era: Any):
     caller = Person(thinks=0.6)
     async with reached(way, era, Talkative()) as servers:
-        assert "blue" in text_of(await call(servers, "ask", Passage(caller=caller), timeout=0.4))
+        assert "blue" in text_of(await call(servers, "ask", RequestContext(caller=caller), timeout=0.4))
         with pytest.raises(ToolTimeout):
-            await call(servers, "wait", Passage(caller=caller), timeout=0.2)
+            await call(servers, "wait", RequestContext(caller=caller), timeout=0.2)
 
 
 @proves("G8")
 @pytest.mark.parametrize("way", ["memory", "http", "json", "signed in"])
 async def test_rounds_of_a_modern_server_go_back_as_they_are_to_who_takes_them(way: str):
     talkative = Talkative()
-    caller = Person(takes_rounds=True)
+    caller = Person(accepts_input_required=True)
     async with reached(way, NEW, talkative) as servers:
-        first = await call(servers, "ask", Passage(caller=caller))
+        first = await call(servers, "ask", RequestContext(caller=caller))
         assert first["resultType"] == "input_required"
         assert first["requestState"] == STATE
         answers: JsonObject = {"colour": {"action": "accept", "content": {"colour": "red"}}}
-        again = Passage(caller=caller, input_responses=answers, request_state=STATE)
-        assert again.continues
+        again = RequestContext(caller=caller, input_responses=answers, request_state=STATE)
+        assert again.is_continuation
         result = await call(servers, "ask", again)
     assert json.loads(text_of(result)) == answers["colour"]
     assert talkative.states == [None, STATE]
@@ -238,12 +240,12 @@ async def test_rounds_of_a_modern_server_are_answered_for_who_cannot(way: str):
     talkative = Talkative()
     caller = Person()
     async with reached(way, NEW, talkative) as servers:
-        result = await call(servers, "ask", Passage(caller=caller))
-        assert text_of(await call(servers, "twice", Passage(caller=caller))) == "done"
+        result = await call(servers, "ask", RequestContext(caller=caller))
+        assert text_of(await call(servers, "twice", RequestContext(caller=caller))) == "done"
         with pytest.raises(ToolFailed, match="nobody is there to be asked"):
             await call(servers, "ask")
         with pytest.raises(ServerReplyInvalid, match="still wanted input after 10 rounds"):
-            await call(servers, "endless", Passage(caller=caller))
+            await call(servers, "endless", RequestContext(caller=caller))
     assert json.loads(text_of(result)) == caller.answer
     assert [method for method, _ in caller.asked] == ["elicitation/create"]
     assert talkative.states[:4] == [None, STATE, None, STATE]
@@ -276,14 +278,14 @@ async def test_a_caller_who_leaves_cancels_upstream_and_leaves_nothing_behind(wa
     talkative = Talkative()
     async with reached(way, era, talkative) as servers:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call, servers, "wait", Passage(caller=Person()))
+            tasks.start_soon(call, servers, "wait", RequestContext(caller=Person()))
             await talkative.began.wait()
             tasks.cancel_scope.cancel()
         with anyio.fail_after(PATIENCE):
             await talkative.cancelled.wait()
         supervisor = servers._supervisors["talk"]  # pyright: ignore[reportPrivateUsage] - what is left is inside
         assert supervisor.connection is not None
-        assert supervisor.connection.busy == 0
+        assert supervisor.connection.in_flight_count == 0
         assert json.loads(text_of(await call(servers, "meta"))) == talkative.metas[-1]
 
 
@@ -328,7 +330,7 @@ async def test_an_isolating_server_gets_a_connection_for_each_caller(era: Any):
         spec = replace(Server.http("talk", url, era=era), isolate=True)
         async with pool(spec) as servers:
             for caller in (one, two, one, two):
-                await call(servers, "meta", Passage(caller=caller))
+                await call(servers, "meta", RequestContext(caller=caller))
             await call(servers, "meta")
             if era == OLD:
                 sessions = [headers["mcp-session-id"] for headers, _ in record.of("tools/call")]
@@ -336,9 +338,9 @@ async def test_an_isolating_server_gets_a_connection_for_each_caller(era: Any):
                 assert sessions[4] not in sessions[:4]
                 assert len(record.of("initialize")) == 3
             supervisor = servers._supervisors["talk"]  # pyright: ignore[reportPrivateUsage] - see above
-            assert len(supervisor.isolated) == 2
+            assert len(supervisor.caller_connections) == 2
             await servers.remove("talk")
-            await eventually(lambda: len(supervisor.isolated) == 0)
+            await eventually(lambda: len(supervisor.caller_connections) == 0)
 
 
 @proves("G8")
@@ -352,8 +354,8 @@ async def test_abilities_are_declared_only_where_somebody_can_be_asked(asked: bo
         return ListToolsResult(tools=[])
 
     spec = Server.in_process("nosy", McpServer[Any]("nosy", on_list_tools=tools), era=OLD)
-    async with Servers([spec], events=MemorySink(), limits=LimitSettings()) as servers:
+    async with ServerPool([spec], events=MemorySink(), limits=LimitSettings()) as servers:
         if asked:
-            servers.expect_callers()
+            servers.advertise_client_capabilities()
         await servers.ensure("nosy", timeout=10)
     assert (heard[0] is not None) is asked

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.errors import FingerpostError, LimitReached, ServerUnavailable
-from fingerpost.servers import Passage, Server, Servers
-from fingerpost.servers.plain import KEEP_SECONDS
-from fingerpost.servers.redirects import shown, stays, target_of
+from fingerpost.servers import RequestContext, Server, ServerPool
+from fingerpost.servers.plain import KEEP_ALIVE_SECONDS
+from fingerpost.servers.redirects import is_same_server, resolve_redirect, strip_secrets
 from tests.servers.raw import CLOSE, RawServer, raw_server, with_length
 from tests.servers.support import PATIENCE, pool, text_of
 
@@ -24,7 +24,7 @@ OK = b"HTTP/1.1 200 OK\r\n" + KIND
 
 
 @asynccontextmanager
-async def calling(answer: Callable[[bytes], list[bytes]]) -> AsyncGenerator[tuple[RawServer, Servers]]:
+async def calling(answer: Callable[[bytes], list[bytes]]) -> AsyncGenerator[tuple[RawServer, ServerPool]]:
     async with (
         raw_server(answer) as (server, url),
         pool(Server.http("raw", url, era="2025-11-25"), response_bytes=100_000) as servers,
@@ -32,9 +32,9 @@ async def calling(answer: Callable[[bytes], list[bytes]]) -> AsyncGenerator[tupl
         yield server, servers
 
 
-async def call(servers: Servers, meta: dict[str, str] | None = None) -> str:
-    passage = Passage(meta=meta or {})
-    return text_of(await servers.call("raw", "echo", {}, timeout=PATIENCE, passage=passage))
+async def call(servers: ServerPool, meta: dict[str, str] | None = None) -> str:
+    passage = RequestContext(meta=meta or {})
+    return text_of(await servers.call("raw", "echo", {}, timeout=PATIENCE, context=passage))
 
 
 def chunked(body: bytes) -> bytes:
@@ -97,7 +97,7 @@ async def test_a_connection_that_was_idle_for_as_long_as_servers_keep_them_is_no
     """It may be closed under the next request, which nobody would answer."""
     async with calling(SHAPES["in one piece"]) as (server, servers):
         await call(servers)
-        await anyio.sleep(KEEP_SECONDS + 0.2)
+        await anyio.sleep(KEEP_ALIVE_SECONDS + 0.2)
         before = server.opened
         assert await call(servers) == "done"
         assert server.opened == before + 1
@@ -188,14 +188,14 @@ async def test_a_call_that_is_given_up_takes_its_connection_with_it() -> None:
 def test_the_same_request_goes_only_where_the_same_server_is(
     here: str, location: str, status: int, *, goes: bool
 ) -> None:
-    target = target_of(here, status, location)
-    assert (target is not None and stays(here, status, target)) is goes
+    target = resolve_redirect(here, status, location)
+    assert (target is not None and is_same_server(here, status, target)) is goes
 
 
 @settings(max_examples=60)
 @given(st.text(max_size=30), st.sampled_from([301, 307, 308]))
 def test_no_location_breaks_us(location: str, status: int) -> None:
-    target = target_of("http://a/mcp", status, location)
+    target = resolve_redirect("http://a/mcp", status, location)
     if target is not None:
-        assert "@" not in shown(target).partition("//")[2].partition("/")[0]
-        assert not stays("http://a/mcp", 301, target)
+        assert "@" not in strip_secrets(target).partition("//")[2].partition("/")[0]
+        assert not is_same_server("http://a/mcp", 301, target)

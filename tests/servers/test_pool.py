@@ -10,7 +10,7 @@ import pytest
 from fingerpost.errors import ConfigError, ServerUnavailable, ToolFailed, ToolTimeout, UnknownServer
 from fingerpost.events import MemorySink, ServerStateChanged
 from fingerpost.records import ServerSpec, ServerState
-from fingerpost.servers import Server, Servers
+from fingerpost.servers import Server, ServerPool
 from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import stdio_fault, tool_server
 from tests.programs import program
@@ -32,8 +32,8 @@ async def test_entering_the_pool_connects_nothing():
     sink = MemorySink()
     async with pool(echo.spec(), sink=sink, start=False) as servers:
         await anyio.sleep(0.05)
-        assert servers.status("echo").state is ServerState.IDLE
-        assert servers.listing("echo") is None
+        assert servers.get_status("echo").state is ServerState.IDLE
+        assert servers.get_listing("echo") is None
     assert sink.events == ()
 
 
@@ -45,8 +45,10 @@ async def test_dead_and_hanging_servers_delay_nobody():
     mixed = [spec for pair in zip(good[:5], dead, strict=True) for spec in pair] + good[5:]
     async with pool(*mixed, start=False) as servers:
         servers.start()
-        await eventually(lambda: all(servers.status(spec.name).state is ServerState.READY for spec in good))
-        hanging = [servers.status(f"hanging-{number}").state for number in range(3)]
+        await eventually(
+            lambda: all(servers.get_status(spec.name).state is ServerState.READY for spec in good)
+        )
+        hanging = [servers.get_status(f"hanging-{number}").state for number in range(3)]
         assert hanging == [ServerState.CONNECTING] * 3
         assert arguments_of(await servers.call("good-0", "echo", {"a": 1}, timeout=PATIENCE)) == {"a": 1}
 
@@ -70,7 +72,7 @@ async def test_statuses_come_in_configured_order_and_name_the_product():
     specs = [tool_server(name).spec() for name in ("zebra", "ant", "mole")]
     async with pool(*specs) as servers:
         assert [status.name for status in servers.statuses] == ["zebra", "ant", "mole"]
-        status = servers.status("ant")
+        status = servers.get_status("ant")
         assert status.product == "ant 1.0"
         assert status.protocol == "2026-07-28"
         assert status.connect_ms is not None
@@ -80,7 +82,7 @@ async def test_statuses_come_in_configured_order_and_name_the_product():
 async def test_an_unknown_server_is_answered_with_near_names():
     async with pool(tool_server("github").spec(), tool_server("files").spec(), start=False) as servers:
         with pytest.raises(UnknownServer, match="gihtub") as caught:
-            servers.status("gihtub")
+            servers.get_status("gihtub")
         assert caught.value.hint == "did you mean github?"
         with pytest.raises(UnknownServer):
             await servers.call("nothing", "x", {}, timeout=1)
@@ -88,7 +90,7 @@ async def test_an_unknown_server_is_answered_with_near_names():
 
 async def test_two_servers_of_one_name_are_refused():
     with pytest.raises(ConfigError, match="two servers named 'a'"):
-        Servers(
+        ServerPool(
             [tool_server("a").spec(), tool_server("a").spec()], events=MemorySink(), limits=LimitSettings()
         )
 
@@ -96,7 +98,7 @@ async def test_two_servers_of_one_name_are_refused():
 async def test_a_disabled_server_is_never_started():
     spec = ServerSpec(name="off", transport="stdio", command="/no/such/program", enabled=False)
     async with pool(spec) as servers:
-        assert servers.status("off").state is ServerState.DISABLED
+        assert servers.get_status("off").state is ServerState.DISABLED
         with pytest.raises(ServerUnavailable, match="off is disabled"):
             await servers.ensure("off", timeout=PATIENCE)
 
@@ -105,8 +107,8 @@ async def test_a_disabled_server_is_never_started():
 async def test_a_call_connects_only_the_server_it_needs():
     async with pool(tool_server("one").spec(), tool_server("two").spec(), start=False) as servers:
         assert arguments_of(await servers.call("one", "echo", {"x": "y"}, timeout=PATIENCE)) == {"x": "y"}
-        assert servers.status("one").state is ServerState.READY
-        assert servers.status("two").state is ServerState.IDLE
+        assert servers.get_status("one").state is ServerState.READY
+        assert servers.get_status("two").state is ServerState.IDLE
 
 
 @proves("H12")
@@ -208,7 +210,7 @@ async def test_servers_come_and_go_at_run_time():
     sink = MemorySink()
     async with pool(tool_server("first").spec(), sink=sink) as servers:
         changes: list[str] = []
-        stop = servers.watch(changes.append)
+        stop = servers.subscribe_to_changes(changes.append)
         await servers.add(tool_server("second").spec())
         await servers.ensure("second", timeout=PATIENCE)
         assert [status.name for status in servers.statuses] == ["first", "second"]
@@ -216,7 +218,7 @@ async def test_servers_come_and_go_at_run_time():
         assert [status.name for status in servers.statuses] == ["second"]
         assert {"first", "second"} <= set(changes)
         with pytest.raises(UnknownServer):
-            servers.status("first")
+            servers.get_status("first")
         stop()
         seen = len(changes)
         await servers.remove("second")
@@ -231,7 +233,7 @@ async def test_a_failing_watcher_harms_nobody():
         raise RuntimeError(message)
 
     async with pool(tool_server("a").spec(), start=False) as servers:
-        servers.watch(watcher)
+        servers.subscribe_to_changes(watcher)
         await servers.ensure("a", timeout=PATIENCE)
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from fingerpost.records import ServerSpec, ServerState
 from fingerpost.servers import Server
-from fingerpost.servers.guard import Guard
-from fingerpost.servers.watchdog import MARK, watch
+from fingerpost.servers.guard import WatchdogClient
+from fingerpost.servers.watchdog import MARK, read_reports
 from fingerpost.testing import stdio_fault
 from tests.requirements import proves
 from tests.servers.support import PATIENCE, eventually, is_running, pool
@@ -104,8 +104,8 @@ async def test_a_child_sees_only_harmless_variables_and_its_own(monkeypatch: pyt
     program = "import os, sys; sys.stderr.write(repr(sorted(os.environ))); sys.exit(1)"
     spec = Server.stdio("nosy", [sys.executable, "-c", program], env={"MINE": "yes"})
     async with pool(spec) as servers:
-        await eventually(lambda: "MINE" in servers.status("nosy").stderr_tail)
-        tail = servers.status("nosy").stderr_tail
+        await eventually(lambda: "MINE" in servers.get_status("nosy").stderr_tail)
+        tail = servers.get_status("nosy").stderr_tail
         assert "SOMEBODY_ELSES_SECRET" not in tail
         assert "PATH" in tail
 
@@ -114,23 +114,23 @@ async def test_a_command_that_may_not_be_run_is_explained(tmp_path: Path):
     program = tmp_path / "server"
     program.write_text("#!/bin/sh\n")
     async with pool(Server.stdio("locked", [str(program)])) as servers:
-        assert servers.status("locked").state is ServerState.DOWN
-        assert "no permission to run" in (servers.status("locked").reason or "")
+        assert servers.get_status("locked").state is ServerState.DOWN
+        assert "no permission to run" in (servers.get_status("locked").reason or "")
 
 
 async def test_a_missing_working_directory_is_explained(tmp_path: Path):
     async with pool(Server.stdio("lost", [sys.executable], cwd=tmp_path / "nowhere")) as servers:
-        assert "nowhere was not found" in (servers.status("lost").reason or "")
+        assert "nowhere was not found" in (servers.get_status("lost").reason or "")
 
 
 def test_the_watchdog_kills_what_is_still_listed():
     stubborn = [sys.executable, "-c", "import time; time.sleep(600)"]
     listed = subprocess.Popen(stubborn, start_new_session=True)
     unlisted = subprocess.Popen(stubborn, start_new_session=True)
-    guard = Guard()
-    guard.add(listed.pid)
-    guard.add(unlisted.pid)
-    guard.remove(unlisted.pid)
+    guard = WatchdogClient()
+    guard.add_group(listed.pid)
+    guard.add_group(unlisted.pid)
+    guard.remove_group(unlisted.pid)
     process = guard._process  # pyright: ignore[reportPrivateUsage] - ending it is what this test is about
     assert process is not None
     assert process.stdin is not None
@@ -145,10 +145,10 @@ def test_the_watchdog_kills_what_is_still_listed():
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the system does not show environments")
 def test_the_watchdog_kills_what_was_announced_and_never_reported():
     stubborn = [sys.executable, "-c", "import time; time.sleep(600)"]
-    guard = Guard()
+    guard = WatchdogClient()
     for mark in ("here", "gone"):
-        guard.expect(mark)
-    guard.forget("gone")
+        guard.add_mark(mark)
+    guard.remove_mark("gone")
     announced, over = (
         subprocess.Popen(stubborn, start_new_session=True, env={**os.environ, MARK: mark})
         for mark in ("here", "gone")
@@ -165,20 +165,20 @@ def test_the_watchdog_kills_what_was_announced_and_never_reported():
 
 
 def test_a_killed_watchdog_is_replaced_by_one_that_knows_everything():
-    guard = Guard()
+    guard = WatchdogClient()
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-    guard.add(child.pid)
+    guard.add_group(child.pid)
     first = guard._process  # pyright: ignore[reportPrivateUsage] - as above
     assert first is not None
     first.kill()
     first.wait(PATIENCE)
-    guard.add(99_999_999)
+    guard.add_group(99_999_999)
     second = guard._process  # pyright: ignore[reportPrivateUsage] - as above
     assert second is not None
     assert second.pid != first.pid
     assert first.stdin is not None
     assert second.stdin is not None
-    guard.remove(99_999_999)
+    guard.remove_group(99_999_999)
     second.stdin.close()
     second.wait(PATIENCE)
     assert child.wait(PATIENCE) == -signal.SIGKILL
@@ -186,12 +186,15 @@ def test_a_killed_watchdog_is_replaced_by_one_that_knows_everything():
 
 
 def test_the_watchdog_ignores_lines_it_does_not_understand():
-    assert watch([b"+12\n", b"+x\n", b"\n", b"-12\n", b"+1\n", b"+0\n", b"+34\n", b"?"]) == ({34}, set())
-    assert watch([b"?ab\n", b"?cd\n", b"!ab\n", b"?../x\n", b"-cd\n"]) == (set(), {"cd"})
+    assert read_reports([b"+12\n", b"+x\n", b"\n", b"-12\n", b"+1\n", b"+0\n", b"+34\n", b"?"]) == (
+        {34},
+        set(),
+    )
+    assert read_reports([b"?ab\n", b"?cd\n", b"!ab\n", b"?../x\n", b"-cd\n"]) == (set(), {"cd"})
 
 
 def test_our_own_process_group_is_never_at_risk():
-    assert os.getpgrp() not in watch([b"+-1\n", b"+0\n", b"+1\n"])[0]
+    assert os.getpgrp() not in read_reports([b"+-1\n", b"+0\n", b"+1\n"])[0]
 
 
 async def test_a_missing_program_is_named_whatever_the_event_loop_says():
@@ -199,7 +202,7 @@ async def test_a_missing_program_is_named_whatever_the_event_loop_says():
 
     async def reason(spec: ServerSpec) -> str | None:
         async with pool(spec) as servers:
-            return servers.status(spec.name).reason
+            return servers.get_status(spec.name).reason
 
     def on_uvloop(spec: ServerSpec) -> str | None:
         return anyio.run(reason, spec, backend_options={"use_uvloop": True})

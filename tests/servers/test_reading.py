@@ -16,18 +16,18 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from fingerpost.errors import ConfigError
 from fingerpost.records import check_json
 from fingerpost.servers import Server
-from fingerpost.servers.backoff import wait_before
-from fingerpost.servers.definitions import Intake
-from fingerpost.servers.lifeline import Pace
-from fingerpost.servers.ring import LineSplitter, LineTooLong, Ring
-from fingerpost.servers.schemas import schema_fault
-from fingerpost.servers.soundness import json_fault
-from fingerpost.servers.sse import EventReader, EventTooLarge
+from fingerpost.servers.backoff import compute_delay
+from fingerpost.servers.definitions import DefinitionFilter
+from fingerpost.servers.lifeline import RetryPace
+from fingerpost.servers.ring import LineLimitExceeded, LineSplitter, RingBuffer
+from fingerpost.servers.schemas import find_schema_fault
+from fingerpost.servers.soundness import find_json_fault
+from fingerpost.servers.sse import SseEventTooLarge, SseParser
 from fingerpost.servers.wire import (
-    MOST_VALUES,
-    TooLongInteger,
-    Unreadable,
-    answered_by,
+    MAX_VALUES,
+    InvalidMessage,
+    OversizedInteger,
+    find_answered_request,
     parse_message,
 )
 from fingerpost.settings.model import LimitSettings
@@ -56,10 +56,10 @@ places = st.lists(st.integers(min_value=0, max_value=10_000), max_size=12)
 def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], at: list[int]):
     splitter = LineSplitter(1000)
     got = [
-        line for piece in cut(b"".join(line + b"\n" for line in lines), at) for line in splitter.feed(piece)
+        line for piece in cut(b"".join(line + b"\n" for line in lines), at) for line in splitter.split(piece)
     ]
     assert got == lines
-    assert splitter.rest == b""
+    assert splitter.remainder == b""
 
 
 @proves("F7")
@@ -70,8 +70,8 @@ def test_a_line_is_refused_exactly_when_it_is_longer_than_the_limit(length: int,
     refused = False
     try:
         for piece in cut(data, at):
-            splitter.feed(piece)
-    except LineTooLong:
+            splitter.split(piece)
+    except LineLimitExceeded:
         refused = True
     assert refused == (length > 30)
 
@@ -79,13 +79,13 @@ def test_a_line_is_refused_exactly_when_it_is_longer_than_the_limit(length: int,
 @proves("H14")
 @given(chunks=st.lists(st.binary(max_size=50)), limit=st.integers(min_value=0, max_value=64))
 def test_a_ring_holds_exactly_the_newest_bytes(chunks: list[bytes], limit: int):
-    ring = Ring(limit)
+    ring = RingBuffer(limit)
     for chunk in chunks:
         ring.write(chunk)
     everything = b"".join(chunks)
-    assert ring.tail() == everything[len(everything) - min(limit, len(everything)) :]
+    assert ring.read_tail() == everything[len(everything) - min(limit, len(everything)) :]
     assert ring.written == len(everything)
-    assert len(ring.tail(5)) == min(5, limit, len(everything))
+    assert len(ring.read_tail(5)) == min(5, limit, len(everything))
 
 
 # -- events ------------------------------------------------------------------------------------------
@@ -104,28 +104,28 @@ def test_events_come_out_whole_however_they_are_cut(payloads: list[str], at: lis
         + f"id: {number}{end}{end}"
         for number, payload in enumerate(payloads)
     )
-    reader = EventReader(10_000)
-    events = [event for piece in cut(stream.encode(), at) for event in reader.feed(piece)]
+    reader = SseParser(10_000)
+    events = [event for piece in cut(stream.encode(), at) for event in reader.parse(piece)]
     assert [event.data.decode() for event in events] == payloads
     assert [event.event_id for event in events] == [str(number) for number in range(len(payloads))]
 
 
 def test_an_unfinished_event_is_never_delivered():
-    assert EventReader(100).feed(b"data: half\n") == []
+    assert SseParser(100).parse(b"data: half\n") == []
 
 
 def test_an_event_of_many_lines_is_bounded_as_a_whole():
-    reader = EventReader(100)
-    with pytest.raises(EventTooLarge):
+    reader = SseParser(100)
+    with pytest.raises(SseEventTooLarge):
         for _ in range(20):
-            reader.feed(b"data: ten bytes!\n")
+            reader.parse(b"data: ten bytes!\n")
 
 
 @given(st.binary())
 def test_no_bytes_confuse_the_event_reader(data: bytes):
     try:
-        EventReader(50).feed(data)
-    except EventTooLarge:
+        SseParser(50).parse(data)
+    except SseEventTooLarge:
         assert len(data) > 50
 
 
@@ -145,7 +145,7 @@ def test_a_reply_is_read_without_loss(result: dict[str, Any], number: int):
 def test_no_bytes_make_the_message_parser_fail_in_an_unexpected_way(data: bytes):
     try:
         message = parse_message(data)
-    except Unreadable as why:
+    except InvalidMessage as why:
         assert str(why)
     else:
         assert isinstance(message, JSONRPCResponse | JSONRPCError | JSONRPCRequest | JSONRPCNotification)
@@ -155,7 +155,7 @@ def test_no_bytes_make_the_message_parser_fail_in_an_unexpected_way(data: bytes)
 @given(result=json_values, code=st.integers(-40000, 40000))
 def test_both_a_result_and_an_error_is_never_read_as_either(result: Any, code: int):
     both = {"jsonrpc": "2.0", "id": 1, "result": {"a": result}, "error": {"code": code, "message": "x"}}
-    with pytest.raises(Unreadable, match="both"):
+    with pytest.raises(InvalidMessage, match="both"):
         parse_message(json.dumps(both).encode())
 
 
@@ -169,7 +169,7 @@ def test_a_number_too_long_to_carry_stands_out_instead_of_hiding_its_neighbours(
     message = parse_message(b'{"jsonrpc":"2.0","id":1,"result":{"a":1,"b":%s}}' % (b"9" * 5000))
     assert isinstance(message, JSONRPCResponse)
     assert message.result["a"] == 1
-    assert isinstance(message.result["b"], TooLongInteger)
+    assert isinstance(message.result["b"], OversizedInteger)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_number_too_long_to_carry_stands_out_instead_of_hiding_its_neighbours(
 def test_an_unreadable_message_fails_the_caller_it_was_meant_for_and_no_other(
     data: bytes, waiting: list[Any], expected: Any
 ):
-    assert answered_by(data, waiting) == expected
+    assert find_answered_request(data, waiting) == expected
 
 
 # -- definitions -------------------------------------------------------------------------------------
@@ -197,16 +197,16 @@ def test_an_unreadable_message_fails_the_caller_it_was_meant_for_and_no_other(
 @proves("F19")
 @given(st.lists(json_values, max_size=6))
 def test_whatever_a_server_lists_every_entry_is_kept_or_dropped_with_a_reason(entries: list[Any]):
-    intake = Intake("s", LimitSettings(), modern=True)
-    assert intake.take([*entries, {"name": "good", "inputSchema": {"type": "object"}}])
+    intake = DefinitionFilter("s", LimitSettings(), modern=True)
+    assert intake.add_page([*entries, {"name": "good", "inputSchema": {"type": "object"}}])
     assert len(intake.kept) + len(intake.dropped) == len(entries) + 1
     assert intake.kept[-1]["name"] == "good"
     assert all(dropped.reason and dropped.name for dropped in intake.dropped)
 
 
 def test_a_definition_larger_than_allowed_is_dropped():
-    intake = Intake("s", LimitSettings(definition_bytes=2048), modern=False)
-    intake.take([{"name": "fat", "description": "x" * 3000, "inputSchema": {"type": "object"}}])
+    intake = DefinitionFilter("s", LimitSettings(definition_bytes=2048), modern=False)
+    intake.add_page([{"name": "fat", "description": "x" * 3000, "inputSchema": {"type": "object"}}])
     assert "the limit is 2,048" in intake.dropped[0].reason
 
 
@@ -218,11 +218,11 @@ def test_an_invalid_header_annotation_drops_the_tool_in_the_modern_era_only():
             "properties": {"a": {"type": "string", "x-mcp-header": "not a header\r\n"}},
         },
     }
-    modern = Intake("s", LimitSettings(), modern=True)
-    modern.take([tool])
+    modern = DefinitionFilter("s", LimitSettings(), modern=True)
+    modern.add_page([tool])
     assert "x-mcp-header is invalid" in modern.dropped[0].reason
-    old = Intake("s", LimitSettings(), modern=False)
-    old.take([tool])
+    old = DefinitionFilter("s", LimitSettings(), modern=False)
+    old.add_page([tool])
     assert old.kept == [tool]
 
 
@@ -240,7 +240,7 @@ def test_an_invalid_header_annotation_drops_the_tool_in_the_modern_era_only():
     ],
 )
 def test_sound_schemas_are_left_alone(schema: Any):
-    assert schema_fault("inputSchema", schema) is None
+    assert find_schema_fault("inputSchema", schema) is None
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_sound_schemas_are_left_alone(schema: Any):
     ],
 )
 def test_broken_schemas_are_named_with_the_place(schema: Any, place: str):
-    fault = schema_fault("inputSchema", schema)
+    fault = find_schema_fault("inputSchema", schema)
     assert fault is not None
     assert fault.startswith(place)
 
@@ -284,8 +284,8 @@ def test_a_fault_is_found_and_named_however_deep_it_is(ways: list[str], broken: 
     schema, where = broken
     for way in reversed(ways):
         sound, schema = WAYS[way](sound), WAYS[way](schema)
-    assert schema_fault("inputSchema", sound) is None
-    fault = schema_fault("inputSchema", schema)
+    assert find_schema_fault("inputSchema", sound) is None
+    fault = find_schema_fault("inputSchema", schema)
     assert fault is not None
     assert fault.startswith(".".join(["inputSchema", *ways]) + where)
 
@@ -314,7 +314,7 @@ def test_the_quick_look_at_what_can_be_carried_says_what_the_whole_walk_says(
 ):
     for level in range(around):
         value = [value] if level % 2 else {"a": value}
-    assert json_fault(value, max_depth=depth) == check_json(value, max_depth=depth)
+    assert find_json_fault(value, max_depth=depth) == check_json(value, max_depth=depth)
 
 
 # -- waits -------------------------------------------------------------------------------------------
@@ -323,18 +323,18 @@ def test_the_quick_look_at_what_can_be_carried_says_what_the_whole_walk_says(
 @proves("H9", "F29")
 @given(
     attempt=st.integers(min_value=1, max_value=10_000),
-    pace=st.sampled_from(Pace),
+    pace=st.sampled_from(RetryPace),
     longest=st.floats(min_value=0.01, max_value=3600),
 )
-def test_a_wait_is_never_longer_than_the_cap(attempt: int, pace: Pace, longest: float):
-    wait = wait_before(attempt, pace=pace, longest=longest)
+def test_a_wait_is_never_longer_than_the_cap(attempt: int, pace: RetryPace, longest: float):
+    wait = compute_delay(attempt, pace=pace, max_delay=longest)
     assert 0 < wait <= longest
 
 
 @proves("H9")
 def test_waits_are_spread_and_grow():
-    early = {wait_before(1, pace=Pace.SOON, longest=60) for _ in range(50)}
-    late = [wait_before(12, pace=Pace.SOON, longest=60) for _ in range(200)]
+    early = {compute_delay(1, pace=RetryPace.SOON, max_delay=60) for _ in range(50)}
+    late = [compute_delay(12, pace=RetryPace.SOON, max_delay=60) for _ in range(200)]
     assert len(early) > 10
     assert max(early) <= 0.5
     assert max(late) > 10
@@ -358,6 +358,6 @@ def test_a_printed_spec_holds_no_secret():
 
 @proves("F6")
 def test_a_reply_of_millions_of_tiny_values_is_refused_before_it_is_read():
-    many = b"[" + b"[]," * MOST_VALUES + b"1]"
-    with pytest.raises(Unreadable, match="holds more than 5,000,000 values"):
+    many = b"[" + b"[]," * MAX_VALUES + b"1]"
+    with pytest.raises(InvalidMessage, match="holds more than 5,000,000 values"):
         parse_message(b'{"jsonrpc": "2.0", "id": 1, "result": {"x": ' + many + b"}}")

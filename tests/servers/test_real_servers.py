@@ -76,9 +76,9 @@ async def test_a_real_http_server_connects_and_is_found_again_after_kill_9():
             result = await servers.call("everything", "echo", {"message": "hello"}, timeout=PATIENCE)
             assert text_of(result) == "Echo: hello"
             first.kill()
-            await eventually(lambda: servers.status("everything").state is not ServerState.READY)
+            await eventually(lambda: servers.get_status("everything").state is not ServerState.READY)
             async with _everything("streamableHttp", port):
-                await eventually(lambda: servers.status("everything").state is ServerState.READY)
+                await eventually(lambda: servers.get_status("everything").state is ServerState.READY)
                 result = await servers.call("everything", "echo", {"message": "again"}, timeout=PATIENCE)
                 assert text_of(result) == "Echo: again"
         tasks.cancel_scope.cancel()
@@ -89,11 +89,13 @@ async def test_a_real_server_of_the_old_sse_transport_connects_and_is_missed_whe
     port = _free_port()
     spec = Server.sse("everything", f"http://127.0.0.1:{port}/sse")
     async with _everything("sse", port) as process, pool(spec) as servers:
-        assert servers.status("everything").state is ServerState.READY, servers.status("everything").reason
+        assert servers.get_status("everything").state is ServerState.READY, servers.get_status(
+            "everything"
+        ).reason
         result = await servers.call("everything", "echo", {"message": "hello"}, timeout=PATIENCE)
         assert text_of(result) == "Echo: hello"
         process.kill()
-        await eventually(lambda: servers.status("everything").state is not ServerState.READY)
+        await eventually(lambda: servers.get_status("everything").state is not ServerState.READY)
 
 
 def _free_port() -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.servers.sse import EventReader, Events, EventTooLarge, StreamEvent
+from fingerpost.servers.sse import SseEvent, SseEventTooLarge, SseParser, SseStream
 
 
 def one_line(data: bytes) -> bytes:
@@ -39,15 +39,15 @@ ENDS = st.sampled_from((b"\n", b"\r\n", b"\r"))
 STREAMS = st.lists(st.tuples(st.lists(LINES, min_size=1, max_size=4), ENDS), max_size=5).map(written)
 
 
-async def read(pieces: list[bytes], *, event_limit: int = 10_000) -> list[StreamEvent]:
+async def read(pieces: list[bytes], *, event_limit: int = 10_000) -> list[SseEvent]:
     waiting = list(pieces)
 
     async def more() -> bytes:
         return waiting.pop(0) if waiting else b""
 
-    events = Events(more, event_limit=event_limit, whole_limit=None)
-    found: list[StreamEvent] = []
-    while (event := await events.next()) is not None:
+    events = SseStream(more, event_limit=event_limit, whole_limit=None)
+    found: list[SseEvent] = []
+    while (event := await events.read_event()) is not None:
         found.append(event)
     return found
 
@@ -56,7 +56,7 @@ async def read(pieces: list[bytes], *, event_limit: int = 10_000) -> list[Stream
 async def test_the_cuts_do_not_matter(stream: bytes, cuts: list[int]) -> None:
     places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
     pieces = [stream[begin:end] for begin, end in pairwise(places)]
-    assert await read(pieces) == EventReader(10_000).feed(stream)
+    assert await read(pieces) == SseParser(10_000).parse(stream)
 
 
 @given(stream=STREAMS)
@@ -64,12 +64,12 @@ async def test_each_event_in_a_piece_of_its_own_is_the_same_event(stream: bytes)
     for end in (b"\n\n", b"\r\n\r\n"):
         for part in stream.split(end):
             whole = part + end
-            assert await read([whole]) == EventReader(10_000).feed(whole)
+            assert await read([whole]) == SseParser(10_000).parse(whole)
 
 
 async def test_what_is_too_large_is_refused_in_one_piece_and_in_many() -> None:
     event = b"event: message\r\ndata: " + b"x" * 100 + b"\r\n\r\n"
     assert [found.data for found in await read([event], event_limit=200)] == [b"x" * 100]
     for pieces in ([event], [event[:50], event[50:]]):
-        with pytest.raises(EventTooLarge):
+        with pytest.raises(SseEventTooLarge):
             await read(pieces, event_limit=50)

@@ -62,7 +62,7 @@ async def test_a_hanging_server_is_told_that_the_caller_gave_up(tmp_path: Path):
         with pytest.raises(ToolTimeout):
             await servers.call("hang", "echo", {}, timeout=0.2)
         await eventually(lambda: note.exists() and note.read_text() == "true")
-        assert servers.status("hang").state is ServerState.READY
+        assert servers.get_status("hang").state is ServerState.READY
 
 
 @proves("F3")
@@ -162,13 +162,13 @@ async def test_ids_that_come_back_written_otherwise_are_understood(fault: str):
 @proves("F10")
 async def test_a_reply_whose_id_is_no_id_costs_that_reply_and_not_the_connection():
     async with pool(stdio_fault("odd_id")) as servers:
-        before = servers.status("odd_id")
+        before = servers.get_status("odd_id")
         ids: list[Any] = [True, 5.5, {}, []]
         for odd in ids:
             with pytest.raises(ServerReplyInvalid, match="not a JSON-RPC message"):
                 await servers.call("odd_id", "echo", {"id": odd}, timeout=PATIENCE)
         assert arguments_of(await servers.call("odd_id", "echo", {"n": 1}, timeout=PATIENCE)) == {"n": 1}
-        assert servers.status("odd_id") == before
+        assert servers.get_status("odd_id") == before
 
 
 async def test_a_servers_own_error_keeps_its_code_and_words():
@@ -185,8 +185,8 @@ async def test_a_servers_own_error_keeps_its_code_and_words():
 async def test_a_server_that_prints_to_its_standard_output_is_told_so(program: str, words: str):
     async with pool(Server.stdio("chatty", ["sh", "-c", program], connect_timeout=2)) as servers:
         servers.start()
-        await servers.settled(timeout=PATIENCE)
-        status = servers.status("chatty")
+        await servers.wait_until_settled(timeout=PATIENCE)
+        status = servers.get_status("chatty")
     assert words in (status.reason or "")
     assert "not MCP to its standard output, such as: Welcome!" in (status.reason or "")
     assert "let it log to standard error" in (status.hint or "")
@@ -204,7 +204,7 @@ async def test_noise_on_its_streams_does_not_stop_a_server(fault: str):
 @proves("H14")
 async def test_the_newest_part_of_stderr_is_kept_and_no_more():
     async with pool(stdio_fault("stderr_flood", connect_timeout=60), stderr_bytes=1500) as servers:
-        tail = servers.status("stderr_flood").stderr_tail
+        tail = servers.get_status("stderr_flood").stderr_tail
         assert tail.endswith("!\n")
         assert 0 < len(tail.encode()) <= 1500
 
@@ -213,24 +213,24 @@ async def test_the_newest_part_of_stderr_is_kept_and_no_more():
 async def test_a_secret_on_stderr_is_masked():
     program = "import sys; sys.stderr.write('using ghp_abcdefghijklmnopqrstuvwxyz0123\\n'); sys.exit(1)"
     async with pool(Server.stdio("leaky", [sys.executable, "-c", program])) as servers:
-        await eventually(lambda: "using" in servers.status("leaky").stderr_tail)
-        status = servers.status("leaky")
+        await eventually(lambda: "using" in servers.get_status("leaky").stderr_tail)
+        status = servers.get_status("leaky")
         assert "ghp_" not in status.stderr_tail
-        await eventually(lambda: "[redacted]" in (servers.status("leaky").reason or ""))
+        await eventually(lambda: "[redacted]" in (servers.get_status("leaky").reason or ""))
 
 
 async def test_a_server_that_leaves_unknown_requests_unanswered_still_connects():
     async with pool(stdio_fault("ignores_unknown", connect_timeout=3)) as servers:
-        assert servers.status("ignores_unknown").state is ServerState.READY
-        assert servers.status("ignores_unknown").protocol == "2025-11-25"
+        assert servers.get_status("ignores_unknown").state is ServerState.READY
+        assert servers.get_status("ignores_unknown").protocol == "2025-11-25"
 
 
 async def test_a_slow_start_is_waited_for():
     async with pool(stdio_fault("slow_start", "0.7")) as servers:
-        assert servers.status("slow_start").state is ServerState.READY
+        assert servers.get_status("slow_start").state is ServerState.READY
 
 
 async def test_a_server_that_never_speaks_is_down_with_the_reason():
     async with pool(stdio_fault("silent", connect_timeout=0.5)) as servers:
-        await eventually(lambda: servers.status("silent").state is ServerState.DOWN)
-        assert "no answer within 0.5 s" in (servers.status("silent").reason or "")
+        await eventually(lambda: servers.get_status("silent").state is ServerState.DOWN)
+        assert "no answer within 0.5 s" in (servers.get_status("silent").reason or "")

@@ -12,9 +12,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from fingerpost.errors import ServerReplyInvalid, ServerUnavailable, ToolFailed, ToolTimeout
-from fingerpost.servers import Passage, Server, Servers
-from fingerpost.servers.talk import Talk, Talks
-from fingerpost.servers.thin import MOST_EMPTY
+from fingerpost.servers import RequestContext, Server, ServerPool
+from fingerpost.servers.talk import InFlightRequest, RequestRegistry
+from fingerpost.servers.thin import MAX_EMPTY_RESPONSES
 from fingerpost.testing import served
 from tests.requirements import proves
 from tests.servers.callers import Person
@@ -34,7 +34,7 @@ DONE: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
 
 
 @asynccontextmanager
-async def plain(acts: Mapping[str, Act], **spec: Any) -> AsyncGenerator[tuple[PlainHttp, Servers]]:
+async def plain(acts: Mapping[str, Act], **spec: Any) -> AsyncGenerator[tuple[PlainHttp, ServerPool]]:
     server = PlainHttp(OLD, acts)
     async with (
         served(server) as base,
@@ -47,8 +47,8 @@ def reply(asked: Asked, result: object = DONE) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": asked.message["id"], "result": result}
 
 
-async def call(servers: Servers, caller: Person | None = None, *, timeout: float = PATIENCE) -> Any:
-    return await servers.call("plain", "echo", {}, timeout=timeout, passage=Passage(caller=caller))
+async def call(servers: ServerPool, caller: Person | None = None, *, timeout: float = PATIENCE) -> Any:
+    return await servers.call("plain", "echo", {}, timeout=timeout, context=RequestContext(caller=caller))
 
 
 async def test_nothing_is_asked_before_the_server_knows_that_the_handshake_is_over():
@@ -69,12 +69,12 @@ async def test_nothing_is_asked_before_the_server_knows_that_the_handshake_is_ov
 
 
 async def test_what_we_ask_ourselves_is_not_taken_for_a_callers_request():
-    talks, caller = Talks("plain", lambda _method, _params, _caller: None), Person()
-    talks.open(Talk("plain", 1), ours=True)
+    talks, caller = RequestRegistry("plain", lambda _method, _params, _caller: None), Person()
+    talks.open(InFlightRequest("plain", 1), internal=True)
     with pytest.raises(MCPError, match="nobody is there"):
-        await talks.question("elicitation/create", {}, of=None)
-    talks.open(Talk("plain", 2, passage=Passage(caller=caller)))
-    assert await talks.question("elicitation/create", {}, of=None) == caller.answer
+        await talks.answer_server_request("elicitation/create", {}, request=None)
+    talks.open(InFlightRequest("plain", 2, context=RequestContext(caller=caller)))
+    assert await talks.answer_server_request("elicitation/create", {}, request=None) == caller.answer
 
 
 async def test_a_stream_that_breaks_off_is_picked_up_where_it_was():
@@ -144,7 +144,7 @@ async def test_a_stream_in_which_nothing_new_comes_is_asked_for_less_and_less_an
     async with plain({"tools/call": primed([]), "GET": primed(asked)}) as (_, servers):
         with pytest.raises(ServerUnavailable, match="ended its reply before it was complete"):
             await call(servers)
-    assert len(asked) == MOST_EMPTY
+    assert len(asked) == MAX_EMPTY_RESPONSES
 
 
 async def test_a_server_that_wants_to_be_asked_for_the_rest_at_once_is_not_hammered():
@@ -195,7 +195,9 @@ async def test_questions_notices_and_the_reply_in_one_stream():
     caller = Person(thinks=0.05)
     everybody: list[tuple[str, str, Any]] = []
     async with plain({"tools/call": talk, "answer": answer}) as (_, servers):
-        servers.hear(lambda server, method, params, caller: everybody.append((server, method, params)))
+        servers.subscribe_to_notifications(
+            lambda server, method, params, caller: everybody.append((server, method, params))
+        )
         assert text_of(await call(servers, caller)) == "done"
     assert caller.asked == [("elicitation/create", {"message": "?", "unknown": {"kept": [1]}})]
     assert caller.heard == [

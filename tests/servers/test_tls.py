@@ -12,7 +12,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerState, ServerStatus
-from fingerpost.servers import Server, Servers
+from fingerpost.servers import Server, ServerPool
 from tests.servers.certificates import CertificateAuthority
 from tests.servers.raw import CLOSE, raw_server, with_length
 from tests.servers.support import PATIENCE, pool, text_of
@@ -35,7 +35,7 @@ def plainly(body: bytes) -> list[bytes]:
     return [with_length(body)]
 
 
-async def call(servers: Servers) -> str:
+async def call(servers: ServerPool) -> str:
     return text_of(await servers.call("raw", "echo", {}, timeout=PATIENCE))
 
 
@@ -43,7 +43,7 @@ async def call(servers: Servers) -> str:
 async def down(url: str) -> AsyncGenerator[ServerStatus]:
     """What is said of a server that cannot be connected to."""
     async with pool(Server.http("raw", url, era="2025-11-25")) as servers:
-        status = servers.status("raw")
+        status = servers.get_status("raw")
         assert status.state is ServerState.DOWN
         assert "unknown" not in (status.hint or "")  # no call was made that could have taken effect
         yield status
@@ -146,7 +146,7 @@ async def test_a_file_of_authorities_that_cannot_be_read_is_named_and_concerns_t
             Server.http("safe", safe, era="2025-11-25"), Server.http("raw", open_to_all, era="2025-11-25")
         ) as servers,
     ):
-        status = servers.status("safe")
+        status = servers.get_status("safe")
         assert status.state is ServerState.DOWN
         assert "SSL_CERT_FILE" in (status.reason or "")
         assert "take it out of the environment" in (status.hint or "")

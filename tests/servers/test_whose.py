@@ -11,8 +11,14 @@ import pytest
 from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 
-from fingerpost.servers import Passage, Server, Servers
-from fingerpost.servers.talk import ANSWERED_SECONDS, GIVEN_UP_SECONDS, LOG, Talk, Talks
+from fingerpost.servers import RequestContext, Server, ServerPool
+from fingerpost.servers.talk import (
+    ANSWERED_SECONDS,
+    GIVEN_UP_SECONDS,
+    LOG_METHOD,
+    InFlightRequest,
+    RequestRegistry,
+)
 from tests.call.running import HandClock
 from tests.requirements import proves
 from tests.servers.callers import Person
@@ -31,27 +37,29 @@ class Line:
         self.outside: list[tuple[Any, str | None]] = []
         self._tasks = tasks
         self._number = 0
-        self.talks = Talks(
+        self.talks = RequestRegistry(
             "notes",
             lambda method, params, caller: self.outside.append((params["data"], caller)),
             now=self.clock,
         )
 
-    def begin(self, who: Person | None) -> Talk:
+    def begin(self, who: Person | None) -> InFlightRequest:
         self._number += 1
-        talk = Talk("notes", self._number, passage=Passage(caller=who))
+        talk = InFlightRequest("notes", self._number, context=RequestContext(caller=who))
         self.talks.open(talk)
         return talk
 
-    def end(self, talk: Talk, *, answered: bool) -> None:
+    def end(self, talk: InFlightRequest, *, answered: bool) -> None:
         talk.answered = answered
         self.talks.close(talk)
 
     def log(self, data: str) -> None:
-        self.talks.notice(LOG, {"level": "info", "data": data}, self._tasks.start_soon, of=None)
+        self.talks.dispatch_notification(
+            LOG_METHOD, {"level": "info", "data": data}, self._tasks.start_soon, request=None
+        )
 
     async def ask(self, *, of: int | None = None) -> Any:
-        return await self.talks.question(ELICIT, {"message": "?"}, of=of)
+        return await self.talks.answer_server_request(ELICIT, {"message": "?"}, request=of)
 
 
 @asynccontextmanager
@@ -127,7 +135,7 @@ async def test_what_is_remembered_of_callers_is_bounded() -> None:
 
 
 @asynccontextmanager
-async def a_server(talkative: Talkative) -> AsyncGenerator[Servers]:
+async def a_server(talkative: Talkative) -> AsyncGenerator[ServerPool]:
     async with (
         at_address(talkative) as (url, _),
         pool(Server.http("talk", url, era=OLD)) as servers,
@@ -136,8 +144,8 @@ async def a_server(talkative: Talkative) -> AsyncGenerator[Servers]:
         yield servers
 
 
-async def call(servers: Servers, tool: str, who: Person) -> str:
-    return text_of(await servers.call("talk", tool, {}, timeout=PATIENCE, passage=Passage(caller=who)))
+async def call(servers: ServerPool, tool: str, who: Person) -> str:
+    return text_of(await servers.call("talk", tool, {}, timeout=PATIENCE, context=RequestContext(caller=who)))
 
 
 @proves("G8")
@@ -177,7 +185,7 @@ async def test_a_log_message_behind_its_answer_is_told_to_nobody_else() -> None:
     dana = Person(key="dana")
     told: list[str | None] = []
     async with a_server(talkative) as servers:
-        servers.hear(lambda server, method, params, caller: told.append(caller))
+        servers.subscribe_to_notifications(lambda server, method, params, caller: told.append(caller))
         for _ in range(10):
             assert await call(servers, "log_outside", dana) == "logged"
         await eventually(lambda: len(told) + len(dana.heard) == 10)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fingerpost.settings.discover import Found, discover
-from fingerpost.settings.merge import masked, merge
+from fingerpost.settings.discover import FoundClientFile, discover_client_files
+from fingerpost.settings.merge import mask_secrets, merge_servers
 from tests.requirements import proves
 from tests.settings.surroundings import Surroundings
 
@@ -61,13 +61,13 @@ def put(here: Surroundings, where: str, content: Any) -> Path:
     return path
 
 
-def look(here: Surroundings, platform: str = "linux") -> tuple[Found, ...]:
-    return discover(here.home, here.cwd, platform, here.variables)
+def look(here: Surroundings, platform: str = "linux") -> tuple[FoundClientFile, ...]:
+    return discover_client_files(here.home, here.cwd, platform, here.variables)
 
 
 def entry_of(here: Surroundings, name: str, entry: Any, where: str = ".cursor/mcp.json") -> Any:
     put(here, where, {"mcpServers": {name: entry}})
-    return merge(look(here)).servers[name]
+    return merge_servers(look(here)).servers[name]
 
 
 @proves("H20")
@@ -78,7 +78,7 @@ def test_a_clients_configuration_is_found_on_its_system(
     path = put(here, where, content)
     (found,) = look(here, platform)
     assert (found.client, found.file, found.problems) == (client, path, ())
-    assert merge([found]).servers == {"s": {"command": "x"}}
+    assert merge_servers([found]).servers == {"s": {"command": "x"}}
 
 
 def test_the_folders_the_environment_names_are_used(here: Surroundings, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_files_without_servers_are_passed_over_and_broken_ones_are_reported(here
     put(here, ".cursor/mcp.json", STANDARD)
     cursor, gemini = look(here)
     assert (cursor.client, cursor.shown) == ("cursor", "~/.cursor/mcp.json")
-    merged = merge([cursor, gemini])
+    merged = merge_servers([cursor, gemini])
     assert list(merged.servers) == ["s"]
     (problem,) = merged.problems
     assert str(problem).startswith("~/.gemini/settings.json:1: is not valid JSON")
@@ -113,7 +113,7 @@ def test_the_same_server_in_several_clients_becomes_one(here: Surroundings) -> N
         {"mcpServers": {"t": {"command": "uvx", "args": ["time"], "trust": True}}},
     )
     put(here, ".codex/config.toml", '[mcp_servers.t]\ncommand = "uvx"\nargs = ["time"]\nenabled = false\n')
-    merged = merge(look(here))
+    merged = merge_servers(look(here))
     assert merged.servers == {"t": {"command": "uvx", "args": ["time"]}}
     assert merged.clients["t"] == ("cursor", "gemini-cli", "codex")
     assert merged.places["t"] == (
@@ -136,7 +136,7 @@ def test_different_servers_of_one_name_are_told_apart_and_reported(here: Surroun
         },
     )
     put(here, ".cursor/mcp.json", {"mcpServers": {"t": {"command": "b"}}})
-    merged = merge(look(here))
+    merged = merge_servers(look(here))
     assert {name: entry["command"] for name, entry in merged.servers.items()} == {
         "t": "a",
         "t-claude-code": "c",
@@ -198,7 +198,7 @@ def test_what_was_merged_is_read_back_as_the_same_servers(here: Surroundings) ->
         },
     )
     before = here.load(servers=here.cwd / ".vscode/mcp.json").specs
-    content = merge(look(here)).document()
+    content = merge_servers(look(here)).build_document()
     assert content["inputs"] == [{"id": "key", "type": "promptString", "description": "K"}]
     after = here.load(servers=put(here, "elsewhere/mcp.json", content)).specs
     for old, new in zip(before, after, strict=True):
@@ -219,10 +219,10 @@ def test_secrets_written_out_are_kept_pointed_out_and_masked_on_screen(here: Sur
         "c": {"url": "https://c.example", "headers": {"X-Token": "c3"}},
     }
     put(here, ".cursor/mcp.json", {"mcpServers": entries})
-    merged = merge(look(here))
+    merged = merge_servers(look(here))
     assert merged.secrets == ("a.env.API_KEY", "b.args[2]", "c.headers.X-Token")
-    assert "canary-import-1" in json.dumps(merged.document())
-    screen = json.dumps(masked(merged.document(), merged.secrets))
+    assert "canary-import-1" in json.dumps(merged.build_document())
+    screen = json.dumps(mask_secrets(merged.build_document(), merged.secrets))
     assert "canary" not in screen
     assert "c3" not in screen
     assert screen.count("${TOKEN}") == 2
@@ -239,4 +239,4 @@ def test_secrets_written_out_are_kept_pointed_out_and_masked_on_screen(here: Sur
 )
 def test_our_own_gateway_is_no_server_of_itself(here: Surroundings, entry: Any) -> None:
     put(here, ".cursor/mcp.json", {"mcpServers": {"fingerpost": entry, "s": {"command": "x"}}})
-    assert list(merge(look(here)).servers) == ["s"]
+    assert list(merge_servers(look(here)).servers) == ["s"]

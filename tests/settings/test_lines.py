@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fingerpost.settings.document import Document, parse_json, parse_toml
+from fingerpost.settings.document import SettingsDocument, parse_json, parse_toml
 from fingerpost.settings.problems import KeyPath, Problem
 
 KEYS = st.text(max_size=6)
@@ -79,7 +79,7 @@ def test_json_decorated_with_comments_and_commas_means_the_same_and_keeps_its_li
     writer = Writer(lambda: data.draw(st.sampled_from(NOISE)))
     writer.json(value, ())
     document = parse_json(writer.text, "x.json", HERE)
-    assert isinstance(document, Document), document
+    assert isinstance(document, SettingsDocument), document
     assert document.values == value
     assert document.lines == writer.lines
     assert document.repeated == ()
@@ -93,7 +93,7 @@ def test_any_text_is_a_document_or_a_problem_and_valid_json_reads_as_ever(text: 
     except ValueError:
         return
     if isinstance(value, dict):
-        assert isinstance(document, Document)
+        assert isinstance(document, SettingsDocument)
         assert document.values == value
 
 
@@ -117,7 +117,7 @@ def test_comments_and_one_trailing_comma_are_the_only_liberties_taken(text: str)
 
 def test_keys_given_twice_are_found_with_both_lines() -> None:
     document = parse_json('{"a": 1,\n"b": {"a": 1, "a": 2},\n"a": 3}', "x.json", HERE)
-    assert isinstance(document, Document)
+    assert isinstance(document, SettingsDocument)
     assert [(again.path, again.line, again.first) for again in document.repeated] == [
         (("b", "a"), 2, 2),
         (("a",), 3, 1),
@@ -220,6 +220,6 @@ def test_every_key_of_a_toml_file_is_on_the_line_the_locator_says(data: st.DataO
         data.draw(st.sampled_from([writer.table, writer.rows]))()
     text = writer.text.replace("\n", "\r\n") if crlf else writer.text
     document = parse_toml(text, "x.toml", HERE)
-    assert isinstance(document, Document), document
+    assert isinstance(document, SettingsDocument), document
     assert document.values == tomllib.loads(writer.text)
     assert document.lines == writer.lines

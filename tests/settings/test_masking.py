@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from fingerpost.redaction import MASK, scrub
-from fingerpost.settings.show import rows
+from fingerpost.settings.show import build_rows
 from tests.requirements import proves
 from tests.settings.surroundings import Surroundings
 
@@ -49,7 +49,7 @@ def test_a_secret_of_a_server_is_masked_wherever_it_would_show(
     file = here.write("mcp.json", json.dumps({"mcpServers": {"x": entry}}).replace("{canary}", canary))
     loaded = here.load(servers=file)
     assert loaded.specs, loaded.warnings
-    shown = {row.path: row.value for row in rows(loaded)}
+    shown = {row.path: row.value for row in build_rows(loaded)}
     assert canary not in json.dumps(shown)
     assert MASK in json.dumps(shown[path])
     assert canary not in scrub(f"a log line with {canary} in it")
@@ -73,14 +73,14 @@ def test_a_secret_too_short_for_the_log_filter_is_still_masked_in_show(
     here.write(".env", "PIN=1x9\n")
     loaded = here.load(servers=here.write("mcp.json", json.dumps({"mcpServers": {"x": entry}})))
     assert loaded.specs
-    assert "1x9" not in str([row.value for row in rows(loaded)])
+    assert "1x9" not in str([row.value for row in build_rows(loaded)])
 
 
 @proves("F49")
 def test_the_password_of_the_store_is_masked(here: Surroundings) -> None:
     here.variables["FINGERPOST_STORE__URL"] = "postgresql://me:canary%2Fstore%2Fpass@db.example/fp"
     loaded = here.load()
-    (row,) = (row for row in rows(loaded, "store") if row.path == "store.url")
+    (row,) = (row for row in build_rows(loaded, "store") if row.path == "store.url")
     assert row.value == f"postgresql://me:{MASK}@db.example/fp"
     assert "canary" not in repr(loaded.settings)
     assert scrub("connecting as canary/store/pass") == f"connecting as {MASK}"
@@ -110,7 +110,7 @@ def test_of_headers_only_the_plainly_harmless_are_shown(here: Surroundings) -> N
         "X-Auth": "q7",
     }
     file = here.write("mcp.json", json.dumps({"mcpServers": {"x": {"url": "https://h", "headers": headers}}}))
-    shown = {row.path: row.value for row in rows(here.load(servers=file), "servers")}
+    shown = {row.path: row.value for row in build_rows(here.load(servers=file), "servers")}
     assert shown["servers.x.headers.Accept"] == "application/json"
     assert shown["servers.x.headers.X-Api-Version"] == "2022-11-28"
     assert shown["servers.x.headers.X-Tenant"] == shown["servers.x.headers.X-Auth"] == MASK
@@ -122,7 +122,7 @@ def test_a_word_under_a_suspicious_name_stays_readable_elsewhere(
 ) -> None:
     entry = {"command": "x", "env": {name: value}}
     loaded = here.load(servers=here.write("mcp.json", json.dumps({"mcpServers": {"x": entry}})))
-    assert value not in str([row.value for row in rows(loaded, "servers")])
+    assert value not in str([row.value for row in build_rows(loaded, "servers")])
     assert scrub(f"sorted by {value}") == f"sorted by {value}"
 
 
@@ -140,7 +140,7 @@ def test_ordinary_words_from_variables_do_not_become_masks(
     loaded = here.load(servers=file)
     text = f"the {here.environ[name]} stays readable"
     assert scrub(text) == text
-    assert here.environ[name] in [row.value for row in rows(loaded, "servers")]
+    assert here.environ[name] in [row.value for row in build_rows(loaded, "servers")]
 
 
 def test_rows_tell_value_and_origin_of_every_setting(here: Surroundings) -> None:
@@ -148,11 +148,11 @@ def test_rows_tell_value_and_origin_of_every_setting(here: Surroundings) -> None
         "fingerpost.toml", '[smart_routing]\nmode = "on"\n[[tools]]\nmatch = "a/*"\nkeywords = ["x"]\n'
     )
     loaded = here.load()
-    shown = {row.path: (row.value, str(row.origin)) for row in rows(loaded)}
+    shown = {row.path: (row.value, str(row.origin)) for row in build_rows(loaded)}
     assert shown["smart_routing.mode"] == ("on", "fingerpost.toml:2")
     assert shown["smart_routing.max_tools"] == (30, "default")
     assert shown["tools[0].keywords"] == (["x"], "fingerpost.toml:5")
-    assert [row.path for row in rows(loaded, "store")] == [
+    assert [row.path for row in build_rows(loaded, "store")] == [
         "store.url",
         "store.flush_ms",
         "store.lease_seconds",

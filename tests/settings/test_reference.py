@@ -10,7 +10,7 @@ import pytest
 
 import fingerpost
 from fingerpost.settings import FlagSettings, LimitSettings
-from fingerpost.settings.reference import BEGIN, END, with_reference
+from fingerpost.settings.reference import BEGIN, END, insert_reference
 from tests.requirements import proves
 from tests.settings.surroundings import Surroundings
 
@@ -45,7 +45,9 @@ def test_the_bounds_on_what_a_server_may_send_are_widened_by_nobody_unnoticed() 
 def test_the_page_holds_exactly_the_reference_of_the_model() -> None:
     written = PAGE.read_text(encoding="utf-8")
     assert written.count(BEGIN) == written.count(END) == 1
-    assert written == with_reference(written), "renew it: see with_reference in fingerpost.settings.reference"
+    assert written == insert_reference(written), (
+        "renew it: see with_reference in fingerpost.settings.reference"
+    )
 
 
 @proves("D12")

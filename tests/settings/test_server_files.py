@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fingerpost.records import OAuthSpec, ServerSpec
-from fingerpost.settings.client_files import NAMES
+from fingerpost.settings.client_files import FIELD_NAMES
 from fingerpost.settings.model import ServerSettings
 from tests.requirements import proves
 from tests.settings.surroundings import Surroundings
@@ -251,4 +251,4 @@ def test_a_bad_line_in_an_env_file_is_named_without_showing_it(here: Surrounding
 
 
 def test_whatever_our_own_entries_may_say_a_clients_file_may_say() -> None:
-    assert set(ServerSettings.model_fields) == set(NAMES.values())
+    assert set(ServerSettings.model_fields) == set(FIELD_NAMES.values())

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.settings.dotenv import read_dotenv
-from fingerpost.settings.variables import Scope, expand
+from fingerpost.settings.variables import VariableScope, expand
 
-SCOPE = Scope(
+SCOPE = VariableScope(
     environ={"SET": "value", "EMPTY": "", "OTHER": "more", "LOOP": "${LOOP}"},
     folder=Path("/work/project/.vscode"),
     home=Path("/home/me"),
@@ -67,7 +67,7 @@ def test_a_text_without_variables_stays_as_it_is(text: str) -> None:
 
 @given(environ=st.dictionaries(NAMES, st.text()), parts=st.lists(st.text(alphabet="ab c}:-/")))
 def test_values_are_put_in_once_and_never_expanded_again(environ: dict[str, str], parts: list[str]) -> None:
-    scope = Scope(environ=environ, folder=Path("/f"), home=Path("/h"))
+    scope = VariableScope(environ=environ, folder=Path("/f"), home=Path("/h"))
     names = [name for name in environ if name not in {"userHome", "workspaceFolder", "pathSeparator"}]
     pieces = [(f"${{{name}}}", environ[name]) for name in names] + [(part, part) for part in parts]
     result = expand("".join(written for written, _ in pieces), scope)

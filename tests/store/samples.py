@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 
 from fingerpost.events import Event, ServerStateChanged, ToolQuarantined
-from fingerpost.records import Effect, Grant, Pending, Pin, ServerState, UsageSample, new_id
+from fingerpost.records import Effect, Grant, Pending, Pin, ServerState, UsageSample, create_id
 
 
 async def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
@@ -40,7 +40,7 @@ def pin(key: str = "git/log", fingerprint: str = "f1") -> Pin:
 
 def exact_grant(call: str = "call-1", **changes: object) -> Grant:
     fields: dict[str, object] = {
-        "grant_id": new_id("grant"),
+        "grant_id": create_id("grant"),
         "granted_by": "dana",
         "granted_at": NOON,
         "expires": NOON + minutes(5),

@@ -19,7 +19,7 @@ async def test_a_call_waits_until_somebody_decides(open_store: OpenStore) -> Non
     async with open_store() as store:
         await store.approvals.add(call)
     async with open_store() as store:
-        assert await store.approvals.waiting(now=NOON) == [call]
+        assert await store.approvals.list_waiting(now=NOON) == [call]
         decided = await store.approvals.decide(
             call.pending_id,
             Decision.APPROVED,
@@ -37,7 +37,7 @@ async def test_a_call_waits_until_somebody_decides(open_store: OpenStore) -> Non
             edited_arguments={"remote": "origin", "force": False},
         )
         assert await store.approvals.get(call.pending_id) == decided
-        assert await store.approvals.waiting(now=NOON) == []
+        assert await store.approvals.list_waiting(now=NOON) == []
 
 
 async def test_the_first_decision_stands_and_the_second_is_told_so(open_store: OpenStore) -> None:
@@ -74,14 +74,14 @@ async def test_a_call_whose_time_has_passed_is_expired_and_cannot_be_approved(op
         )
         assert late.decision is Decision.EXPIRED
         assert late.decided_by is None
-        assert await store.approvals.waiting(now=call.expires) == []
+        assert await store.approvals.list_waiting(now=call.expires) == []
 
 
 async def test_waiting_calls_are_listed_oldest_first(open_store: OpenStore) -> None:
     async with open_store() as store:
         for age in (1, 3, 2):
             await store.approvals.add(pending(f"pending-{age}", created=NOON - minutes(age)))
-        assert [call.pending_id for call in await store.approvals.waiting(now=NOON)] == [
+        assert [call.pending_id for call in await store.approvals.list_waiting(now=NOON)] == [
             "pending-3",
             "pending-2",
             "pending-1",
@@ -96,13 +96,13 @@ async def test_calls_are_listed_page_by_page_newest_first(open_store: OpenStore)
         await store.approvals.decide("p1", Decision.APPROVED, by="dana", now=NOON)
 
         async def listed(**wanted: Any) -> list[str]:
-            return [call.pending_id for call in await store.approvals.recent(now=NOON, **wanted)]
+            return [call.pending_id for call in await store.approvals.list_recent(now=NOON, **wanted)]
 
         assert await listed() == ["p5", "p4", "p3", "p2", "p1", "p0"]
         assert await listed(limit=2, before="p4") == ["p3", "p2"]
         assert await listed(decided=True) == ["p1"]
         assert await listed(decided=False, before="p3") == ["p2", "p0"]
-        assert await store.approvals.recent(decided=False, now=NOON + minutes(31)) == []
+        assert await store.approvals.list_recent(decided=False, now=NOON + minutes(31)) == []
 
 
 async def test_deciding_a_call_nobody_knows_is_an_error(open_store: OpenStore) -> None:
@@ -125,4 +125,4 @@ async def test_adding_a_decided_call_again_does_not_reopen_it(open_store: OpenSt
         await store.approvals.add(pending())
         await store.approvals.decide("pending-1", Decision.REJECTED, by="dana", now=NOON)
         await store.approvals.add(pending())
-        assert await store.approvals.waiting(now=NOON) == []
+        assert await store.approvals.list_waiting(now=NOON) == []

@@ -24,7 +24,7 @@ from fingerpost.events import (
 )
 from fingerpost.records import ExecutionStatus, Packet, Review, Selection, ToolResult
 from fingerpost.store import Store
-from fingerpost.store.chain import GENESIS, Fact, hash_of
+from fingerpost.store.chain import GENESIS, ChainFact, hash_fact
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import audited, ordinary
@@ -45,8 +45,8 @@ async def test_selection_review_decision_and_execution_are_in_the_trail_and_noth
         ToolResultInjected(packet_id=name, result=ToolResult(success=True, output="done")),
     ]
     async with open_store() as store:
-        await store.journal.append(PacketReceived.of(packet), ordinary(), *facts)
-        entries = await store.audit.entries()
+        await store.journal.append(PacketReceived.from_packet(packet), ordinary(), *facts)
+        entries = await store.audit.list_entries()
     assert [decode(entry.payload) for entry in reversed(entries)] == facts
     assert [entry.seq for entry in entries] == [4, 3, 2, 1]
     assert {entry.packet_id for entry in entries} == {name}
@@ -62,7 +62,7 @@ async def test_an_untouched_trail_verifies(open_store: OpenStore) -> None:
         await store.journal.flush()
     async with open_store() as store:
         report = await store.audit.verify()
-        (newest,) = await store.audit.entries(limit=1)
+        (newest,) = await store.audit.list_entries(limit=1)
     assert (report.rows, report.intact, report.first_bad, report.reason) == (2501, True, None, None)
     assert report.head == newest.hash
     assert report.anchors == 1  # written on closing
@@ -210,8 +210,8 @@ async def test_two_stores_extend_one_chain(open_store: OpenStore) -> None:
 async def test_the_trail_can_be_switched_off(open_store: OpenStore, anchor: Path) -> None:
     async with open_store(audit=False) as store:
         await store.journal.append(audited())
-        assert await store.audit.entries() == []
-        assert len(await store.journal.events()) == 1
+        assert await store.audit.list_entries() == []
+        assert len(await store.journal.list_events()) == 1
     assert not await anyio.Path(anchor).exists()
 
 
@@ -222,7 +222,10 @@ async def test_a_fact_appended_again_among_new_ones_is_in_the_trail_once(open_st
         await store.journal.append(first)
         await store.journal.append(first, second)
         await store.journal.append(second, first)
-        assert [entry.event_id for entry in await store.audit.entries()] == [second.event_id, first.event_id]
+        assert [entry.event_id for entry in await store.audit.list_entries()] == [
+            second.event_id,
+            first.event_id,
+        ]
         assert (await store.audit.verify()).intact
 
 
@@ -235,7 +238,7 @@ async def test_a_fact_appended_again_among_new_ones_is_in_the_trail_once(open_st
 )
 def test_a_hash_does_not_depend_on_how_fast_it_was_written(texts: list[str], at: int) -> None:
     kind, packet_id, payload = texts[:3]
-    fact = Fact(seq=1, event_id="evt_1", at=at, kind=kind, packet_id=packet_id or None, payload=payload)
+    fact = ChainFact(seq=1, event_id="evt_1", at=at, kind=kind, packet_id=packet_id or None, payload=payload)
     parts = [GENESIS, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload]
     written = json.dumps(parts, separators=(",", ":")).encode()
-    assert hash_of(fact, GENESIS) == hashlib.sha256(written).hexdigest()
+    assert hash_fact(fact, GENESIS) == hashlib.sha256(written).hexdigest()

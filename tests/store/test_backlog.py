@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import Connection
 
 from fingerpost.errors import StoreUnavailable
-from fingerpost.store.backlog import Backlog, Job, Loss
+from fingerpost.store.backlog import LossPolicy, WriteJob, WriteQueue
 
 LIMIT, KEPT_LIMIT, BATCH = 5, 8, 4
 
@@ -26,18 +26,18 @@ class BacklogMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.backlog = Backlog(gather=0.0, limit=LIMIT, kept_limit=KEPT_LIMIT, batch=BATCH)
-        self.loss = Loss(stand_in=lambda count: ("lost", count))
+        self.backlog = WriteQueue(gather_seconds=0.0, limit=LIMIT, kept_limit=KEPT_LIMIT, batch_size=BATCH)
+        self.loss = LossPolicy(stand_in=lambda count: ("lost", count))
         self.given = 0
         self.kept: set[int] = set()
         self.written: list[int] = []
         self.marked = 0
-        self.in_hand: list[Job] = []
+        self.in_hand: list[WriteJob] = []
 
     @rule(keep=st.booleans())
     def put(self, keep: bool) -> None:
         try:
-            self.backlog.put(Job(write=write, item=self.given, loss=None if keep else self.loss))
+            self.backlog.add(WriteJob(write=write, item=self.given, loss=None if keep else self.loss))
         except StoreUnavailable:
             assert keep, "what may be lost is never refused"
             return
@@ -48,7 +48,7 @@ class BacklogMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.backlog) > 0 and not self.in_hand)
     @rule()
     def take(self) -> None:
-        self.in_hand = self.backlog.take(idle=5.0) or []
+        self.in_hand = self.backlog.take_batch(idle=5.0) or []
         assert self.in_hand
 
     @precondition(lambda self: bool(self.in_hand))
@@ -94,16 +94,21 @@ TestBacklog.settings = settings(max_examples=60, stateful_step_count=40, deadlin
 
 
 def test_a_closed_backlog_hands_out_what_is_left_and_then_ends() -> None:
-    backlog = Backlog(gather=60.0, limit=LIMIT, kept_limit=KEPT_LIMIT, batch=BATCH)
+    backlog = WriteQueue(gather_seconds=60.0, limit=LIMIT, kept_limit=KEPT_LIMIT, batch_size=BATCH)
     for number in range(5):
-        backlog.put(Job(write=write, item=number))
+        backlog.add(WriteJob(write=write, item=number))
     backlog.close()
-    assert [job.item for job in backlog.take() or []] == [0, 1, 2, 3]
-    assert [job.item for job in backlog.take() or []] == [4]
-    assert backlog.take() is None
+    assert [job.item for job in backlog.take_batch() or []] == [0, 1, 2, 3]
+    assert [job.item for job in backlog.take_batch() or []] == [4]
+    assert backlog.take_batch() is None
     with pytest.raises(StoreUnavailable, match="closed"):
-        backlog.put(Job(write=write, item=5))
+        backlog.add(WriteJob(write=write, item=5))
 
 
 def test_an_idle_backlog_hands_out_nothing_after_the_given_time() -> None:
-    assert Backlog(gather=0.0, limit=LIMIT, kept_limit=KEPT_LIMIT, batch=BATCH).take(idle=0.01) == []
+    assert (
+        WriteQueue(gather_seconds=0.0, limit=LIMIT, kept_limit=KEPT_LIMIT, batch_size=BATCH).take_batch(
+            idle=0.01
+        )
+        == []
+    )

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from fingerpost.records import Choice, Following
+from fingerpost.records import Choice, ToolFollower
 from fingerpost.redaction import MASK
 from fingerpost.store import choices as module
 from tests.requirements import proves
@@ -25,20 +25,20 @@ async def test_choices_of_two_processes_come_back_newest_first_and_exactly(open_
     async with open_store() as one, open_store() as two:
         await one.choices.record(first)
         await two.choices.record(second)
-        assert await one.choices.recent() == [second, first]
-        assert await one.choices.recent(limit=1) == [second]
+        assert await one.choices.list_recent() == [second, first]
+        assert await one.choices.list_recent(limit=1) == [second]
 
 
 @proves("A17")
 async def test_noted_choices_are_there_after_a_restart_and_gone_after_clear(open_store: OpenStore) -> None:
     async with open_store() as store:
         for number in range(5):
-            store.choices.note(choice(f"git/{number}"))
+            store.choices.record_soon(choice(f"git/{number}"))
     async with open_store() as store:
-        assert [found.tool for found in await store.choices.recent(2)] == ["git/4", "git/3"]
+        assert [found.tool for found in await store.choices.list_recent(2)] == ["git/4", "git/3"]
         assert await store.choices.clear() == 5
-        assert await store.choices.recent() == []
-        assert await store.choices.followers() == []
+        assert await store.choices.list_recent() == []
+        assert await store.choices.list_followers() == []
         assert await store.choices.clear() == 0
 
 
@@ -50,8 +50,8 @@ async def test_a_request_is_kept_masked_and_short(open_store: OpenStore, padding
         await store.choices.record(
             choice(request="x" * padding + " " + secret + " push it " + "y" * 2_000_000)
         )
-        (kept,) = await store.choices.recent()
-    assert len(kept.request) == module.LONGEST_REQUEST
+        (kept,) = await store.choices.list_recent()
+    assert len(kept.request) == module.MAX_CHOICE_REQUEST_LENGTH
     assert "ghp_" not in kept.request
     assert kept.request.startswith(("x" * padding + " " + MASK)[:500])
 
@@ -73,10 +73,10 @@ async def test_what_follows_what_is_counted_within_conversations_and_only_where_
     async with open_store() as store:
         for conversation, tool, worked in steps:
             await store.choices.record(choice(tool, worked=worked, conversation=conversation))
-        found = await store.choices.followers()
-        most = await store.choices.followers(limit=1)
-    search_then_fetch = Following(tool="web/search", then="web/fetch", times=2)
-    assert found == [search_then_fetch, Following(tool="mail/read", then="web/search", times=1)]
+        found = await store.choices.list_followers()
+        most = await store.choices.list_followers(limit=1)
+    search_then_fetch = ToolFollower(tool="web/search", then="web/fetch", times=2)
+    assert found == [search_then_fetch, ToolFollower(tool="mail/read", then="web/search", times=1)]
     assert most == [search_then_fetch]
 
 
@@ -86,7 +86,7 @@ async def test_only_the_newest_choices_are_kept(
     async with open_store() as store:
         await store.choices.record(choice("git/first"))
         await store.choices.record(choice("git/second"))
-    skipped = module.KEPT + 1  # the next row gets this number, as if so many had come in between
+    skipped = module.MAX_CHOICES + 1  # the next row gets this number, as if so many had come in between
     tamper(
         f"UPDATE sqlite_sequence SET seq = {skipped - 1} WHERE name = 'choices'"
         if url.startswith("sqlite")
@@ -94,4 +94,4 @@ async def test_only_the_newest_choices_are_kept(
     )
     async with open_store() as store:
         await store.choices.record(choice("git/late"))
-        assert [found.tool for found in await store.choices.recent()] == ["git/late", "git/second"]
+        assert [found.tool for found in await store.choices.list_recent()] == ["git/late", "git/second"]

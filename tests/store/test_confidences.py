@@ -10,8 +10,8 @@ from sqlalchemy import create_engine
 
 from fingerpost.records import ConfidenceSample
 from fingerpost.store import confidences as module
-from fingerpost.store.locations import locate
-from fingerpost.store.migrations import STEPS, migrate
+from fingerpost.store.locations import resolve_location
+from fingerpost.store.migrations import MIGRATION_STEPS, migrate
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON
@@ -27,18 +27,18 @@ async def test_samples_of_two_processes_come_back_newest_first_and_exactly(open_
     async with open_store() as one, open_store() as two:
         await one.confidences.record(first, NOON)
         await two.confidences.record(second, NOON - timedelta(days=1))  # by arrival, not by clock
-        assert await one.confidences.recent() == [second, first]
-        assert await one.confidences.recent(limit=1) == [second]
+        assert await one.confidences.list_recent() == [second, first]
+        assert await one.confidences.list_recent(limit=1) == [second]
 
 
 async def test_noted_samples_are_there_after_a_restart_and_gone_after_clear(open_store: OpenStore) -> None:
     async with open_store() as store:
         for number in range(5):
-            store.confidences.note(sample(number / 10), NOON)
+            store.confidences.record_soon(sample(number / 10), NOON)
     async with open_store() as store:
-        assert [found.raw for found in await store.confidences.recent(2)] == [0.4, 0.3]
+        assert [found.raw for found in await store.confidences.list_recent(2)] == [0.4, 0.3]
         assert await store.confidences.clear() == 5
-        assert await store.confidences.recent() == []
+        assert await store.confidences.list_recent() == []
         assert await store.confidences.clear() == 0
 
 
@@ -46,9 +46,9 @@ async def test_noted_samples_are_there_after_a_restart_and_gone_after_clear(open
 def older_database(url: str, tmp_path: Path) -> None:
     """As a Fingerpost that knew nothing of confidences left it."""
     (tmp_path / "store").mkdir()
-    engine = create_engine(locate(url).url)
+    engine = create_engine(resolve_location(url).url)
     with closing(engine.connect()) as connection, connection.begin():
-        assert migrate(connection, STEPS[:2]) == 2
+        assert migrate(connection, MIGRATION_STEPS[:2]) == 2
     engine.dispose()
 
 
@@ -57,18 +57,18 @@ def older_database(url: str, tmp_path: Path) -> None:
 async def test_a_database_from_before_there_were_samples_gets_a_place_for_them(open_store: OpenStore) -> None:
     async with open_store() as store:
         await store.confidences.record(sample(), NOON)
-        assert await store.confidences.recent() == [sample()]
+        assert await store.confidences.list_recent() == [sample()]
 
 
 @pytest.mark.parametrize("raw", [float("nan"), float("inf"), -0.1, 1.1])
 async def test_what_is_no_confidence_is_refused_and_spoils_nothing(open_store: OpenStore, raw: float) -> None:
     async with open_store() as store:
         with pytest.raises(ValueError, match="between 0 and 1"):
-            store.confidences.note(sample(raw), NOON)
+            store.confidences.record_soon(sample(raw), NOON)
         with pytest.raises(ValueError, match="between 0 and 1"):
             await store.confidences.record(sample(raw), NOON)
         await store.confidences.record(sample(0.5), NOON)
-        assert await store.confidences.recent() == [sample(0.5)]
+        assert await store.confidences.list_recent() == [sample(0.5)]
 
 
 async def test_only_the_newest_samples_are_kept(
@@ -77,7 +77,7 @@ async def test_only_the_newest_samples_are_kept(
     async with open_store() as store:
         await store.confidences.record(sample(0.1), NOON)
         await store.confidences.record(sample(0.2), NOON)
-    skipped = module.KEPT + 1  # the next row gets this number, as if so many had come in between
+    skipped = module.MAX_CONFIDENCES + 1  # the next row gets this number, as if so many had come in between
     tamper(
         f"UPDATE sqlite_sequence SET seq = {skipped - 1} WHERE name = 'confidences'"
         if url.startswith("sqlite")
@@ -85,4 +85,4 @@ async def test_only_the_newest_samples_are_kept(
     )
     async with open_store() as store:
         await store.confidences.record(sample(0.9), NOON)
-        assert [found.raw for found in await store.confidences.recent()] == [0.9, 0.2]
+        assert [found.raw for found in await store.confidences.list_recent()] == [0.9, 0.2]

@@ -193,7 +193,7 @@ async def test_what_contradicts_itself_can_still_be_read_and_verified(tmp_path: 
     async with Store.open(url) as store:
         report = await store.audit.verify()
         assert not report.intact and report.first_bad == 58
-        assert len(await store.pins.all()) == ROWS
+        assert len(await store.pins.list_all()) == ROWS
         with pytest.raises(StoreUnavailable, match="open for reading only"):
             await store.pins.put(pin("git/after"))
 

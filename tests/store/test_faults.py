@@ -18,7 +18,7 @@ from fingerpost.events import Event, EventsDropped, decode
 from fingerpost.store import Store
 from fingerpost.store.database import Database
 from fingerpost.store.faults import explain
-from fingerpost.store.locations import locate
+from fingerpost.store.locations import resolve_location
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.processes import said
@@ -46,7 +46,7 @@ def locked(url: str) -> Generator[None]:
 
 @proves("H4")
 def test_a_write_transaction_holds_the_lock_from_its_beginning(url: str) -> None:
-    database = Database.open(locate(url), lock_wait=0.2)
+    database = Database.open(resolve_location(url), lock_wait=0.2)
     with database.connect_to_write() as one, database.connect_to_write() as two:
         with one.begin(), pytest.raises(OperationalError):
             two.begin()
@@ -69,7 +69,7 @@ async def test_a_locked_database_fails_the_write_after_a_bounded_wait_and_heals(
         assert caught.value.hint
         assert await store.grants.spend(call_fingerprint="call-1", now=NOON)
         await store.journal.append(audited())
-        assert len(await store.journal.events()) == 1
+        assert len(await store.journal.list_events()) == 1
 
 
 async def test_events_emitted_while_the_database_is_locked_are_written_afterwards(
@@ -83,7 +83,7 @@ async def test_events_emitted_while_the_database_is_locked_are_written_afterward
             await eventually(lambda: store.statistics.failed_commits >= 1)
         await eventually(lambda: store.statistics.backlog == 0 and store.statistics.commits >= 1)
         await store.journal.flush()
-        assert [item.event for item in await store.journal.events()] == events
+        assert [item.event for item in await store.journal.list_events()] == events
 
 
 def emit(store: Store, events: Sequence[Event], *, together: int) -> None:
@@ -107,9 +107,9 @@ async def test_a_stuck_disk_costs_the_oldest_ordinary_events_with_a_marker_and_n
             assert store.statistics.backlog <= 50 + 30
             await eventually(lambda: store.statistics.failed_commits >= 2)
         await store.journal.flush()
-        events = [item.event for item in await store.journal.events()]
+        events = [item.event for item in await store.journal.list_events()]
         dropped = store.statistics.dropped
-        trail = await store.audit.entries()
+        trail = await store.audit.list_entries()
     markers = [event for event in events if isinstance(event, EventsDropped)]
     kept = [event for event in events if event.kind == "server_state_changed"]
     assert dropped > 0
@@ -174,7 +174,7 @@ async def test_a_file_damaged_in_the_middle_gives_a_clear_error(sqlite_url: str)
     await file.write_bytes(bytes(content))
     with pytest.raises(StoreUnavailable, match="damaged"):
         async with Store.open(sqlite_url) as store:
-            await store.journal.events()
+            await store.journal.list_events()
 
 
 @proves("F38")
@@ -186,7 +186,7 @@ async def test_a_full_disk_fails_the_waiting_write_loses_nothing_acknowledged_an
     (error,) = [line for line in lines if line.startswith("error")]
     assert "cannot be written" in error
     async with Store.open(sqlite_url, anchor=anchor) as store:
-        stored = [item.event.event_id for item in await store.journal.events()]
+        stored = [item.event.event_id for item in await store.journal.list_events()]
         report = await store.audit.verify()
     assert len(acknowledged) >= 2
     assert stored == acknowledged
@@ -196,7 +196,9 @@ async def test_a_full_disk_fails_the_waiting_write_loses_nothing_acknowledged_an
 @proves("F38")
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_called_so_when_the_system_says_it(tmp_path: Path, code: int) -> None:
-    error = explain(OSError(code, "no room", str(tmp_path)), locate(f"sqlite:///{tmp_path}/fingerpost.db"))
+    error = explain(
+        OSError(code, "no room", str(tmp_path)), resolve_location(f"sqlite:///{tmp_path}/fingerpost.db")
+    )
     assert "the disk is full" in str(error)
     assert "Free some space" in (error.hint or "")
 
@@ -208,7 +210,7 @@ def test_an_input_output_error_of_sqlite_is_a_full_disk_where_there_is_no_room(
 ) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"  # as on a full disk: it has no room for its shared memory
-    told = explain(error, locate(f"sqlite:///{folder}/fingerpost.db"))
+    told = explain(error, resolve_location(f"sqlite:///{folder}/fingerpost.db"))
     assert ("the disk is full" in str(told)) is full
 
 
@@ -278,4 +280,4 @@ async def test_a_connection_cut_by_the_server_is_replaced_without_anybody_notici
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         await store.journal.append(ordinary())
-        assert len(await store.journal.events()) == 2
+        assert len(await store.journal.list_events()) == 2

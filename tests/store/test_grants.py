@@ -25,7 +25,7 @@ async def test_a_one_time_grant_is_spent_once(open_store: OpenStore) -> None:
             NOON + minutes(1),
         )
         assert await store.grants.spend(call_fingerprint="call-1", now=NOON + minutes(1)) is None
-        assert await store.grants.active(now=NOON) == []
+        assert await store.grants.list_active(now=NOON) == []
 
 
 @proves("F33")
@@ -58,7 +58,7 @@ async def test_a_grant_for_another_call_does_not_help(open_store: OpenStore) -> 
             {"call_fingerprint": "call-2", "conversation": "ses-1", "operation": "git.reset"},
         ):
             assert await store.grants.spend(**wish, now=NOON) is None
-        assert len(await store.grants.active(now=NOON)) == 2
+        assert len(await store.grants.list_active(now=NOON)) == 2
 
 
 @proves("C6")
@@ -67,7 +67,7 @@ async def test_an_expired_grant_does_not_help(open_store: OpenStore) -> None:
     async with open_store() as store:
         await store.grants.add(grant)
         assert await store.grants.spend(call_fingerprint="call-1", now=grant.expires) is None
-        assert await store.grants.active(now=grant.expires) == []
+        assert await store.grants.list_active(now=grant.expires) == []
 
 
 async def test_a_grant_for_an_operation_lasts_until_it_expires(open_store: OpenStore) -> None:
@@ -77,7 +77,7 @@ async def test_a_grant_for_an_operation_lasts_until_it_expires(open_store: OpenS
         await store.grants.add(grant)
         for _ in range(3):
             assert await store.grants.spend(**wish, now=NOON) == grant
-        assert await store.grants.active(now=NOON) == [grant]
+        assert await store.grants.list_active(now=NOON) == [grant]
         assert await store.grants.spend(**wish, now=grant.expires) is None
 
 
@@ -139,7 +139,7 @@ async def test_a_grant_survives_a_restart(open_store: OpenStore) -> None:
     async with open_store() as store:
         await store.grants.add(grant)
     async with open_store() as store:
-        assert await store.grants.active(now=NOON) == [grant]
+        assert await store.grants.list_active(now=NOON) == [grant]
 
 
 async def test_a_moment_without_a_time_zone_is_refused(open_store: OpenStore) -> None:

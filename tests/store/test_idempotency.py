@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import anyio
 
-from fingerpost.store.idempotency import KeyedCall, KeyState
+from fingerpost.store.idempotency import IdempotencyState, KeyedCall
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON
 
@@ -36,10 +36,10 @@ async def test_of_many_processes_that_claim_a_key_one_has_it_and_all_see_how_its
         assert had.count(None) == 1
         first = next(call for call in had if call is not None)
         assert await two.idempotency.claim(replace(CALL, caller="tal")) is None
-        done = replace(first, state=KeyState.DONE, outcome=b"{}")
-        await one.idempotency.settle(replace(done, call_id="cal_other"))  # whose it is not
+        done = replace(first, state=IdempotencyState.DONE, outcome=b"{}")
+        await one.idempotency.finish(replace(done, call_id="cal_other"))  # whose it is not
         assert await two.idempotency.claim(CALL) == first
-        await one.idempotency.settle(done)
+        await one.idempotency.finish(done)
     async with open_store() as later:
         assert await later.idempotency.claim(CALL) == done
         after = CALL.expires + timedelta(seconds=1)

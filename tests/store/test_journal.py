@@ -13,18 +13,18 @@ from sqlalchemy import create_engine
 from fingerpost.errors import StoreUnavailable
 from fingerpost.events import (
     CallReceived,
+    DeferredRecorder,
     Event,
     ExecutionStatusChanged,
     IntentDetected,
-    Later,
     PacketReceived,
     PacketReinjected,
     UnknownEvent,
-    rebuild,
+    rebuild_packet,
 )
 from fingerpost.records import ExecutionStatus, Intent, Packet
-from fingerpost.store.journal import packets_query
-from fingerpost.store.locations import locate
+from fingerpost.store.journal import select_session_packets
+from fingerpost.store.locations import resolve_location
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import audited, eventually, ordinary
@@ -35,11 +35,11 @@ async def test_appended_events_come_back_as_they_were_in_the_order_they_were_wri
     open_store: OpenStore,
 ) -> None:
     packet = Packet.start("שלום \x00 world")
-    events = [PacketReceived.of(packet), ordinary("a\\b\x00c"), audited("עברית/כלי")]
+    events = [PacketReceived.from_packet(packet), ordinary("a\\b\x00c"), audited("עברית/כלי")]
     async with open_store() as store:
         await store.journal.append(*events[:2])
         await store.journal.append(events[2])
-        recorded = await store.journal.events()
+        recorded = await store.journal.list_events()
     assert [item.event for item in recorded] == events
     assert [item.seq for item in recorded] == sorted({item.seq for item in recorded})
 
@@ -50,7 +50,7 @@ async def test_what_was_acknowledged_is_there_after_a_restart(open_store: OpenSt
     async with open_store() as store:
         await store.journal.append(event)
     async with open_store() as store:
-        assert [item.event for item in await store.journal.events()] == [event]
+        assert [item.event for item in await store.journal.list_events()] == [event]
 
 
 @proves("H5")
@@ -59,16 +59,16 @@ async def test_emitting_returns_at_once_and_flushing_puts_it_on_disk(open_store:
     async with open_store(flush_ms=60_000) as store:
         for event in events:
             store.journal.emit(event)
-        assert await store.journal.events() == []
+        assert await store.journal.list_events() == []
         await store.journal.flush()
-        assert [item.event for item in await store.journal.events()] == events
+        assert [item.event for item in await store.journal.list_events()] == events
 
 
 async def test_what_was_emitted_is_written_soon_without_anybody_waiting(open_store: OpenStore) -> None:
     async with open_store(flush_ms=1) as store:
         store.journal.emit(ordinary())
         await eventually(lambda: store.statistics.commits == 1)
-        assert len(await store.journal.events()) == 1
+        assert len(await store.journal.list_events()) == 1
 
 
 async def test_leaving_the_block_writes_what_was_emitted(open_store: OpenStore) -> None:
@@ -76,7 +76,7 @@ async def test_leaving_the_block_writes_what_was_emitted(open_store: OpenStore) 
     async with open_store(flush_ms=60_000) as store:
         store.journal.emit(event)
     async with open_store() as store:
-        assert [item.event for item in await store.journal.events()] == [event]
+        assert [item.event for item in await store.journal.list_events()] == [event]
 
 
 async def test_leaving_the_block_by_cancellation_writes_what_was_emitted(open_store: OpenStore) -> None:
@@ -87,24 +87,24 @@ async def test_leaving_the_block_by_cancellation_writes_what_was_emitted(open_st
             scope.cancel()
             await anyio.sleep(1)
     async with open_store() as store:
-        assert [item.event for item in await store.journal.events()] == [event]
+        assert [item.event for item in await store.journal.list_events()] == [event]
 
 
 @pytest.mark.parametrize("how", ["flush", "hasten", "leave"])
 async def test_what_waits_elsewhere_is_taken_along(open_store: OpenStore, how: str) -> None:
     event = ordinary()
     async with open_store(flush_ms=60_000) as store:
-        later = Later(store.journal)
-        store.journal.comes_after(later.hand_on)
+        later = DeferredRecorder(store.journal)
+        store.journal.set_pending_source(later.flush_in_own_thread)
         later.emit(event)
         if how == "flush":
             await store.journal.flush()
         elif how == "hasten":
-            store.journal.hasten()
+            store.journal.flush_soon()
         if how != "leave":
             await eventually(lambda: store.statistics.commits == 1)
     async with open_store() as store:
-        assert [item.event for item in await store.journal.events()] == [event]
+        assert [item.event for item in await store.journal.list_events()] == [event]
 
 
 async def test_events_can_be_emitted_from_other_threads(open_store: OpenStore) -> None:
@@ -115,7 +115,7 @@ async def test_events_can_be_emitted_from_other_threads(open_store: OpenStore) -
         for thread in threads:
             await anyio.to_thread.run_sync(thread.join)
         await store.journal.flush()
-        assert len(await store.journal.events()) == 5
+        assert len(await store.journal.list_events()) == 5
 
 
 @proves("H5")
@@ -128,40 +128,42 @@ async def test_many_writes_share_few_commits(open_store: OpenStore) -> None:
         statistics = store.statistics
         assert statistics.written == 300
         assert statistics.commits - before <= 30
-        assert len(await store.journal.events()) == 300
+        assert len(await store.journal.list_events()) == 300
 
 
 async def test_events_are_found_by_packet_by_kind_and_page_by_page(open_store: OpenStore) -> None:
     one, two = Packet.start("one"), Packet.start("two")
     intent = IntentDetected(packet_id=one.packet_id, intent=Intent(name="search"), needs_tool=True)
     async with open_store() as store:
-        await store.journal.append(PacketReceived.of(one), PacketReceived.of(two), intent, ordinary())
+        await store.journal.append(
+            PacketReceived.from_packet(one), PacketReceived.from_packet(two), intent, ordinary()
+        )
 
         async def kinds_of(**filters: object) -> list[str]:
-            found = await store.journal.events(**filters)  # pyright: ignore[reportArgumentType] - by name
+            found = await store.journal.list_events(**filters)  # pyright: ignore[reportArgumentType] - by name
             return [item.event.kind for item in found]
 
         assert await kinds_of(packet_id=one.packet_id) == ["packet_received", "intent_detected"]
         assert await kinds_of(kinds={"packet_received"}) == ["packet_received", "packet_received"]
         assert await kinds_of(kinds=()) == []
-        first, second, *_ = await store.journal.events(limit=2)
-        assert first.event == PacketReceived.of(one) or first.event.packet_id == one.packet_id
+        first, second, *_ = await store.journal.list_events(limit=2)
+        assert first.event == PacketReceived.from_packet(one) or first.event.packet_id == one.packet_id
         assert await kinds_of(after_seq=second.seq) == ["intent_detected", "server_state_changed"]
 
 
 async def test_packets_are_listed_newest_first_with_what_happened_last(open_store: OpenStore) -> None:
     packets = [Packet.start(f"question {number} " + "x" * 500) for number in range(3)]
     async with open_store() as store:
-        await store.journal.append(*(PacketReceived.of(packet) for packet in packets), ordinary())
+        await store.journal.append(*(PacketReceived.from_packet(packet) for packet in packets), ordinary())
         await store.journal.append(PacketReinjected(packet_id=packets[0].packet_id))
 
-        listed = await store.journal.packets(limit=2)
+        listed = await store.journal.list_packets(limit=2)
         assert [item.packet_id for item in listed] == [packets[2].packet_id, packets[1].packet_id]
         assert listed[0].prompt.startswith("question 2 x")
         assert len(listed[0].prompt) == 120
         assert listed[0].last_kind == "packet_received"
 
-        (oldest,) = await store.journal.packets(before=listed[-1].seq)
+        (oldest,) = await store.journal.list_packets(before=listed[-1].seq)
         assert oldest.packet_id == packets[0].packet_id
         assert oldest.last_kind == "packet_reinjected"
 
@@ -169,14 +171,14 @@ async def test_packets_are_listed_newest_first_with_what_happened_last(open_stor
 async def test_a_packet_is_rebuilt_from_its_stored_events(open_store: OpenStore) -> None:
     packet = Packet.start("push it")
     events: list[Event] = [
-        PacketReceived.of(packet),
+        PacketReceived.from_packet(packet),
         ExecutionStatusChanged(packet_id=packet.packet_id, status=ExecutionStatus.PENDING),
         PacketReinjected(packet_id=packet.packet_id),
     ]
     async with open_store() as store:
         await store.journal.append(*events)
-        stored = await store.journal.events(packet_id=packet.packet_id)
-    assert rebuild(item.event for item in stored) == rebuild(events)
+        stored = await store.journal.list_events(packet_id=packet.packet_id)
+    assert rebuild_packet(item.event for item in stored) == rebuild_packet(events)
 
 
 async def test_appending_an_event_again_changes_nothing(open_store: OpenStore) -> None:
@@ -184,8 +186,8 @@ async def test_appending_an_event_again_changes_nothing(open_store: OpenStore) -
     async with open_store() as store:
         await store.journal.append(event, event)
         await store.journal.append(event)
-        assert len(await store.journal.events()) == 1
-        assert len(await store.audit.entries()) == 1
+        assert len(await store.journal.list_events()) == 1
+        assert len(await store.audit.list_entries()) == 1
 
 
 async def test_a_spoilt_row_does_not_hide_the_others(
@@ -195,7 +197,7 @@ async def test_a_spoilt_row_does_not_hide_the_others(
     async with open_store() as store:
         await store.journal.append(spoilt, sound)
         tamper(f"UPDATE journal SET payload = 'not json' WHERE event_id = '{spoilt.event_id}'")
-        first, second = [item.event for item in await store.journal.events()]
+        first, second = [item.event for item in await store.journal.list_events()]
     assert isinstance(first, UnknownEvent)
     assert first.event_id == spoilt.event_id
     assert second == sound
@@ -220,7 +222,7 @@ async def test_an_event_that_cannot_be_written_fails_its_own_caller_only(open_st
             tasks.start_soon(append, "impossible", impossible)
             tasks.start_soon(append, "after", audited())
         assert outcomes == {"before": "written", "impossible": "refused", "after": "written"}
-        assert len(await store.journal.events()) == 3
+        assert len(await store.journal.list_events()) == 3
         assert store.statistics.rejected == 1
 
 
@@ -244,11 +246,11 @@ async def test_the_packets_of_one_conversation_come_newest_first_and_no_others(
     ]
     async with open_store() as store:
         for packet in (*others, *mine):
-            await store.journal.append(PacketReceived.of(packet), ordinary())
-        found = await store.journal.packets_of(name)
+            await store.journal.append(PacketReceived.from_packet(packet), ordinary())
+        found = await store.journal.list_session_packets(name)
         assert found == list(reversed(mine))
-        assert await store.journal.packets_of(name, limit=1) == [mine[-1]]
-        assert await store.journal.packets_of("nobody") == []
+        assert await store.journal.list_session_packets(name, limit=1) == [mine[-1]]
+        assert await store.journal.list_session_packets("nobody") == []
 
 
 @proves("B12")
@@ -256,11 +258,13 @@ async def test_the_packets_of_a_conversation_are_found_by_an_index(url: str, ope
     async with open_store() as store:
         for number in range(50):
             packet = Packet.start("x", session_id=f"hall {number}")
-            await store.journal.append(PacketReceived.of(packet), ordinary())
+            await store.journal.append(PacketReceived.from_packet(packet), ordinary())
 
     def explain() -> str:
-        engine = create_engine(locate(url).url)
-        query = packets_query("hall 7", limit=20).compile(engine, compile_kwargs={"literal_binds": True})
+        engine = create_engine(resolve_location(url).url)
+        query = select_session_packets("hall 7", limit=20).compile(
+            engine, compile_kwargs={"literal_binds": True}
+        )
         with closing(engine.connect()) as connection:
             if url.startswith("sqlite"):
                 plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}").all()
@@ -281,6 +285,6 @@ async def test_the_packets_of_a_conversation_are_found_by_an_index(url: str, ope
 async def test_conversations_whose_names_differ_in_case_alone_are_two(open_store: OpenStore) -> None:
     small, large = Packet.start("a", session_id="hall"), Packet.start("b", session_id="HALL")
     async with open_store() as store:
-        await store.journal.append(PacketReceived.of(small), PacketReceived.of(large))
-        assert await store.journal.packets_of("hall") == [small]
-        assert await store.journal.packets_of("HALL") == [large]
+        await store.journal.append(PacketReceived.from_packet(small), PacketReceived.from_packet(large))
+        assert await store.journal.list_session_packets("hall") == [small]
+        assert await store.journal.list_session_packets("HALL") == [large]

@@ -12,8 +12,8 @@ from sqlalchemy import create_engine, text
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import Effect, Scope
-from fingerpost.store.locations import locate
-from fingerpost.store.migrations import STEPS, migrate
+from fingerpost.store.locations import resolve_location
+from fingerpost.store.migrations import MIGRATION_STEPS, migrate
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON
@@ -47,7 +47,7 @@ async def test_a_key_is_found_by_its_text_and_nothing_near_it_is(
 
 
 def _rows(url: str) -> str:
-    engine = create_engine(locate(url).url)
+    engine = create_engine(resolve_location(url).url)
     with closing(engine.connect()) as connection:
         rows = str(connection.execute(text("SELECT * FROM api_keys")).all())
     engine.dispose()
@@ -68,17 +68,17 @@ async def test_the_database_holds_neither_the_key_nor_its_secret(open_store: Ope
 async def test_a_revoked_key_opens_nothing_also_for_a_process_that_knew_it(open_store: OpenStore) -> None:
     async with open_store() as one, open_store() as two:
         made, key = await one.keys.add("laptop")
-        assert await two.keys.any_live()
+        assert await two.keys.has_valid()
         assert await two.keys.find(key) is not None
         assert await two.keys.revoke("laptop") is True
         assert await one.keys.find(key) is None
         assert await one.keys.revoke("laptop") is False
         assert await one.keys.revoke("nobody") is False
-        assert not await one.keys.any_live()
+        assert not await one.keys.has_valid()
         _, again = await one.keys.add("laptop", same_holder=True)  # the old key stays shut
         assert await one.keys.find(again) is not None
         assert await one.keys.find(key) is None
-        assert [kept.revoked is None for kept in await one.keys.all()] == [False, True]
+        assert [kept.revoked is None for kept in await one.keys.list_all()] == [False, True]
         assert await one.keys.revoke(made.key_id) is False
 
 
@@ -89,7 +89,7 @@ async def test_a_key_ends_by_itself(open_store: OpenStore) -> None:
         _, key = await store.keys.add("laptop", expires=end, now=NOON)
         assert await store.keys.find(key, now=end - timedelta(microseconds=1)) is not None
         assert await store.keys.find(key, now=end) is None
-        assert not await store.keys.any_live(now=end)
+        assert not await store.keys.has_valid(now=end)
         await store.keys.add("laptop", now=end, same_holder=True)  # an expired key does not hold its name
 
 
@@ -100,7 +100,7 @@ async def test_when_a_key_was_last_used_is_kept_and_never_goes_back(open_store: 
         store.keys.note_use(made.key_id, NOON - timedelta(hours=2))
         store.keys.note_use("key_unknown", NOON)
     async with open_store() as store:
-        assert [kept.last_used for kept in await store.keys.all()] == [NOON]
+        assert [kept.last_used for kept in await store.keys.list_all()] == [NOON]
 
 
 @pytest.mark.parametrize("name", ["", "local", "a b", "token:me", "-x", "x" * 65, "naïve", "a\n"])
@@ -108,7 +108,7 @@ async def test_a_name_that_could_be_mistaken_is_refused(open_store: OpenStore, n
     async with open_store() as store:
         with pytest.raises(ConfigError):
             await store.keys.add(name)
-        assert await store.keys.all() == []
+        assert await store.keys.list_all() == []
 
 
 async def test_two_live_keys_do_not_share_a_name_and_none_is_made_expired(open_store: OpenStore) -> None:
@@ -124,9 +124,9 @@ async def test_two_live_keys_do_not_share_a_name_and_none_is_made_expired(open_s
 def older_database(url: str, tmp_path: Path) -> None:
     """As a Fingerpost that knew nothing of keys left it."""
     (tmp_path / "store").mkdir()
-    engine = create_engine(locate(url).url)
+    engine = create_engine(resolve_location(url).url)
     with closing(engine.connect()) as connection, connection.begin():
-        assert migrate(connection, STEPS[:3]) == 3
+        assert migrate(connection, MIGRATION_STEPS[:3]) == 3
     engine.dispose()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings import check
-from fingerpost.store import Store, data_directory, locate
+from fingerpost.store import Store, get_data_directory, resolve_location
 from tests.store.samples import ordinary
 
 
@@ -17,24 +17,24 @@ async def test_without_a_url_the_store_is_a_file_in_the_users_data_directory(
     monkeypatch.setenv("HOME", str(tmp_path))
     async with Store.open() as store:
         await store.journal.append(ordinary())
-        assert store.location.file == data_directory() / "fingerpost.db"
-        assert store.location.anchor == data_directory() / "fingerpost.audit.anchor"
-        assert tmp_path in data_directory().parents
+        assert store.location.file == get_data_directory() / "fingerpost.db"
+        assert store.location.anchor == get_data_directory() / "fingerpost.audit.anchor"
+        assert tmp_path in get_data_directory().parents
 
 
 def test_two_databases_in_one_folder_have_two_anchors() -> None:
-    assert locate("sqlite:////data/a.db").anchor != locate("sqlite:////data/b.db").anchor
+    assert resolve_location("sqlite:////data/a.db").anchor != resolve_location("sqlite:////data/b.db").anchor
 
 
 def test_an_sqlite_url_names_a_file_absolute_relative_or_at_home() -> None:
-    assert locate("sqlite:////data/a.db").file == Path("/data/a.db")
-    assert locate("sqlite:///a.db").file == Path.cwd() / "a.db"
-    assert locate("sqlite:///~/a.db").file == Path.home() / "a.db"
+    assert resolve_location("sqlite:////data/a.db").file == Path("/data/a.db")
+    assert resolve_location("sqlite:///a.db").file == Path.cwd() / "a.db"
+    assert resolve_location("sqlite:///~/a.db").file == Path.home() / "a.db"
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_a_postgresql_url_is_opened_with_psycopg_and_shown_without_its_password(scheme: str) -> None:
-    location = locate(f"{scheme}://dana:hunter2hunter2@db.example.org/tools")
+    location = resolve_location(f"{scheme}://dana:hunter2hunter2@db.example.org/tools")
     assert location.url.drivername == "postgresql+psycopg"
     assert location.url.password == "hunter2hunter2"
     assert "hunter2" not in location.label
@@ -51,8 +51,11 @@ def test_each_postgresql_database_has_an_anchor_of_its_own() -> None:
         "postgresql:///one?host=/run/a",
         "postgresql:///one?host=/run/b",
     ]
-    assert len({locate(name).anchor for name in names}) == len(names)
-    assert locate("postgresql://me:old@db/one").anchor == locate("postgresql://me:new@db/one").anchor
+    assert len({resolve_location(name).anchor for name in names}) == len(names)
+    assert (
+        resolve_location("postgresql://me:old@db/one").anchor
+        == resolve_location("postgresql://me:new@db/one").anchor
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,13 +63,13 @@ def test_each_postgresql_database_has_an_anchor_of_its_own() -> None:
 )
 def test_what_cannot_be_a_store_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        locate(url)
+        resolve_location(url)
     assert "sqlite:///" in (caught.value.hint or "")
 
 
 def test_a_url_that_cannot_be_read_is_not_repeated_in_the_error() -> None:
     with pytest.raises(ConfigError) as caught:
-        locate("postgresql//dana:hunter2hunter2@db/tools")
+        resolve_location("postgresql//dana:hunter2hunter2@db/tools")
     assert "hunter2" not in str(caught.value)
 
 
@@ -79,7 +82,7 @@ def test_the_settings_refuse_just_the_places_the_store_refuses(tmp_path: Path, u
     (tmp_path / "fingerpost.toml").write_text(f'[store]\nurl = "{url}"\n')
     problems = check(cwd=tmp_path, environ={"HOME": str(tmp_path)})
     try:
-        locate(url)
+        resolve_location(url)
     except ConfigError as error:
         assert [problem.message for problem in problems] == [str(error)]
     else:

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fingerpost.records import new_id
-from fingerpost.store import Memory, Owner, Store
+from fingerpost.records import create_id
+from fingerpost.store import Memory, MemoryOwner, Store
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON
@@ -14,12 +14,15 @@ PLENTY = 1000
 
 def memory(text: str, person: str | None = None, conversation: str | None = None) -> Memory:
     return Memory(
-        memory_id=new_id("mem"), text=text, at=NOON, person=person, conversation=conversation
+        memory_id=create_id("mem"), text=text, at=NOON, person=person, conversation=conversation
     )  # fmt: skip
 
 
 async def texts(store: Store, person: str | None = None, conversation: str | None = None) -> list[str]:
-    return [one.text for one in await store.memories.all(Owner(person=person, conversation=conversation))]
+    return [
+        one.text
+        for one in await store.memories.list_all(MemoryOwner(person=person, conversation=conversation))
+    ]
 
 
 @proves("U9")
@@ -35,7 +38,7 @@ async def test_each_person_sees_their_own_and_of_conversations_the_one_they_are_
             memory("erik's", "erik"),
             memory(odd),
         ):
-            assert await store.memories.add(one, most=PLENTY) == 0
+            assert await store.memories.add(one, max_memories=PLENTY) == 0
     async with open_store() as store:  # after a restart
         assert await texts(store, "dana") == ["dana's"]
         assert await texts(store, "dana", "ses_1") == ["dana's here", "dana's"]
@@ -50,13 +53,13 @@ async def test_forgetting_reaches_nobody_elses(open_store: OpenStore) -> None:
     elsewhere = memory("elsewhere", "dana", "ses_2")
     async with open_store() as store:
         for one in (mine, theirs, elsewhere):
-            await store.memories.add(one, most=PLENTY)
-        here = Owner(person="dana", conversation="ses_1")
+            await store.memories.add(one, max_memories=PLENTY)
+        here = MemoryOwner(person="dana", conversation="ses_1")
         everything = [one.memory_id for one in (mine, theirs, elsewhere)]
         assert await store.memories.forget(here, everything) == 1
         assert await store.memories.forget(here, everything) == 0
         assert await store.memories.forget_all(here, conversation_only=True) == 0
-        assert await store.memories.forget_all(Owner(person="dana"), conversation_only=True) == 0
+        assert await store.memories.forget_all(MemoryOwner(person="dana"), conversation_only=True) == 0
         assert await texts(store, "dana", "ses_2") == ["elsewhere"]
         assert await store.memories.forget_all(here) == 1
         assert await texts(store, "erik") == ["theirs"]
@@ -64,30 +67,32 @@ async def test_forgetting_reaches_nobody_elses(open_store: OpenStore) -> None:
 
 async def test_the_oldest_of_one_person_go_first(open_store: OpenStore) -> None:
     async with open_store() as store:
-        await store.memories.add(memory("erik's", "erik"), most=PLENTY)
-        gone = [await store.memories.add(memory(str(each), "dana", "ses"), most=3) for each in range(5)]
+        await store.memories.add(memory("erik's", "erik"), max_memories=PLENTY)
+        gone = [
+            await store.memories.add(memory(str(each), "dana", "ses"), max_memories=3) for each in range(5)
+        ]
         assert gone == [0, 0, 0, 1, 1]
         assert await texts(store, "dana", "ses") == ["4", "3", "2"]
-        assert await store.memories.add(memory("5", "dana"), most=1) == 3
+        assert await store.memories.add(memory("5", "dana"), max_memories=1) == 3
         assert await texts(store, "dana", "ses") == ["5"]
         assert await texts(store, "erik") == ["erik's"]
 
 
 async def test_another_process_changes_the_stamp(open_store: OpenStore) -> None:
-    owner = Owner(person="dana")
+    owner = MemoryOwner(person="dana")
     async with open_store() as one, open_store() as two:
-        stamps = [await one.memories.stamp(owner)]
+        stamps = [await one.memories.get_stamp(owner)]
         first = memory("a", "dana")
-        await two.memories.add(first, most=PLENTY)
-        stamps.append(await one.memories.stamp(owner))
+        await two.memories.add(first, max_memories=PLENTY)
+        stamps.append(await one.memories.get_stamp(owner))
         await two.memories.forget(owner, [first.memory_id])
-        await two.memories.add(memory("b", "dana"), most=PLENTY)  # as many as before
-        stamps.append(await one.memories.stamp(owner))
+        await two.memories.add(memory("b", "dana"), max_memories=PLENTY)  # as many as before
+        stamps.append(await one.memories.get_stamp(owner))
         await two.memories.forget_all(owner)
-        stamps.append(await one.memories.stamp(owner))
+        stamps.append(await one.memories.get_stamp(owner))
         assert len(set(stamps[:3])) == 3 and stamps[3] != stamps[2]
-        await two.memories.add(memory("c", "erik"), most=PLENTY)
-        assert await one.memories.stamp(owner) == stamps[3]
+        await two.memories.add(memory("c", "erik"), max_memories=PLENTY)
+        assert await one.memories.get_stamp(owner) == stamps[3]
 
 
 people = st.sampled_from([None, "dana", "erik"])
@@ -113,12 +118,12 @@ async def test_whatever_is_done_everybody_sees_what_a_list_would_hold(
 
     async with Store.open(sqlite_url) as store:
         for person in (None, "dana", "erik"):
-            await store.memories.forget_all(Owner(person=person))
+            await store.memories.forget_all(MemoryOwner(person=person))
         for what, person, place in steps:
-            owner = Owner(person=person, conversation=place)
+            owner = MemoryOwner(person=person, conversation=place)
             if what == "add":
                 model.append(memory(str(len(model)), person, place))
-                await store.memories.add(model[-1], most=PLENTY)
+                await store.memories.add(model[-1], max_memories=PLENTY)
             elif what == "forget":
                 gone = seen(person, place)[:1]
                 await store.memories.forget(owner, [one.memory_id for one in model][:1] if not gone else
@@ -129,5 +134,5 @@ async def test_whatever_is_done_everybody_sees_what_a_list_would_hold(
                 model = [one for one in model if one.person != person]
         for person in (None, "dana", "erik"):
             for place in (None, "ses_1", "ses_2"):
-                found = await store.memories.all(Owner(person=person, conversation=place))
+                found = await store.memories.list_all(MemoryOwner(person=person, conversation=place))
                 assert found == seen(person, place)[::-1]

@@ -15,8 +15,8 @@ from fingerpost.events import PacketReceived, encode
 from fingerpost.records import Packet
 from fingerpost.store import Store
 from fingerpost.store.database import Database
-from fingerpost.store.locations import locate
-from fingerpost.store.migrations import STEPS, Step, migrate
+from fingerpost.store.locations import resolve_location
+from fingerpost.store.migrations import MIGRATION_STEPS, MigrationStep, migrate
 from fingerpost.store.schema import metadata
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
@@ -26,7 +26,7 @@ from tests.store.samples import audited, ordinary
 @pytest.fixture
 def engine(url: str, tmp_path: Path) -> Engine:
     (tmp_path / "store").mkdir()
-    return create_engine(locate(url).url)
+    return create_engine(resolve_location(url).url)
 
 
 def versions(connection: Connection) -> list[int]:
@@ -66,8 +66,8 @@ def test_an_older_database_is_brought_forward_and_keeps_its_rows(engine: Engine)
     def paint(connection: Connection) -> None:
         connection.execute(text("UPDATE pins SET colour = 'green'"))
 
-    now = STEPS[-1].number
-    newer = (*STEPS, Step(now + 1, add_colour), Step(now + 2, paint))
+    now = MIGRATION_STEPS[-1].number
+    newer = (*MIGRATION_STEPS, MigrationStep(now + 1, add_colour), MigrationStep(now + 2, paint))
     with engine.connect() as connection:
         with connection.begin():
             assert migrate(connection) == now
@@ -89,12 +89,12 @@ async def test_requests_from_before_are_found_by_their_conversation(
 ) -> None:
     """Step 13 gives the journal a column for it."""
     packet = Packet.start("water the roses", session_id='the "hall" \\ שיחה')
-    event = PacketReceived.of(packet)
+    event = PacketReceived.from_packet(packet)
     row = {"id": event.event_id, "payload": encode(event).decode()}
 
     def write_as_before() -> None:
         with engine.connect() as connection, connection.begin():
-            migrate(connection, STEPS[:12])
+            migrate(connection, MIGRATION_STEPS[:12])
             add = (
                 "INSERT INTO journal (event_id, at, kind, payload) "
                 "VALUES (:id, 1, 'packet_received', :payload)"
@@ -104,7 +104,7 @@ async def test_requests_from_before_are_found_by_their_conversation(
 
     await anyio.to_thread.run_sync(write_as_before)
     async with open_store() as store:
-        assert await store.journal.packets_of('the "hall" \\ שיחה') == [packet]
+        assert await store.journal.list_session_packets('the "hall" \\ שיחה') == [packet]
 
 
 @proves("H7")
@@ -120,7 +120,7 @@ async def test_a_database_from_the_future_is_refused_and_left_as_it_is(
     assert "Upgrade Fingerpost" in (caught.value.hint or "")
     tamper("DELETE FROM fingerpost_schema WHERE version = 999")
     async with open_store() as store:
-        assert len(await store.journal.events()) == 1
+        assert len(await store.journal.list_events()) == 1
 
 
 @proves("H7", "H4")
@@ -139,9 +139,9 @@ async def test_a_new_database_can_be_opened_many_times_at_once(open_store: OpenS
 
 @proves("H5")
 def test_a_commit_waits_for_the_disk(url: str) -> None:
-    database = Database.open(locate(url), lock_wait=5)
+    database = Database.open(resolve_location(url), lock_wait=5)
     question = "PRAGMA synchronous" if url.startswith("sqlite") else "SHOW synchronous_commit"
-    answer = database.read_now(lambda connection: connection.exec_driver_sql(question).scalar())
+    answer = database.read_blocking(lambda connection: connection.exec_driver_sql(question).scalar())
     database.close()
     assert answer in (2, "on")  # 2 is SQLite's FULL
 

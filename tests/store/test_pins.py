@@ -12,7 +12,7 @@ import pytest
 from fingerpost import Router, Settings
 from fingerpost.events import MemorySink, PinAccepted, ToolQuarantined
 from fingerpost.records import Pin
-from fingerpost.store import PinNews, Store
+from fingerpost.store import PinChanges, Store
 from fingerpost.testing import ToolServer, tool_server
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
@@ -28,18 +28,22 @@ async def test_the_first_look_finds_all_pins_and_every_other_what_changed(open_s
     one, two = pin("a/x", "f1"), pin("b/y", "f2")
     async with open_store() as here, open_store() as there:
         await here.pins.put(one, two)
-        assert await here.pins.news() == PinNews(changed={one.key: one, two.key: two}, gone=frozenset())
-        assert await here.pins.news() is None
+        assert await here.pins.take_changes() == PinChanges(
+            changed={one.key: one, two.key: two}, gone=frozenset()
+        )
+        assert await here.pins.take_changes() is None
         accepted = replace(one, fingerprint="f3", accepted_by="dana")
         await there.pins.put(accepted)
         await there.pins.remove(two.key)
-        assert await here.pins.news() == PinNews(changed={one.key: accepted}, gone=frozenset({two.key}))
+        assert await here.pins.take_changes() == PinChanges(
+            changed={one.key: accepted}, gone=frozenset({two.key})
+        )
         assert not await there.pins.remove(two.key)
         await there.pins.put()
-        assert await here.pins.news() is None
+        assert await here.pins.take_changes() is None
         await here.pins.put(two)
         await there.pins.remove(two.key)
-        assert await here.pins.news() == PinNews(changed={}, gone=frozenset({two.key}))
+        assert await here.pins.take_changes() == PinChanges(changed={}, gone=frozenset({two.key}))
 
 
 @asynccontextmanager
@@ -54,7 +58,7 @@ async def process(url: str, server: ToolServer, *sinks: MemorySink) -> AsyncGene
 async def stored(store: Store) -> Pin:
     """The pin of the tool, once it is there."""
     with anyio.fail_after(20):
-        while KEY not in (pins := await store.pins.all()):  # noqa: ASYNC110 - another process puts it there
+        while KEY not in (pins := await store.pins.list_all()):  # noqa: ASYNC110 - another process puts it there
             await anyio.sleep(0.05)
     return pins[KEY]
 

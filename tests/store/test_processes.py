@@ -35,10 +35,10 @@ async def test_no_acknowledged_event_is_lost_when_the_process_is_killed(
         acknowledged += await acknowledged_before_kill(url, anchor, random.randrange(1, 200))
     assert len(acknowledged) >= 4
     async with open_store() as store:
-        stored = {item.event.event_id for item in await store.journal.events(limit=100_000)}
+        stored = {item.event.event_id for item in await store.journal.list_events(limit=100_000)}
         report = await store.audit.verify()
-        trail = {entry.event_id for entry in await store.audit.entries(limit=100_000)}
-        kinds = Counter(item.event.audited for item in await store.journal.events(limit=100_000))
+        trail = {entry.event_id for entry in await store.audit.list_entries(limit=100_000)}
+        kinds = Counter(item.event.audited for item in await store.journal.list_events(limit=100_000))
     assert set(acknowledged) <= stored
     assert report.intact, report.reason
     assert trail <= stored
@@ -60,7 +60,7 @@ async def test_two_processes_extend_one_chain_that_neither_finds_made(
             tasks.start_soon(append)
     async with open_store() as store:
         report = await store.audit.verify()
-        trail = {entry.event_id for entry in await store.audit.entries(limit=1000)}
+        trail = {entry.event_id for entry in await store.audit.list_entries(limit=1000)}
     assert (report.rows, report.intact) == (300, True)
     assert report.anchors >= 1
     assert trail == set(outcome[0]) | set(outcome[1])
@@ -100,4 +100,4 @@ async def test_processes_racing_for_one_time_grants_spend_each_exactly_once(
                     await event.wait()
                 begin.set()
         assert Counter(spent) == Counter(grant.grant_id for grant in grants)
-        assert await store.grants.active(now=NOON) == []
+        assert await store.grants.list_active(now=NOON) == []

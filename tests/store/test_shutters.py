@@ -9,28 +9,30 @@ import pytest
 from sqlalchemy import create_engine
 
 from fingerpost.events import PinAccepted
-from fingerpost.store import AuditQuery, Shut, Shutter
-from fingerpost.store.locations import locate
-from fingerpost.store.migrations import STEPS, migrate
+from fingerpost.store import AuditQuery, DisabledEntry, DisabledKind
+from fingerpost.store.locations import resolve_location
+from fingerpost.store.migrations import MIGRATION_STEPS, migrate
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON
 
-TOOL = Shutter(what=Shut.TOOL, name="odd\x00name/\ud800", by="ada", at=NOON, reason="it leaks")
+TOOL = DisabledEntry(what=DisabledKind.TOOL, name="odd\x00name/\ud800", by="ada", at=NOON, reason="it leaks")
 
 
 @proves("I7")
 async def test_what_is_off_is_off_for_every_process_and_after_a_restart(open_store: OpenStore) -> None:
-    server = Shutter(what=Shut.SERVER, name=TOOL.name, by="ada", at=NOON)  # a server may be called the same
+    server = DisabledEntry(
+        what=DisabledKind.SERVER, name=TOOL.name, by="ada", at=NOON
+    )  # a server may be called the same
     async with open_store() as one, open_store() as two:
-        assert await one.shutters.close(TOOL)
-        assert not await two.shutters.close(replace(TOOL, by="eve"))
-        assert await two.shutters.close(server)
-        assert await one.shutters.all() == (server, TOOL)
+        assert await one.disabled.disable(TOOL)
+        assert not await two.disabled.disable(replace(TOOL, by="eve"))
+        assert await two.disabled.disable(server)
+        assert await one.disabled.list_all() == (server, TOOL)
     async with open_store() as store:
-        assert await store.shutters.open(Shut.TOOL, TOOL.name)
-        assert not await store.shutters.open(Shut.TOOL, TOOL.name)
-        assert await store.shutters.all() == (server,)
+        assert await store.disabled.enable(DisabledKind.TOOL, TOOL.name)
+        assert not await store.disabled.enable(DisabledKind.TOOL, TOOL.name)
+        assert await store.disabled.list_all() == (server,)
 
 
 async def test_of_many_who_switch_at_once_one_did_it(open_store: OpenStore) -> None:
@@ -38,7 +40,7 @@ async def test_of_many_who_switch_at_once_one_did_it(open_store: OpenStore) -> N
         did: list[bool] = []
 
         async def close(store: int) -> None:
-            did.append(await (one, two)[store % 2].shutters.close(replace(TOOL, by=f"p{store}")))
+            did.append(await (one, two)[store % 2].disabled.disable(replace(TOOL, by=f"p{store}")))
 
         async with anyio.create_task_group() as tasks:
             for number in range(6):
@@ -50,9 +52,9 @@ async def test_of_many_who_switch_at_once_one_did_it(open_store: OpenStore) -> N
 def older_database(url: str, tmp_path: Path) -> None:
     """As a Fingerpost that could not switch anything off left it."""
     (tmp_path / "store").mkdir()
-    engine = create_engine(locate(url).url)
+    engine = create_engine(resolve_location(url).url)
     with closing(engine.connect()) as connection, connection.begin():
-        assert migrate(connection, STEPS[:4]) == 4
+        assert migrate(connection, MIGRATION_STEPS[:4]) == 4
     engine.dispose()
 
 
@@ -60,9 +62,9 @@ def older_database(url: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("older_database")
 async def test_an_older_database_gets_a_place_for_them_and_for_evals(open_store: OpenStore) -> None:
     async with open_store() as store:
-        assert await store.shutters.close(TOOL)
-        await store.evals.keep("naïve", {"figures": {"recall@5": {"value": None}}})
-        (kept,) = await store.evals.newest()
+        assert await store.disabled.disable(TOOL)
+        await store.evals.add("naïve", {"figures": {"recall@5": {"value": None}}})
+        (kept,) = await store.evals.list_newest()
         assert (kept.name, kept.report) == ("naïve", {"figures": {"recall@5": {"value": None}}})
 
 
@@ -78,7 +80,7 @@ async def test_the_trail_is_filtered_alike_in_both_databases(open_store: OpenSto
 
         async def seqs(**wanted: object) -> list[int]:
             query = AuditQuery(**wanted)  # pyright: ignore[reportArgumentType] - each a part of it
-            return [entry.seq for entry in await store.audit.entries(query)]
+            return [entry.seq for entry in await store.audit.list_entries(query)]
 
         for number, name in enumerate(names, start=1):
             assert await seqs(text=name) == [number]
@@ -88,5 +90,5 @@ async def test_the_trail_is_filtered_alike_in_both_databases(open_store: OpenSto
         assert await seqs(kind="pin_accepted", before=3) == [2, 1]
         assert await seqs(since=facts[-1].at) == [5]
         assert await seqs(until=facts[1].at) == [1]
-        chunks = [[entry.seq for entry in chunk] async for chunk in store.audit.chunks(size=2)]
+        chunks = [[entry.seq for entry in chunk] async for chunk in store.audit.iterate_chunks(size=2)]
         assert chunks == [[1, 2], [3, 4], [5]]

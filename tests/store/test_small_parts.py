@@ -20,11 +20,11 @@ async def test_pins_are_kept_by_key_and_replaced(open_store: OpenStore) -> None:
         await store.pins.put(old, other)
         await store.pins.put(pin("b/x", "f0"), new)
     async with open_store() as store:
-        assert await store.pins.all() == {"a/y": other, "b/x": new}
-        assert list(await store.pins.all()) == ["a/y", "b/x"]
+        assert await store.pins.list_all() == {"a/y": other, "b/x": new}
+        assert list(await store.pins.list_all()) == ["a/y", "b/x"]
         assert await store.pins.remove("a/y")
         assert not await store.pins.remove("a/y")
-        assert await store.pins.all() == {"b/x": new}
+        assert await store.pins.list_all() == {"b/x": new}
         await store.pins.put()
 
 

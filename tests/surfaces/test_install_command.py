@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings.client_files import read_drafts
-from fingerpost.settings.document import Document, read_document
+from fingerpost.settings.document import SettingsDocument, read_document
 from fingerpost.surfaces.cli.client_install import CLIENTS
 from fingerpost.surfaces.cli.server_commands import install
 from tests.requirements import proves
@@ -83,7 +83,7 @@ def test_every_client_gets_an_entry_it_can_start_and_loses_it_again(person: Pers
     assert Path(entry["command"]).is_absolute()
     assert entry["args"][-5:] == ["stdio", "--mode", "all", "--config", str(settings)]
     document = read_document(file, str(file))
-    assert isinstance(document, Document)
+    assert isinstance(document, SettingsDocument)
     (draft,), problems = read_drafts(document)  # we read it as we would any other client's file
     assert (draft.name, draft.values["command"], problems) == ("fingerpost", entry["command"], ())
     assert "already" in person.runs(client, "--mode", "all", "--yes").output
@@ -105,7 +105,7 @@ def test_a_client_that_connects_gets_the_address_and_a_reference_to_its_key(
     assert "fingerpost keys add" in done.output
     assert "fp_" not in file.read_text()
     document = read_document(file, str(file))
-    assert isinstance(document, Document)
+    assert isinstance(document, SettingsDocument)
     (draft,), _ = read_drafts(document)
     assert draft.values["url"] == "http://127.0.0.1:9001/mcp/p/daily"
     if CLIENTS[client].variable is not None or client == "codex":

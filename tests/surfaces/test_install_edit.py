@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.errors import ConfigError
-from fingerpost.settings.document import table
-from fingerpost.settings.jsonc import plain_json
+from fingerpost.settings.document import as_table
+from fingerpost.settings.jsonc import to_plain_json
 from fingerpost.surfaces.cli.client_files import drop_json, drop_toml, put_json, put_toml
 from fingerpost.surfaces.cli.client_install import (
     CLIENTS,
@@ -80,7 +80,7 @@ def written(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
 
 
 def parsed(text: str) -> Any:
-    return json.loads(plain_json(text)) if plain_json(text).strip() else {}
+    return json.loads(to_plain_json(text)) if to_plain_json(text).strip() else {}
 
 
 @proves("G12")
@@ -94,7 +94,7 @@ def test_installing_adds_the_entry_alone_and_undoing_gives_the_same_bytes(
     with TemporaryDirectory() as folder:
         file = Path(folder) / "mcp.json"
         file.write_bytes(text.encode())
-        servers = table(values.get("mcpServers", {}))
+        servers = as_table(values.get("mcpServers", {}))
         if servers is None:
             with pytest.raises(ConfigError, match="left as it is"):
                 plan_install(CURSOR, file, "fingerpost", ENTRY)
@@ -112,7 +112,7 @@ def test_installing_adds_the_entry_alone_and_undoing_gives_the_same_bytes(
 
 def _outside(text: str) -> str:
     """The text with everything but comments blanked: a comment's sign within a string is none."""
-    plain = plain_json(text)
+    plain = to_plain_json(text)
     return "".join(
         character if blank == " " or character in "\r\n" else " "
         for character, blank in zip(text, plain, strict=True)

@@ -116,7 +116,7 @@ async def test_making_and_revoking_a_key_is_in_the_audit_trail(person: Person) -
     key, revoked = await anyio.to_thread.run_sync(work)
     assert revoked == 0
     async with Store.open(f"sqlite:///{person.home}/store.db") as store:
-        recorded = [entry.event for entry in await store.journal.events(kinds=("key_changed",))]
+        recorded = [entry.event for entry in await store.journal.list_events(kinds=("key_changed",))]
     changes = [event.change for event in recorded if isinstance(event, KeyChanged)]
     assert changes == ["made", "revoked"]
     secret = key.split("_", 2)[2]  # which may hold more of them

@@ -9,21 +9,21 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from fingerpost.events import BreakerMoved, Event, ServerStateChanged
 from fingerpost.records import Decision, ErrorKind, NeedVerdict, ServerState
-from fingerpost.telemetry.metrics import House, Metrics
+from fingerpost.telemetry.metrics import GaugeValues, PrometheusMetrics
 from tests.insight.stories import asked, call, decided, request
 from tests.requirements import proves
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def told(*events: Event) -> Metrics:
-    metrics = Metrics()
+def told(*events: Event) -> PrometheusMetrics:
+    metrics = PrometheusMetrics()
     for event in events:
         metrics.emit(event)
     return metrics
 
 
-def samples_of(metrics: Metrics, house: House | None = None) -> Samples:
+def samples_of(metrics: PrometheusMetrics, house: GaugeValues | None = None) -> Samples:
     body, content_type = metrics.render(house)
     assert content_type.startswith("text/plain")
     return {
@@ -81,7 +81,7 @@ def test_what_a_caller_wrote_is_no_label() -> None:
 
 
 def test_label_values_are_bounded() -> None:
-    metrics = Metrics(most_tools=20)
+    metrics = PrometheusMetrics(most_tools=20)
     for number in range(25):
         for event in call(f"cal_{number}", f"server{number}/tool{number}"):
             metrics.emit(event)
@@ -92,7 +92,7 @@ def test_label_values_are_bounded() -> None:
 
 
 def test_the_house_as_it_is_now() -> None:
-    house = House(
+    house = GaugeValues(
         servers={"time": "ready", "web": "down"},
         breakers={"web": "open"},
         tools=7,
@@ -100,7 +100,7 @@ def test_the_house_as_it_is_now() -> None:
         live_streams=3,
         version="1.2",
     )
-    samples = samples_of(Metrics(), house)
+    samples = samples_of(PrometheusMetrics(), house)
     assert value(samples, "fingerpost_server_up", server="time") == 1
     assert value(samples, "fingerpost_server_up", server="web") == 0
     assert value(samples, "fingerpost_breaker_open", server="web") == 1
@@ -112,7 +112,7 @@ def test_the_house_as_it_is_now() -> None:
 def test_both_formats_can_be_read() -> None:
     metrics = told(*call("cal_1"))
     body, content_type = metrics.render(
-        House(version="1"), accept="application/openmetrics-text; version=1.0.0"
+        GaugeValues(version="1"), accept="application/openmetrics-text; version=1.0.0"
     )
     assert content_type.startswith("application/openmetrics-text")
     families: Any = cast("Any", openmetrics).text_string_to_metric_families(body.decode())

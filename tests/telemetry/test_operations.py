@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from fingerpost import Router
 from fingerpost.events import EventsDropped
 from fingerpost.records import Right
-from fingerpost.surfaces.operations import open_operations
-from fingerpost.surfaces.web.access import open_gate
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
-from fingerpost.telemetry.metrics import Metrics
+from fingerpost.surfaces.operations import open_operations_app
+from fingerpost.surfaces.web.access import build_authenticator
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
+from fingerpost.telemetry.metrics import PrometheusMetrics
 from fingerpost.testing import tool_server
 from tests.gateway.wire_client import ask
 from tests.gateway.wire_parts import Address
@@ -33,17 +33,19 @@ pytestmark = pytest.mark.anyio
 async def operations(
     folder: Path, *, metrics: bool = True, **gateway: Any
 ) -> AsyncGenerator[tuple[Router, Address]]:
-    counted = Metrics()
+    counted = PrometheusMetrics()
     up = anyio.Event()
     server = tool_server("time", [{"name": "now", "annotations": {"readOnlyHint": True}}])
     chosen = settings(folder, gateway=gateway)
     listening = listen_at("127.0.0.1", 0)
-    bound = address_of(listening)
+    bound = get_address(listening)
     with listening:
         async with Router([server.spec()], settings=chosen, sinks=[counted]) as router:
-            gate = open_gate(chosen.gateway, keys=router.store.keys, events=router.events, bound=bound)
+            gate = build_authenticator(
+                chosen.gateway, keys=router.store.keys, events=router.events, bound=bound
+            )
             async with (
-                open_operations(router, gate, counted if metrics else None, streams=lambda: 4) as app,
+                open_operations_app(router, gate, counted if metrics else None, streams=lambda: 4) as app,
                 anyio.create_task_group() as tasks,
             ):
 

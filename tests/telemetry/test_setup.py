@@ -16,7 +16,7 @@ from fingerpost import Router
 from fingerpost.errors import ConfigError
 from fingerpost.events import Fanout
 from fingerpost.settings import Settings
-from fingerpost.telemetry.setup import open_spans, traces_url
+from fingerpost.telemetry.setup import build_traces_url, open_spans
 from fingerpost.testing import tool_server
 from tests.insight.stories import call
 from tests.journeys.world import settings
@@ -121,5 +121,5 @@ async def test_what_is_off_is_off() -> None:
 
 
 def test_where_spans_go() -> None:
-    assert traces_url("http://collector:4318/") == "http://collector:4318/v1/traces"
-    assert traces_url("https://house.example/otlp/v1/traces") == "https://house.example/otlp/v1/traces"
+    assert build_traces_url("http://collector:4318/") == "http://collector:4318/v1/traces"
+    assert build_traces_url("https://house.example/otlp/v1/traces") == "https://house.example/otlp/v1/traces"

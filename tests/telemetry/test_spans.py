@@ -24,12 +24,12 @@ from fingerpost import Router
 from fingerpost.records import ErrorKind, RouteOutcome
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.operations import Traced
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.operations import TracedApp
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from fingerpost.telemetry import journeys, names
-from fingerpost.telemetry.caller import caller_trace
-from fingerpost.telemetry.spans import Spans
+from fingerpost.telemetry.caller import use_trace_carrier
+from fingerpost.telemetry.spans import SpanSink
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.gateway.wire_client import ask, called
 from tests.gateway.wire_parts import Address, OpenGate
@@ -54,7 +54,7 @@ class Traces:
         self._kept = InMemorySpanExporter()
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._kept))
-        self.spans = Spans(provider.get_tracer("test"), **more)
+        self.spans = SpanSink(provider.get_tracer("test"), **more)
 
     @property
     def ended(self) -> Sequence[ReadableSpan]:
@@ -125,7 +125,7 @@ async def test_a_request_that_waits_for_a_person_and_goes_on(tmp_path: Path) -> 
     attributes = began.attributes or {}
     assert attributes[gen_ai_attributes.GEN_AI_OPERATION_NAME] == "invoke_agent"
     assert attributes[gen_ai_attributes.GEN_AI_CONVERSATION_ID] == "ses_1"
-    assert (attributes[names.OUTCOME], attributes[names.CALLER]) == ("waiting", "dana")
+    assert (attributes[names.ATTR_OUTCOME], attributes[names.ATTR_CALLER]) == ("waiting", "dana")
     assert [link.context.span_id for link in resumed.links] == [place_of(began).span_id]
     (attempt,) = traces.named("tools/call delete_file")
     assert attempt.kind is SpanKind.CLIENT
@@ -137,7 +137,7 @@ async def test_a_request_that_waits_for_a_person_and_goes_on(tmp_path: Path) -> 
     assert {"tool selected", "confidence judged", "policy", "approval requested"} <= set(events)
     question = traces.named("chat ")[0].attributes or {}
     assert question[gen_ai_attributes.GEN_AI_OPERATION_NAME] == "chat"
-    assert question[names.PURPOSE] == "selection"
+    assert question[names.ATTR_PURPOSE] == "selection"
 
 
 @proves("I10")
@@ -151,7 +151,12 @@ async def test_what_people_and_tools_said_stays_out_unless_wanted(tmp_path: Path
     text = traces.text()
     assert ("plans-for-monday" in text) is content
     assert ("It is deleted" in text) is content
-    for wanted in (names.INPUT_MESSAGES, names.OUTPUT_MESSAGES, names.TOOL_ARGUMENTS, names.TOOL_RESULT):
+    for wanted in (
+        names.ATTR_INPUT_MESSAGES,
+        names.ATTR_OUTPUT_MESSAGES,
+        names.ATTR_TOOL_ARGUMENTS,
+        names.ATTR_TOOL_RESULT,
+    ):
         assert (wanted in text) is content
 
 
@@ -190,7 +195,7 @@ async def test_a_call_through_the_gateway_is_part_of_the_callers_trace(tmp_path:
 @asynccontextmanager
 async def gateway(router: Router) -> AsyncGenerator[Address]:
     listening = listen_at("127.0.0.1", 0)
-    up, audience = anyio.Event(), Listeners()
+    up, audience = anyio.Event(), NotificationListeners()
     with listening:
         async with (
             open_methods(router, audience=audience) as methods,
@@ -199,11 +204,11 @@ async def gateway(router: Router) -> AsyncGenerator[Address]:
         ):
 
             async def run() -> None:
-                await serve_app(Traced(app), listening, started=up.set, signals=False)
+                await serve_app(TracedApp(app), listening, started=up.set, signals=False)
 
             tasks.start_soon(run)
             await up.wait()
-            host, port = address_of(listening).rsplit(":", 1)
+            host, port = get_address(listening).rsplit(":", 1)
             yield Address(host, int(port))
             tasks.cancel_scope.cancel()
 
@@ -221,7 +226,7 @@ def test_a_failed_call_says_which_kind_and_not_which_words() -> None:
 
 def test_a_trace_that_is_none_is_not_taken() -> None:
     traces = Traces()
-    with caller_trace({"traceparent": "x" * 2_000}), caller_trace({"traceparent": "not a trace"}):
+    with use_trace_carrier({"traceparent": "x" * 2_000}), use_trace_carrier({"traceparent": "not a trace"}):
         for event in call("cal_1"):
             traces.spans.emit(event)
     assert traces.tree()["execute_tool time/now"] is None
@@ -234,8 +239,8 @@ def test_requests_without_an_end_are_ended_in_time_and_number() -> None:
             traces.spans.emit(event)
     roots = traces.named("invoke_agent")
     assert len(roots) == 5
-    assert all((span.attributes or {})[names.UNFINISHED] for span in roots)
-    later = NOON + journeys.LONGEST + timedelta(seconds=1)
+    assert all((span.attributes or {})[names.ATTR_UNFINISHED] for span in roots)
+    later = NOON + journeys.MAX_TRACE_AGE + timedelta(seconds=1)
     traces.spans.emit(request("pkt_late", outcome=None, at=later)[0])
     assert len(traces.named("invoke_agent")) == 25
     traces.spans.close()

@@ -22,7 +22,7 @@ async def test_a_tool_server_offers_its_records_and_remembers_its_calls():
     server = tool_server("speaker", [record, "plain"], call=call, instructions="Speak up.")
     async with pool(server.spec()) as servers:
         assert names(servers, "speaker") == ["say", "plain"]
-        listing = servers.listing("speaker")
+        listing = servers.get_listing("speaker")
         assert listing is not None
         assert listing.instructions == "Speak up."
         assert (
@@ -60,7 +60,7 @@ async def test_a_faulty_http_server_without_a_fault_is_sound():
 
 @pytest.mark.parametrize("catalogue", [stdio.FAULTS, http.FAULTS])
 def test_every_fault_says_what_it_does_and_which_row_it_is(
-    catalogue: stdio.Catalogue[object] | http.Catalogue[object],
+    catalogue: stdio.FaultRegistry[object] | http.FaultRegistry[object],
 ):
     for fault in catalogue.faults.values():
         assert fault.summary

@@ -37,7 +37,7 @@ from fingerpost import (
     Settings,
 )
 from fingerpost.llm import ChatModel, ModelReply, ModelRequest, OnText, OpenAIChat
-from fingerpost.records import Chosen, ServerState
+from fingerpost.records import ParsedSelection, ServerState
 from fingerpost.settings import FlagSettings, NarrowSettings, StoreSettings
 from fingerpost.testing import ToolServer, served, tool_server
 from tests.programs import program
@@ -232,7 +232,7 @@ async def test_a_dangerous_call_has_a_type_at_every_step(tmp_path: Path) -> None
         model = OpenAIChat("small-instruct", base_url=world.model_url)
         router = Router([Server.http("crm", world.crm_url)], settings=world.settings, model=model)
         async with router:
-            chosen = assert_type(await router.select("Delete the sandbox repository"), Chosen)
+            chosen = assert_type(await router.select("Delete the sandbox repository"), ParsedSelection)
             assert_type(chosen.selection, Selection | None)
             route = await router.route("Delete the sandbox repository")
             assert route.pending is not None
@@ -255,6 +255,6 @@ async def test_a_request_that_comes_while_servers_connect_waits_for_them_too(tmp
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, router)
             await anyio.sleep(0.05)
-            assert router.servers.status("time").state is ServerState.CONNECTING
+            assert router.servers.get_status("time").state is ServerState.CONNECTING
             tasks.start_soon(ask, router)
     assert sources == [("time/get_current_time",)] * 2

@@ -5,7 +5,7 @@ opened together with a router (`open_router`); alone, by `fingerpost builtin NAM
 """
 
 from fingerpost.builtin.opening import open_router
-from fingerpost.builtin.premises import Premises
-from fingerpost.builtin.shelf import NAMES, make
+from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.shelf import SERVER_NAMES, make_server
 
-__all__ = ["NAMES", "Premises", "make", "open_router"]
+__all__ = ["SERVER_NAMES", "BuiltinHost", "make_server", "open_router"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import anyio.to_thread
 
-from fingerpost.builtin.kit import OwnServer
-from fingerpost.builtin.premises import Premises
-from fingerpost.builtin.shelf import make
+from fingerpost.builtin.kit import BuiltinServer
+from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.shelf import make_server
 from fingerpost.errors import ConfigError
 from fingerpost.events import EventSink
 from fingerpost.records import ServerSpec
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fingerpost.llm import ChatModel
 
 
-class Given(TypedDict, total=False):
+class RouterOptions(TypedDict, total=False):
     """What a `Router` takes besides servers and settings."""
 
     sinks: Iterable[EventSink]
@@ -38,7 +38,7 @@ async def open_router(
     *,
     settings: Settings | None = None,
     folder: Path | None = None,
-    **given: Unpack[Given],
+    **options: Unpack[RouterOptions],
 ) -> AsyncGenerator[Router]:
     """An open router with these servers and those of `settings.builtin.enabled`.
 
@@ -46,33 +46,35 @@ async def open_router(
     """
     settings, specs = settings or Settings(), tuple(servers)
     here = folder or await anyio.to_thread.run_sync(Path.cwd)
-    premises = Premises(settings=settings, folder=here)
-    own = tuple(make(name, premises) for name in dict.fromkeys(settings.builtin.enabled))
+    premises = BuiltinHost(settings=settings, folder=here)
+    own = tuple(make_server(name, premises) for name in dict.fromkeys(settings.builtin.enabled))
     _check_names(specs, own)
     async with AsyncExitStack() as stack:
         for server in own:
             await stack.enter_async_context(server.open())
         router = Router(
-            (*specs, *(server.spec() for server in own)), settings=with_own(settings, own), **given
+            (*specs, *(server.build_spec() for server in own)),
+            settings=add_builtin_settings(settings, own),
+            **options,
         )
         await stack.enter_async_context(router)
         premises.router = router
         yield router
 
 
-def with_own(settings: Settings, own: Iterable[OwnServer]) -> Settings:
+def add_builtin_settings(settings: Settings, own: Iterable[BuiltinServer]) -> Settings:
     """The settings with what our own servers bring; what a person wrote comes behind it and wins."""
     own = tuple(own)
     if not own:
         return settings
-    overrides = (override for server in own for override in server.overrides())
+    overrides = (override for server in own for override in server.build_overrides())
     rules = (rule for server in own for rule in server.rules)
     return settings.model_copy(
         update={"tools": (*overrides, *settings.tools), "policy": (*settings.policy, *rules)}
     )
 
 
-def _check_names(specs: Iterable[ServerSpec], own: Iterable[OwnServer]) -> None:
+def _check_names(specs: Iterable[ServerSpec], own: Iterable[BuiltinServer]) -> None:
     taken = {spec.name for spec in specs}
     for server in own:
         if server.name in taken:

@@ -17,14 +17,14 @@ from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import ASGIApp
 
-from fingerpost.builtin.kit import OwnServer
+from fingerpost.builtin.kit import BuiltinServer
 
-BODY_BYTES: Final = 4 * 1024 * 1024
-SESSIONS: Final = 200  # of the older protocol; the newer one has none
-IDLE_SECONDS: Final = 30 * 60.0
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+MAX_SESSIONS: Final = 200  # of the older protocol; the newer one has none
+SESSION_IDLE_SECONDS: Final = 30 * 60.0
 
 
-async def serve_stdio(server: OwnServer) -> None:
+async def serve_stdio(server: BuiltinServer) -> None:
     """On standard input and output, until the client closes its side or the program is told to end."""
     ended = anyio.Event()
     told = False
@@ -54,13 +54,13 @@ async def serve_stdio(server: OwnServer) -> None:
 
 
 @asynccontextmanager
-async def open_http(server: OwnServer) -> AsyncGenerator[ASGIApp]:
+async def open_http(server: BuiltinServer) -> AsyncGenerator[ASGIApp]:
     """The server as an app for streamable HTTP. Who may come in is for whoever serves it to say."""
     manager = StreamableHTTPSessionManager(
         server.mcp,
-        max_request_body_size=BODY_BYTES,
-        max_sessions=SESSIONS,
-        session_idle_timeout=IDLE_SECONDS,
+        max_request_body_size=MAX_BODY_BYTES,
+        max_sessions=MAX_SESSIONS,
+        session_idle_timeout=SESSION_IDLE_SECONDS,
     )
     async with server.open(), manager.run():
         yield manager.handle_request

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Final, cast
 
-from fingerpost.builtin.kit import OwnServer
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.kit import BuiltinServer
+from fingerpost.builtin.premises import BuiltinHost
 from fingerpost.errors import ConfigError
 
-ABOUT: Final[Mapping[str, str]] = {
+SERVER_TITLES: Final[Mapping[str, str]] = {
     "workspace": "Files and commands of one folder",
     "knowledge": "A folder of notes, searchable by words and meaning",
     "memory": "What a model should remember, by person and conversation; and a place to think",
@@ -18,13 +18,13 @@ ABOUT: Final[Mapping[str, str]] = {
     "specialists": "Subagents, several experts at once, and assets",
     "directives": "Directives for a VR or AR client to act on",
 }
-NAMES: Final = tuple(ABOUT)
+SERVER_NAMES: Final = tuple(SERVER_TITLES)
 
 
-def make(name: str, premises: Premises) -> OwnServer:
+def make_server(name: str, host: BuiltinHost) -> BuiltinServer:
     """One of them, not open yet."""
-    if name not in ABOUT:
+    if name not in SERVER_TITLES:
         message = f"there is no server {name!r:.60} of our own"
-        raise ConfigError(message, hint=f"There are {', '.join(NAMES)}.")
+        raise ConfigError(message, hint=f"There are {', '.join(SERVER_NAMES)}.")
     module = import_module(f"fingerpost.builtin.{name}")
-    return cast("OwnServer", module.make(premises))
+    return cast("BuiltinServer", module.make(host))

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from fingerpost.catalog import visible
-from fingerpost.catalog.words import words
+from fingerpost.catalog import escape_invisible_except
+from fingerpost.catalog.words import split_words
 from fingerpost.records import Json, JsonObject, ToolCard
-from fingerpost.redaction import names_secret, scrub
+from fingerpost.redaction import is_secret_name, scrub
 
-LONGEST: Final = 120
-_LONGEST_VALUE: Final = 60
+MAX_ACTION_LENGTH: Final = 120
+_MAX_VALUE_LENGTH: Final = 60
 
-_DOING: Final[Mapping[str, str]] = {
+_PARTICIPLES: Final[Mapping[str, str]] = {
     "read": "Reading", "open": "Opening", "view": "Reading", "load": "Loading", "download": "Downloading",
     "fetch": "Fetching", "browse": "Opening", "navigate": "Opening", "visit": "Opening", "scrape": "Reading",
     "crawl": "Crawling", "extract": "Extracting", "search": "Searching", "find": "Searching",
@@ -34,84 +34,117 @@ _DOING: Final[Mapping[str, str]] = {
 _SEARCHING: Final = frozenset({"Searching", "Querying", "Looking up"})
 _WITH: Final = frozenset({"Researching", "Thinking", "Asking"})
 
-_PATHS: Final = ("path", "file_path", "filepath", "filename", "file", "source", "directory", "folder")
-_QUERIES: Final = ("query", "q", "search_query", "search", "pattern", "question", "keywords", "term", "text")
-_PLACES: Final = ("url", "uri", "link", "address", "href")
-_NAMES: Final = ("title", "name", "repo", "repository", "subject", "city", "location", "table", "id")
+_PATH_PARAMETERS: Final = (
+    "path",
+    "file_path",
+    "filepath",
+    "filename",
+    "file",
+    "source",
+    "directory",
+    "folder",
+)
+_QUERY_PARAMETERS: Final = (
+    "query",
+    "q",
+    "search_query",
+    "search",
+    "pattern",
+    "question",
+    "keywords",
+    "term",
+    "text",
+)
+_URL_PARAMETERS: Final = ("url", "uri", "link", "address", "href")
+_NAME_PARAMETERS: Final = (
+    "title",
+    "name",
+    "repo",
+    "repository",
+    "subject",
+    "city",
+    "location",
+    "table",
+    "id",
+)
 
 
-def action_words(card: ToolCard, arguments: JsonObject) -> str:
-    """One short line; no secrets, nothing invisible, never longer than `LONGEST`."""
-    spoken = words(card.name)
-    verb = next((word for word in spoken if word in _DOING), None)
-    said = _said(card, spoken, verb, arguments) if verb is not None else f"Running {_tool_name(card)}"
-    said = visible(" ".join(said.split()))
-    return (said if len(said) < LONGEST else said[: LONGEST - 2].rstrip()) + "…"
+def describe_action(card: ToolCard, arguments: JsonObject) -> str:
+    """One short line; no secrets, nothing invisible, never longer than `MAX_ACTION_LENGTH`."""
+    spoken = split_words(card.name)
+    verb = next((word for word in spoken if word in _PARTICIPLES), None)
+    said = (
+        _compose_action(card, spoken, verb, arguments)
+        if verb is not None
+        else f"Running {_format_tool_name(card)}"
+    )
+    said = escape_invisible_except(" ".join(said.split()))
+    return (said if len(said) < MAX_ACTION_LENGTH else said[: MAX_ACTION_LENGTH - 2].rstrip()) + "…"
 
 
-def _said(card: ToolCard, spoken: Sequence[str], verb: str, arguments: JsonObject) -> str:
-    doing = _DOING[verb]
-    query = _value(arguments, _QUERIES)
+def _compose_action(card: ToolCard, spoken: Sequence[str], verb: str, arguments: JsonObject) -> str:
+    doing = _PARTICIPLES[verb]
+    query = _find_value(arguments, _QUERY_PARAMETERS)
     if doing in _WITH:
-        return f"{doing} with {_brand(card, spoken, verb)}"
+        return f"{doing} with {_find_brand(card, spoken, verb)}"
     if doing in _SEARCHING:
-        where = _searched(card, doing, spoken)
+        where = _describe_search(card, doing, spoken)
         return f"{doing}{where} for “{query}”" if query else f"{doing}{where}"
-    if path := _value(arguments, _PATHS):
-        return f"{doing} {_last(path)}"
-    if place := _value(arguments, _PLACES):
-        return f"{doing} {_host(place)}"
-    if name := _value(arguments, _NAMES) or query:
+    if path := _find_value(arguments, _PATH_PARAMETERS):
+        return f"{doing} {_get_last_segment(path)}"
+    if place := _find_value(arguments, _URL_PARAMETERS):
+        return f"{doing} {_get_host(place)}"
+    if name := _find_value(arguments, _NAME_PARAMETERS) or query:
         thing = " ".join(word for word in spoken[spoken.index(verb) + 1 :])
         return f"{doing} {thing + ' ' if thing else ''}“{name}”"
     thing = " ".join(spoken[spoken.index(verb) + 1 :])
-    return f"{doing} {thing}" if thing else f"Running {_tool_name(card)}"
+    return f"{doing} {thing}" if thing else f"Running {_format_tool_name(card)}"
 
 
-def _searched(card: ToolCard, doing: str, spoken: Sequence[str]) -> str:
+def _describe_search(card: ToolCard, doing: str, spoken: Sequence[str]) -> str:
     if doing == "Searching" and card.intelligence.category.value == "web_search":
         return " the web"
-    things = [word for word in spoken if word not in _DOING and word not in words(card.server)]
+    things = [word for word in spoken if word not in _PARTICIPLES and word not in split_words(card.server)]
     if doing == "Searching":
         return f" {' '.join(things)}" if things else ""
-    return f" {_clean(card.server)}"
+    return f" {_clean_value(card.server)}"
 
 
-def _brand(card: ToolCard, spoken: Sequence[str], verb: str) -> str:
+def _find_brand(card: ToolCard, spoken: Sequence[str], verb: str) -> str:
     """Whose tool it is: the word before the verb (`perplexity_research`), else the server."""
     before = spoken[: spoken.index(verb)]
-    return before[-1].capitalize() if before else _clean(card.server).capitalize()
+    return before[-1].capitalize() if before else _clean_value(card.server).capitalize()
 
 
-def _tool_name(card: ToolCard) -> str:
+def _format_tool_name(card: ToolCard) -> str:
     annotations = card.definition.get("annotations")
     hinted = annotations.get("title") if isinstance(annotations, Mapping) else None
     title = card.definition.get("title") or hinted
-    return _clean(title if isinstance(title, str) and title.strip() else card.name)
+    return _clean_value(title if isinstance(title, str) and title.strip() else card.name)
 
 
-def _value(arguments: JsonObject, names: Sequence[str]) -> str:
+def _find_value(arguments: JsonObject, names: Sequence[str]) -> str:
     """The first telling argument of these names, short and without secrets."""
     for name in names:
         found = arguments.get(name)
-        if names_secret(name) or not isinstance(found, str | int) or isinstance(found, bool):
+        if is_secret_name(name) or not isinstance(found, str | int) or isinstance(found, bool):
             continue
-        if said := _clean(found):
+        if said := _clean_value(found):
             return said
     return ""
 
 
-def _clean(value: Json) -> str:
+def _clean_value(value: Json) -> str:
     # Masked before it is shortened: the beginning of a secret is a secret too.
     said = " ".join(scrub(str(value)[:4_000]).split())
-    return said if len(said) <= _LONGEST_VALUE else said[: _LONGEST_VALUE - 1].rstrip() + "…"
+    return said if len(said) <= _MAX_VALUE_LENGTH else said[: _MAX_VALUE_LENGTH - 1].rstrip() + "…"
 
 
-def _last(path: str) -> str:
+def _get_last_segment(path: str) -> str:
     return path.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or path
 
 
-def _host(address: str) -> str:
+def _get_host(address: str) -> str:
     try:
         return urlsplit(address).hostname or address
     except ValueError:

@@ -12,7 +12,7 @@ Expiry is read off the wall clock, because a grant is given in one process and
 used in another, perhaps after a restart. A clock set forward ends grants early,
 which costs one more question. A clock set back would lengthen them, so a grant
 that lies in the future is not honoured: no grant is usable for longer than its
-own length plus `SKEW`, counted from the moment it bears.
+own length plus `CLOCK_SKEW`, counted from the moment it bears.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from fingerpost.call.fingerprints import find_target, grant_key
+from fingerpost.call.fingerprints import build_grant_key, find_target
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
 from fingerpost.frozen import frozen
@@ -35,7 +35,7 @@ from fingerpost.records import (
     Pending,
     Permit,
     Ruling,
-    new_id,
+    create_id,
     utc_now,
 )
 from fingerpost.settings import CallSettings
@@ -44,23 +44,23 @@ from fingerpost.store import Store
 Scope = Literal["once", "conversation"]
 
 # Clocks of machines that share a database are rarely further apart than this.
-SKEW: Final = timedelta(seconds=30)
-MOST_WAITING: Final = 100  # of one caller in one conversation: local programs have a name in common
-MOST_OF_CALLER: Final = 1000  # in all conversations; then each may have one more
+CLOCK_SKEW: Final = timedelta(seconds=30)
+MAX_WAITING: Final = 100  # of one caller in one conversation: local programs have a name in common
+MAX_WAITING_PER_CALLER: Final = 1000  # in all conversations; then each may have one more
 
 # Grants from the future that one call may use up in vain before it is asked about again.
-_VAIN: Final = 8
+_MAX_UNUSABLE_GRANTS: Final = 8
 
 
 @frozen
-class Settled:
+class DecisionResult:
     """How a call stands after somebody's word, and whether that word is the one that counts."""
 
-    standing: Pending
-    stood: bool
+    pending: Pending
+    counted: bool
 
 
-class Approvals:
+class CallApprovals:
     """The calls that wait for a person, and the permissions people gave."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Approvals:
             message = f"{call.tool} needs a person's approval, and too many calls of this caller wait already"
             raise LimitReached(message, hint="have those decided first: `fingerpost approvals` lists them")
         asked = Pending(
-            pending_id=new_id("apr"),
+            pending_id=create_id("apr"),
             call_id=context.call_id,
             tool=call.tool,
             operation=call.operation,
@@ -104,7 +104,7 @@ class Approvals:
             idempotency_key=context.idempotency_key,
             exact=ruling.exact,
         )
-        waiting = await self._store.approvals.ask(asked, now=now)
+        waiting = await self._store.approvals.add_or_join(asked, now=now)
         if waiting.pending_id == asked.pending_id or context.packet_id in waiting.joined:
             self._events.emit(
                 ApprovalRequested(
@@ -119,29 +119,29 @@ class Approvals:
         return waiting
 
     async def _is_crowded(self, call: Call, context: CallContext, now: datetime) -> bool:
-        waiting = await self._store.approvals.waiting(now=now)
+        waiting = await self._store.approvals.list_waiting(now=now)
         theirs = [one for one in waiting if one.caller == context.caller]
         here = {one.call_fingerprint for one in theirs if one.conversation == context.conversation}
-        most = 1 if len(theirs) >= MOST_OF_CALLER else MOST_WAITING
+        most = 1 if len(theirs) >= MAX_WAITING_PER_CALLER else MAX_WAITING
         return len(here) >= most and call.fingerprint not in here
 
-    async def spend(self, call: Call, context: CallContext, *, exact: bool = False) -> Permit | None:
+    async def use_grant(self, call: Call, context: CallContext, *, exact: bool = False) -> Permit | None:
         """Use a permission for this call, the one for exactly this call first; None when there is none.
 
         `exact`: one for its operation will not do.
         """
-        for _ in range(_VAIN):
+        for _ in range(_MAX_UNUSABLE_GRANTS):
             now = self._clock()
             grant = await self._store.grants.spend(
-                call_fingerprint=_as_asked(call.fingerprint, context.caller),
+                call_fingerprint=_build_call_key(call.fingerprint, context.caller),
                 conversation=context.conversation,
                 asker=context.asker,
-                operation=None if exact else _wide_key(call, context.caller),
+                operation=None if exact else _build_conversation_key(call, context.caller),
                 now=now,
             )
             if grant is None:
                 return None
-            if grant.granted_at <= now + SKEW:
+            if grant.granted_at <= now + CLOCK_SKEW:
                 return Permit(
                     call_fingerprint=call.fingerprint,
                     given_by=f"grant {grant.grant_id} by {grant.granted_by}",
@@ -164,10 +164,12 @@ class Approvals:
 
         Raises `CallError` when no such call ever waited, or when the word does not apply to it.
         """
-        settled = await self.settle(pending_id, decision, by=by, reason=reason, edited=edited, scope=scope)
-        return settled.standing
+        settled = await self.settle_decision(
+            pending_id, decision, by=by, reason=reason, edited=edited, scope=scope
+        )
+        return settled.pending
 
-    async def settle(
+    async def settle_decision(
         self,
         pending_id: str,
         decision: Decision,
@@ -176,14 +178,14 @@ class Approvals:
         reason: str | None = None,
         edited: Call | None = None,
         scope: Scope = "once",
-    ) -> Settled:
+    ) -> DecisionResult:
         """The same, and whether this word stood: who decided cannot tell two words of one name apart."""
         pending = await self._store.approvals.get(pending_id, now=self._clock())
         if pending is None:
-            raise _unknown(pending_id)
-        _check(pending, decision, edited, scope)
+            raise _build_unknown_error(pending_id)
+        _check_decision(pending, decision, edited, scope)
         now = self._clock()
-        grants = self._grants(pending, edited, by, scope, now) if decision is Decision.APPROVED else ()
+        grants = self._build_grants(pending, edited, by, scope, now) if decision is Decision.APPROVED else ()
         standing = await self._store.approvals.decide(
             pending_id,
             decision,
@@ -195,49 +197,49 @@ class Approvals:
         )
         stood = (standing.decision, standing.decided_by, standing.decided_at) == (decision, by, now)
         if stood:
-            self._tell(standing, by)
-        return Settled(standing=standing, stood=stood)
+            self._emit_decided(standing, by)
+        return DecisionResult(pending=standing, counted=stood)
 
-    async def news(self, call: Call, context: CallContext) -> Pending | None:
+    async def find_unheard_decision(self, call: Call, context: CallContext) -> Pending | None:
         """What a person said about this very call that its asker has not heard: a no, or other arguments.
 
         That is so where a client cannot wait for them, and makes the same call again. It is told once:
         who then insists wants the person to be asked again.
         """
         lasts = timedelta(seconds=self._settings.grant_seconds)
-        word = await self._store.approvals.last_word(
+        word = await self._store.approvals.find_last_decision(
             call.fingerprint,
             conversation=context.conversation,
             caller=context.caller,
             asker=context.asker,
             since=self._clock() - lasts,
         )
-        return word if word is not None and await self.heard(word) else None
+        return word if word is not None and await self.mark_heard(word) else None
 
-    async def heard(self, word: Pending) -> bool:
+    async def mark_heard(self, pending: Pending) -> bool:
         """Note that whoever asked has heard this. Whether it was news to them."""
-        if word.decision is not Decision.REJECTED and word.edited_arguments is None:
+        if pending.decision is not Decision.REJECTED and pending.edited_arguments is None:
             return False
         now = self._clock()
         leave = Grant(
-            grant_id=f"gnt_{word.pending_id}",
+            grant_id=f"gnt_{pending.pending_id}",
             granted_by="call path: leave to tell one decision",
             granted_at=now,
-            # It must outlive what `news` looks back on, or the same would be news again.
-            expires=now + 2 * timedelta(seconds=self._settings.grant_seconds) + SKEW,
-            call_fingerprint=f"word {word.pending_id}",
+            # It must outlive what `find_unheard_decision` looks back on, or the same would be news again.
+            expires=now + 2 * timedelta(seconds=self._settings.grant_seconds) + CLOCK_SKEW,
+            call_fingerprint=f"word {pending.pending_id}",
         )
-        return await self._store.grants.first_use(leave, now=now)
+        return await self._store.grants.add_and_spend(leave, now=now)
 
     async def get(self, pending_id: str) -> Pending | None:
         """The call as it stands now, or None when no such call ever waited."""
         return await self._store.approvals.get(pending_id, now=self._clock())
 
-    async def waiting(self) -> list[Pending]:
+    async def list_waiting(self) -> list[Pending]:
         """Every call that waits now, oldest first."""
-        return await self._store.approvals.waiting(now=self._clock())
+        return await self._store.approvals.list_waiting(now=self._clock())
 
-    def _grants(
+    def _build_grants(
         self, pending: Pending, edited: Call | None, by: str, scope: Scope, now: datetime
     ) -> tuple[Grant, ...]:
         """For this call, or for the caller's calls of its kind on its target in the conversation.
@@ -246,11 +248,11 @@ class Approvals:
         it is what the person was asked about.
         """
         once = Grant(
-            grant_id=new_id("gnt"),
+            grant_id=create_id("gnt"),
             granted_by=by,
             granted_at=now,
             expires=now + timedelta(seconds=self._settings.grant_seconds),
-            call_fingerprint=_as_asked(
+            call_fingerprint=_build_call_key(
                 pending.call_fingerprint if edited is None else edited.fingerprint, pending.caller
             ),
             # The same call elsewhere is asked about there.
@@ -261,15 +263,15 @@ class Approvals:
         source = pending if edited is None else edited
         wide = replace(
             once,
-            grant_id=new_id("gnt"),
+            grant_id=create_id("gnt"),
             one_time=False,
             call_fingerprint=None,
             conversation=pending.conversation,
-            operation=_wide_key(source, pending.caller),
+            operation=_build_conversation_key(source, pending.caller),
         )
         return (wide,) if once.conversation == wide.conversation else (once, wide)
 
-    def _tell(self, decided: Pending, by: str) -> None:
+    def _emit_decided(self, decided: Pending, by: str) -> None:
         subject = decided.call_id or decided.packet_id or decided.pending_id
         for packet_id in decided.packets or (subject,):
             self._events.emit(
@@ -285,31 +287,31 @@ class Approvals:
             )
 
 
-def _check(pending: Pending, decision: Decision, edited: Call | None, scope: Scope) -> None:
+def _check_decision(pending: Pending, decision: Decision, edited: Call | None, scope: Scope) -> None:
     if edited is not None and decision is not Decision.APPROVED:
         message = "only a call that is approved can be edited"
         raise CallError(message, hint="reject it as it is")
     if edited is not None and edited.tool != pending.tool:
         message = f"{pending.pending_id} waits for {pending.tool}; an edit cannot turn it into {edited.tool}"
         raise CallError(message, hint="reject it and call the other tool")
-    if scope == "conversation" and (why := why_only_once(pending)) is not None:
+    if scope == "conversation" and (why := explain_once_only(pending)) is not None:
         message = f"{pending.pending_id} can only be approved once: {why}"
         raise CallError(message, hint="approve it without widening it to the conversation")
 
 
-def why_only_once(pending: Pending) -> str | None:
+def explain_once_only(pending: Pending) -> str | None:
     """Why this call cannot be approved for its conversation; None where it can."""
     if pending.exact:
         return pending.reason
     return "it was asked in no conversation" if pending.conversation is None else None
 
 
-def target_names(pending: Pending) -> tuple[str, ...] | None:
+def get_target_names(pending: Pending) -> tuple[str, ...] | None:
     """The arguments that stay the same in the further calls an approval for the conversation covers.
 
     None: this call can only be approved once.
     """
-    if why_only_once(pending) is not None:
+    if explain_once_only(pending) is not None:
         return None
     return tuple(find_target(pending.operation, pending.arguments))
 
@@ -322,11 +324,11 @@ def describe_widened(pending: Pending) -> str:
     return f"further calls of {pending.operation} with the same {', '.join(names)}"
 
 
-def _wide_key(call: Call | Pending, caller: str | None) -> str:
-    return grant_key(call.operation, call.definition_fingerprint, call.arguments, caller=caller)
+def _build_conversation_key(call: Call | Pending, caller: str | None) -> str:
+    return build_grant_key(call.operation, call.definition_fingerprint, call.arguments, caller=caller)
 
 
-def _as_asked(call_fingerprint: str, caller: str | None) -> str:
+def _build_call_key(call_fingerprint: str, caller: str | None) -> str:
     """What a grant for one call is bound to: the call, and whoever asked for it.
 
     Else the very same call of another caller would spend it, though nobody was asked about theirs.
@@ -337,6 +339,6 @@ def _as_asked(call_fingerprint: str, caller: str | None) -> str:
     return hashlib.sha256(f"{call_fingerprint}\n{caller}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _unknown(pending_id: str) -> CallError:
+def _build_unknown_error(pending_id: str) -> CallError:
     message = f"no call {pending_id!r} waits for a decision"
     return CallError(message, hint="`fingerpost approvals` lists those that do.")

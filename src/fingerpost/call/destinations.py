@@ -24,28 +24,28 @@ from urllib.parse import unquote, urlsplit
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
-LONGEST: Final = 4_096  # of a value that is a URL or a host
-_LONGEST_SCHEME: Final = 80
-_SHORTEST_NUMBER: Final = 2**24  # a smaller one is a number and no address
-LONGEST_CODE: Final = 200_000
-DEEPEST: Final = 20
-MOST_VALUES: Final = 10_000
+MAX_TEXT_LENGTH: Final = 4_096  # of a value that is a URL or a host
+_MAX_SCHEME_LENGTH: Final = 80
+_MIN_NUMBER_LENGTH: Final = 2**24  # a smaller one is a number and no address
+MAX_CODE_LENGTH: Final = 200_000
+MAX_DEPTH: Final = 20
+MAX_VALUES: Final = 10_000
 
 _PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21}
 _URL: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?//[^/?#\s]", re.IGNORECASE)
-_URL_INSIDE: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2,}[^\s\"'`<>|;)]{1,300}", re.IGNORECASE)
-_BARE: Final = re.compile(
+_EMBEDDED_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2,}[^\s\"'`<>|;)]{1,300}", re.IGNORECASE)
+_BARE_HOST: Final = re.compile(
     r"(?:[^/@\s]*@)?(?P<host>\[[0-9a-f:.%]+\]|[^\s:/@?#]+)(?::(?P<port>\d{1,5}))?(?:[/?#].*)?", re.IGNORECASE
 )
 _SLASHES: Final = re.compile(r"^(https?|wss?|ftp):/*", re.IGNORECASE)  # browsers take any number of them
-_LIKE_A_HOST: Final = re.compile(
+_HOST_WORD: Final = re.compile(
     r"ur[il]s?|href|link|endpoint|host(?:name)?|address|addr|server|target|site|domain|origin|webhook|proxy|ip"
 )
-_LIKE_CODE: Final = re.compile(r"command|cmd|args?|argv|arguments|script|code|shell|program|expression|curl")
+_CODE_WORD: Final = re.compile(r"command|cmd|args?|argv|arguments|script|code|shell|program|expression|curl")
 _DROPPED: Final = dict.fromkeys(map(ord, "\t\r\n\0\x0b\x0c\u200b\u00ad"))
 _WORDS: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
-_HOME_NAMES: Final = frozenset(
+_LOCAL_NAMES: Final = frozenset(
     {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback", "loopback"}
 )
 _METADATA: Final = frozenset(
@@ -54,7 +54,7 @@ _METADATA: Final = frozenset(
 )
 # Public names whose address is written into them: 127.0.0.1.nip.io, 127-0-0-1.example.
 _WRITTEN_OUT: Final = re.compile(r"(?:^|[.-])(?:127[.-]\d{1,3}|169[.-]254)[.-]\d{1,3}[.-]\d{1,3}[.-]")
-_PUBLIC_HOME: Final = re.compile(r"(?:^|\.)(?:localtest\.me|lvh\.me|vcap\.me|lacolhost\.com)$")
+_PUBLIC_LOCAL_NAMES: Final = re.compile(r"(?:^|\.)(?:localtest\.me|lvh\.me|vcap\.me|lacolhost\.com)$")
 
 
 @frozen
@@ -73,7 +73,7 @@ class OwnAddresses:
         self._named: set[tuple[str, int]] = set()
         self._add(public_url)
 
-    def listen_at(self, bound: str, reached_at: str) -> None:
+    def add_listener(self, bound: str, reached_at: str) -> None:
         """Note where we listen (`host:port`) and how people reach us."""
         self._add(f"http://{bound}")
         self._add(reached_at)
@@ -84,10 +84,10 @@ class OwnAddresses:
     def find(self, arguments: JsonObject) -> Destination | None:
         """The first that is ours; else the first that is near; None where no argument names one."""
         near: Destination | None = None
-        for host, port, written in _named_in(arguments):
-            if (host, port) in self._named or (port in self._ports and _is_here(host)):
+        for host, port, written in _find_hosts(arguments):
+            if (host, port) in self._named or (port in self._ports and _is_this_machine(host)):
                 return Destination(written=written, own=True)
-            if near is None and _is_near(host):
+            if near is None and _is_local(host):
                 near = Destination(written=written, own=False)
         return near
 
@@ -97,40 +97,44 @@ class OwnAddresses:
             self._named.add((found[0], found[1]))
 
 
-def _named_in(arguments: JsonObject) -> Iterator[tuple[str, int | None, str]]:
+def _find_hosts(arguments: JsonObject) -> Iterator[tuple[str, int | None, str]]:
     """Hosts and ports that the arguments name, each with the text it stands in."""
     waiting: list[tuple[str, Json, Json, int]] = [("", arguments, None, 0)]
-    for _ in range(MOST_VALUES):
+    for _ in range(MAX_VALUES):
         if not waiting:
             return
         name, value, beside, depth = waiting.pop()
         if isinstance(value, str):
-            yield from _in_text(name, value, beside)
-        elif depth < DEEPEST and isinstance(value, Mapping):
+            yield from _find_hosts_in_text(name, value, beside)
+        elif depth < MAX_DEPTH and isinstance(value, Mapping):
             inner = cast("Mapping[str, Json]", value)
             port = next((inner[key] for key in inner if key.lower() == "port"), None)
             waiting.extend((key, each, port, depth + 1) for key, each in inner.items())
             waiting.extend((key, key, None, depth + 1) for key in inner if "//" in key)
-        elif depth < DEEPEST and isinstance(value, Sequence):
+        elif depth < MAX_DEPTH and isinstance(value, Sequence):
             waiting.extend((name, each, beside, depth + 1) for each in cast("Sequence[Json]", value))
 
 
-def _in_text(name: str, text: str, port_beside: Json) -> Iterator[tuple[str, int | None, str]]:
+def _find_hosts_in_text(name: str, text: str, port_beside: Json) -> Iterator[tuple[str, int | None, str]]:
     text = text.strip()
-    if _URL.match(_plain(text[:_LONGEST_SCHEME])):  # most texts are none, and some are long
-        found = _read_url(_plain(text[:LONGEST]))
+    if _URL.match(_normalize_url(text[:_MAX_SCHEME_LENGTH])):  # most texts are none, and some are long
+        found = _read_url(_normalize_url(text[:MAX_TEXT_LENGTH]))
         if found is not None:
-            yield (*found, _shown(text))
-    elif len(text) <= LONGEST and _is_named(name, _LIKE_A_HOST):
-        whole = _plain(text)
-        bare = _BARE.fullmatch(f"[{whole}]" if whole.count(":") > 1 and "[" not in whole else whole)
+            yield (*found, _shorten(text))
+    elif len(text) <= MAX_TEXT_LENGTH and _is_named(name, _HOST_WORD):
+        whole = _normalize_url(text)
+        bare = _BARE_HOST.fullmatch(f"[{whole}]" if whole.count(":") > 1 and "[" not in whole else whole)
         if bare is not None and not _is_number(bare["host"]):
-            yield _host(bare["host"]), _port(bare["port"]) or _port(port_beside), _shown(text)
-    if len(text) <= LONGEST_CODE and _is_named(name, _LIKE_CODE):
-        for match in _URL_INSIDE.finditer(text):
-            found = _read_url(_plain(match[0]))
+            yield (
+                _normalize_host(bare["host"]),
+                _parse_port(bare["port"]) or _parse_port(port_beside),
+                _shorten(text),
+            )
+    if len(text) <= MAX_CODE_LENGTH and _is_named(name, _CODE_WORD):
+        for match in _EMBEDDED_URL.finditer(text):
+            found = _read_url(_normalize_url(match[0]))
             if found is not None:
-                yield (*found, _shown(match[0]))
+                yield (*found, _shorten(match[0]))
 
 
 def _is_named(name: str, pattern: re.Pattern[str]) -> bool:
@@ -139,10 +143,10 @@ def _is_named(name: str, pattern: re.Pattern[str]) -> bool:
 
 
 def _is_number(host: str) -> bool:
-    return host.isascii() and host.isdigit() and int(host[:20]) < _SHORTEST_NUMBER
+    return host.isascii() and host.isdigit() and int(host[:20]) < _MIN_NUMBER_LENGTH
 
 
-def _plain(text: str) -> str:
+def _normalize_url(text: str) -> str:
     """As browsers read it: without tabs and line ends, with `/` for a backslash, full-width letters plain."""
     folded = unicodedata.normalize("NFKC", text.translate(_DROPPED)).replace("\\", "/").replace("。", ".")
     return _SLASHES.sub(r"\1://", folded)
@@ -151,21 +155,21 @@ def _plain(text: str) -> str:
 def _read_url(text: str) -> tuple[str, int | None] | None:
     try:
         parts = urlsplit(text)
-        host = _host(parts.hostname or "")
+        host = _normalize_host(parts.hostname or "")
         port = parts.port
     except ValueError:
         return None
     return (host, port or _PORTS.get(parts.scheme.lower())) if host else None
 
 
-def _host(text: str) -> str:
+def _normalize_host(text: str) -> str:
     """The host in one way of writing: an address in numbers where it is one, else a name in small letters."""
     name = unicodedata.normalize("NFKC", unquote(text)).strip("[]").rstrip(".").lower().partition("%")[0]
-    address = _address(name)
+    address = _parse_address(name)
     return name if address is None else str(address)
 
 
-def _address(name: str) -> IPv4Address | IPv6Address | None:
+def _parse_address(name: str) -> IPv4Address | IPv6Address | None:
     try:
         address = ip_address(name)
     except ValueError:
@@ -174,11 +178,11 @@ def _address(name: str) -> IPv4Address | IPv6Address | None:
         except (OSError, UnicodeError):
             return None
     if isinstance(address, IPv6Address):
-        return _inside(address) or address
+        return _get_embedded_ipv4(address) or address
     return address
 
 
-def _inside(address: IPv6Address) -> IPv4Address | None:
+def _get_embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address that an IPv6 one stands for: mapped, compatible, 6to4, NAT64."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -192,11 +196,11 @@ def _inside(address: IPv6Address) -> IPv4Address | None:
     return None
 
 
-def _is_here(host: str) -> bool:
+def _is_this_machine(host: str) -> bool:
     """Whether a host is this machine, by loopback or by another of its addresses or names."""
-    address = _address(host)
+    address = _parse_address(host)
     if address is None:
-        return _is_home_name(host) or host == socket.gethostname().lower()
+        return _is_local_name(host) or host == socket.gethostname().lower()
     if address.is_loopback or address.is_unspecified:
         return True
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
@@ -208,29 +212,29 @@ def _is_here(host: str) -> bool:
     return True
 
 
-def _is_near(host: str) -> bool:
+def _is_local(host: str) -> bool:
     if host in _METADATA:
         return True
-    address = _address(host)
+    address = _parse_address(host)
     if address is None:
-        return _is_home_name(host)
+        return _is_local_name(host)
     return address.is_loopback or address.is_unspecified or address.is_link_local
 
 
-def _is_home_name(host: str) -> bool:
+def _is_local_name(host: str) -> bool:
     return (
-        host in _HOME_NAMES
+        host in _LOCAL_NAMES
         or host.endswith((".localhost", ".localdomain"))
         or _WRITTEN_OUT.search(host) is not None
-        or _PUBLIC_HOME.search(host) is not None
+        or _PUBLIC_LOCAL_NAMES.search(host) is not None
     )
 
 
-def _port(value: object) -> int | None:
+def _parse_port(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     return int(value) if str(value).isascii() and str(value).isdigit() and len(str(value)) <= 5 else None
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return text[:200]

@@ -12,15 +12,15 @@ import re
 from typing import Final
 
 from fingerpost.records import JsonObject
-from fingerpost.records.canonical import canonical
+from fingerpost.records.canonical import to_canonical_json
 
 
-def call_fingerprint(definition_fingerprint: str, tool: str, arguments: JsonObject) -> str:
+def compute_call_fingerprint(definition_fingerprint: str, tool: str, arguments: JsonObject) -> str:
     """SHA-256 over the three together. The order of keys does not matter; everything else does.
 
     `1`, `1.0`, `true` and `"1"` stay four different values: a tool may treat them differently.
     """
-    return hashlib.sha256(canonical([definition_fingerprint, tool, arguments])).hexdigest()
+    return hashlib.sha256(to_canonical_json([definition_fingerprint, tool, arguments])).hexdigest()
 
 
 # Parameters that name what a call changes, by the last word of their name: `path`, `issueNumber`.
@@ -68,10 +68,10 @@ def find_target(operation: str, arguments: JsonObject) -> JsonObject:
     if not _RUNS.isdisjoint(word.lower() for word in _WORD.findall(operation)):
         return arguments
     target = {name: value for name, value in arguments.items() if not _is_content(name)}
-    return target if any(map(_names_target, target)) else arguments
+    return target if any(map(_is_target, target)) else arguments
 
 
-def _names_target(parameter: str) -> bool:
+def _is_target(parameter: str) -> bool:
     words = _WORD.findall(parameter)
     return bool(words) and words[-1].lower() in _TARGET
 
@@ -80,9 +80,9 @@ def _is_content(parameter: str) -> bool:
     return "".join(_WORD.findall(parameter)).lower() in _CONTENT
 
 
-def grant_key(
+def build_grant_key(
     operation: str, definition_fingerprint: str | None, arguments: JsonObject, *, caller: str | None
 ) -> str:
     """What a grant for a conversation is bound to beside it: caller, operation as defined, and target."""
     bound = [operation, definition_fingerprint, caller, find_target(operation, arguments)]
-    return hashlib.sha256(canonical(bound)).hexdigest()
+    return hashlib.sha256(to_canonical_json(bound)).hexdigest()

@@ -1,7 +1,7 @@
 """What to do when a call failed: a sentence for the model, a few plain ones for a person.
 
-The model gets `advice`: one next step for each kind of error, with the tool's
-signature where that helps. A person gets `guidance` when everything was tried. Its
+The model gets `get_advice`: one next step for each kind of error, with the tool's
+signature where that helps. A person gets `build_guidance` when everything was tried. Its
 plain part is made from the kinds of errors only; the words of servers and of
 exceptions stay in `technical`, for whoever asks for them.
 """
@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fingerpost.catalog import visible
-from fingerpost.catalog.words import words
+from fingerpost.catalog import escape_invisible_except
+from fingerpost.catalog.words import split_words
 from fingerpost.frozen import frozen
 from fingerpost.records import Attempt, Decision, ErrorKind, Outcome, Pending
 from fingerpost.redaction import scrub
 from fingerpost.servers.caller import FAULT
 
-_LONGEST_HINT: Final = 400
-_LONGEST_REASON: Final = 2_000
-_LONGEST_DETAIL: Final = 600
-_MOST_NEAR: Final = 5
-_MOST_TRIED: Final = 8
+_MAX_HINT_LENGTH: Final = 400
+_MAX_REASON_LENGTH: Final = 2_000
+_MAX_DETAIL_LENGTH: Final = 600
+_MAX_NEAR: Final = 5
+_MAX_TRIED: Final = 8
 
 _ADVICE: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.TOOL_NOT_FOUND: "No tool has this name. Use the exact name of a tool you were offered.",
@@ -50,36 +50,37 @@ _ADVICE: Final[Mapping[ErrorKind, str]] = {
 }
 
 
-def advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (), hint: str = "") -> str:
+def get_advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (), hint: str = "") -> str:
     """What the model should do next after this error."""
     said = [_ADVICE[error]]
     if near:
-        said.append(f"Nearest: {', '.join(_plain(name, 100) for name in near[:_MOST_NEAR])}.")
+        said.append(f"Nearest: {', '.join(_sanitize_line(name, 100) for name in near[:_MAX_NEAR])}.")
     if signature:
-        said.append(f"Its signature: {_plain(signature, 2_000)}")
+        said.append(f"Its signature: {_sanitize_line(signature, 2_000)}")
     if hint:
-        said.append(_plain(hint, _LONGEST_HINT))
+        said.append(_sanitize_line(hint, _MAX_HINT_LENGTH))
     return " ".join(said)
 
 
-def advice_after_decision(pending: Pending) -> str:
+def get_advice_after_decision(pending: Pending) -> str:
     """What the model should know and do after a person did not allow its call."""
     if pending.decision is Decision.EXPIRED:
         return (
             "No person decided about this call in time, so it did not run. Do not ask for it again and do "
             "not do it another way; tell the person what was not done."
         )
-    reason = _plain(pending.decision_reason or "", _LONGEST_REASON)
+    reason = _sanitize_line(pending.decision_reason or "", _MAX_REASON_LENGTH)
     said = f'Their reason: "{reason}".' if reason else "They gave no reason."
     return (
-        f"{_plain(pending.decided_by or 'A person', 100)} rejected this call, so it did not run. {said} "
+        f"{_sanitize_line(pending.decided_by or 'A person', 100)} rejected "
+        f"this call, so it did not run. {said} "
         "Do not ask for it again and do not do it another way; go on without it, or tell the person what "
         "cannot be done without it."
     )
 
 
 @frozen
-class Guidance:
+class FailureGuidance:
     """For a person, when everything failed. `technical` is shown only to whoever asks."""
 
     summary: str
@@ -88,7 +89,7 @@ class Guidance:
     rephrase: str
     technical: tuple[str, ...] = ()
 
-    def text(self, *, technical: bool = False) -> str:
+    def render(self, *, technical: bool = False) -> str:
         """All of it as a short message."""
         lines = [self.summary] if self.summary else []
         for heading, items in (("What was tried:", self.tried), ("What you can do:", self.can_change)):
@@ -156,7 +157,7 @@ _REPHRASE: Final[Mapping[ErrorKind, str]] = {
 }
 
 
-def guidance(
+def build_guidance(
     attempts: Sequence[Attempt],
     error: ErrorKind,
     *,
@@ -164,28 +165,28 @@ def guidance(
     detail: str = "",
     hint: str = "",
     fix: str = "",
-) -> Guidance:
+) -> FailureGuidance:
     """What to tell a person after this error ended a call with these attempts.
 
     Where the error itself says in our own words what helps (`fix`), that takes the place of what is said
     of such errors in general.
     """
     if fix:
-        return Guidance(
+        return FailureGuidance(
             summary="",
-            tried=_tried(attempts),
-            can_change=(_plain(fix, _LONGEST_HINT),),
+            tried=_list_tried(attempts),
+            can_change=(_sanitize_line(fix, _MAX_HINT_LENGTH),),
             rephrase="",
-            technical=_technical(attempts, error, detail, hint),
+            technical=_list_technical(attempts, error, detail, hint),
         )
     kinds = dict.fromkeys([error, *(one.error for one in attempts if one.error is not None)])
     changes = dict.fromkeys(change for kind in kinds for change in _CAN_CHANGE[kind])
-    return Guidance(
-        summary=_summary(attempts, error, tool),
-        tried=_tried(attempts),
+    return FailureGuidance(
+        summary=_summarise(attempts, error, tool),
+        tried=_list_tried(attempts),
         can_change=tuple(changes)[:4],
         rephrase=_REPHRASE.get(error, ""),
-        technical=_technical(attempts, error, detail, hint),
+        technical=_list_technical(attempts, error, detail, hint),
     )
 
 
@@ -196,7 +197,7 @@ _KNOWN_TYPES: Final[Mapping[str, str]] = {
 }
 
 
-def words_for_people(outcome: Outcome) -> str:
+def explain_to_person(outcome: Outcome) -> str:
     """Why a call failed, in words that are ours; empty where only the server has any.
 
     A server of our own writes for people, and what the system says of a path is known.
@@ -205,29 +206,31 @@ def words_for_people(outcome: Outcome) -> str:
     if outcome.metadata.get("untrusted") is not True or (isinstance(meta, Mapping) and FAULT in meta):
         return outcome.content
     known = _KNOWN_TYPES.get(str(outcome.metadata.get("error_type", "")), "")
-    path = _plain(str(outcome.metadata.get("attemptedPath", "")), _LONGEST_HINT)
+    path = _sanitize_line(str(outcome.metadata.get("attemptedPath", "")), _MAX_HINT_LENGTH)
     return known.format(path=path) if path else ""
 
 
-def plain_tool(key: str) -> str:
+def format_tool_name(key: str) -> str:
     """`perplexity/perplexity_research` → `perplexity research`: a name a person can say."""
     server, _, name = key.partition("/")
-    spoken = list(words(name or server))
+    spoken = list(split_words(name or server))
     if not spoken:
-        return _plain(key, 60) or "the tool"
+        return _sanitize_line(key, 60) or "the tool"
     said = " ".join(spoken)
-    return _plain(said if not name or words(server)[:1] == tuple(spoken[:1]) else f"{said} ({server})", 60)
+    return _sanitize_line(
+        said if not name or split_words(server)[:1] == tuple(spoken[:1]) else f"{said} ({server})", 60
+    )
 
 
-def _summary(attempts: Sequence[Attempt], error: ErrorKind, tool: str) -> str:
+def _summarise(attempts: Sequence[Attempt], error: ErrorKind, tool: str) -> str:
     tools = dict.fromkeys(one.tool for one in attempts)
     if len(tools) > 1:
         return f"This could not be done: {len(tools)} tools were tried and none succeeded."
-    name = plain_tool(tool or next(iter(tools), ""))
+    name = format_tool_name(tool or next(iter(tools), ""))
     return f"This could not be done with {name}: {_OUTCOMES[error]}."
 
 
-def _tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
+def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     """One line for each tool, however often it was tried."""
     by_tool: dict[str, list[Attempt]] = {}
     for one in attempts:
@@ -237,30 +240,30 @@ def _tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
         last = tries[-1]
         outcome = "it gave nothing usable" if last.error is None else _OUTCOMES[last.error]
         times = "" if len(tries) == 1 else f", {len(tries)} times"
-        said.append(f"{plain_tool(tool)}{times}: {outcome}{_after(last)}")
-    more = len(said) - _MOST_TRIED
-    return tuple(said[:_MOST_TRIED]) + ((f"and {more} more",) if more > 0 else ())
+        said.append(f"{format_tool_name(tool)}{times}: {outcome}{_describe_attempt(last)}")
+    more = len(said) - _MAX_TRIED
+    return tuple(said[:_MAX_TRIED]) + ((f"and {more} more",) if more > 0 else ())
 
 
-def _after(attempt: Attempt) -> str:
+def _describe_attempt(attempt: Attempt) -> str:
     seconds = attempt.milliseconds / 1000
     return f" (after {seconds:.0f} s)" if seconds >= 1 else ""
 
 
-def _technical(attempts: Sequence[Attempt], error: ErrorKind, detail: str, hint: str) -> tuple[str, ...]:
+def _list_technical(attempts: Sequence[Attempt], error: ErrorKind, detail: str, hint: str) -> tuple[str, ...]:
     said = [
-        f"{_plain(one.tool, 200)}, attempt {one.number}: {one.error or 'no error'} "
+        f"{_sanitize_line(one.tool, 200)}, attempt {one.number}: {one.error or 'no error'} "
         f"after {one.milliseconds:.0f} ms"
-        + (f": {_plain(one.detail, _LONGEST_DETAIL)}" if one.detail else "")
+        + (f": {_sanitize_line(one.detail, _MAX_DETAIL_LENGTH)}" if one.detail else "")
         for one in attempts
     ]
-    said.append(f"{error}" + (f": {_plain(detail, _LONGEST_DETAIL)}" if detail else ""))
+    said.append(f"{error}" + (f": {_sanitize_line(detail, _MAX_DETAIL_LENGTH)}" if detail else ""))
     if hint:
-        said.append(_plain(hint, _LONGEST_HINT))
+        said.append(_sanitize_line(hint, _MAX_HINT_LENGTH))
     return tuple(said)
 
 
-def _plain(text: str, longest: int) -> str:
+def _sanitize_line(text: str, max_length: int) -> str:
     """On one line, without secrets and without what cannot be seen."""
-    said = visible(" ".join(scrub(text[: longest * 8]).split()))
-    return said if len(said) <= longest else said[: longest - 1].rstrip() + "…"
+    said = escape_invisible_except(" ".join(scrub(text[: max_length * 8]).split()))
+    return said if len(said) <= max_length else said[: max_length - 1].rstrip() + "…"

@@ -9,7 +9,7 @@ process on the same store, for `call.idempotency_seconds` from the first call.
 - Whether it took effect is unknown: that is the answer, and nothing runs under this key any more.
 - Other arguments or another tool: an error.
 
-A call with a key goes on when its caller leaves (`KeyedCalls.finish`), because a caller who lost the
+A call with a key goes on when its caller leaves (`IdempotentCalls.run_to_end`), because a caller who lost the
 connection comes back for the outcome.
 """
 
@@ -26,38 +26,40 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from pydantic_core import to_json as write_json
 
-from fingerpost.call.execution import awaits_input
-from fingerpost.call.fingerprints import call_fingerprint
-from fingerpost.call.outcomes import Endings
-from fingerpost.call.under_way import UnderWay
+from fingerpost.call.execution import is_input_required
+from fingerpost.call.fingerprints import compute_call_fingerprint
+from fingerpost.call.outcomes import OutcomeBuilder
+from fingerpost.call.under_way import InFlightWork
 from fingerpost.errors import FingerpostError, StoreError
 from fingerpost.records import Call, CallContext, Effect, ErrorKind, Outcome, utc_now
 from fingerpost.records.codec import from_json, to_json, to_plain
-from fingerpost.records.json import MAX_DEPTH, as_valid_json
-from fingerpost.store.idempotency import IdempotencyKeys, KeyedCall, KeyState
+from fingerpost.records.json import MAX_DEPTH, to_valid_json
+from fingerpost.store.idempotency import IdempotencyState, IdempotencyStore, KeyedCall
 
 log = logging.getLogger("fingerpost.call")
 
-LONGEST_KEY: Final = 255
-MOST_KEPT_BYTES: Final = 1024 * 1024  # of one outcome; the raw result of a larger one is left out
-WAIT_ELSEWHERE_S: Final = 15.0  # for a call that runs in another process, or was running in one that died
-LOOK_AGAIN_S: Final = 0.1
+MAX_KEY_LENGTH: Final = 255
+MAX_KEPT_BYTES: Final = 1024 * 1024  # of one outcome; the raw result of a larger one is left out
+WAIT_FOR_OTHER_PROCESS_S: Final = (
+    15.0  # for a call that runs in another process, or was running in one that died
+)
+POLL_INTERVAL_S: Final = 0.1
 
-Run = Callable[[], Awaitable[Outcome]]
+RunCall = Callable[[], Awaitable[Outcome]]
 
 
-def problem_with_key(key: str) -> str | None:
+def validate_key(key: str) -> str | None:
     """Why this text cannot be a key, or None when it can."""
-    if 1 <= len(key) <= LONGEST_KEY and key.isprintable() and not key.isspace():
+    if 1 <= len(key) <= MAX_KEY_LENGTH and key.isprintable() and not key.isspace():
         return None
-    return f"an idempotency key is a printable text of 1 to {LONGEST_KEY} characters"
+    return f"an idempotency key is a printable text of 1 to {MAX_KEY_LENGTH} characters"
 
 
-class KeyedCalls:
+class IdempotentCalls:
     """Runs calls that have a key."""
 
     def __init__(
-        self, keys: IdempotencyKeys, tasks: TaskGroup, under_way: UnderWay, *, seconds: float
+        self, keys: IdempotencyStore, tasks: TaskGroup, under_way: InFlightWork, *, seconds: float
     ) -> None:
         """`tasks` is where a call goes on when its caller has left; `seconds` is how long a key holds."""
         self._keys = keys
@@ -66,7 +68,7 @@ class KeyedCalls:
         self._lasts = timedelta(seconds=seconds)
         self._running: dict[tuple[str, str], anyio.Event] = {}
 
-    async def finish(self, work: Run) -> Outcome:
+    async def run_to_end(self, work: RunCall) -> Outcome:
         """What `work` comes to. When whoever waits for it leaves, it goes on."""
         outcome: Outcome | None = None
         error: Exception | None = None
@@ -75,7 +77,7 @@ class KeyedCalls:
         async def run() -> None:
             nonlocal outcome, error
             try:
-                async with self._under_way.one():
+                async with self._under_way.track():
                     outcome = await work()
             except Exception as raised:  # noqa: BLE001 - raised again where somebody waits for it
                 error = raised
@@ -88,7 +90,9 @@ class KeyedCalls:
             return outcome
         raise error or FingerpostError("the router was closed before this call was over")
 
-    async def once(self, call: Call, context: CallContext, endings: Endings, run: Run) -> Outcome:
+    async def run_once(
+        self, call: Call, context: CallContext, outcomes: OutcomeBuilder, run: RunCall
+    ) -> Outcome:
         """What `run` comes to, or what the call of this key came to before."""
         key = context.idempotency_key
         assert key is not None
@@ -96,41 +100,47 @@ class KeyedCalls:
         wanted = KeyedCall(
             caller=context.caller or "",
             key=key,
-            call_fingerprint=call_fingerprint("", call.tool, call.arguments),
+            call_fingerprint=compute_call_fingerprint("", call.tool, call.arguments),
             tool=call.tool,
             call_id=context.call_id,
             began=now,
             expires=now + self._lasts,
         )
-        first = await self._claimed(wanted, context)
+        first = await self._claim_or_wait(wanted, context)
         if first is None:
-            return await self._lead(wanted, call, run)
+            return await self._run_claimed(wanted, call, run)
         if first.call_fingerprint != wanted.call_fingerprint:
-            return endings.key_of_another_call(first.tool, first.began)
-        if first.state is KeyState.DONE and first.outcome is not None:
-            return endings.replayed(from_json(Outcome, first.outcome), at=first.began)
-        return endings.key_without_end(call, first.began, running=first.state is KeyState.RUNNING)
+            return outcomes.build_key_conflict(first.tool, first.began)
+        if first.state is IdempotencyState.DONE and first.outcome is not None:
+            return outcomes.build_replayed(from_json(Outcome, first.outcome), at=first.began)
+        return outcomes.build_key_unfinished(
+            call, first.began, running=first.state is IdempotencyState.RUNNING
+        )
 
-    async def _claimed(self, wanted: KeyedCall, context: CallContext) -> KeyedCall | None:
+    async def _claim_or_wait(self, wanted: KeyedCall, context: CallContext) -> KeyedCall | None:
         """None when the key is ours now; else the call that has it, ended if it ends in our time."""
         place = (wanted.caller, wanted.key)
         patience = context.seconds
         began = anyio.current_time()
         while True:
             first = await self._keys.claim(replace(wanted, began=utc_now()))
-            if first is None or first.state is not KeyState.RUNNING:
+            if first is None or first.state is not IdempotencyState.RUNNING:
                 return first
             if first.call_fingerprint != wanted.call_fingerprint:
                 return first
             here = self._running.get(place)
-            longest = patience if here is not None else min(WAIT_ELSEWHERE_S, patience or WAIT_ELSEWHERE_S)
+            longest = (
+                patience
+                if here is not None
+                else min(WAIT_FOR_OTHER_PROCESS_S, patience or WAIT_FOR_OTHER_PROCESS_S)
+            )
             left = None if longest is None else longest - (anyio.current_time() - began)
             if left is not None and left <= 0:
                 return first
             with anyio.move_on_after(left):
-                await (anyio.sleep(LOOK_AGAIN_S) if here is None else here.wait())
+                await (anyio.sleep(POLL_INTERVAL_S) if here is None else here.wait())
 
-    async def _lead(self, claimed: KeyedCall, call: Call, run: Run) -> Outcome:
+    async def _run_claimed(self, claimed: KeyedCall, call: Call, run: RunCall) -> Outcome:
         place = (claimed.caller, claimed.key)
         over = self._running[place] = anyio.Event()
         outcome: Outcome | None = None
@@ -139,17 +149,17 @@ class KeyedCalls:
             return outcome
         finally:
             with anyio.CancelScope(shield=True):
-                await self._settle(claimed, call, outcome)
+                await self._store_outcome(claimed, call, outcome)
             del self._running[place]
             over.set()
 
-    async def _settle(self, claimed: KeyedCall, call: Call, outcome: Outcome | None) -> None:
+    async def _store_outcome(self, claimed: KeyedCall, call: Call, outcome: Outcome | None) -> None:
         try:
-            if outcome is not None and outcome.success and not _asks_for_input(outcome):
-                kept = await anyio.to_thread.run_sync(_encoded, outcome)
-                await self._keys.settle(replace(claimed, state=KeyState.DONE, outcome=kept))
+            if outcome is not None and outcome.success and not _needs_input(outcome):
+                kept = await anyio.to_thread.run_sync(_encode_outcome, outcome)
+                await self._keys.finish(replace(claimed, state=IdempotencyState.DONE, outcome=kept))
             elif _may_have_taken_effect(call, outcome):
-                await self._keys.settle(replace(claimed, state=KeyState.UNKNOWN))
+                await self._keys.finish(replace(claimed, state=IdempotencyState.UNKNOWN))
             else:
                 await self._keys.release(claimed)
         except StoreError:
@@ -157,8 +167,8 @@ class KeyedCalls:
             log.exception("the outcome of %s could not be kept under its idempotency key", claimed.call_id)
 
 
-def _asks_for_input(outcome: Outcome) -> bool:
-    return outcome.result is not None and awaits_input(outcome.result)
+def _needs_input(outcome: Outcome) -> bool:
+    return outcome.result is not None and is_input_required(outcome.result)
 
 
 def _may_have_taken_effect(call: Call, outcome: Outcome | None) -> bool:
@@ -167,11 +177,11 @@ def _may_have_taken_effect(call: Call, outcome: Outcome | None) -> bool:
     return outcome.error is ErrorKind.UNKNOWN
 
 
-def _encoded(outcome: Outcome) -> bytes:
+def _encode_outcome(outcome: Outcome) -> bytes:
     try:
         data = to_json(outcome)
     except ValueError:  # half a character, from a server
-        data = write_json(as_valid_json(to_plain(outcome), max_depth=MAX_DEPTH + 20))
-    if len(data) <= MOST_KEPT_BYTES or outcome.result is None:
+        data = write_json(to_valid_json(to_plain(outcome), max_depth=MAX_DEPTH + 20))
+    if len(data) <= MAX_KEPT_BYTES or outcome.result is None:
         return data
-    return _encoded(replace(outcome, result=None))
+    return _encode_outcome(replace(outcome, result=None))

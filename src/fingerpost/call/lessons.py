@@ -13,16 +13,18 @@ from typing import Final
 
 from fingerpost.records import Choice, ErrorKind, Outcome
 
-_WRONG_CHOICE: Final = frozenset(
+_WRONG_CHOICE_ERRORS: Final = frozenset(
     {ErrorKind.EXECUTION_FAILED, ErrorKind.CANCELLED, ErrorKind.OPERATION_NOT_SUPPORTED}
 )
 
 
-def lesson(request: str, outcome: Outcome, *, at: datetime, conversation: str | None = None) -> Choice | None:
+def build_choice_sample(
+    request: str, outcome: Outcome, *, at: datetime, conversation: str | None = None
+) -> Choice | None:
     """What this outcome teaches about the request, or None when it teaches nothing."""
     if not request.strip() or outcome.pending_id is not None:
         return None
-    if not outcome.success and outcome.error not in _WRONG_CHOICE:
+    if not outcome.success and outcome.error not in _WRONG_CHOICE_ERRORS:
         return None
     return Choice(
         request=request, tool=outcome.tool, worked=outcome.success, at=at, conversation=conversation

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 
-from fingerpost.call.arguments import Prepared, prepare, signature
-from fingerpost.call.fingerprints import call_fingerprint
-from fingerpost.call.names import NotFound, operation_of, resolve, unknown_argument
-from fingerpost.call.outcomes import Endings
-from fingerpost.catalog import Snapshot, visible
+from fingerpost.call.arguments import PreparedArguments, format_signature, prepare_arguments
+from fingerpost.call.fingerprints import compute_call_fingerprint
+from fingerpost.call.names import ToolNotFound, find_unknown_argument, get_operation, resolve_tool
+from fingerpost.call.outcomes import OutcomeBuilder
+from fingerpost.catalog import Snapshot, escape_invisible_except
 from fingerpost.errors import CallError
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -27,7 +27,7 @@ from fingerpost.records import (
 
 
 @frozen
-class Checked:
+class CheckedCall:
     """What name and arguments lead to, without running anything. No `problem`: the call could be made."""
 
     tool: str | None = None
@@ -38,68 +38,75 @@ class Checked:
     signature: str = ""
 
 
-PrecheckOf = Callable[[str], Precheck | None]  # by server
+GetPrecheck = Callable[[str], Precheck | None]  # by server
 
 
-def prepared(card: ToolCard, arguments: JsonObject, prechecks: PrecheckOf, *, repair: bool) -> Prepared:
+def prepare_call_arguments(
+    card: ToolCard, arguments: JsonObject, prechecks: GetPrecheck, *, repair: bool
+) -> PreparedArguments:
     """The arguments put right and checked: by the schema, then by the server where it is one of ours."""
-    made = prepare(card, arguments, repair=repair)
+    made = prepare_arguments(card, arguments, repair=repair)
     precheck = None if made.errors else prechecks(card.server)
     errors = () if precheck is None else precheck.check_arguments(card.name, made.arguments)
-    return replace(made, errors=errors, signature=signature(card)) if errors else made
+    return replace(made, errors=errors, signature=format_signature(card)) if errors else made
 
 
-def check(wish: ToolCall, snapshot: Snapshot, prechecks: PrecheckOf, *, repair: bool) -> Checked:
+def check_call(
+    tool_call: ToolCall, snapshot: Snapshot, prechecks: GetPrecheck, *, repair: bool
+) -> CheckedCall:
     """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
-    found = resolve(wish, snapshot)
-    if isinstance(found, NotFound):
-        endings = Endings(wish, CallContext(call_id=""))
-        return Checked(problem=endings.not_found(found.near, ambiguous=found.ambiguous).content)
-    made = prepared(found.card, found.arguments, prechecks, repair=repair)
-    return Checked(
+    found = resolve_tool(tool_call, snapshot)
+    if isinstance(found, ToolNotFound):
+        endings = OutcomeBuilder(tool_call, CallContext(call_id=""))
+        return CheckedCall(problem=endings.build_not_found(found.near, ambiguous=found.ambiguous).content)
+    made = prepare_call_arguments(found.card, found.arguments, prechecks, repair=repair)
+    return CheckedCall(
         tool=found.card.key,
         arguments=made.arguments,
         repairs=made.repairs,
         errors=made.errors,
         problem="; ".join(error.message for error in made.errors),
-        signature=made.signature or signature(found.card),
+        signature=made.signature or format_signature(found.card),
     )
 
 
-def edited_call(
-    card: ToolCard, pending: Pending, arguments: JsonObject, prechecks: PrecheckOf, *, repair: bool
+def build_edited_call(
+    card: ToolCard, pending: Pending, arguments: JsonObject, prechecks: GetPrecheck, *, repair: bool
 ) -> Call:
     """The waiting call with a person's own arguments, which are checked as any others."""
-    check_names(card, pending, arguments)
-    made = prepared(card, arguments, prechecks, repair=repair)
+    check_argument_names(card, pending, arguments)
+    made = prepare_call_arguments(card, arguments, prechecks, repair=repair)
     if made.errors:
         message = "; ".join(error.message for error in made.errors)
         raise CallError(message, hint=f"the tool takes: {made.signature}")
-    return call_of(card, made.arguments, made.repairs)
+    return build_call(card, made.arguments, made.repairs)
 
 
-def check_names(card: ToolCard, pending: Pending, names: Iterable[str]) -> None:
+def check_argument_names(card: ToolCard, pending: Pending, names: Iterable[str]) -> None:
     """A slip in a name would leave the argument that was meant as it is, and run that."""
-    unknown = unknown_argument(card, (name for name in names if name not in pending.arguments))
+    unknown = find_unknown_argument(card, (name for name in names if name not in pending.arguments))
     if unknown is not None:
         name, near = unknown
-        message = f"{card.key} takes no {visible(name)!r}; it takes: {', '.join(map(visible, near))}"
+        message = (
+            f"{card.key} takes no {escape_invisible_except(name)!r}; it takes: "
+            f"{', '.join(map(escape_invisible_except, near))}"
+        )
         raise CallError(message, hint="write the name as the tool does; nothing was decided")
 
 
-def call_of(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) -> Call:
+def build_call(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) -> Call:
     """The call itself, with the fingerprint that a grant is bound to."""
     named = arguments.get("operation") if card.operations else None
     return Call(
         tool=card.key,
         server=card.server,
         name=card.name,
-        operation=operation_of(card, arguments),
+        operation=get_operation(card, arguments),
         arguments=arguments,
         effect=card.effect_of(named if isinstance(named, str) else None),
         cache_seconds=card.cache_seconds.value,
         retry=card.retry,
-        fingerprint=call_fingerprint(card.fingerprint, card.key, arguments),
+        fingerprint=compute_call_fingerprint(card.fingerprint, card.key, arguments),
         definition_fingerprint=card.fingerprint,
         repairs=repairs,
         doubt=card.doubt,

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
-from fingerpost.call.spellings import readings
+from fingerpost.call.spellings import list_readings
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 
@@ -41,7 +41,7 @@ _SPACE: Final = re.compile(r"\s")
 
 
 @frozen
-class Mention:
+class PathMention:
     """A text that is a path, or may be taken for one."""
 
     text: str
@@ -55,33 +55,33 @@ class Mention:
         return self.named or self.shaped
 
 
-def mentions(arguments: JsonObject) -> Iterator[Mention]:
+def find_mentions(arguments: JsonObject) -> Iterator[PathMention]:
     """Every text worth looking at, however deep. An empty text names nothing and is left out."""
     waiting: list[tuple[str, object]] = [("", arguments)]
     while waiting:
         name, node = waiting.pop()
         if isinstance(node, str):
             if node:
-                yield from _judge(name, node)
+                yield from _classify_text(name, node)
         elif isinstance(node, Mapping):
             for key, value in cast("Mapping[str, object]", node).items():
-                yield from _judge_key(name, key)
+                yield from _classify_key(name, key)
                 waiting.append((key, value))
         elif isinstance(node, Sequence):
             waiting.extend((name, item) for item in cast("Sequence[object]", node))
 
 
-def _judge(name: str, text: str) -> Iterator[Mention]:
-    last = _words(name)[-1:]
-    shaped = any(_SHAPE.match(reading) for reading in readings(text))
+def _classify_text(name: str, text: str) -> Iterator[PathMention]:
+    last = _split_words(name)[-1:]
+    shaped = any(_SHAPE.match(reading) for reading in list_readings(text))
     if last and last[0] in _PROSE:
         # Prose that is one rooted word may be a path after all; it never makes the call one about paths.
         if shaped and not _SPACE.search(text.strip()):
-            yield Mention(text=text)
+            yield PathMention(text=text)
         return
-    named = names_path(name)
-    embeds = any(_EMBEDDED.search(reading) for reading in readings(text))
-    yield Mention(
+    named = is_path_parameter(name)
+    embeds = any(_EMBEDDED.search(reading) for reading in list_readings(text))
+    yield PathMention(
         text=text,
         named=named,
         shaped=shaped,
@@ -90,19 +90,19 @@ def _judge(name: str, text: str) -> Iterator[Mention]:
     )
 
 
-def _judge_key(parent: str, key: str) -> Iterator[Mention]:
+def _classify_key(parent: str, key: str) -> Iterator[PathMention]:
     """Some tools take files as a mapping from path to content."""
-    if names_path(parent) or any(sign in key for sign in "/\\%~"):
-        yield Mention(text=key, shaped=any(_SHAPE.match(reading) for reading in readings(key)))
+    if is_path_parameter(parent) or any(sign in key for sign in "/\\%~"):
+        yield PathMention(text=key, shaped=any(_SHAPE.match(reading) for reading in list_readings(key)))
 
 
-def names_path(name: str) -> bool:
+def is_path_parameter(name: str) -> bool:
     """Whether a parameter of this name holds paths: `path`, `inputFile`, `dir2`, `file_name`."""
-    words = _words(name)
+    words = _split_words(name)
     if not words:
         return False
     return words[-1] in _PATH or (words[-1] in _NAMED and len(words) > 1 and words[-2] in _PATH)
 
 
-def _words(name: str) -> list[str]:
+def _split_words(name: str) -> list[str]:
     return [word.lower() for word in _WORDS.findall(name)]

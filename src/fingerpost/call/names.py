@@ -3,7 +3,7 @@
 Models write `server/tool`, `server__tool`, `server.tool`, `tool`, and for
 consolidated tools `tool.operation`. A name that fits nothing is answered with
 the nearest real ones; a name that fits two tools is answered with both. Of a tool
-that is known and not to be had now, `absent` says why.
+that is known and not to be had now, `find_absence` says why.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from unicodedata import category, normalize
 
-from fingerpost.catalog import Absence, Catalog, Snapshot, tool_key
-from fingerpost.catalog.absence import refused, server_away
+from fingerpost.catalog import Catalog, Snapshot, UnavailableTool, build_tool_key
+from fingerpost.catalog.absence import build_refused, build_server_unavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ServerStatus, ToolCall, ToolCard
 
-LONGEST_NAME = 512
-MOST_NAMED = 12  # parameters
+MAX_NAME_LENGTH = 512
+MAX_NEAR_NAMES = 12  # parameters
 SEPARATORS = ("/", "__", ".", ":")
 # Some models put the name space of their own prompt before the name.
 _PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
-# Of ASCII, the same that `_plain` leaves out of every script, and quicker.
+# Of ASCII, the same that `_normalize_name` leaves out of every script, and quicker.
 _SEPARATING = re.compile(r"""[\s!"#%&'()*,\-./:;?@\[\\\]_{}]""")
 
 
 @frozen
-class Resolved:
+class ResolvedTool:
     """The tool that is meant, and the arguments with the operation the name may have carried."""
 
     card: ToolCard
@@ -36,7 +36,7 @@ class Resolved:
 
 
 @frozen
-class NotFound:
+class ToolNotFound:
     """No tool is meant for certain; these are near."""
 
     name: str
@@ -44,55 +44,60 @@ class NotFound:
     ambiguous: bool = False
 
 
-def resolve(call: ToolCall, snapshot: Snapshot) -> Resolved | NotFound:
+def resolve_tool(call: ToolCall, snapshot: Snapshot) -> ResolvedTool | ToolNotFound:
     """The tool this call means."""
     if (card := snapshot.find(call.name)) is not None:
-        return Resolved(card=card, arguments=call.arguments)  # nearly always
-    name = call.name[:LONGEST_NAME]
+        return ResolvedTool(card=card, arguments=call.arguments)  # nearly always
+    name = call.name[:MAX_NAME_LENGTH]
     for written in dict.fromkeys((name, _PREFIX.sub("", name))):
-        card = snapshot.find(written) or _by_server(written, snapshot)
+        card = snapshot.find(written) or _find_by_server(written, snapshot)
         if card is not None:
-            return Resolved(card=card, arguments=call.arguments)
-        if (found := _with_operation(written, call, snapshot)) is not None:
+            return ResolvedTool(card=card, arguments=call.arguments)
+        if (found := _resolve_operation(written, call, snapshot)) is not None:
             return found
     namesakes = snapshot.named(name)
     if namesakes:
-        return NotFound(name=name, near=tuple(card.key for card in namesakes), ambiguous=True)
-    alike = _alike(name, snapshot)
+        return ToolNotFound(name=name, near=tuple(card.key for card in namesakes), ambiguous=True)
+    alike = _find_similar(name, snapshot)
     if len(alike) == 1:
-        return Resolved(card=alike[0], arguments=call.arguments)
-    return NotFound(name=name, near=snapshot.near(name))
+        return ResolvedTool(card=alike[0], arguments=call.arguments)
+    return ToolNotFound(name=name, near=snapshot.near(name))
 
 
-def absent(call: ToolCall, catalog: Catalog, statuses: Iterable[ServerStatus]) -> Absence | None:
+def find_absence(
+    call: ToolCall, catalog: Catalog, statuses: Iterable[ServerStatus]
+) -> UnavailableTool | None:
     """Why what this call means is not in the snapshot, where the tool or its server is known."""
-    found = resolve(call, catalog.away)
-    if isinstance(found, Resolved):
-        return catalog.why_away(found.card)
-    names = {call.name, *(tool_key(server, tool) for server, tool in _splits(call.name[:LONGEST_NAME]))}
+    found = resolve_tool(call, catalog.unavailable)
+    if isinstance(found, ResolvedTool):
+        return catalog.explain_unavailable(found.card)
+    names = {
+        call.name,
+        *(build_tool_key(server, tool) for server, tool in _split_name(call.name[:MAX_NAME_LENGTH])),
+    }
     for drop in catalog.dropped:
-        if not drop.switched_off and names & {drop.name, tool_key(drop.server, drop.name)}:
-            return refused(drop)
+        if not drop.switched_off and names & {drop.name, build_tool_key(drop.server, drop.name)}:
+            return build_refused(drop)
     away = {status.name: status for status in statuses if not catalog.snapshot.by_server(status.name)}
-    for server, tool in _splits(call.name[:LONGEST_NAME]):
+    for server, tool in _split_name(call.name[:MAX_NAME_LENGTH]):
         if server in away:
-            return server_away(tool_key(server, tool), away[server])
+            return build_server_unavailable(build_tool_key(server, tool), away[server])
     return None
 
 
-def operation_of(card: ToolCard, arguments: JsonObject) -> str:
+def get_operation(card: ToolCard, arguments: JsonObject) -> str:
     """The operation key: what a grant for a conversation is bound to."""
     operation = arguments.get("operation")
-    named = isinstance(operation, str) and "operation" in _properties(card)
+    named = isinstance(operation, str) and "operation" in _get_properties(card)
     return f"{card.key}.{operation}" if named else card.key
 
 
-def unknown_argument(card: ToolCard, names: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
+def find_unknown_argument(card: ToolCard, names: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
     """The first of these that the tool has no parameter for, and the parameters nearest to it.
 
     None where there is no such name, or where the tool says that it takes others than it lists.
     """
-    properties = _properties(card)
+    properties = _get_properties(card)
     match card.definition.get("inputSchema"):
         case {"additionalProperties": True | {}} | {"patternProperties": _}:
             return None
@@ -102,12 +107,12 @@ def unknown_argument(card: ToolCard, names: Iterable[str]) -> tuple[str, tuple[s
             pass
     for name in names:
         if name not in properties:
-            near = get_close_matches(name[:LONGEST_NAME], properties, n=3, cutoff=0.5)
-            return name, tuple(near) or tuple(properties)[:MOST_NAMED]
+            near = get_close_matches(name[:MAX_NAME_LENGTH], properties, n=3, cutoff=0.5)
+            return name, tuple(near) or tuple(properties)[:MAX_NEAR_NAMES]
     return None
 
 
-def _splits(name: str) -> Iterator[tuple[str, str]]:
+def _split_name(name: str) -> Iterator[tuple[str, str]]:
     for separator in SEPARATORS:
         start = name.find(separator)
         while start > 0:
@@ -115,33 +120,35 @@ def _splits(name: str) -> Iterator[tuple[str, str]]:
             start = name.find(separator, start + 1)
 
 
-def _by_server(name: str, snapshot: Snapshot) -> ToolCard | None:
-    for server, tool in _splits(name):
-        if (card := snapshot.get(tool_key(server, tool))) is not None:
+def _find_by_server(name: str, snapshot: Snapshot) -> ToolCard | None:
+    for server, tool in _split_name(name):
+        if (card := snapshot.get(build_tool_key(server, tool))) is not None:
             return card
     return None
 
 
-def _with_operation(name: str, call: ToolCall, snapshot: Snapshot) -> Resolved | None:
+def _resolve_operation(name: str, call: ToolCall, snapshot: Snapshot) -> ResolvedTool | None:
     """`file_operations.read_file` is the tool `file_operations` with an operation, if it takes one."""
-    for base, operation in _splits(name):
-        card = snapshot.find(base) or _by_server(base, snapshot)
-        if card is not None and operation and "operation" in _properties(card):
+    for base, operation in _split_name(name):
+        card = snapshot.find(base) or _find_by_server(base, snapshot)
+        if card is not None and operation and "operation" in _get_properties(card):
             explicit = call.arguments.get("operation")
             chosen = explicit if explicit is not None else operation
-            return Resolved(card=card, arguments={**call.arguments, "operation": chosen})
+            return ResolvedTool(card=card, arguments={**call.arguments, "operation": chosen})
     return None
 
 
-def _alike(name: str, snapshot: Snapshot) -> list[ToolCard]:
+def _find_similar(name: str, snapshot: Snapshot) -> list[ToolCard]:
     """Tools whose name differs only in case and separators: `ReadFile` for `read_file`."""
-    wanted = _plain(name)
+    wanted = _normalize_name(name)
     if not wanted:
         return []
-    return [card for card in snapshot.cards if wanted in (_plain(card.name), _plain(card.key))]
+    return [
+        card for card in snapshot.cards if wanted in (_normalize_name(card.name), _normalize_name(card.key))
+    ]
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Its letters, vowel signs, digits and symbols, of whatever script, without capitals and separators."""
     if name.isascii():
         return _SEPARATING.sub("", name.lower())
@@ -151,7 +158,7 @@ def _plain(name: str) -> str:
     )
 
 
-def _properties(card: ToolCard) -> JsonObject:
+def _get_properties(card: ToolCard) -> JsonObject:
     match card.definition.get("inputSchema"):
         case {"properties": {**properties}}:
             return properties

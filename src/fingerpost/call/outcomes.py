@@ -8,10 +8,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from fingerpost.call.execution.failure import facts, fault_of, parameter_errors
-from fingerpost.call.guidance import advice, advice_after_decision
-from fingerpost.call.hiding import SCOPE
-from fingerpost.catalog import Absence
+from fingerpost.call.execution.failure import describe_fault, get_parameter_errors, parse_fault
+from fingerpost.call.guidance import get_advice, get_advice_after_decision
+from fingerpost.call.hiding import SCOPE_RULE
+from fingerpost.catalog import UnavailableTool
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Call,
@@ -31,36 +31,38 @@ from fingerpost.records import (
     ToolCall,
 )
 
-NOT_KEPT: Final = "What was left out could not be kept: the store failed. The call itself was carried out."
+RESULT_NOT_KEPT: Final = (
+    "What was left out could not be kept: the store failed. The call itself was carried out."
+)
 
 
 @frozen(kw_only=False)
-class Endings:
+class OutcomeBuilder:
     """The endings of one call."""
 
-    wish: ToolCall
+    tool_call: ToolCall
     context: CallContext
 
-    def not_found(self, near: Sequence[str], *, ambiguous: bool) -> Outcome:
+    def build_not_found(self, near: Sequence[str], *, ambiguous: bool) -> Outcome:
         found = (
-            f"{self.wish.name!r} could mean"
+            f"{self.tool_call.name!r} could mean"
             if ambiguous
-            else f"there is no tool {self.wish.name!r}; near are"
+            else f"there is no tool {self.tool_call.name!r}; near are"
         )
-        content = f"{found}: {', '.join(near)}" if near else f"there is no tool {self.wish.name!r}"
-        return self.failure(self.wish.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
+        content = f"{found}: {', '.join(near)}" if near else f"there is no tool {self.tool_call.name!r}"
+        return self.build_failure(self.tool_call.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
 
-    def away(self, absence: Absence) -> Outcome:
+    def build_unavailable(self, absence: UnavailableTool) -> Outcome:
         """The tool is known and not to be had now."""
-        return self.failure(
-            absence.tool, ErrorKind.UNAVAILABLE, absence.told, detail=absence.reason, fix=absence.fix
+        return self.build_failure(
+            absence.tool, ErrorKind.UNAVAILABLE, absence.message, detail=absence.reason, fix=absence.fix
         )
 
-    def invalid(
+    def build_invalid(
         self, tool: str, errors: tuple[ParameterError, ...], repairs: tuple[Repair, ...], signature: str
     ) -> Outcome:
         content = "; ".join(error.message.rstrip(".") for error in errors) + f". The tool takes: {signature}"
-        return self.failure(
+        return self.build_failure(
             tool,
             ErrorKind.INVALID_PARAMETERS,
             content,
@@ -69,26 +71,26 @@ class Endings:
             repairs=repairs,
         )
 
-    def infeasible(self, call: Call, fault: CallFault) -> Outcome:
+    def build_infeasible(self, call: Call, fault: CallFault) -> Outcome:
         """The call would fail, as its own server says; it was not made, and nobody was asked about it."""
-        wrong = parameter_errors(fault)
-        return self.failure(
+        wrong = get_parameter_errors(fault)
+        return self.build_failure(
             call.tool,
             ErrorKind.INVALID_PARAMETERS if wrong else ErrorKind.EXECUTION_FAILED,
             wrong[0].message if wrong else fault.message,
-            about=facts(fault),
+            details=describe_fault(fault),
             parameter_errors=wrong,
             repairs=call.repairs,
         )
 
-    def denied(self, call: Call, ruling: Ruling) -> Outcome:
+    def build_denied(self, call: Call, ruling: Ruling) -> Outcome:
         content = f"{call.tool} is not allowed: {ruling.reason}"
-        fix = self._widening() if ruling.rule == SCOPE else ""
-        return self.failure(
+        fix = self._describe_scope_fix() if ruling.rule == SCOPE_RULE else ""
+        return self.build_failure(
             call.tool, ErrorKind.DENIED, content, repairs=call.repairs, detail=ruling.rule, fix=fix
         )
 
-    def _widening(self) -> str:
+    def _describe_scope_fix(self) -> str:
         """No rule forbids it: it lies outside of what the profile or the key of this caller opens."""
         profile = self.context.profile
         ways = [] if profile is None else [f"of the profile {profile} (`fingerpost profiles show {profile}`)"]
@@ -96,27 +98,27 @@ class Endings:
             ways.append("of the caller's key (`fingerpost keys` lists them)")
         return f"Widen the servers, tools or effects {', or '.join(ways)}, if they are yours to change."
 
-    def waiting(self, call: Call, pending: Pending) -> Outcome:
+    def build_waiting(self, call: Call, pending: Pending) -> Outcome:
         content = f"{call.tool} waits for a person's approval as {pending.pending_id}: {pending.reason}"
-        return self.failure(
+        return self.build_failure(
             call.tool,
             ErrorKind.AUTHORIZATION_REQUIRED,
             content,
-            about=_authorization(pending),
+            details=_describe_authorization(pending),
             repairs=call.repairs,
             pending_id=pending.pending_id,
             hint=f"fingerpost approvals approve {pending.pending_id}",
         )
 
-    def undecided(self, pending: Pending) -> Outcome:
+    def build_not_approved(self, pending: Pending) -> Outcome:
         """What became of a waiting call that was not approved."""
         if pending.decision is Decision.WAITING:
             content = f"{pending.tool} still waits for a person's approval: {pending.reason}"
-            return self.failure(
+            return self.build_failure(
                 pending.tool,
                 ErrorKind.AUTHORIZATION_REQUIRED,
                 content,
-                about=_authorization(pending),
+                details=_describe_authorization(pending),
                 pending_id=pending.pending_id,
             )
         if pending.decision is Decision.EXPIRED:
@@ -124,32 +126,34 @@ class Endings:
         else:
             why = f": {pending.decision_reason}" if pending.decision_reason else ""
             content = f"{pending.tool} was cancelled by {pending.decided_by or 'a person'}{why}"
-        outcome = self.failure(pending.tool, ErrorKind.CANCELLED, content)
-        return replace(outcome, advice=advice_after_decision(pending))
+        outcome = self.build_failure(pending.tool, ErrorKind.CANCELLED, content)
+        return replace(outcome, advice=get_advice_after_decision(pending))
 
-    def cancelled_already(self, call: Call) -> Outcome:
+    def build_cancelled(self, call: Call) -> Outcome:
         """A person did not allow a call of this request: nothing is changed another way."""
         content = f"{call.tool} was not called: a person did not allow {self.context.cancelled[0]}"
-        return self.failure(call.tool, ErrorKind.CANCELLED, content)
+        return self.build_failure(call.tool, ErrorKind.CANCELLED, content)
 
-    def unknown(self, pending: Pending) -> Outcome:
+    def build_unknown(self, pending: Pending) -> Outcome:
         """It was approved and begun, and the process died under it."""
         content = f"{pending.tool} was begun and never answered; whether it took effect is unknown"
-        return self.failure(pending.tool, ErrorKind.UNKNOWN, content)
+        return self.build_failure(pending.tool, ErrorKind.UNKNOWN, content)
 
-    def bad_key(self, problem: str) -> Outcome:
-        return self.failure(self.wish.name, ErrorKind.INVALID_PARAMETERS, f"{problem}; nothing was run")
+    def build_bad_key(self, problem: str) -> Outcome:
+        return self.build_failure(
+            self.tool_call.name, ErrorKind.INVALID_PARAMETERS, f"{problem}; nothing was run"
+        )
 
-    def key_of_another_call(self, tool: str, at: datetime) -> Outcome:
+    def build_key_conflict(self, tool: str, at: datetime) -> Outcome:
         """The idempotency key was given for another tool, or with other arguments."""
         content = (
             f"this idempotency key was used at {at:%Y-%m-%d %H:%M:%S} UTC for a call of {tool} with other "
             "arguments, or for another tool; nothing was run"
         )
         fix = "Give each call a key of its own, and the same key only to the very same call."
-        return self.failure(self.wish.name, ErrorKind.INVALID_PARAMETERS, content, fix=fix)
+        return self.build_failure(self.tool_call.name, ErrorKind.INVALID_PARAMETERS, content, fix=fix)
 
-    def key_without_end(self, call: Call, at: datetime, *, running: bool) -> Outcome:
+    def build_key_unfinished(self, call: Call, at: datetime, *, running: bool) -> Outcome:
         """The first call under this key has no known outcome."""
         how = (
             "has not ended yet, or was interrupted"
@@ -161,25 +165,27 @@ class Endings:
             "nothing was run now"
         )
         fix = "Check what the first call did. To make it once more, use a new key."
-        return self.failure(call.tool, ErrorKind.UNKNOWN, content, fix=fix)
+        return self.build_failure(call.tool, ErrorKind.UNKNOWN, content, fix=fix)
 
-    def replayed(self, first: Outcome, *, at: datetime) -> Outcome:
+    def build_replayed(self, first: Outcome, *, at: datetime) -> Outcome:
         """The outcome of the first call under the same idempotency key; it says whose it is."""
         replayed: dict[str, Json] = {"call_id": first.call_id, "at": at.isoformat()}
         return replace(
             first,
             call_id=self.context.call_id,
-            reference=self.wish.reference,
+            reference=self.tool_call.reference,
             attempts=(),  # they were made, and counted, once
             metadata={**first.metadata, "replayed": replayed},
         )
 
-    def repeated(self) -> Outcome:
+    def build_repeated(self) -> Outcome:
         """The same write stands twice in one turn of a model."""
-        content = f"the same call of {self.wish.name} stands twice in this turn; this second one was not run"
-        return self.failure(self.wish.name, ErrorKind.DUPLICATE, content)
+        content = (
+            f"the same call of {self.tool_call.name} stands twice in this turn; this second one was not run"
+        )
+        return self.build_failure(self.tool_call.name, ErrorKind.DUPLICATE, content)
 
-    def dry_run(self, call: Call, ruling: Ruling) -> Outcome:
+    def build_dry_run(self, call: Call, ruling: Ruling) -> Outcome:
         arguments = json.dumps(call.arguments, ensure_ascii=False, default=dict)
         content = f"would call {call.tool} with {arguments}; policy: {ruling.verdict} ({ruling.reason})"
         metadata: dict[str, Json] = {
@@ -194,14 +200,14 @@ class Endings:
             tool=call.tool,
             success=True,
             content=content,
-            reference=self.wish.reference,
+            reference=self.tool_call.reference,
             repairs=call.repairs,
             metadata=metadata,
         )
 
-    def failed(self, execution: Execution, asked: Call) -> Outcome:
+    def build_failed(self, execution: Execution, asked: Call) -> Outcome:
         error = execution.error or ErrorKind.EXECUTION_FAILED
-        return self.failure(
+        return self.build_failure(
             asked.tool,
             error,
             execution.detail or f"{asked.tool} failed",
@@ -213,7 +219,7 @@ class Endings:
             data=execution.data,
         )
 
-    def asks_for_input(self, execution: Execution, asked: Call) -> Outcome:
+    def build_input_required(self, execution: Execution, asked: Call) -> Outcome:
         """The server wants to know more before it answers: its words are for the caller alone."""
         metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
         return Outcome(
@@ -221,26 +227,26 @@ class Endings:
             tool=execution.call.tool,
             success=True,
             content=f"{execution.call.tool} asks for more input",
-            reference=self.wish.reference,
+            reference=self.tool_call.reference,
             repairs=asked.repairs,
             attempts=execution.attempts,
             result=execution.result,
             metadata=metadata,
         )
 
-    def answered(self, execution: Execution, asked: Call, cut: Digest, *, kept: bool) -> Outcome:
+    def build_answered(self, execution: Execution, asked: Call, cut: Digest, *, kept: bool) -> Outcome:
         """`kept`: what was cut can be read on."""
         failed = execution.error is not None
         metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
-        fault = None if not failed else fault_of(execution.result or {})
+        fault = None if not failed else parse_fault(execution.result or {})
         if failed:
-            metadata |= {"error_type": execution.error, **facts(fault)}
+            metadata |= {"error_type": execution.error, **describe_fault(fault)}
         if execution.call.tool != asked.tool:
             metadata["answered_by"] = execution.call.tool
         content, content_type = cut.text, cut.content_type
         if not kept and cut.trimmed:
-            metadata["rest"] = NOT_KEPT
-            content, content_type = f"{content}\n[{NOT_KEPT}]", "text"
+            metadata["rest"] = RESULT_NOT_KEPT
+            content, content_type = f"{content}\n[{RESULT_NOT_KEPT}]", "text"
         last = execution.attempts[-1] if execution.attempts else None
         if last is not None and last.cached:
             metadata["cached"] = {"age_seconds": round(last.age_ms / 1000, 1)}
@@ -250,19 +256,19 @@ class Endings:
             success=not failed,
             content=content,
             content_type=content_type,
-            reference=self.wish.reference,
+            reference=self.tool_call.reference,
             error=execution.error,
-            advice=advice(execution.error, hint=execution.hint) if execution.error is not None else "",
+            advice=get_advice(execution.error, hint=execution.hint) if execution.error is not None else "",
             detail=execution.detail,
             repairs=(*asked.repairs, *(execution.call.repairs if execution.call is not asked else ())),
-            parameter_errors=parameter_errors(fault),
+            parameter_errors=get_parameter_errors(fault),
             attempts=execution.attempts,
             digest=cut,
             result=execution.result,
             metadata=metadata,
         )
 
-    def failure(
+    def build_failure(
         self,
         tool: str,
         error: ErrorKind,
@@ -272,14 +278,14 @@ class Endings:
         signature: str = "",
         hint: str = "",
         fix: str = "",
-        about: JsonObject | None = None,
+        details: JsonObject | None = None,
         **more: Any,
     ) -> Outcome:
         """`hint` is for whoever calls; `fix` is what a person can do about just this, told to both.
 
         `about` joins the metadata.
         """
-        metadata: dict[str, Json] = {"error_type": error, **(about or {})}
+        metadata: dict[str, Json] = {"error_type": error, **(details or {})}
         if fix:
             metadata["fix"] = fix
         return Outcome(
@@ -287,15 +293,15 @@ class Endings:
             tool=tool,
             success=False,
             content=content,
-            reference=self.wish.reference,
+            reference=self.tool_call.reference,
             error=error,
-            advice=advice(error, signature=signature, near=near, hint=hint or fix),
+            advice=get_advice(error, signature=signature, near=near, hint=hint or fix),
             metadata=metadata,
             **more,
         )
 
 
-def _authorization(pending: Pending) -> JsonObject:
+def _describe_authorization(pending: Pending) -> JsonObject:
     """What the metadata say of a call that waits for a person."""
     return {
         "requiresAuthorization": True,

@@ -17,18 +17,18 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from fingerpost.call.mentions import Mention, mentions
-from fingerpost.call.whereabouts import Lies, lies, resolve
+from fingerpost.call.mentions import PathMention, find_mentions
+from fingerpost.call.whereabouts import PathLocation, locate_text, resolve_path
 from fingerpost.records import JsonObject
 
-MOST_MENTIONS: Final = 2000
-LONGEST_TEXT: Final = 32_768
+MAX_MENTIONS: Final = 2000
+MAX_PATH_LENGTH: Final = 32_768
 
 # `https://…` in a parameter called `path` is somewhere, and not here.
-_ELSEWHERE: Final = re.compile(r"\s*(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE)
+_OUTSIDE_PLACES: Final = re.compile(r"\s*(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE)
 
 
-class Placement(StrEnum):
+class PathPlacement(StrEnum):
     """Where the paths of a call lie."""
 
     NONE = "none"  # it names no path
@@ -38,35 +38,35 @@ class Placement(StrEnum):
     NOWHERE = "nowhere"  # it names paths, and there is no working directory
 
 
-def place(arguments: JsonObject, working_directory: str | None) -> Placement:
+def locate_paths(arguments: JsonObject, working_directory: str | None) -> PathPlacement:
     """Where the paths in `arguments` lie, seen from the working directory (absolute, or it is none)."""
-    found = list(islice(mentions(arguments), MOST_MENTIONS + 1))
+    found = list(islice(find_mentions(arguments), MAX_MENTIONS + 1))
     if working_directory is None or not working_directory.startswith("/"):
         named = any(mention.is_path or mention.embeds for mention in found)
-        return Placement.NOWHERE if named else Placement.NONE
-    folder = resolve(working_directory)
-    if folder is None or len(found) > MOST_MENTIONS:
-        return Placement.UNCLEAR
-    return _together(found, {_place(mention, folder) for mention in found})
+        return PathPlacement.NOWHERE if named else PathPlacement.NONE
+    folder = resolve_path(working_directory)
+    if folder is None or len(found) > MAX_MENTIONS:
+        return PathPlacement.UNCLEAR
+    return _combine_places(found, {_locate_mention(mention, folder) for mention in found})
 
 
-def _together(found: list[Mention], places: set[Lies]) -> Placement:
-    if Lies.OUTSIDE in places:
-        return Placement.OUTSIDE
-    if Lies.UNCLEAR in places:
-        return Placement.UNCLEAR
+def _combine_places(found: list[PathMention], places: set[PathLocation]) -> PathPlacement:
+    if PathLocation.OUTSIDE in places:
+        return PathPlacement.OUTSIDE
+    if PathLocation.UNCLEAR in places:
+        return PathPlacement.UNCLEAR
     if not any(mention.is_path for mention in found):
-        return Placement.NONE
+        return PathPlacement.NONE
     # A program started inside can still go anywhere.
-    return Placement.UNCLEAR if any(mention.program for mention in found) else Placement.INSIDE
+    return PathPlacement.UNCLEAR if any(mention.program for mention in found) else PathPlacement.INSIDE
 
 
-def _place(mention: Mention, folder: str) -> Lies:
-    if len(mention.text) > LONGEST_TEXT:
-        return Lies.UNCLEAR
-    if mention.named and _ELSEWHERE.match(mention.text):
-        return Lies.OUTSIDE
-    where = lies(mention.text, folder)
-    if where is Lies.OUTSIDE and not mention.is_path:
-        return Lies.UNCLEAR  # it leads out if it is a path, which nothing says
-    return Lies.UNCLEAR if where is Lies.INSIDE and mention.embeds else where
+def _locate_mention(mention: PathMention, folder: str) -> PathLocation:
+    if len(mention.text) > MAX_PATH_LENGTH:
+        return PathLocation.UNCLEAR
+    if mention.named and _OUTSIDE_PLACES.match(mention.text):
+        return PathLocation.OUTSIDE
+    where = locate_text(mention.text, folder)
+    if where is PathLocation.OUTSIDE and not mention.is_path:
+        return PathLocation.UNCLEAR  # it leads out if it is a path, which nothing says
+    return PathLocation.UNCLEAR if where is PathLocation.INSIDE and mention.embeds else where

@@ -18,13 +18,13 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Final, cast
 
-from fingerpost.call.spellings import as_path, climbs, readings
+from fingerpost.call.spellings import has_parent_step, list_readings, normalize_path
 from fingerpost.records import JsonObject
 
-LONGEST_TEXT: Final = 65_536  # a longer one is not read through on the event loop
+MAX_TEXT_LENGTH: Final = 65_536  # a longer one is not read through on the event loop
 
 
-class Fit(IntEnum):
+class PatternFit(IntEnum):
     """Whether something fits; of several conditions the least decides."""
 
     NO = 0
@@ -32,31 +32,39 @@ class Fit(IntEnum):
     YES = 2
 
 
-def fits_exactly(pattern: str, text: str) -> Fit:
+def match_exactly(pattern: str, text: str) -> PatternFit:
     """For rules that allow: the text fits in every reading, and does not climb where the pattern does not."""
-    if len(text) > LONGEST_TEXT or (".." not in pattern and climbs(text)):
-        return Fit.NO
-    return Fit.YES if all(fnmatchcase(reading, pattern) for reading in readings(text)) else Fit.NO
+    if len(text) > MAX_TEXT_LENGTH or (".." not in pattern and has_parent_step(text)):
+        return PatternFit.NO
+    return (
+        PatternFit.YES
+        if all(fnmatchcase(reading, pattern) for reading in list_readings(text))
+        else PatternFit.NO
+    )
 
 
-def fits_somehow(pattern: str, text: str, folder: str | None = None) -> Fit:
+def match_loosely(pattern: str, text: str, folder: str | None = None) -> PatternFit:
     """For rules that ask or deny: one reading of the text fits, seen from `folder` when it is a path."""
-    if len(text) > LONGEST_TEXT:
-        return Fit.MAYBE
-    patterns = {_fold(pattern), _fold(as_path(pattern))}
-    forms = {_fold(form) for form in _forms(text, folder)}
-    return Fit.YES if any(fnmatchcase(form, each) for form in forms for each in patterns) else Fit.NO
+    if len(text) > MAX_TEXT_LENGTH:
+        return PatternFit.MAYBE
+    patterns = {_casefold(pattern), _casefold(normalize_path(pattern))}
+    forms = {_casefold(form) for form in _list_forms(text, folder)}
+    return (
+        PatternFit.YES
+        if any(fnmatchcase(form, each) for form in forms for each in patterns)
+        else PatternFit.NO
+    )
 
 
-def _fold(text: str) -> str:
+def _casefold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def _forms(text: str, folder: str | None) -> Iterator[str]:
-    for reading in readings(text):
+def _list_forms(text: str, folder: str | None) -> Iterator[str]:
+    for reading in list_readings(text):
         yield reading
         yield reading.rstrip(". ")
-        path = as_path(reading)
+        path = normalize_path(reading)
         yield path
         if path.casefold().startswith("file:"):
             path = posixpath.normpath("/" + path[5:].lstrip("/").removeprefix("localhost/"))
@@ -68,25 +76,25 @@ def _forms(text: str, folder: str | None) -> Iterator[str]:
                 yield posixpath.normpath(f"/{path}")  # from wherever it starts, enough `..` end at the root
 
 
-def argument_fits(
+def match_argument(
     arguments: JsonObject, name: str, pattern: str, *, allowing: bool, folder: str | None
-) -> Fit:
+) -> PatternFit:
     """Whether the argument `name` (dotted: nested) fits. One that is missing does not."""
-    found = list(_at(arguments, name.split("."), exactly=allowing))
+    found = list(_find_values(arguments, name.split("."), exactly=allowing))
     if allowing:
-        texts = [text for node in found for text in _leaves(node)]
+        texts = [text for node in found for text in _iterate_leaves(node)]
         if not texts or None in texts:
-            return Fit.NO
-        return min(Fit.NO if text is None else fits_exactly(pattern, text) for text in texts)
-    forms = [form for node in found for form in _all_texts(node)]
-    return max((fits_somehow(pattern, form, folder) for form in forms), default=Fit.NO)
+            return PatternFit.NO
+        return min(PatternFit.NO if text is None else match_exactly(pattern, text) for text in texts)
+    forms = [form for node in found for form in _iterate_texts(node)]
+    return max((match_loosely(pattern, form, folder) for form in forms), default=PatternFit.NO)
 
 
-class _Missing:
+class _MissingArgument:
     """Stands where an argument should be and is not."""
 
 
-def _at(node: object, name: Sequence[str], *, exactly: bool) -> Iterator[object]:
+def _find_values(node: object, name: Sequence[str], *, exactly: bool) -> Iterator[object]:
     """Every value the dotted name leads to; through a list, in each of its items."""
     if not name:
         yield node
@@ -96,46 +104,46 @@ def _at(node: object, name: Sequence[str], *, exactly: bool) -> Iterator[object]
             (value, name[length:])
             for length in range(1, len(name) + 1)
             for key, value in entries.items()
-            if _same_name(key, ".".join(name[:length]), exactly=exactly)
+            if _is_same_name(key, ".".join(name[:length]), exactly=exactly)
         ]
         for value, rest in found:
-            yield from _at(value, rest, exactly=exactly)
+            yield from _find_values(value, rest, exactly=exactly)
         if not found:
-            yield _Missing()
+            yield _MissingArgument()
     elif isinstance(node, list | tuple) and node:
         for item in cast("Sequence[object]", node):
-            yield from _at(item, name, exactly=exactly)
+            yield from _find_values(item, name, exactly=exactly)
     else:
-        yield _Missing()
+        yield _MissingArgument()
 
 
-def _same_name(key: str, name: str, *, exactly: bool) -> bool:
-    return key == name if exactly else key == name or _plain(key) == _plain(name)
+def _is_same_name(key: str, name: str, *, exactly: bool) -> bool:
+    return key == name if exactly else key == name or _normalize_name(key) == _normalize_name(name)
 
 
-def _plain(name: str) -> str:
-    return "".join(char for char in _fold(name) if char.isalnum())
+def _normalize_name(name: str) -> str:
+    return "".join(char for char in _casefold(name) if char.isalnum())
 
 
-def _leaves(node: object) -> Iterator[str | None]:
+def _iterate_leaves(node: object) -> Iterator[str | None]:
     """Every scalar below `node` as text; None for what is missing, null or empty."""
     if isinstance(node, Mapping):
         below: Sequence[object] = list(cast("Mapping[str, object]", node).values())
     elif isinstance(node, list | tuple):
         below = cast("Sequence[object]", node)
     else:
-        yield _text(node)
+        yield _to_text(node)
         return
     if not below:
         yield None
     for item in below:
-        yield from _leaves(item)
+        yield from _iterate_leaves(item)
 
 
-def _all_texts(node: object) -> Iterator[str]:
+def _iterate_texts(node: object) -> Iterator[str]:
     """Every scalar below `node`, and a list as one line: `["rm", "-rf", "/"]` is `rm -rf /`."""
-    texts = ["null" if text is None else text for text in _leaves(node)]
-    if isinstance(node, _Missing):
+    texts = ["null" if text is None else text for text in _iterate_leaves(node)]
+    if isinstance(node, _MissingArgument):
         return
     yield from texts
     if len(texts) > 1:
@@ -143,8 +151,8 @@ def _all_texts(node: object) -> Iterator[str]:
     yield from (text.removesuffix(".0") for text in texts if text.endswith(".0"))
 
 
-def _text(value: object) -> str | None:
-    if value is None or isinstance(value, _Missing):
+def _to_text(value: object) -> str | None:
+    if value is None or isinstance(value, _MissingArgument):
         return None
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -8,7 +8,7 @@ missing or ambiguous, and a rule that asks or denies is not dodged by it. When
 it cannot be told whether such a rule fits (a path nobody can follow), reading
 goes on, and in the end the stricter of the two answers holds.
 
-`decide` is pure. `judge` is `decide` after looking, in a thread and only when a
+`decide_by_rules` is pure. `judge` is `decide_by_rules` after looking, in a thread and only when a
 rule asks for it, where the call's paths lead.
 """
 
@@ -22,24 +22,24 @@ import anyio
 import anyio.to_thread
 
 from fingerpost.call.destinations import OwnAddresses
-from fingerpost.call.hiding import SCOPE
-from fingerpost.call.paths import Placement, place
-from fingerpost.call.patterns import Fit, argument_fits, fits_exactly, fits_somehow
-from fingerpost.call.rule_names import rule_names
-from fingerpost.call.scopes import bounded_by, within
+from fingerpost.call.hiding import SCOPE_RULE
+from fingerpost.call.paths import PathPlacement, locate_paths
+from fingerpost.call.patterns import PatternFit, match_argument, match_exactly, match_loosely
+from fingerpost.call.rule_names import build_rule_names
+from fingerpost.call.scopes import add_profile_scope, is_within_scopes
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Scope, Verdict
 from fingerpost.redaction import scrub
 from fingerpost.settings import RuleSettings
 
 # A disk that does not answer for so long (a dead network drive) leaves the question open.
-LOOKING_SECONDS: Final = 5.0
-MOST_KNOWN: Final = 4096  # rulings remembered
-LONGEST_NAME: Final = 200  # an operation is a value somebody chose: longer ones are not remembered
+PATH_LOOKUP_TIMEOUT_S: Final = 5.0
+MAX_CACHED_RULINGS: Final = 4096  # rulings remembered
+MAX_CACHED_NAME_LENGTH: Final = 200  # an operation is a value somebody chose: longer ones are not remembered
 
 _STRICTNESS: Final = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
-_DOES: Final = {Verdict.ALLOW: "allows", Verdict.ASK: "asks a person about", Verdict.DENY: "forbids"}
-_DEFAULTS: Final = {
+_EFFECT_WORDS: Final = {Verdict.ALLOW: "allows", Verdict.ASK: "asks a person about", Verdict.DENY: "forbids"}
+_DEFAULT_VERDICTS: Final = {
     Effect.READ: Ruling(verdict=Verdict.ALLOW, reason="it only reads", rule="default for read"),
     Effect.WRITE: Ruling(
         verdict=Verdict.ASK, reason="it changes something, and no rule allows it", rule="default for write"
@@ -52,14 +52,16 @@ _DEFAULTS: Final = {
 }
 
 
-_BY_DEFAULT: Final = frozenset(ruling.rule for ruling in _DEFAULTS.values())
-OWN_ADDRESS: Final = "our own address"
-LOCAL_ADDRESS: Final = "local addresses"
+_DEFAULT_RULE: Final = frozenset(ruling.rule for ruling in _DEFAULT_VERDICTS.values())
+OWN_ADDRESS_RULE: Final = "our own address"
+LOCAL_ADDRESS_RULE: Final = "local addresses"
 
-_OUTSIDE: Final = Ruling(verdict=Verdict.DENY, reason="it is outside of what this caller may use", rule=SCOPE)
+_OUTSIDE: Final = Ruling(
+    verdict=Verdict.DENY, reason="it is outside of what this caller may use", rule=SCOPE_RULE
+)
 
 
-class Policy:
+class PolicyEngine:
     """An ordered list of rules, inside of what each profile may use at all (`bounds`)."""
 
     def __init__(
@@ -76,8 +78,8 @@ class Policy:
         self._addresses = addresses or OwnAddresses(port=0, public_url=None)
         self._local_addresses = Verdict(local_addresses)
         self._rules = tuple(
-            _Rule(settings=rule, verdict=Verdict(rule.verdict), name=name)
-            for rule, name in zip(rules, rule_names(rules, source), strict=True)
+            _PolicyRule(settings=rule, verdict=Verdict(rule.verdict), name=name)
+            for rule, name in zip(rules, build_rule_names(rules, source), strict=True)
         )
         # Rules that look at arguments have to look each time.
         self._by_names = all(not rule.arguments and rule.paths is None for rule in rules)
@@ -85,12 +87,12 @@ class Policy:
 
     async def judge(self, call: Call, context: CallContext) -> Ruling:
         """What to do with the call, having looked where its paths lead if that matters."""
-        scopes = bounded_by(context.scopes, context.profile, self._bounds)
-        if scopes and not within(scopes, call.server, call.tool, call.effect):
+        scopes = add_profile_scope(context.scopes, context.profile, self._bounds)
+        if scopes and not is_within_scopes(scopes, call.server, call.tool, call.effect):
             return _OUTSIDE
-        return self._with_destination(call, await self._judge(call, context))
+        return self._check_destination(call, await self._judge_rules(call, context))
 
-    def _with_destination(self, call: Call, ruling: Ruling) -> Ruling:
+    def _check_destination(self, call: Call, ruling: Ruling) -> Ruling:
         """The ruling, unless the arguments name us, or this machine where no rule of a person allows it."""
         found = self._addresses.find(call.arguments)
         if found is None or ruling.verdict is Verdict.DENY:
@@ -98,98 +100,100 @@ class Policy:
         written = scrub(found.written)
         if found.own:
             reason = f"{written} leads to Fingerpost itself, which tools do not call"
-            return Ruling(verdict=Verdict.DENY, reason=reason, rule=OWN_ADDRESS)
-        by_rule = ruling.verdict is Verdict.ALLOW and ruling.rule not in _BY_DEFAULT
+            return Ruling(verdict=Verdict.DENY, reason=reason, rule=OWN_ADDRESS_RULE)
+        by_rule = ruling.verdict is Verdict.ALLOW and ruling.rule not in _DEFAULT_RULE
         if by_rule or self._local_addresses is Verdict.ALLOW:
             return ruling
         reason = f"{written} is an address of this machine or its link"
         if ruling.verdict is Verdict.ASK:
             reason = f"{reason}, and {ruling.reason}"
         # A grant for the conversation was not given with such an address in mind.
-        return Ruling(verdict=self._local_addresses, reason=reason, rule=LOCAL_ADDRESS, exact=True)
+        return Ruling(verdict=self._local_addresses, reason=reason, rule=LOCAL_ADDRESS_RULE, exact=True)
 
-    async def _judge(self, call: Call, context: CallContext) -> Ruling:
+    async def _judge_rules(self, call: Call, context: CallContext) -> Ruling:
         if self._by_names:
-            return self._by_name(call, context)
+            return self._get_cached_ruling(call, context)
         if not self._needs_placement(call, context):
-            return self.decide(call, context, Placement.NONE)
-        placement = Placement.UNCLEAR
-        with anyio.move_on_after(LOOKING_SECONDS):
+            return self.decide_by_rules(call, context, PathPlacement.NONE)
+        placement = PathPlacement.UNCLEAR
+        with anyio.move_on_after(PATH_LOOKUP_TIMEOUT_S):
             placement = await anyio.to_thread.run_sync(
-                place, call.arguments, context.working_directory, abandon_on_cancel=True
+                locate_paths, call.arguments, context.working_directory, abandon_on_cancel=True
             )
-        return self.decide(call, context, placement)
+        return self.decide_by_rules(call, context, placement)
 
-    def decide(self, call: Call, context: CallContext, placement: Placement) -> Ruling:
+    def decide_by_rules(self, call: Call, context: CallContext, placement: PathPlacement) -> Ruling:
         """The same, given where the paths lie."""
         doubtful: Ruling | None = None
         for rule in self._rules:
-            fit = rule.fits(call, context, placement)
-            if fit is Fit.YES:
-                return _stricter(doubtful, rule.ruling())
-            if fit is Fit.MAYBE:
-                doubtful = _stricter(doubtful, rule.ruling(doubtful=True))
-        return _stricter(doubtful, _unsure(call) if call.doubt else _DEFAULTS[call.effect])
+            fit = rule.match(call, context, placement)
+            if fit is PatternFit.YES:
+                return _choose_stricter(doubtful, rule.build_ruling())
+            if fit is PatternFit.MAYBE:
+                doubtful = _choose_stricter(doubtful, rule.build_ruling(doubtful=True))
+        return _choose_stricter(
+            doubtful, _build_uncertain_ruling(call) if call.doubt else _DEFAULT_VERDICTS[call.effect]
+        )
 
-    def _by_name(self, call: Call, context: CallContext) -> Ruling:
-        """What `decide` said of the same tool for the same caller before."""
+    def _get_cached_ruling(self, call: Call, context: CallContext) -> Ruling:
+        """What `decide_by_rules` said of the same tool for the same caller before."""
         who = (context.caller, context.profile)
         names = (call.effect, call.doubt, call.server, call.tool, call.name, call.operation, *who)
         ruling = self._known.get(names)
         if ruling is None:
-            ruling = self.decide(call, context, Placement.NONE)
-            if len(call.operation) > LONGEST_NAME:
+            ruling = self.decide_by_rules(call, context, PathPlacement.NONE)
+            if len(call.operation) > MAX_CACHED_NAME_LENGTH:
                 return ruling
-            if len(self._known) >= MOST_KNOWN:
+            if len(self._known) >= MAX_CACHED_RULINGS:
                 self._known.clear()
             self._known[names] = ruling
         return ruling
 
     def _needs_placement(self, call: Call, context: CallContext) -> bool:
         return any(
-            rule.settings.paths is not None and rule.fits_apart_from_paths(call, context) is not Fit.NO
+            rule.settings.paths is not None and rule.match_without_paths(call, context) is not PatternFit.NO
             for rule in self._rules
         )
 
 
-def doubted(ruling: Ruling, context: CallContext) -> Ruling:
+def apply_doubt(ruling: Ruling, context: CallContext) -> Ruling:
     """The ruling, unless whoever made the call is not sure of it: then a person is asked all the same."""
     if not context.doubt or ruling.verdict is not Verdict.ALLOW:
         return ruling
     return Ruling(verdict=Verdict.ASK, reason=context.doubt, rule="confidence")
 
 
-def permit(call: Call, ruling: Ruling) -> Permit | None:
+def build_permit(call: Call, ruling: Ruling) -> Permit | None:
     """Leave to run the call, when the policy allows it without asking."""
     if ruling.verdict is not Verdict.ALLOW:
         return None
     return Permit(call_fingerprint=call.fingerprint, given_by=f"policy: {ruling.rule}")
 
 
-def _unsure(call: Call) -> Ruling:
+def _build_uncertain_ruling(call: Call) -> Ruling:
     reason = f"it seems to read only, but that is not certain: {call.doubt}"
     return Ruling(verdict=Verdict.ASK, reason=reason, rule="default for a read that is not certain")
 
 
-def _stricter(first: Ruling | None, second: Ruling) -> Ruling:
+def _choose_stricter(first: Ruling | None, second: Ruling) -> Ruling:
     if first is None or _STRICTNESS[second.verdict] > _STRICTNESS[first.verdict]:
         return second
     return first
 
 
-def _name_fits(pattern: str, name: str, *, exactly: bool) -> Fit:
-    if len(name) > LONGEST_NAME:
-        return fits_exactly(pattern, name) if exactly else fits_somehow(pattern, name)
-    return _name_fits_again(pattern, name, exactly)
+def _match_name(pattern: str, name: str, *, exactly: bool) -> PatternFit:
+    if len(name) > MAX_CACHED_NAME_LENGTH:
+        return match_exactly(pattern, name) if exactly else match_loosely(pattern, name)
+    return _match_name_cached(pattern, name, exactly)
 
 
 @lru_cache(maxsize=4096)  # the same few names in call after call
-def _name_fits_again(pattern: str, name: str, exactly: bool) -> Fit:
-    return fits_exactly(pattern, name) if exactly else fits_somehow(pattern, name)
+def _match_name_cached(pattern: str, name: str, exactly: bool) -> PatternFit:
+    return match_exactly(pattern, name) if exactly else match_loosely(pattern, name)
 
 
 @frozen
-class _Rule:
+class _PolicyRule:
     settings: RuleSettings
     verdict: Verdict
     name: str
@@ -198,35 +202,35 @@ class _Rule:
     def allows(self) -> bool:
         return self.verdict is Verdict.ALLOW
 
-    def ruling(self, *, doubtful: bool = False) -> Ruling:
-        reason = self.settings.reason or f"a rule {_DOES[self.verdict]} such calls"
+    def build_ruling(self, *, doubtful: bool = False) -> Ruling:
+        reason = self.settings.reason or f"a rule {_EFFECT_WORDS[self.verdict]} such calls"
         if doubtful:
             reason += " (whether the rule fits cannot be told, so it holds)"
         return Ruling(verdict=self.verdict, reason=reason, rule=self.name)
 
-    def fits(self, call: Call, context: CallContext, placement: Placement) -> Fit:
-        others = self.fits_apart_from_paths(call, context)
-        return others if others is Fit.NO else min(others, self._paths(placement))
+    def match(self, call: Call, context: CallContext, placement: PathPlacement) -> PatternFit:
+        others = self.match_without_paths(call, context)
+        return others if others is PatternFit.NO else min(others, self._match_paths(placement))
 
-    def fits_apart_from_paths(self, call: Call, context: CallContext) -> Fit:
+    def match_without_paths(self, call: Call, context: CallContext) -> PatternFit:
         rule = self.settings
         if rule.effect is not None and rule.effect is not call.effect:
-            return Fit.NO
+            return PatternFit.NO
         return min(
-            self._one_of(rule.server, (call.server,)),
-            self._one_of(rule.tool, (call.tool, call.name)),
-            self._one_of(rule.operation, self._operations(call)),
-            self._one_of(rule.caller, self._who(context.caller)),
-            self._one_of(rule.profile, self._who(context.profile)),
-            *(self._argument(call, context, name, pattern) for name, pattern in rule.arguments.items()),
+            self._match_any(rule.server, (call.server,)),
+            self._match_any(rule.tool, (call.tool, call.name)),
+            self._match_any(rule.operation, self._list_operations(call)),
+            self._match_any(rule.caller, self._list_callers(context.caller)),
+            self._match_any(rule.profile, self._list_callers(context.profile)),
+            *(self._match_argument(call, context, name, pattern) for name, pattern in rule.arguments.items()),
         )
 
-    def _one_of(self, pattern: str | None, names: Sequence[str]) -> Fit:
+    def _match_any(self, pattern: str | None, names: Sequence[str]) -> PatternFit:
         if pattern is None:
-            return Fit.YES
-        return max([_name_fits(pattern, name, exactly=self.allows) for name in names], default=Fit.NO)
+            return PatternFit.YES
+        return max([_match_name(pattern, name, exactly=self.allows) for name in names], default=PatternFit.NO)
 
-    def _operations(self, call: Call) -> tuple[str, ...]:
+    def _list_operations(self, call: Call) -> tuple[str, ...]:
         """`files/manage.delete` may be meant by `delete` and by `manage.delete`.
 
         A tool without operations has none that could be allowed; asked about or denied is the tool.
@@ -236,22 +240,24 @@ class _Rule:
             return () if self.allows else (call.tool, call.name)
         return (call.operation, bare, f"{call.name}.{bare}")
 
-    def _who(self, name: str | None) -> tuple[str, ...]:
+    def _list_callers(self, name: str | None) -> tuple[str, ...]:
         """Somebody without a name is nobody a rule allows; `*` asks about and denies them too."""
         if name is None:
             return () if self.allows else ("",)
         return (name,)
 
-    def _argument(self, call: Call, context: CallContext, name: str, pattern: str) -> Fit:
-        return argument_fits(
+    def _match_argument(self, call: Call, context: CallContext, name: str, pattern: str) -> PatternFit:
+        return match_argument(
             call.arguments, name, pattern, allowing=self.allows, folder=context.working_directory
         )
 
-    def _paths(self, placement: Placement) -> Fit:
+    def _match_paths(self, placement: PathPlacement) -> PatternFit:
         wanted = self.settings.paths
         if wanted is None or placement.value == wanted:
-            return Fit.YES
+            return PatternFit.YES
         if self.allows:
-            return Fit.NO
-        doubtful = {Placement.UNCLEAR} if wanted == "inside" else {Placement.UNCLEAR, Placement.NOWHERE}
-        return Fit.MAYBE if placement in doubtful else Fit.NO
+            return PatternFit.NO
+        doubtful = (
+            {PathPlacement.UNCLEAR} if wanted == "inside" else {PathPlacement.UNCLEAR, PathPlacement.NOWHERE}
+        )
+        return PatternFit.MAYBE if placement in doubtful else PatternFit.NO

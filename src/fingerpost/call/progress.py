@@ -5,7 +5,7 @@ medium speed gets its action words, a slow one how long it has been and how long
 usually takes, a very slow one also what the server last said and when we give up.
 What the server reports itself is passed on, but not faster than a person reads.
 
-`first_wait`, `next_wait` and `words_for` decide; `Progress` only waits and emits.
+`get_first_wait`, `get_next_wait` and `format_progress` decide; `CallProgress` only waits and emits.
 """
 
 from __future__ import annotations
@@ -16,64 +16,64 @@ import math
 from collections.abc import Callable
 from typing import Final, Protocol, Self
 
-from fingerpost.call.action import action_words
+from fingerpost.call.action import describe_action
 from fingerpost.call.execution.clock import loop_time
-from fingerpost.catalog import visible
+from fingerpost.catalog import escape_invisible_except
 from fingerpost.events import CallProgressed, EventSink
 from fingerpost.records import CallContext, JsonObject, LatencyProfile, LatencyTier, Source, ToolCard
 from fingerpost.redaction import scrub
 
 logger = logging.getLogger("fingerpost.call.progress")
 
-__all__ = ["Progress", "action_words", "first_wait", "next_wait", "words_for"]
+__all__ = ["CallProgress", "describe_action", "format_progress", "get_first_wait", "get_next_wait"]
 
-_EVERY: Final = {
+_INTERVALS: Final = {
     LatencyTier.FAST: 5.0,
     LatencyTier.MEDIUM: 5.0,
     LatencyTier.SLOW: 5.0,
     LatencyTier.VERY_SLOW: 3.0,
 }
-REPORT_EVERY: Final = 0.5  # seconds between what a server reports and what is shown
-_LONGEST_REPORT: Final = 160
+REPORT_INTERVAL_S: Final = 0.5  # seconds between what a server reports and what is shown
+_MAX_REPORT_LENGTH: Final = 160
 
 
-def first_wait(latency: LatencyProfile) -> float:
+def get_first_wait(latency: LatencyProfile) -> float:
     """Seconds until anything is shown."""
     return latency.feedback_delay.value / 1000
 
 
-def next_wait(latency: LatencyProfile, elapsed: float) -> float:
+def get_next_wait(latency: LatencyProfile, elapsed: float) -> float:
     """Seconds until the next word to the person, after one `elapsed` seconds into the call."""
-    return _EVERY[_tier(latency, elapsed)]
+    return _INTERVALS[_get_tier(latency, elapsed)]
 
 
-def words_for(action: str, latency: LatencyProfile, elapsed: float, said: str = "") -> str:
+def format_progress(action: str, latency: LatencyProfile, elapsed: float, reported: str = "") -> str:
     """What to say after `elapsed` seconds; `said` is what the server last reported."""
-    tier = _tier(latency, elapsed)
-    shown = f"{action} {said}" if said else action
+    tier = _get_tier(latency, elapsed)
+    shown = f"{action} {reported}" if reported else action
     if tier in (LatencyTier.FAST, LatencyTier.MEDIUM):
         return shown
-    expected = expected_seconds(latency)
-    usual = f", usually about {_duration(expected)}" if expected is not None else ""
-    shown = f"{shown} {_duration(elapsed)} so far{usual}"
+    expected = get_expected_seconds(latency)
+    usual = f", usually about {_format_duration(expected)}" if expected is not None else ""
+    shown = f"{shown} {_format_duration(elapsed)} so far{usual}"
     if tier is LatencyTier.VERY_SLOW:
-        shown += f"; given up after {_duration(latency.timeout.value / 1000)} without progress"
+        shown += f"; given up after {_format_duration(latency.timeout.value / 1000)} without progress"
     return shown
 
 
-def expected_seconds(latency: LatencyProfile) -> float | None:
+def get_expected_seconds(latency: LatencyProfile) -> float | None:
     """How long the tool usually takes, where use or a person taught it; a guess is no promise."""
     if latency.typical.source not in (Source.LEARNED, Source.WRITTEN):
         return None
     return latency.typical.value / 1000
 
 
-def _tier(latency: LatencyProfile, elapsed: float) -> LatencyTier:
+def _get_tier(latency: LatencyProfile, elapsed: float) -> LatencyTier:
     """A tool that takes longer than it should is as slow as it is."""
-    return LatencyTier.of(max(latency.typical.value, elapsed * 1000))
+    return LatencyTier.from_milliseconds(max(latency.typical.value, elapsed * 1000))
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     whole = max(1, round(seconds))
     if whole < 100:
         return f"{whole} s"
@@ -81,18 +81,18 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
-class Timer(Protocol):
+class CancellableTimer(Protocol):
     """Something that will happen, unless it is called off."""
 
     def cancel(self) -> object: ...
 
 
-def on_the_loop(seconds: float, action: Callable[[], None]) -> Timer:
+def schedule_on_loop(seconds: float, action: Callable[[], None]) -> CancellableTimer:
     """Have `action` called later. No task is made for it: most calls are over before anything is due."""
     return asyncio.get_running_loop().call_later(seconds, action)
 
 
-class Progress:
+class CallProgress:
     """Around a running call: `with Progress(…) as progress: await call(on_progress=progress.report)`."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Progress:
         *,
         events: EventSink,
         clock: Callable[[], float] = loop_time,
-        later: Callable[[float, Callable[[], None]], Timer] = on_the_loop,
+        schedule: Callable[[float, Callable[[], None]], CancellableTimer] = schedule_on_loop,
     ) -> None:
         self._card = card
         self._latency = card.intelligence.latency
@@ -112,15 +112,15 @@ class Progress:
         self._context = context
         self._events = events
         self._clock = clock
-        self._later = later
-        self._timer: Timer | None = None
+        self._later = schedule
+        self._timer: CancellableTimer | None = None
         self._began = 0.0
         self._reported: tuple[float | None, float | None, str] = (None, None, "")
         self._last_report = -math.inf
 
     def __enter__(self) -> Self:
         self._began = self._clock()
-        self._timer = self._later(first_wait(self._latency), self._tick)
+        self._timer = self._later(get_first_wait(self._latency), self._on_timer)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -130,15 +130,15 @@ class Progress:
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """What the server itself says of its progress: kept, and shown unless that was a moment ago."""
-        self._reported = (_sane(progress), _sane(total), _one_line(message or ""))
+        self._reported = (_keep_finite(progress), _keep_finite(total), _to_one_line(message or ""))
         elapsed = self._elapsed
-        if elapsed >= first_wait(self._latency) and elapsed - self._last_report >= REPORT_EVERY:
+        if elapsed >= get_first_wait(self._latency) and elapsed - self._last_report >= REPORT_INTERVAL_S:
             self._last_report = elapsed
             self._emit(elapsed)
 
-    def _tick(self) -> None:
+    def _on_timer(self) -> None:
         self._emit(self._elapsed)
-        self._timer = self._later(next_wait(self._latency, self._elapsed), self._tick)
+        self._timer = self._later(get_next_wait(self._latency, self._elapsed), self._on_timer)
 
     @property
     def _elapsed(self) -> float:
@@ -147,16 +147,16 @@ class Progress:
     def _emit(self, elapsed: float) -> None:
         progress, total, said = self._reported
         if self._action is None:
-            self._action = action_words(self._card, self._arguments)
+            self._action = describe_action(self._card, self._arguments)
         event = CallProgressed(
             call_id=self._context.call_id,
             packet_id=self._context.packet_id or self._context.call_id,
             tool=self._card.key,
-            message=words_for(self._action, self._latency, elapsed, said),
+            message=format_progress(self._action, self._latency, elapsed, said),
             seconds=elapsed,
             progress=progress,
             total=total,
-            expected_seconds=expected_seconds(self._latency),
+            expected_seconds=get_expected_seconds(self._latency),
         )
         try:
             self._events.emit(event)
@@ -164,10 +164,10 @@ class Progress:
             logger.exception("a progress event was lost")
 
 
-def _sane(number: float | None) -> float | None:
+def _keep_finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def _one_line(text: str) -> str:
-    said = visible(" ".join(scrub(text[: _LONGEST_REPORT * 10]).split()))
-    return said if len(said) <= _LONGEST_REPORT else said[: _LONGEST_REPORT - 1].rstrip() + "…"
+def _to_one_line(text: str) -> str:
+    said = escape_invisible_except(" ".join(scrub(text[: _MAX_REPORT_LENGTH * 10]).split()))
+    return said if len(said) <= _MAX_REPORT_LENGTH else said[: _MAX_REPORT_LENGTH - 1].rstrip() + "…"

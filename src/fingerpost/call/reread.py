@@ -1,4 +1,4 @@
-"""`read_result`: the one tool of our own that every model may use, to fetch what a digest left out.
+"""`run_read_result`: the one tool of our own that every model may use, to fetch what a digest left out.
 
 It reaches no server and changes nothing, so it needs no permit. Surfaces offer
 its definition beside the others.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.call.arguments.scalars import read_as
-from fingerpost.call.digest import Page, Results
-from fingerpost.call.outcomes import Endings
+from fingerpost.call.arguments.scalars import read_scalar
+from fingerpost.call.digest import ResultPage, ResultStore
+from fingerpost.call.outcomes import OutcomeBuilder
 from fingerpost.catalog.names import READ_RESULT
 from fingerpost.records import CallContext, ErrorKind, Json, JsonObject, Outcome, ToolCall
 
-NAME: Final = READ_RESULT
-MOST_PAGES: Final = 8  # that a model may read for one request
-DEFINITION: Final[JsonObject] = {
-    "name": NAME,
+READ_RESULT_TOOL_NAME: Final = READ_RESULT
+MAX_PAGES: Final = 8  # that a model may read for one request
+READ_RESULT_TOOL: Final[JsonObject] = {
+    "name": READ_RESULT_TOOL_NAME,
     "description": "Read more of a result that was cut. Give the handle named at the end of the cut text.",
     "inputSchema": {
         "type": "object",
@@ -30,46 +30,48 @@ DEFINITION: Final[JsonObject] = {
     },
     "annotations": {"readOnlyHint": True},
 }
-FUNCTION: Final[JsonObject] = {  # in the OpenAI format
+READ_RESULT_FUNCTION: Final[JsonObject] = {  # in the OpenAI format
     "type": "function",
     "function": {
-        "name": NAME,
-        "description": DEFINITION["description"],
-        "parameters": DEFINITION["inputSchema"],
+        "name": READ_RESULT_TOOL_NAME,
+        "description": READ_RESULT_TOOL["description"],
+        "parameters": READ_RESULT_TOOL["inputSchema"],
     },
 }
-SIGNATURE: Final = "read_result(handle: string, page?: integer = 1)"
+READ_RESULT_SIGNATURE: Final = "read_result(handle: string, page?: integer = 1)"
 
 
-async def read_result(results: Results, wish: ToolCall, context: CallContext) -> Outcome:
+async def run_read_result(results: ResultStore, tool_call: ToolCall, context: CallContext) -> Outcome:
     """One page of a kept result, or why there is none."""
-    endings = Endings(wish, context)
-    handle, number = wish.arguments.get("handle"), _number(wish.arguments.get("page", 1))
+    endings = OutcomeBuilder(tool_call, context)
+    handle, number = tool_call.arguments.get("handle"), _parse_page_number(tool_call.arguments.get("page", 1))
     if not isinstance(handle, str) or number < 1:
-        content = f"it takes {SIGNATURE}"
-        return endings.failure(NAME, ErrorKind.INVALID_PARAMETERS, content, signature=SIGNATURE)
-    found = await results.page(handle, page=number, caller=context.caller)
+        content = f"it takes {READ_RESULT_SIGNATURE}"
+        return endings.build_failure(
+            READ_RESULT_TOOL_NAME, ErrorKind.INVALID_PARAMETERS, content, signature=READ_RESULT_SIGNATURE
+        )
+    found = await results.read_page(handle, page=number, caller=context.caller)
     if found is None:
         content = f"nothing is kept under {handle} at page {number}"
-        return endings.failure(NAME, ErrorKind.EXECUTION_FAILED, content)
-    return _answer(wish, context, found)
+        return endings.build_failure(READ_RESULT_TOOL_NAME, ErrorKind.EXECUTION_FAILED, content)
+    return _build_page_outcome(tool_call, context, found)
 
 
-def _number(page: Json) -> int:
+def _parse_page_number(page: Json) -> int:
     """Of the page, which many models write as text; 0 for what is no number."""
     if isinstance(page, str):
-        reading = read_as("integer", page)
+        reading = read_scalar("integer", page)
         page = None if reading is None else reading.value
     return page if isinstance(page, int) and not isinstance(page, bool) else 0
 
 
-def _answer(wish: ToolCall, context: CallContext, found: Page) -> Outcome:
+def _build_page_outcome(tool_call: ToolCall, context: CallContext, found: ResultPage) -> Outcome:
     metadata: dict[str, Json] = {"page": found.page, "pages": found.pages, "untrusted": True}
     return Outcome(
         call_id=context.call_id,
-        tool=NAME,
+        tool=READ_RESULT_TOOL_NAME,
         success=True,
         content=found.text,
-        reference=wish.reference,
+        reference=tool_call.reference,
         metadata=metadata,
     )

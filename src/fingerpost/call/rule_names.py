@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fingerpost.settings import OwnRule, ProfileRule, ProgramRule, RuleSettings
 
 
-def rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
+def build_rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
     """One name for each rule, in order. Rules of the program and of the file are counted apart."""
     names: list[str] = []
     given = written = 0

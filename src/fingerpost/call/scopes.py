@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fingerpost.call.patterns import Fit, fits_exactly
+from fingerpost.call.patterns import PatternFit, match_exactly
 from fingerpost.records import Effect, Scope
 
 
-def bounded_by(
+def add_profile_scope(
     scopes: tuple[Scope, ...], profile: str | None, bounds: Mapping[str, Scope]
 ) -> tuple[Scope, ...]:
     """The scopes, and with them what bounds the profile: nobody has to remember to say it.
@@ -29,18 +29,18 @@ def bounded_by(
     )
 
 
-def within(scopes: Iterable[Scope], server: str, key: str, effect: Effect) -> bool:
+def is_within_scopes(scopes: Iterable[Scope], server: str, key: str, effect: Effect) -> bool:
     """Whether every one of these scopes holds the tool."""
-    return all(_holds(scope, server, key, effect) for scope in scopes)
+    return all(_is_in_scope(scope, server, key, effect) for scope in scopes)
 
 
-def _holds(scope: Scope, server: str, key: str, effect: Effect) -> bool:
+def _is_in_scope(scope: Scope, server: str, key: str, effect: Effect) -> bool:
     return (
         (not scope.effects or effect in scope.effects)
-        and _one_of(scope.servers, server)
-        and _one_of(scope.tools, key)
+        and _matches_any(scope.servers, server)
+        and _matches_any(scope.tools, key)
     )
 
 
-def _one_of(patterns: Sequence[str], name: str) -> bool:
-    return not patterns or any(fits_exactly(pattern, name) is Fit.YES for pattern in patterns)
+def _matches_any(patterns: Sequence[str], name: str) -> bool:
+    return not patterns or any(match_exactly(pattern, name) is PatternFit.YES for pattern in patterns)

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 # Decoding `%252e` takes two rounds; more than three is nobody's mistake.
-_ROUNDS: Final = 3
+_MAX_DECODINGS: Final = 3
 
 # Characters that look like the two separators; the full-width ones are folded anyway.
 _SLASHES: Final = str.maketrans(dict.fromkeys("⁄∕⧸╱", "/") | dict.fromkeys("∖⧵⧹╲", "\\"))
@@ -22,18 +22,18 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf"})
 _DOTS: Final = re.compile(r"[. ]*\.[. ]*\.[. ]*")
 
 
-def readings(text: str) -> tuple[str, ...]:
+def list_readings(text: str) -> tuple[str, ...]:
     """`text` as it stands, decoded, and in its simplest characters; no reading twice."""
     found = [text]
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_DECODINGS):
         decoded = unquote(found[-1])
         if decoded == found[-1]:
             break
         found.append(decoded)
-    return tuple(dict.fromkeys([*found, *(_simplest(each) for each in found)]))
+    return tuple(dict.fromkeys([*found, *(_simplify(each) for each in found)]))
 
 
-def _simplest(text: str) -> str:
+def _simplify(text: str) -> str:
     """Compatibility forms folded, look-alike separators made real, invisible characters gone."""
     if text.isascii() and text.isprintable():
         return text.strip()
@@ -41,25 +41,25 @@ def _simplest(text: str) -> str:
     return "".join(char for char in mapped if unicodedata.category(char) not in _INVISIBLE).strip()
 
 
-def without_windows_ways(path: str) -> str:
+def normalize_windows_path(path: str) -> str:
     """The path as Windows reads it: backslashes separate, dots and spaces at a name's end do not count."""
-    return "/".join(_as_windows_reads(segment) for segment in path.replace("\\", "/").split("/"))
+    return "/".join(_normalize_windows_segment(segment) for segment in path.replace("\\", "/").split("/"))
 
 
-def _as_windows_reads(segment: str) -> str:
+def _normalize_windows_segment(segment: str) -> str:
     if _DOTS.fullmatch(segment):
         return ".."
     return segment if segment in (".", "..") else segment.strip(" ").rstrip(". ")
 
 
-def as_path(text: str) -> str:
+def normalize_path(text: str) -> str:
     """The text with its `.`, `..` and doubled separators worked out, when it has separators at all."""
     if "/" not in text and "\\" not in text:
         return text
-    plain = posixpath.normpath(without_windows_ways(text))
+    plain = posixpath.normpath(normalize_windows_path(text))
     return plain[1:] if plain.startswith("//") else plain  # two slashes in front survive `normpath`
 
 
-def climbs(text: str) -> bool:
+def has_parent_step(text: str) -> bool:
     """Whether a reading of `text` has a step upwards."""
-    return any(".." in without_windows_ways(reading).split("/") for reading in readings(text))
+    return any(".." in normalize_windows_path(reading).split("/") for reading in list_readings(text))

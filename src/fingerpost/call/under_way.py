@@ -16,14 +16,14 @@ import anyio
 import anyio.lowlevel
 
 from fingerpost.errors import FingerpostError
-from fingerpost.tasks import cancel_scope
+from fingerpost.tasks import create_cancel_scope
 
 log = logging.getLogger("fingerpost.call")
 
-PATIENCE_S: Final = 5.0  # for what was ended, to record how
+END_TIMEOUT_S: Final = 5.0  # for what was ended, to record how
 
 
-class UnderWay:
+class InFlightWork:
     """The requests and calls that run now."""
 
     def __init__(self) -> None:
@@ -32,14 +32,14 @@ class UnderWay:
         self._over = anyio.Event()
 
     @asynccontextmanager
-    async def one(self) -> AsyncGenerator[None]:
+    async def track(self) -> AsyncGenerator[None]:
         """Do this until it is done or everything is ended; then an error says so to whoever waits for it.
 
         One may stand in another: a request makes calls.
         """
         if self._closing:
-            raise _closed()
-        with cancel_scope() as scope:
+            raise _build_closed_error()
+        with create_cancel_scope() as scope:
             self._scopes.add(scope)
             try:
                 yield
@@ -49,22 +49,22 @@ class UnderWay:
                     self._over.set()
         if scope.cancelled_caught:
             await anyio.lowlevel.checkpoint_if_cancelled()  # who stands around it ends as well, and speaks
-            raise _closed() from None
+            raise _build_closed_error() from None
 
-    async def end(self) -> None:
+    async def end_all(self) -> None:
         """End everything, let nothing more begin, and wait until all of it has recorded how it ended."""
         self._closing = True
         if not self._scopes:
             return
         for scope in tuple(self._scopes):
             scope.cancel()
-        with anyio.move_on_after(PATIENCE_S, shield=True):
+        with anyio.move_on_after(END_TIMEOUT_S, shield=True):
             await self._over.wait()
             return
-        log.warning("%d requests did not end within %g s of closing", len(self._scopes), PATIENCE_S)
+        log.warning("%d requests did not end within %g s of closing", len(self._scopes), END_TIMEOUT_S)
 
 
-def _closed() -> FingerpostError:
+def _build_closed_error() -> FingerpostError:
     message = "the router was closed before this was over"
     hint = (
         "Let requests end before the `async with` block does. "

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.catalog.names import tool_key
+from fingerpost.catalog.names import build_tool_key
 from fingerpost.frozen import frozen
 from fingerpost.records import DroppedTool, Effect, ServerState, ServerStatus, ToolCard
 
-_CONSOLE: Final = "Switch it on again in the console of `fingerpost serve`, under {page}."
-_AWAY: Final = {
+_ENABLE_HINT: Final = "Switch it on again in the console of `fingerpost serve`, under {page}."
+_STATE_REASONS: Final = {
     ServerState.DOWN: "is down",
     ServerState.CONNECTING: "is still connecting",
     ServerState.IDLE: "is not connected yet",
@@ -21,7 +21,7 @@ _AWAY: Final = {
 
 
 @frozen
-class Absence:
+class UnavailableTool:
     """Why a tool is away. `reason` is half a sentence, `fix` a whole one."""
 
     tool: str  # its key, or its name as it was asked for where only its server is known
@@ -31,14 +31,14 @@ class Absence:
     effects: frozenset[Effect] = frozenset(Effect)  # any, where nobody has seen its definition
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """What whoever called it hears."""
         return f"{self.tool} is not available: {self.reason}"
 
 
-def changed(card: ToolCard) -> Absence:
+def build_changed(card: ToolCard) -> UnavailableTool:
     """It waits for a person to accept what its server made of it."""
-    return _of(
+    return _build(
         card,
         "its definition changed since it was first seen",
         f"Look at the change with `fingerpost pins diff {card.key}`, "
@@ -46,9 +46,9 @@ def changed(card: ToolCard) -> Absence:
     )
 
 
-def unseen(card: ToolCard) -> Absence:
+def build_unseen(card: ToolCard) -> UnavailableTool:
     """Its server offers it for the first time, and was known before."""
-    return _of(
+    return _build(
         card,
         f"it is new on {card.server}, which was seen before without it",
         f"Look at it with `fingerpost pins diff {card.key}`, then accept it with "
@@ -57,44 +57,44 @@ def unseen(card: ToolCard) -> Absence:
     )
 
 
-def written_off(card: ToolCard, pattern: str) -> Absence:
+def build_disabled_by_settings(card: ToolCard, pattern: str) -> UnavailableTool:
     """It is switched off in the settings, by the entry with this pattern."""
-    return _of(
+    return _build(
         card,
         f"it is switched off in the settings: [[tools]] with match = {pattern!r} says enabled = false",
         "Take that line out, or say enabled = true for this tool in an entry behind it.",
     )
 
 
-def shut(card: ToolCard, reason: str, *, by_server: bool) -> Absence:
+def build_disabled(card: ToolCard, reason: str, *, by_server: bool) -> UnavailableTool:
     """A person switched it, or its server, off while it ran."""
-    return _of(card, reason, _CONSOLE.format(page="Servers" if by_server else "Tools"))
+    return _build(card, reason, _ENABLE_HINT.format(page="Servers" if by_server else "Tools"))
 
 
-def refused(drop: DroppedTool) -> Absence:
+def build_refused(drop: DroppedTool) -> UnavailableTool:
     """Its server listed it in a way that cannot be taken."""
-    return Absence(
-        tool=tool_key(drop.server, drop.name),
+    return UnavailableTool(
+        tool=build_tool_key(drop.server, drop.name),
         server=drop.server,
         reason=f"it could not be taken: {drop.reason}",
         fix="Report it to the server's author; every other tool of the server works.",
     )
 
 
-def server_away(tool: str, status: ServerStatus) -> Absence | None:
+def build_server_unavailable(tool: str, status: ServerStatus) -> UnavailableTool | None:
     """Its server cannot be asked which tools it has; None: it can."""
-    if (away := _AWAY.get(status.state)) is None:
+    if (away := _STATE_REASONS.get(status.state)) is None:
         return None
     if status.state is ServerState.DISABLED and status.reason is not None:
         reason = f"its server {status.name} is {status.reason}"
-        fix = _CONSOLE.format(page="Servers")
+        fix = _ENABLE_HINT.format(page="Servers")
     else:
         reason = f"its server {status.name} {away}" + (f": {status.reason}" if status.reason else "")
-        fix = _fix(status)
-    return Absence(tool=tool, server=status.name, reason=reason, fix=fix)
+        fix = _build_fix(status)
+    return UnavailableTool(tool=tool, server=status.name, reason=reason, fix=fix)
 
 
-def _fix(status: ServerStatus) -> str:
+def _build_fix(status: ServerStatus) -> str:
     match status.state:
         case ServerState.DISABLED:
             switch = '"disabled": true (in fingerpost.toml: enabled = false)'
@@ -106,5 +106,7 @@ def _fix(status: ServerStatus) -> str:
             return "Try again in a moment; `fingerpost servers` shows how it is doing."
 
 
-def _of(card: ToolCard, reason: str, fix: str) -> Absence:
-    return Absence(tool=card.key, server=card.server, reason=reason, fix=fix, effects=frozenset(card.effects))
+def _build(card: ToolCard, reason: str, fix: str) -> UnavailableTool:
+    return UnavailableTool(
+        tool=card.key, server=card.server, reason=reason, fix=fix, effects=frozenset(card.effects)
+    )

@@ -11,14 +11,19 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, cast
 
-from fingerpost.catalog.certainty import doubt, doubt_of_parameters
-from fingerpost.catalog.choices import parameters
-from fingerpost.catalog.effects import judge
-from fingerpost.catalog.fingerprint import fingerprint
-from fingerpost.catalog.intelligence import gather
+from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
+from fingerpost.catalog.choices import collect_parameters
+from fingerpost.catalog.effects import judge_effect
+from fingerpost.catalog.fingerprint import compute_fingerprint
+from fingerpost.catalog.intelligence import gather_intelligence
 from fingerpost.catalog.knowledge import is_known_read, is_known_to_act
-from fingerpost.catalog.names import exposed_name, own_name, tool_key, visible
-from fingerpost.catalog.overrides import Overrides, Written
+from fingerpost.catalog.names import (
+    build_exposed_name,
+    build_own_name,
+    build_tool_key,
+    escape_invisible_except,
+)
+from fingerpost.catalog.overrides import Overrides, WrittenOverride
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Effect,
@@ -34,12 +39,12 @@ from fingerpost.records import (
 )
 from fingerpost.records.servers import IN_PROCESS, OWN_PROGRAM
 
-LONGEST_NAME: Final = 1024
+MAX_NAME_LENGTH: Final = 1024
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
 
 
 @frozen(kw_only=False)
-class Refusal:
+class RefusedDefinition:
     """Why a definition did not become a card. Switched off by a person is no fault of its server's."""
 
     name: str  # made visible: it goes to a screen
@@ -49,7 +54,7 @@ class Refusal:
 
 
 @frozen(kw_only=False)
-class Cardmaker:
+class CardBuilder:
     """Makes cards, with what was written and learned so far."""
 
     overrides: Overrides
@@ -59,7 +64,7 @@ class Cardmaker:
         default_factory=dict[str, tuple[str, str]]
     )  # by key: the fingerprint of what a person said only reads, and who said it
 
-    def make(
+    def build(
         self,
         server: str,
         definition: object,
@@ -67,25 +72,25 @@ class Cardmaker:
         *,
         prefix: bool = True,
         origin: Listing | None = None,
-    ) -> ToolCard | Refusal:
+    ) -> ToolCard | RefusedDefinition:
         """The card of this definition; the very one in `known` if that still holds.
 
         Without `prefix` the tool keeps its own name. What a server may send wrong
         ends in a refusal, never in an error. `origin` says which server it is, and what is believed of it.
         """
-        if (refusal := _refuse(definition)) is not None:
+        if (refusal := _find_refusal(definition)) is not None:
             return refusal
         tool = cast("JsonObject", definition)
         name = str(tool["name"])
-        key = tool_key(server, name)
-        mark = fingerprint(tool)
+        key = build_tool_key(server, name)
+        mark = compute_fingerprint(tool)
         old = known.get(key)
         if old is not None and old.fingerprint == mark and old.definition == tool:
             return old
-        shown = (exposed_name if prefix else own_name)(server, name)
-        return self._new(server, name, shown, key, mark, tool, origin)
+        shown = (build_exposed_name if prefix else build_own_name)(server, name)
+        return self._build_new(server, name, shown, key, mark, tool, origin)
 
-    def _new(
+    def _build_new(
         self,
         server: str,
         name: str,
@@ -94,11 +99,11 @@ class Cardmaker:
         mark: str,
         tool: JsonObject,
         origin: Listing | None,
-    ) -> ToolCard | Refusal:
-        written = self.overrides.of(key)
+    ) -> ToolCard | RefusedDefinition:
+        written = self.overrides.find(key)
         described = tool.get("description")
         description = described if isinstance(described, str) else ""
-        effect, unsure = self._judged(key, mark, name, tool, written, origin)
+        effect, unsure = self._judge_effect(key, mark, name, tool, written, origin)
         own_words = written.fields.description if written is not None else None
         card = ToolCard(
             key=key,
@@ -109,7 +114,7 @@ class Cardmaker:
             description=description if own_words is None else own_words,
             effect=effect,
             fingerprint=mark,
-            intelligence=gather(
+            intelligence=gather_intelligence(
                 server,
                 name,
                 description,
@@ -121,33 +126,33 @@ class Cardmaker:
             ),
             instructions=Instructions() if written is None else written.instructions,
             operations={} if written is None else written.fields.operations or {},
-            cache_seconds=_cache_seconds(written),
-            retry=_retry_rule(written),
+            cache_seconds=_get_cache_seconds(written),
+            retry=_build_retry_rule(written),
             doubt=unsure,
         )
         if written is not None and written.fields.enabled is False:
-            reason = f"switched off: {written.reason('enabled')}"
-            return Refusal(visible(name), reason, fault=False, card=card)
+            reason = f"switched off: {written.get_reason('enabled')}"
+            return RefusedDefinition(escape_invisible_except(name), reason, fault=False, card=card)
         return card
 
-    def _judged(
+    def _judge_effect(
         self,
         key: str,
         mark: str,
         name: str,
         tool: JsonObject,
-        written: Written | None,
+        written: WrittenOverride | None,
         origin: Listing | None,
     ) -> tuple[Known[Effect], str]:
         """Its effect, and why it is not certain that it only reads."""
         if written is not None and written.fields.effect is not None:
-            return Known(written.fields.effect, Source.WRITTEN, written.reason("effect")), ""
+            return Known(written.fields.effect, Source.WRITTEN, written.get_reason("effect")), ""
         kept = self.reads.get(key)
         if kept is not None and kept[0] == mark:
             return Known(Effect.READ, Source.WRITTEN, f"{kept[1]} said that it only reads"), ""
-        effect = judge(tool)
+        effect = judge_effect(tool)
         package = None if origin is None else origin.package
-        names = {parameter for parameter, _ in parameters(tool.get("inputSchema")).named if parameter}
+        names = {parameter for parameter, _ in collect_parameters(tool.get("inputSchema")).named if parameter}
         if is_known_read(package, name, names):
             return Known(Effect.READ, Source.WRITTEN, f"shipped knowledge of {package}"), ""
         if is_known_to_act(name):
@@ -155,25 +160,25 @@ class Cardmaker:
         if effect.value is not Effect.READ:
             return effect, ""
         believed = origin is not None and (origin.trust_hints or package == OWN_PROGRAM)
-        if believed and _hinted(tool):
+        if believed and _has_read_only_hint(tool):
             is_ours = package in (IN_PROCESS, OWN_PROGRAM)
-            return effect, "" if is_ours else doubt_of_parameters(tool, programs_only=True)
-        return effect, doubt(tool)
+            return effect, "" if is_ours else find_parameter_doubt(tool, programs_only=True)
+        return effect, find_doubt(tool)
 
 
-def _hinted(tool: JsonObject) -> bool:
+def _has_read_only_hint(tool: JsonObject) -> bool:
     annotations = tool.get("annotations")
     return isinstance(annotations, Mapping) and annotations.get("readOnlyHint") is True
 
 
-def _cache_seconds(written: Written | None) -> Known[float]:
+def _get_cache_seconds(written: WrittenOverride | None) -> Known[float]:
     """Only a person can know that an answer of a moment ago is as good as a new one."""
     if written is None or written.fields.cache_seconds is None:
         return Known(0.0, Source.DEFAULT, "every read is asked anew")
-    return Known(written.fields.cache_seconds, Source.WRITTEN, written.reason("cache_seconds"))
+    return Known(written.fields.cache_seconds, Source.WRITTEN, written.get_reason("cache_seconds"))
 
 
-def _retry_rule(written: Written | None) -> RetryRule:
+def _build_retry_rule(written: WrittenOverride | None) -> RetryRule:
     rule = RetryRule()
     if written is None:
         return rule
@@ -181,31 +186,31 @@ def _retry_rule(written: Written | None) -> RetryRule:
     return RetryRule(
         retries=rule.retries
         if own.retries is None
-        else Known(own.retries, Source.WRITTEN, written.reason("retries")),
+        else Known(own.retries, Source.WRITTEN, written.get_reason("retries")),
         conditions=rule.conditions
         if own.retry_on is None
-        else Known(own.retry_on, Source.WRITTEN, written.reason("retry_on")),
+        else Known(own.retry_on, Source.WRITTEN, written.get_reason("retry_on")),
         repeatable=rule.repeatable
         if own.repeatable is None
-        else Known(own.repeatable, Source.WRITTEN, written.reason("repeatable")),
+        else Known(own.repeatable, Source.WRITTEN, written.get_reason("repeatable")),
     )
 
 
-def _refuse(definition: object) -> Refusal | None:
+def _find_refusal(definition: object) -> RefusedDefinition | None:
     if not isinstance(definition, Mapping):
-        return Refusal("(no name)", "is not an object")
+        return RefusedDefinition("(no name)", "is not an object")
     definition = cast("Mapping[str, object]", definition)
     name = definition.get("name")
     if not isinstance(name, str) or not name.strip():
-        return Refusal("(no name)", "has no name")
-    shown = visible(name[:80])
-    if len(name) > LONGEST_NAME:
-        return Refusal(shown, f"has a name of more than {LONGEST_NAME} characters")
-    reason = check_json(definition) or _task_fault(definition.get("execution"))
-    return None if reason is None else Refusal(shown, reason)
+        return RefusedDefinition("(no name)", "has no name")
+    shown = escape_invisible_except(name[:80])
+    if len(name) > MAX_NAME_LENGTH:
+        return RefusedDefinition(shown, f"has a name of more than {MAX_NAME_LENGTH} characters")
+    reason = check_json(definition) or _find_task_fault(definition.get("execution"))
+    return None if reason is None else RefusedDefinition(shown, reason)
 
 
-def _task_fault(execution: object) -> str | None:
+def _find_task_fault(execution: object) -> str | None:
     """Its server refuses a plain call of such a tool, and some clients do not even send one."""
     if not isinstance(execution, Mapping):
         return None

@@ -12,22 +12,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fingerpost.catalog import absence
-from fingerpost.catalog.absence import Absence
-from fingerpost.catalog.cards import Cardmaker, Refusal
-from fingerpost.catalog.fingerprint import text_fingerprint
-from fingerpost.catalog.links import link
-from fingerpost.catalog.namesakes import told_apart
+from fingerpost.catalog.absence import UnavailableTool
+from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
+from fingerpost.catalog.fingerprint import compute_text_fingerprint
+from fingerpost.catalog.links import link_cards
+from fingerpost.catalog.namesakes import make_names_unique
 from fingerpost.catalog.overrides import Overrides
 from fingerpost.catalog.pins import (
-    compare,
-    pin,
-    pinned_instructions,
-    pinned_tools,
-    server_key,
-    server_pin,
-    unseen,
+    build_pin,
+    build_server_key,
+    build_server_pin,
+    build_unseen_tool,
+    compare_with_pins,
+    get_pinned_instructions,
+    get_pinned_tools,
 )
-from fingerpost.catalog.snapshot import Diff, Snapshot, difference
+from fingerpost.catalog.snapshot import CatalogDiff, Snapshot, compute_diff
 from fingerpost.errors import ConfigError, UnknownServer, UnknownTool
 from fingerpost.events import (
     CatalogChanged,
@@ -52,8 +52,8 @@ from fingerpost.records.servers import IN_PROCESS
 from fingerpost.settings.model import FlagSettings, ToolOverride
 
 _NO_FLAGS_SET = FlagSettings()
-_NOTHING = Snapshot()
-SEEN_KEPT = 32  # snapshots of callers with a key of their own
+_EMPTY_SNAPSHOT = Snapshot()
+MAX_CALLER_SNAPSHOTS = 32  # snapshots of callers with a key of their own
 
 
 class Catalog:
@@ -71,7 +71,7 @@ class Catalog:
         self._own = frozenset(own)
         self._events = events
         self._flags = flags
-        self._maker = Cardmaker(Overrides(overrides), inferring=flags.inferred_intelligence)
+        self._maker = CardBuilder(Overrides(overrides), inferring=flags.inferred_intelligence)
         self._unprefixed: set[str] = set()  # servers whose tools keep their own names
         self._seen: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; quarantined ones too
         self._origins: dict[str, Listing] = {}  # the last listing of each server, without its tools
@@ -94,27 +94,27 @@ class Catalog:
     def snapshot(self) -> Snapshot:
         """The tools that all callers may be told of. The same object until something changes.
 
-        Those listed only to a caller's own key are not among them: `whole` has them.
+        Those listed only to a caller's own key are not among them: `full_snapshot` has them.
         """
         self._make_snapshots()
         return self._snapshot
 
     @property
-    def whole(self) -> Snapshot:
+    def full_snapshot(self) -> Snapshot:
         """The snapshot with the tools that single callers alone may see: only for what tells these apart."""
         self._make_snapshots()
         return self._whole
 
-    def seen_with(self, scopes: Iterable[Scope]) -> Snapshot:
+    def get_snapshot_for(self, scopes: Iterable[Scope]) -> Snapshot:
         """The snapshot with those of the tools listed to callers' own keys that these scopes name."""
-        if self.whole is self._snapshot:
+        if self.full_snapshot is self._snapshot:
             return self._snapshot
         theirs = frozenset(key for scope in scopes for key in scope.personal)
         if not theirs:
             return self._snapshot
         seen = self._seen_with.get(theirs)
         if seen is None:
-            if len(self._seen_with) >= SEEN_KEPT:
+            if len(self._seen_with) >= MAX_CALLER_SNAPSHOTS:
                 self._seen_with.clear()
             cards = tuple(card for card in self._whole.cards if not card.personal or card.key in theirs)
             seen = self._seen_with[theirs] = Snapshot(version=self._version, cards=cards)
@@ -123,9 +123,9 @@ class Catalog:
     def _make_snapshots(self) -> None:
         if not self._outdated:
             return
-        cards = [card for server in self._seen for card in self._listed(server).values()]
-        named = told_apart(sorted(cards, key=lambda card: card.key), self._unprefixed)
-        common = link([card for card in named if not card.personal])
+        cards = [card for server in self._seen for card in self._get_listed(server).values()]
+        named = make_names_unique(sorted(cards, key=lambda card: card.key), self._unprefixed)
+        common = link_cards([card for card in named if not card.personal])
         self._snapshot = self._whole = Snapshot(version=self._version, cards=common)
         if len(common) < len(named):
             personal = tuple(card for card in named if card.personal)
@@ -144,32 +144,34 @@ class Catalog:
         return tuple(drop for server in sorted(self._dropped) for drop in self._dropped[server])
 
     @property
-    def shut(self) -> Snapshot:
+    def disabled(self) -> Snapshot:
         """Tools a person switched off while we run, by themselves or with their server."""
         if not self._shut and not self._shut_servers:
-            return _NOTHING
-        cards = (card for cards in self._seen.values() for card in cards.values() if self._is_shut(card))
+            return _EMPTY_SNAPSHOT
+        cards = (card for cards in self._seen.values() for card in cards.values() if self._is_disabled(card))
         return Snapshot(version=self._version, cards=tuple(cards))
 
     @property
-    def away(self) -> Snapshot:
-        """Tools that are known and not in the snapshot; `why_away` says of each why."""
+    def unavailable(self) -> Snapshot:
+        """Tools that are known and not in the snapshot; `explain_unavailable` says of each why."""
         cards = {entry.card.key: entry.card for entry in self._quarantined.values()}
         for off in self._off.values():
             cards.update(off)
-        cards.update((card.key, card) for card in self.shut.cards)
+        cards.update((card.key, card) for card in self.disabled.cards)
         return Snapshot(version=self._version, cards=tuple(cards.values()))
 
-    def why_away(self, card: ToolCard) -> Absence:
-        """Why this tool of `away` is not in the snapshot: what a person did comes first."""
-        if (reason := self.why_shut(card)) is not None:
-            return absence.shut(card, reason, by_server=card.key not in self._shut)
+    def explain_unavailable(self, card: ToolCard) -> UnavailableTool:
+        """Why this tool of `unavailable` is not in the snapshot: what a person did comes first."""
+        if (reason := self.get_disabled_reason(card)) is not None:
+            return absence.build_disabled(card, reason, by_server=card.key not in self._shut)
         if card.key in self._off.get(card.server, {}):
-            return absence.written_off(card, self._maker.overrides.pattern(card.key, "enabled"))
+            return absence.build_disabled_by_settings(
+                card, self._maker.overrides.get_pattern(card.key, "enabled")
+            )
         held = self._quarantined.get(card.key)
-        return absence.unseen(card) if held is not None and held.new else absence.changed(card)
+        return absence.build_unseen(card) if held is not None and held.new else absence.build_changed(card)
 
-    def why_shut(self, card: ToolCard) -> str | None:
+    def get_disabled_reason(self, card: ToolCard) -> str | None:
         """Why this tool is switched off; None: it is not."""
         if (reason := self._shut.get(card.key)) is not None:
             return reason
@@ -178,32 +180,38 @@ class Catalog:
 
     # -- what servers offer -------------------------------------------------------------------------------
 
-    def study(self, listing: Listing) -> tuple[ToolCard | Refusal, ...]:
+    def build_cards(self, listing: Listing) -> tuple[ToolCard | RefusedDefinition, ...]:
         """What becomes of each definition. Changes nothing, so that a thread can do it for a long listing."""
         server, prefix = listing.server, listing.prefix
         same_names = prefix is (server not in self._unprefixed)
-        same_origin = _origin(listing) == _origin(self._origins.get(server, listing))
+        same_origin = _get_origin(listing) == _get_origin(self._origins.get(server, listing))
         known = self._seen.get(server, {}) if same_names and same_origin else {}
         made = (
-            self._maker.make(server, definition, known, prefix=prefix, origin=listing)
+            self._maker.build(server, definition, known, prefix=prefix, origin=listing)
             for definition in listing.definitions
         )
-        return tuple(_marked(one, listing.personal) for one in made)
+        return tuple(_mark_personal(one, listing.personal) for one in made)
 
-    def replace_server(self, listing: Listing, studied: Sequence[ToolCard | Refusal] | None = None) -> Diff:
-        """The tools of this server are now these, and no others. `studied`: what `study` said of them."""
+    def replace_server(
+        self, listing: Listing, built: Sequence[ToolCard | RefusedDefinition] | None = None
+    ) -> CatalogDiff:
+        """The tools of this server are now these, and no others. `studied`: what `build_cards` said of
+        them.
+        """
         server = listing.server
         cards: dict[str, ToolCard] = {}
         drops = list(listing.dropped)  # already told about by whoever read the list
         refused: list[DroppedTool] = []
         off: dict[str, ToolCard] = {}
-        for made in self.study(listing) if studied is None else studied:
+        for made in self.build_cards(listing) if built is None else built:
             if isinstance(made, ToolCard) and made.key in cards:
-                made = Refusal(made.key.partition("/")[2], "has the name of a tool listed before it")
+                made = RefusedDefinition(
+                    made.key.partition("/")[2], "has the name of a tool listed before it"
+                )
             if isinstance(made, ToolCard):
                 cards[made.key] = made
                 continue
-            drop = _drop(server, made)
+            drop = _build_dropped(server, made)
             drops.append(drop)
             if made.fault:
                 refused.append(drop)
@@ -212,59 +220,59 @@ class Catalog:
         self._origins[server] = replace(listing, definitions=(), dropped=())
         before = set(self._dropped.get(server, ()))
         (self._unprefixed.discard if listing.prefix else self._unprefixed.add)(server)
-        self._tell_dropped(drop for drop in refused if drop not in before)
+        self._emit_dropped(drop for drop in refused if drop not in before)
         self._set_dropped(server, drops)
-        self._set_off(server, off)
+        self._set_switched_off(server, off)
         return self._replace(server, cards)
 
-    def remove_server(self, server: str) -> Diff:
+    def remove_server(self, server: str) -> CatalogDiff:
         """This server and its tools are gone. Their pins stay: they may come back."""
         self._set_dropped(server, ())
-        self._set_off(server, {})
+        self._set_switched_off(server, {})
         return self._replace(server, {})
 
     # -- what use teaches ---------------------------------------------------------------------------------
 
-    def learn(self, profiles: Mapping[str, UsageProfile]) -> Diff:
+    def learn(self, profiles: Mapping[str, UsageProfile]) -> CatalogDiff:
         """Typical latency and size from recorded use, by key."""
         if not self._flags.learned_intelligence:
-            return Diff()
+            return CatalogDiff()
         self._maker.usage.update(profiles)
-        before = self._all_listed()
+        before = self._get_all_listed()
         for cards in self._seen.values():
             for key in cards.keys() & profiles.keys():
-                cards[key] = self._made_anew(cards[key].server, cards[key])
-        return self._changed(difference(before, self._all_listed()))
+                cards[key] = self._rebuild_card(cards[key].server, cards[key])
+        return self._publish_diff(compute_diff(before, self._get_all_listed()))
 
     # -- switched off by a person -------------------------------------------------------------------------
 
-    def shut_off(self, tools: Mapping[str, str], servers: Mapping[str, str]) -> Diff:
+    def set_disabled(self, tools: Mapping[str, str], servers: Mapping[str, str]) -> CatalogDiff:
         """From now on these tools and servers are off, and no others. By key and name, with the reason."""
-        before = self._all_listed()
+        before = self._get_all_listed()
         self._shut, self._shut_servers = dict(tools), dict(servers)
-        return self._changed(difference(before, self._all_listed()))
+        return self._publish_diff(compute_diff(before, self._get_all_listed()))
 
-    def _is_shut(self, card: ToolCard) -> bool:
+    def _is_disabled(self, card: ToolCard) -> bool:
         return card.key in self._shut or card.server in self._shut_servers
 
     # -- pins ---------------------------------------------------------------------------------------------
 
-    def use_pins(self, pins: Mapping[str, Pin], gone: Collection[str] = ()) -> Diff:
+    def use_pins(self, pins: Mapping[str, Pin], gone: Collection[str] = ()) -> CatalogDiff:
         """These pins hold, and those that are `gone` do not. A tool without a pin is new again.
 
         Call it before listings come in, and when another process changed some.
         """
-        before = self._all_listed()
+        before = self._get_all_listed()
         self._pins.update(pins)
         for key in gone:
             self._pins.pop(key, None)
-        self._hear_of_reads({*pins, *gone})
+        self._rebuild_read_only({*pins, *gone})
         self._new_pins = [new for new in self._new_pins if new.key not in pins]
         touched = {*pins, *gone}
         for server, cards in self._seen.items():
-            if not touched.isdisjoint(cards) or server_key(server) in touched:
+            if not touched.isdisjoint(cards) or build_server_key(server) in touched:
                 self._check_pins(server)
-        return self._changed(difference(before, self._all_listed()))
+        return self._publish_diff(compute_diff(before, self._get_all_listed()))
 
     def take_new_pins(self) -> list[Pin]:
         """Pins made for tools seen for the first time since this was last asked. The caller stores them."""
@@ -286,41 +294,41 @@ class Catalog:
         """
         waiting = self._quarantined.get(key)
         if waiting is None:
-            raise self._unknown(key, "no changed definition of this tool waits to be accepted")
+            raise self._build_unknown_tool(key, "no changed definition of this tool waits to be accepted")
         if fingerprint is not None and fingerprint != waiting.card.fingerprint:
             message = f"{key} has changed again since it was shown"
             raise ConfigError(message, hint="Look at the new difference and accept that one.")
-        before = self._all_listed()
-        accepted = pin(waiting.card, at=utc_now(), accepted_by=by)
+        before = self._get_all_listed()
+        accepted = build_pin(waiting.card, at=utc_now(), accepted_by=by)
         self._pins[key] = accepted
         self._events.emit(PinAccepted(tool=key, fingerprint=accepted.fingerprint, accepted_by=by))
         self._check_pins(waiting.card.server)
-        self._changed(difference(before, self._all_listed()))
+        self._publish_diff(compute_diff(before, self._get_all_listed()))
         return accepted
 
-    def say_only_reads(self, key: str, by: str, *, fingerprint: str, only_reads: bool = True) -> Pin:
+    def set_read_only(self, key: str, by: str, *, fingerprint: str, only_reads: bool = True) -> Pin:
         """A person says of this definition of a tool that it only reads, or takes it back.
 
         The caller stores the pin: the word holds for the definition that was shown, and for no other.
         """
-        card = self._seen.get(key.partition("/")[0], {}).get(key) or self.whole.get(key)
+        card = self._seen.get(key.partition("/")[0], {}).get(key) or self.full_snapshot.get(key)
         if card is None or key in self._quarantined:
-            raise self._unknown(key, "no tool of this name is offered")
+            raise self._build_unknown_tool(key, "no tool of this name is offered")
         if fingerprint != card.fingerprint:
             message = f"{key} has changed since it was shown"
             raise ConfigError(message, hint="Look at the tool as it is now, and say it of that one.")
-        before = self._all_listed()
-        first = self._pins.get(key) or pin(card, at=utc_now())
+        before = self._get_all_listed()
+        first = self._pins.get(key) or build_pin(card, at=utc_now())
         kept = self._pins[key] = replace(first, only_reads=by if only_reads else None)
         self._new_pins = [new for new in self._new_pins if new.key != key]
-        self._hear_of_reads({key})
+        self._rebuild_read_only({key})
         self._events.emit(
             ToolTrusted(tool=key, fingerprint=kept.fingerprint, only_reads=only_reads, decided_by=by)
         )
-        self._changed(difference(before, self._all_listed()))
+        self._publish_diff(compute_diff(before, self._get_all_listed()))
         return kept
 
-    def _hear_of_reads(self, keys: Collection[str]) -> None:
+    def _rebuild_read_only(self, keys: Collection[str]) -> None:
         """Make the cards anew of which a person said, or no longer says, that they only read."""
         for key in keys:
             found = self._pins.get(key)
@@ -335,10 +343,10 @@ class Catalog:
                 self._maker.reads[key] = said
             for server, cards in self._seen.items():
                 if key in cards:
-                    cards[key] = self._made_anew(server, cards[key])
+                    cards[key] = self._rebuild_card(server, cards[key])
 
-    def _made_anew(self, server: str, card: ToolCard) -> ToolCard:
-        made = self._maker.make(
+    def _rebuild_card(self, server: str, card: ToolCard) -> ToolCard:
+        made = self._maker.build(
             server, card.definition, prefix=server not in self._unprefixed, origin=self._origins.get(server)
         )
         return replace(made, personal=card.personal) if isinstance(made, ToolCard) else card
@@ -347,18 +355,20 @@ class Catalog:
         """Pin what is new on this server, quarantine what changed, release what is as pinned again."""
         if not self._flags.pins or server in self._own:
             return
-        found = compare(self._seen.get(server, {}).values(), self._pins)
-        whole = self._pins.get(server_key(server))
-        later = [] if whole is None else [card for card in found.new if self._is_later(card, whole)]
+        found = compare_with_pins(self._seen.get(server, {}).values(), self._pins)
+        whole = self._pins.get(build_server_key(server))
+        later = (
+            [] if whole is None else [card for card in found.new if self._is_new_on_known_server(card, whole)]
+        )
         first = [card for card in found.new if card not in later]
         now = utc_now()
         for card in first:
-            self._put_new_pin(pin(card, at=now))
+            self._add_new_pin(build_pin(card, at=now))
         for card in (*first, *found.accepted):  # whose pin was forgotten is new, and waited perhaps
             self._quarantined.pop(card.key, None)
             self._announced.pop(card.key, None)
         self._pin_server(server, whole, {card.name for card in (*first, *found.accepted)})
-        waiting = [] if whole is None else [unseen(card, since=whole.pinned_at) for card in later]
+        waiting = [] if whole is None else [build_unseen_tool(card, since=whole.pinned_at) for card in later]
         for entry in (*found.changed, *waiting):
             key, seen = entry.card.key, entry.card.fingerprint
             self._quarantined[key] = entry
@@ -366,75 +376,84 @@ class Catalog:
                 self._announced[key] = seen
                 self._events.emit(ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen))
 
-    def _is_later(self, card: ToolCard, whole: Pin) -> bool:
+    def _is_new_on_known_server(self, card: ToolCard, whole: Pin) -> bool:
         """Whether a known server offers this tool for the first time, and a person is to see it first.
 
         One that is listed to a caller's own key alone is seen by that caller alone, and not reviewed.
         """
         origin = self._origins.get(card.server)
         reviewed = origin is not None and origin.new_tools == "review"
-        return reviewed and not card.personal and card.name not in pinned_tools(whole)
+        return reviewed and not card.personal and card.name not in get_pinned_tools(whole)
 
     def _pin_server(self, server: str, whole: Pin | None, names: Collection[str]) -> None:
         """Keep which tools the server was seen with, and with the first of them what it says of itself."""
         if whole is None:
             if names:
-                self._put_new_pin(server_pin(server, self._said_by(server), names, at=utc_now()))
-        elif not pinned_tools(whole).issuperset(names):
-            tools = sorted(pinned_tools(whole).union(names))
-            self._put_new_pin(replace(whole, definition={**whole.definition, "tools": tools}))
+                self._add_new_pin(
+                    build_server_pin(server, self._get_raw_instructions(server), names, at=utc_now())
+                )
+        elif not get_pinned_tools(whole).issuperset(names):
+            tools = sorted(get_pinned_tools(whole).union(names))
+            self._add_new_pin(replace(whole, definition={**whole.definition, "tools": tools}))
 
-    def _put_new_pin(self, made: Pin) -> None:
+    def _add_new_pin(self, made: Pin) -> None:
         self._pins[made.key] = made
         self._new_pins = [*(new for new in self._new_pins if new.key != made.key), made]
 
     # -- what servers say of themselves -------------------------------------------------------------------
 
-    def _said_by(self, server: str) -> str:
+    def _get_raw_instructions(self, server: str) -> str:
         origin = self._origins.get(server)
         return "" if origin is None else origin.instructions or ""
 
-    def instructions_of(self, server: str) -> str:
+    def get_instructions(self, server: str) -> str:
         """What the server says of itself, as far as it may be passed on: not when it changed unseen."""
-        return "" if self._changed_instructions(server) is not None else self._said_by(server)
+        return (
+            "" if self._find_changed_instructions(server) is not None else self._get_raw_instructions(server)
+        )
 
     @property
     def changed_instructions(self) -> tuple[ChangedInstructions, ...]:
         """What servers say of themselves that waits to be accepted, by server."""
-        found = (self._changed_instructions(server) for server in sorted(self._seen))
+        found = (self._find_changed_instructions(server) for server in sorted(self._seen))
         return tuple(one for one in found if one is not None)
 
-    def _changed_instructions(self, server: str) -> ChangedInstructions | None:
-        whole = self._pins.get(server_key(server))
+    def _find_changed_instructions(self, server: str) -> ChangedInstructions | None:
+        whole = self._pins.get(build_server_key(server))
         origin = self._origins.get(server)
         ours = server in self._own or (origin is not None and origin.package == IN_PROCESS)
         if whole is None or ours or not self._flags.pins:
             return None
-        said = self._said_by(server)
-        if said == pinned_instructions(whole):
+        said = self._get_raw_instructions(server)
+        if said == get_pinned_instructions(whole):
             return None
         return ChangedInstructions(
-            server=server, before=pinned_instructions(whole), after=said, fingerprint=text_fingerprint(said)
+            server=server,
+            before=get_pinned_instructions(whole),
+            after=said,
+            fingerprint=compute_text_fingerprint(said),
         )
 
     def accept_instructions(self, server: str, by: str, *, fingerprint: str) -> Pin:
         """A person accepts what a server now says of itself. The caller stores the pin."""
-        waiting = self._changed_instructions(server)
-        whole = self._pins.get(server_key(server))
+        waiting = self._find_changed_instructions(server)
+        whole = self._pins.get(build_server_key(server))
         if waiting is None or whole is None:
             raise UnknownServer(f"{server}: nothing that it says of itself waits to be accepted")
         if fingerprint != waiting.fingerprint:
             message = f"what {server} says of itself has changed again since it was shown"
             raise ConfigError(message, hint="Look at the new difference and accept that one.")
-        accepted = server_pin(server, waiting.after, pinned_tools(whole), at=utc_now(), accepted_by=by)
+        accepted = build_server_pin(
+            server, waiting.after, get_pinned_tools(whole), at=utc_now(), accepted_by=by
+        )
         self._pins[accepted.key] = accepted
         self._events.emit(PinAccepted(tool=accepted.key, fingerprint=accepted.fingerprint, accepted_by=by))
         return accepted
 
     # -- one change ---------------------------------------------------------------------------------------
 
-    def _replace(self, server: str, cards: dict[str, ToolCard]) -> Diff:
-        before = self._listed(server)
+    def _replace(self, server: str, cards: dict[str, ToolCard]) -> CatalogDiff:
+        before = self._get_listed(server)
         for key in self._seen.get(server, {}):
             self._quarantined.pop(key, None)
         if cards:
@@ -442,9 +461,9 @@ class Catalog:
         else:
             self._seen.pop(server, None)
         self._check_pins(server)
-        return self._changed(difference(before, self._listed(server)))
+        return self._publish_diff(compute_diff(before, self._get_listed(server)))
 
-    def _changed(self, diff: Diff) -> Diff:
+    def _publish_diff(self, diff: CatalogDiff) -> CatalogDiff:
         if diff:
             self._version += 1
             self._outdated = True
@@ -458,48 +477,50 @@ class Catalog:
             )
         return diff
 
-    def _listed(self, server: str) -> dict[str, ToolCard]:
+    def _get_listed(self, server: str) -> dict[str, ToolCard]:
         if server in self._shut_servers:
             return {}
         away = self._quarantined.keys() | self._shut.keys()
         return {key: card for key, card in self._seen.get(server, {}).items() if key not in away}
 
-    def _all_listed(self) -> dict[str, ToolCard]:
-        return {key: card for server in self._seen for key, card in self._listed(server).items()}
+    def _get_all_listed(self) -> dict[str, ToolCard]:
+        return {key: card for server in self._seen for key, card in self._get_listed(server).items()}
 
     def _set_dropped(self, server: str, drops: Iterable[DroppedTool]) -> None:
         self._dropped[server] = tuple(drops)
         if not self._dropped[server]:
             del self._dropped[server]
 
-    def _set_off(self, server: str, cards: dict[str, ToolCard]) -> None:
+    def _set_switched_off(self, server: str, cards: dict[str, ToolCard]) -> None:
         if cards:
             self._off[server] = cards
         else:
             self._off.pop(server, None)
 
-    def _tell_dropped(self, drops: Iterable[DroppedTool]) -> None:
+    def _emit_dropped(self, drops: Iterable[DroppedTool]) -> None:
         for drop in drops:
             self._events.emit(ToolDropped(server=drop.server, tool=drop.name, reason=drop.reason))
 
-    def _unknown(self, key: str, message: str) -> UnknownTool:
+    def _build_unknown_tool(self, key: str, message: str) -> UnknownTool:
         near = self.snapshot.near(key)
         hint = f"Did you mean {', '.join(near)}?" if near else None
         return UnknownTool(f"{key}: {message}", hint=hint)
 
 
-def _origin(listing: Listing) -> tuple[str | None, bool]:
+def _get_origin(listing: Listing) -> tuple[str | None, bool]:
     """What of its server a card depends on."""
     return listing.package, listing.trust_hints
 
 
-def _marked(made: ToolCard | Refusal, personal: frozenset[str]) -> ToolCard | Refusal:
+def _mark_personal(
+    made: ToolCard | RefusedDefinition, personal: frozenset[str]
+) -> ToolCard | RefusedDefinition:
     if isinstance(made, ToolCard) and made.personal is not (made.name in personal):
         return replace(made, personal=made.name in personal)
     return made
 
 
-def _drop(server: str, refusal: Refusal) -> DroppedTool:
+def _build_dropped(server: str, refusal: RefusedDefinition) -> DroppedTool:
     return DroppedTool(
         server=server, name=refusal.name, reason=refusal.reason, switched_off=not refusal.fault
     )

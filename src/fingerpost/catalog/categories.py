@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from fingerpost.catalog.words import singular, word_set, words
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
 from fingerpost.frozen import frozen
 
 GENERAL: Final = "general"
@@ -20,11 +20,11 @@ GENERAL: Final = "general"
 _NAME_WEIGHT: Final = 4
 _SERVER_WEIGHT: Final = 3
 _TEXT_WEIGHT: Final = 1
-_LEAST_SCORE: Final = 2
-_MOST_TEXT_WORDS: Final = 60
+_MIN_SCORE: Final = 2
+_MAX_TEXT_WORDS: Final = 60
 
 # Things one does in every field: they tip the scales and never decide alone.
-_COMMON: Final = word_set(
+_COMMON: Final = parse_word_set(
     "account ask answer call contact extract fetch frame generate index post query search tag user"
 )
 
@@ -39,25 +39,25 @@ class Category:
     hebrew: frozenset[str]
 
 
-def _category(name: str, about: str, english: str, hebrew: str) -> Category:
-    return Category(name=name, about=about, english=word_set(english), hebrew=word_set(hebrew))
+def _build_category(name: str, about: str, english: str, hebrew: str) -> Category:
+    return Category(name=name, about=about, english=parse_word_set(english), hebrew=parse_word_set(hebrew))
 
 
 CATEGORIES: Final = (
-    _category(
+    _build_category(
         "files",
         "files and folders",
         "file filesystem folder directory path drive dropbox pdf zip archive upload download glob",
         "קובץ קבצים תיקייה תיקיות מסמך",
     ),
-    _category(
+    _build_category(
         "code",
         "source code, repositories, reviews",
         "git github gitlab bitbucket repo repository commit branch pull merge diff code symbol lint "
         "gist fork workflow issue refactor codebase release pr blame stash checkout rebase tag",
         "קוד מאגר ענף קומיט",
     ),
-    _category(
+    _build_category(
         "system",
         "commands, machines, containers, cloud, monitoring",
         "shell bash command terminal process exec execute script sandbox docker container kubernetes "
@@ -66,21 +66,21 @@ CATEGORIES: Final = (
         "vm namespace helm",
         "פקודה טרמינל שרת תהליך מערכת ענן",
     ),
-    _category(
+    _build_category(
         "web_search",
         "finding things out on the web",
         "search web internet research tavily perplexity brave exa google bing duckduckgo news answer "
         "ask serp",
         "חיפוש חפש אינטרנט מחקר חדשות",
     ),
-    _category(
+    _build_category(
         "web_page",
         "reading pages and driving a browser",
         "url page browser navigate click screenshot puppeteer playwright scrape crawl crawler html "
         "website fetch selector tab hover form firecrawl extract http markdown dom",
         "דף אתר דפדפן קישור",
     ),
-    _category(
+    _build_category(
         "data",
         "databases, tables, open data, analysis",
         "sql database db table query row column schema postgres postgresql mysql sqlite mongodb mongo "
@@ -88,35 +88,35 @@ CATEGORIES: Final = (
         "aggregate collection index chart statistic warehouse dataframe",
         "נתונים טבלה מאגרי מסד שאילתה סטטיסטיקה ממשלתי",
     ),
-    _category(
+    _build_category(
         "communication",
         "mail, chat, messages, posts",
         "email mail gmail message slack channel chat discord telegram whatsapp sms thread reply inbox "
         "tweet twitter post reaction teams recipient linkedin phone call notification user workspace",
         "מייל דואל הודעה הודעות צ׳אט ערוץ",
     ),
-    _category(
+    _build_category(
         "planning",
         "calendars, tasks, tickets, projects",
         "calendar event meeting schedule reminder task todo project ticket jira linear asana trello "
         "board card sprint attendee availability milestone epic deadline backlog cycle appointment",
         "יומן פגישה אירוע משימה תזכורת פרויקט לוח",
     ),
-    _category(
+    _build_category(
         "knowledge",
         "notes, documents, memory, reasoning",
         "memory note knowledge document doc wiki notion obsidian confluence entity relation graph "
         "remember recall observation thought thinking embedding vector block paragraph library",
         "זיכרון ידע הערה הערות מסמכים ויקי",
     ),
-    _category(
+    _build_category(
         "media",
         "pictures, sound, video, design",
         "image picture photo video audio speech voice music song figma design generate draw "
         "transcribe transcript youtube spotify playlist track svg icon frame canvas render camera",
         "תמונה וידאו שמע מוזיקה קול עיצוב",
     ),
-    _category(
+    _build_category(
         "commerce",
         "payments, customers, orders, finance",
         "payment stripe customer invoice price product order refund subscription coupon balance "
@@ -124,7 +124,7 @@ CATEGORIES: Final = (
         "currency account dispute",
         "תשלום לקוח חשבונית מחיר הזמנה מניה מטבע",
     ),
-    _category(
+    _build_category(
         "time_place",
         "time, weather, maps, travel",
         "time timezone clock date now weather forecast temperature map place geocode location "
@@ -133,19 +133,19 @@ CATEGORIES: Final = (
     ),
 )
 
-NAMES: Final = tuple(category.name for category in CATEGORIES)
+CATEGORY_NAMES: Final = tuple(category.name for category in CATEGORIES)
 OFFICIAL_DATA: Final = "official_data"  # an intent narrower than a category: no tool is classified by it
 
 
-def _by_word() -> dict[str, tuple[int, ...]]:
+def _index_by_word() -> dict[str, tuple[int, ...]]:
     places: dict[str, list[int]] = {}
     for index, category in enumerate(CATEGORIES):
         for word in sorted(category.english | category.hebrew):
-            places.setdefault(singular(word), []).append(index)
+            places.setdefault(to_singular(word), []).append(index)
     return {word: tuple(indexes) for word, indexes in places.items()}
 
 
-_PLACES: Final = _by_word()
+_WORD_CATEGORIES: Final = _index_by_word()
 
 
 def classify(server: str, tool: str, description: str) -> tuple[str, tuple[str, ...]]:
@@ -153,19 +153,19 @@ def classify(server: str, tool: str, description: str) -> tuple[str, tuple[str, 
     scores = [0] * len(CATEGORIES)
     evidence: dict[int, dict[str, None]] = {}
     for weight, spoken in (
-        (_NAME_WEIGHT, words(tool)),
-        (_SERVER_WEIGHT, words(server)),
-        (_TEXT_WEIGHT, words(description)[:_MOST_TEXT_WORDS]),
+        (_NAME_WEIGHT, split_words(tool)),
+        (_SERVER_WEIGHT, split_words(server)),
+        (_TEXT_WEIGHT, split_words(description)[:_MAX_TEXT_WORDS]),
     ):
-        for word in _unique(spoken):
-            for index in _PLACES.get(word, ()):
+        for word in _iterate_unique(spoken):
+            for index in _WORD_CATEGORIES.get(word, ()):
                 scores[index] += _TEXT_WEIGHT if word in _COMMON else weight
                 evidence.setdefault(index, {})[word] = None
     best = scores.index(max(scores))
-    if scores[best] < _LEAST_SCORE:
+    if scores[best] < _MIN_SCORE:
         return GENERAL, ()
     return CATEGORIES[best].name, tuple(evidence[best])[:3]
 
 
-def _unique(spoken: Iterable[str]) -> Iterable[str]:
-    return dict.fromkeys(map(singular, spoken))
+def _iterate_unique(spoken: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(map(to_singular, spoken))

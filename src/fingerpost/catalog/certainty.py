@@ -16,16 +16,16 @@ from itertools import pairwise
 from typing import Final
 
 from fingerpost.catalog import verbs
-from fingerpost.catalog.choices import MOST_PARTS, parameters
+from fingerpost.catalog.choices import MAX_PARTS, collect_parameters
 from fingerpost.catalog.clauses import DENIAL
-from fingerpost.catalog.evidence import in_name
-from fingerpost.catalog.words import LONGEST_TEXT, singular, word_set, words
+from fingerpost.catalog.evidence import find_in_name
+from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
 from fingerpost.records import Effect, JsonObject
 
 # -- the name ---------------------------------------------------------------------------------------------
 
 # After a reading verb these make it act: `get_rid_of`, `check_in`, `read_aloud`, `retrieve_funds`.
-_ACTING_OBJECTS: Final = word_set(
+_ACTING_OBJECTS: Final = parse_word_set(
     """
     aloud approval away back cash consent funds going in lease lock money off out over paid payout permission
     ready rid seat signature started through up withdrawal
@@ -35,23 +35,23 @@ _LANGUAGES: Final = re.compile(
     r"sql(?![a-z])|graphql|cypher|sparql|mongosh|\b(?:statements?|ddl|dml|mutations?|aggregation pipeline)\b",
     re.IGNORECASE,
 )
-_VAGUE_NAMES: Final = word_set("query run execute eval evaluate process handle call invoke request")
+_VAGUE_NAMES: Final = parse_word_set("query run execute eval evaluate process handle call invoke request")
 
 # -- the description --------------------------------------------------------------------------------------
 
 # A description opens with one of these, as it stands or in the third person: "Get", "Returns".
-_OPENING_BASE: Final = verbs.SAID_OF_READING | verbs.READ - word_set("ask has is reason screenshot")
-_OPENING: Final = verbs.inflected(_OPENING_BASE) | {"echoes"}
+_OPENING_BASE: Final = verbs.READING_WORDS | verbs.READ_VERBS - parse_word_set("ask has is reason screenshot")
+_OPENING: Final = verbs.add_inflections(_OPENING_BASE) | {"echoes"}
 # These need a name that reads: "Provide feedback", "Answer a ticket", "Assess a fee".
-_WEAK_OPENING: Final = word_set("give provide") | verbs.inflected(
-    word_set(
+_WEAK_OPENING: Final = parse_word_set("give provide") | verbs.add_inflections(
+    parse_word_set(
         "access answer assess categorise categorize classify match output ping present rank render round "
         "score see tell"
     )
 )
-_OPENING_NOUNS: Final = word_set("lookup search searches listing list overview details information")
+_OPENING_NOUNS: Final = parse_word_set("lookup search searches listing list overview details information")
 _LABEL = re.compile(r"^(?:[A-Z][A-Z ]{2,40}|Legacy tool|Deprecated|Read[- ]only):\s+")  # "FIRST STEP: Get …"
-_LEADING: Final = word_set(
+_LEADING: Final = parse_word_set(
     """
     a all also an allows and are be best both can could current currently detailed easily efficiently for
     fast first given here information is it lets may new now of one only optionally our perform performs
@@ -59,7 +59,7 @@ _LEADING: Final = word_set(
     use used useful user users utility when which will with would you your
     """
 ) | {"function", "endpoint", "method", "api", "tools"}
-_MOST_LEADING: Final = 8
+_MAX_LEADING: Final = 8
 _OPENING_PHRASES = re.compile(
     r"(?:verif(?:y|ies)|tests?|checks?)\b.*?\b(?:if|whether|that|is|are|exists?)\b|waits? (?:for|until)\b"
     r"|(?:run|execute|perform)s? (?:an? )?(?:promql|logql|traceql|metricsql|jql|lucene|find|search|metric)\b"
@@ -70,11 +70,11 @@ _OPENING_PHRASES = re.compile(
     r"|works? out\b|performs? [\w -]{0,40}?\bsearch(?:es)?\b"
     r"|loads? [^.]*?\b(?:docs|documentation|guides?|guidelines)\b"
 )
-_NAMING: Final = word_set("get list search find read count describe show")
-_PREPOSITIONS: Final = word_set("of on in for with from about") | {","}
+_NAMING: Final = parse_word_set("get list search find read count describe show")
+_PREPOSITIONS: Final = parse_word_set("of on in for with from about") | {","}
 
 # What may stand where a verb could, and is none that acts.
-_HARMLESS: Final = verbs.inflected(_OPENING_BASE | verbs.READ) | word_set(
+_HARMLESS: Final = verbs.add_inflections(_OPENING_BASE | verbs.READ_VERBS) | parse_word_set(
     """
         a about above across after against all along also although an and another any are as at available
         automatically based be because been before being below between both but by can contain contains
@@ -105,14 +105,14 @@ _HARMLESS: Final = verbs.inflected(_OPENING_BASE | verbs.READ) | word_set(
         """
 )
 # "It takes a city", but "and takes it": they act where a tool does them after something else.
-_NEUTRAL: Final = word_set(
+_NEUTRAL: Final = parse_word_set(
     """
     accept accepts applies apply begin call calls choose follow follows handle handles hold holds make
     order orders page pass passes point points remember set start starts take takes time try
     """
 )
 _VERB_ENDING = re.compile(r"(?:at|iz|is|ifi)es$")
-_PLURALS: Final = word_set(
+_PLURALS: Final = parse_word_set(
     """
     affiliates aggregates associates candidates certificates coordinates dates delegates duplicates
     enterprises estimates exercises franchises gates graduates plates premises prizes rates sizes states
@@ -120,24 +120,24 @@ _PLURALS: Final = word_set(
     """
 )
 # These are followed by what a verb does something to.
-_OBJECT: Final = word_set(
+_OBJECT: Final = parse_word_set(
     """
     a all an any anything each every everything her him his it its itself me my one our the their them
     these this those us you your
     """
 )
-_BOUNDARY: Final = word_set("and or then but by afterwards thereby plus")
-_TOOL_SUBJECT: Final = word_set("it tool this call function server service api operation command")
-_AUXILIARY: Final = word_set("will can may must should would could to also then automatically always")
-_TO_MODEL: Final = word_set("you your users user agents models assistant clients client callers")
+_BOUNDARY: Final = parse_word_set("and or then but by afterwards thereby plus")
+_TOOL_SUBJECT: Final = parse_word_set("it tool this call function server service api operation command")
+_AUXILIARY: Final = parse_word_set("will can may must should would could to also then automatically always")
+_TO_MODEL: Final = parse_word_set("you your users user agents models assistant clients client callers")
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*|[•–—]|\s-+\s")
 _PIECE = re.compile(r"[\w'’-]+|[,:()]")
 _ACTS: Final = (
-    verbs.inflected(
-        verbs.STRONG_WRITE
-        | verbs.STRONG_DESTROY
-        | word_set(
+    verbs.add_inflections(
+        verbs.STRONG_WRITE_VERBS
+        | verbs.STRONG_DESTROY_VERBS
+        | parse_word_set(
             """
             acknowledge acquire activate alert approve archive attach award ban begin bill block book
             broadcast burn buy cancel charge clear clone close collect commit compile consume correct debit
@@ -156,9 +156,9 @@ _ACTS: Final = (
     )
     - _HARMLESS
 )
-_ACTS_AS_NOUN: Final = verbs.inflected(
+_ACTS_AS_NOUN: Final = verbs.add_inflections(
     verbs.NOUN_LIKE
-    | word_set(
+    | parse_word_set(
         """
         alert award ban bill block book burn charge clone command dump email end exchange fire grant hand
         import increase issue launch lock mail merge mint move order pair park patch pause pay place pop
@@ -214,29 +214,29 @@ _OTHER_SCRIPT = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u0370-\u03ff\u0590-\u05f
 
 # -- the parameters ---------------------------------------------------------------------------------------
 
-_PROGRAMS: Final = word_set(
+_PROGRAMS: Final = parse_word_set(
     "bash cmd command commands cypher ddl dml eval expression function graphql javascript mutation "
     "powershell program python script scripts shell sparql sql statement statements"
 )
-_ADDRESSES: Final = word_set("callback endpoint href uri uris url urls webhook website")
-_BODIES: Final = word_set(
+_ADDRESSES: Final = parse_word_set("callback endpoint href uri uris url urls webhook website")
+_BODIES: Final = parse_word_set(
     "attachment attachments bcc body cc comment content contents edits headers html markdown patch payload "
     "recipient recipients reply update updates"
 )
-_CHANGING: Final = word_set(
+_CHANGING: Final = parse_word_set(
     """
     ack acknowledge add append archive assign confirm confirmation consume create delete destroy dry edit
     force increment insert mark modify notify overwrite persist publish purge remove replace reset save send
     submit subscribe upsert write
     """
 )
-_DESTINATIONS: Final = word_set("filename savepath outfile outdir")
+_DESTINATIONS: Final = parse_word_set("filename savepath outfile outdir")
 _DESTINATION_PAIRS: Final = frozenset(
     (first, second)
     for first in ("output", "save", "target", "dest", "destination", "export", "download")
     for second in ("path", "file", "dir", "directory", "folder", "filename", "to", "as", "location")
 )
-_ABOUT: Final = word_set("filter has in include max min no return search with")  # `include_body`
+_ABOUT: Final = parse_word_set("filter has in include max min no return search with")  # `include_body`
 _QUESTION = re.compile(
     r"natural[- ]language|semantic|keyword|full[- ]?text|\bquestions?\b|search (?:query|terms?|phrase)",
     re.IGNORECASE,
@@ -245,61 +245,65 @@ _QUESTION = re.compile(
 _READ_LANGUAGES = re.compile(
     r"\b(?:promql|logql|traceql|metricsql|jql|lucene|xpath|jsonpath)\b", re.IGNORECASE
 )
-_SEARCHING: Final = verbs.inflected(word_set("search find lookup list look get count match")) | {"searching"}
+_SEARCHING: Final = verbs.add_inflections(parse_word_set("search find lookup list look get count match")) | {
+    "searching"
+}
 _PLAIN_KINDS: Final = frozenset({"boolean", "integer", "number", "null"})
-_WRITTEN_CODE: Final = word_set(
+_WRITTEN_CODE: Final = parse_word_set(
     "javascript js my python program source user"
 )  # `source_code`, not `country_code`
-_NAMES_ONE: Final = verbs.STAMPS | word_set("id ids name names slug tag version")  # `script_name`
-_NO_PROGRAM: Final = word_set("cron filter key projection")  # `filter_expression`
+_NAMES_ONE: Final = verbs.TIMESTAMP_WORDS | parse_word_set(
+    "id ids name names slug tag version"
+)  # `script_name`
+_NO_PROGRAM: Final = parse_word_set("cron filter key projection")  # `filter_expression`
 
 
-def doubt(definition: JsonObject) -> str:
+def find_doubt(definition: JsonObject) -> str:
     """Why it is not certain that this tool, which seems to read, does nothing else. Empty: it is certain."""
     name = str(definition.get("name", ""))
     described = definition.get("description")
     text = described if isinstance(described, str) else ""
     return (
-        _in_name(name)
-        or _in_titles(definition)
-        or _in_description(name, text)
-        or doubt_of_parameters(definition, programs_only=False)
+        _find_doubt_in_name(name)
+        or _find_doubt_in_titles(definition)
+        or _find_doubt_in_description(name, text)
+        or find_parameter_doubt(definition, programs_only=False)
     )
 
 
-def _in_name(name: str) -> str:
-    spoken = words(name)
+def _find_doubt_in_name(name: str) -> str:
+    spoken = split_words(name)
     for before, word in pairwise(spoken):
-        if before in verbs.READ and word in _ACTING_OBJECTS and (before, word) != ("look", "up"):
+        if before in verbs.READ_VERBS and word in _ACTING_OBJECTS and (before, word) != ("look", "up"):
             return f"{before} {word!r} in its name may mean that it acts"
     if _LANGUAGES.search(name):
         return "its name speaks of a language in which anything can be said"
     return ""
 
 
-def _in_titles(definition: JsonObject) -> str:
+def _find_doubt_in_titles(definition: JsonObject) -> str:
     annotations = definition.get("annotations")
     hinted = annotations.get("title") if isinstance(annotations, Mapping) else None
     for title in (definition.get("title"), hinted):
         if isinstance(title, str):
-            found = in_name(title)
+            found = find_in_name(title)
             if found is not None and found.effect is not Effect.READ and not found.doubtful:
                 return found.reason.replace("its name", "its title", 1)
     return ""
 
 
-def doubt_of_parameters(definition: JsonObject, *, programs_only: bool) -> str:
+def find_parameter_doubt(definition: JsonObject, *, programs_only: bool) -> str:
     """Why its parameters speak against reading. `programs_only`: for a server whose hints are trusted."""
     name, described = str(definition.get("name", "")), definition.get("description")
     text = described if isinstance(described, str) else ""
-    found = parameters(definition.get("inputSchema"))
+    found = collect_parameters(definition.get("inputSchema"))
     if not found.complete:
-        return f"its parameters are more than {MOST_PARTS} parts"
+        return f"its parameters are more than {MAX_PARTS} parts"
     for parameter, part in found.named:
         if programs_only:
-            if _takes_program(words(parameter)) and not _is_bounded(part):
+            if _is_program_parameter(split_words(parameter)) and not _is_bounded(part):
                 return f"its parameter {parameter!r} may take a program"
-        elif (reason := _about_parameter(name, text, parameter, part)) is not None:
+        elif (reason := _find_doubt_in_parameter(name, text, parameter, part)) is not None:
             return reason
     return ""
 
@@ -307,10 +311,10 @@ def doubt_of_parameters(definition: JsonObject, *, programs_only: bool) -> str:
 # -- what the description says ----------------------------------------------------------------------------
 
 
-def _in_description(name: str, text: str) -> str:
+def _find_doubt_in_description(name: str, text: str) -> str:
     if not text.strip():
         return "it has no description that says so"
-    if len(text) > LONGEST_TEXT:
+    if len(text) > MAX_TEXT_LENGTH:
         return "its description is longer than what is read of it"
     if _OTHER_SCRIPT.search(text):
         return "its description is in a language that is not judged"
@@ -318,21 +322,21 @@ def _in_description(name: str, text: str) -> str:
         return "its description speaks of selling"
     text = DENIAL.sub(" ", _LABEL.sub("", text).lower())
     if _HEBREW.search(text):
-        return _in_hebrew(text)
+        return _find_doubt_in_hebrew(text)
     if (found := _EFFECT_WORDS.search(text)) is not None:
         return f"its description says {found[0].strip()!r}"
     sentences = [sentence for sentence in _SENTENCE.split(text.strip()) if sentence.strip()]
     if not sentences or not (
-        _opens_with_reading(name, sentences[0]) or _names_what_is_read(name, sentences[0])
+        _starts_with_reading_verb(name, sentences[0]) or _starts_with_read_noun(name, sentences[0])
     ):
         return "its description does not begin with what it reads"
     for number, sentence in enumerate(sentences):
-        if (word := _act(sentence, first=number == 0)) is not None:
+        if (word := _find_acting_word(sentence, first=number == 0)) is not None:
             return f"its description says {word!r}"
     return ""
 
 
-def _in_hebrew(text: str) -> str:
+def _find_doubt_in_hebrew(text: str) -> str:
     if (found := _HEBREW_ACTS.search(text)) is not None:
         return f"its description says {found[0].strip()!r}"
     if not _HEBREW_READS.search(text.strip()):
@@ -340,27 +344,27 @@ def _in_hebrew(text: str) -> str:
     return ""
 
 
-def _opens_with_reading(name: str, sentence: str) -> bool:
+def _starts_with_reading_verb(name: str, sentence: str) -> bool:
     """ "Get …", "This tool will fetch …", "A powerful web search tool": a reading verb comes first."""
     if _OPENING_PHRASES.match(sentence):
         return True
-    for word in re.findall(r"[\w'’-]+", sentence)[: _MOST_LEADING + 1]:
+    for word in re.findall(r"[\w'’-]+", sentence)[: _MAX_LEADING + 1]:
         if word in _OPENING or word in _OPENING_NOUNS:
-            return word not in _WEAK_OPENING or not verbs.READ.isdisjoint(words(name))
+            return word not in _WEAK_OPENING or not verbs.READ_VERBS.isdisjoint(split_words(name))
         if word not in _LEADING and not word.endswith("ly"):
             return word in ("web", "text", "code") and bool(re.search(r"\bsearch\b", sentence))
     return False
 
 
-def _names_what_is_read(name: str, sentence: str) -> bool:
+def _starts_with_read_noun(name: str, sentence: str) -> bool:
     """ "Issues of a repository", for `list_issues`: no verb, but the thing that the name reads."""
-    spoken = words(name)
+    spoken = split_words(name)
     if not spoken or spoken[0] not in _NAMING or "new" in sentence:
         return False
-    things = {singular(word) for word in spoken[1:]}
+    things = {to_singular(word) for word in spoken[1:]}
     said = _PIECE.findall(sentence)
-    for place, word in enumerate(said[:_MOST_LEADING]):
-        if singular(word) in things:
+    for place, word in enumerate(said[:_MAX_LEADING]):
+        if to_singular(word) in things:
             following = said[place + 1] if place + 1 < len(said) else ""
             return place > 0 or following in _PREPOSITIONS
         if word not in _LEADING:
@@ -368,9 +372,9 @@ def _names_what_is_read(name: str, sentence: str) -> bool:
     return False
 
 
-def _act(sentence: str, *, first: bool) -> str | None:
+def _find_acting_word(sentence: str, *, first: bool) -> str | None:
     """A word by which this sentence says that the tool does something else than read."""
-    if (passive := _done(sentence)) is not None:
+    if (passive := _find_passive_act(sentence)) is not None:
         return passive
     if first and (opening := _OPENING_PHRASES.match(sentence)):
         sentence = f"get {sentence[opening.end() :]}"
@@ -382,19 +386,19 @@ def _act(sentence: str, *, first: bool) -> str | None:
             continue
         if piece in _TO_MODEL and boundary:
             ours = False  # "You can get all …", "Users may …"
-        if not conditional and boundary and (verb := _verb_at(pieces, place, ours=ours, first=first)):
+        if not conditional and boundary and (verb := _get_verb_at(pieces, place, ours=ours, first=first)):
             return verb
         if piece in _TOOL_SUBJECT or piece in _BOUNDARY or piece in _AUXILIARY:
             ours = ours or piece in _TOOL_SUBJECT
             boundary = True
         elif _CONDITION.fullmatch(piece):
-            boundary, conditional = _after_condition(pieces, place, first=first)
+            boundary, conditional = _parse_condition(pieces, place, first=first)
         else:
             boundary = boundary and (piece in _LEADING or piece.endswith("ly"))
     return None
 
 
-def _after_condition(pieces: list[str], place: int, *, first: bool) -> tuple[bool, bool]:
+def _parse_condition(pieces: list[str], place: int, *, first: bool) -> tuple[bool, bool]:
     """Whether a verb of the tool's may follow here, and whether what follows is somebody else's."""
     word = pieces[place]
     if word in ("that", "which"):  # "a tool that deletes": of the tool, where it was just named
@@ -405,7 +409,7 @@ def _after_condition(pieces: list[str], place: int, *, first: bool) -> tuple[boo
     return False, True
 
 
-def _done(sentence: str) -> str | None:
+def _find_passive_act(sentence: str) -> str | None:
     """What is done to something: "which is burned afterwards", but not "files that are deleted"."""
     found = _PASSIVE.search(sentence)
     if found is None:
@@ -414,7 +418,7 @@ def _done(sentence: str) -> str | None:
     return found[1] if before.endswith(", which") or not _CONDITION.search(before) else None
 
 
-def _verb_at(pieces: list[str], place: int, *, ours: bool, first: bool) -> str | None:
+def _get_verb_at(pieces: list[str], place: int, *, ours: bool, first: bool) -> str | None:
     """The word here, if it is one that acts, where a clause may have its verb."""
     word = pieces[place]
     if word in _HARMLESS or len(word) < 2:
@@ -453,16 +457,16 @@ def _is_thing(word: str) -> bool:
 # -- what the parameters take -----------------------------------------------------------------------------
 
 
-def _about_parameter(name: str, text: str, parameter: str, part: JsonObject) -> str | None:
-    spoken = words(parameter)
+def _find_doubt_in_parameter(name: str, text: str, parameter: str, part: JsonObject) -> str | None:
+    spoken = split_words(parameter)
     if not spoken:
         return None
     opening, last = spoken[0], spoken[-1]
-    if opening in _CHANGING and last not in verbs.STAMPS:
+    if opening in _CHANGING and last not in verbs.TIMESTAMP_WORDS:
         return f"its parameter {parameter!r} speaks of changing something"
     if _is_bounded(part):
         return None
-    if _takes_program(spoken):
+    if _is_program_parameter(spoken):
         return f"its parameter {parameter!r} may take a program"
     if last in _ADDRESSES:
         return f"its parameter {parameter!r} takes an address"
@@ -471,13 +475,14 @@ def _about_parameter(name: str, text: str, parameter: str, part: JsonObject) -> 
     if last in _DESTINATIONS or tuple(spoken[-2:]) in _DESTINATION_PAIRS:
         return f"its parameter {parameter!r} names a place to write to"
     if _LANGUAGES.search(parameter) or (
-        singular(last) == "query" and (_LANGUAGES.search(_said_of(part)) or not _searches(name, text))
+        to_singular(last) == "query"
+        and (_LANGUAGES.search(_get_description(part)) or not _is_search(name, text))
     ):
         return f"its parameter {parameter!r} may be a statement that does anything"
     return None
 
 
-def _takes_program(spoken: tuple[str, ...]) -> bool:
+def _is_program_parameter(spoken: tuple[str, ...]) -> bool:
     if not spoken:
         return False
     if "code" in spoken and (spoken[0] == "code" or not _WRITTEN_CODE.isdisjoint(spoken)):
@@ -485,32 +490,32 @@ def _takes_program(spoken: tuple[str, ...]) -> bool:
     return not _PROGRAMS.isdisjoint(spoken) and spoken[0] not in _NO_PROGRAM and spoken[-1] not in _NAMES_ONE
 
 
-def _searches(name: str, text: str) -> bool:
+def _is_search(name: str, text: str) -> bool:
     """Whether a `query` is what is looked for, by the tool's own words, and not a statement to be run."""
     if _LANGUAGES.search(text):
         return False
     if _READ_LANGUAGES.search(text) or _QUESTION.search(text):
         return True
-    spoken = set(words(name))
+    spoken = set(split_words(name))
     if not spoken.isdisjoint(_VAGUE_NAMES):
         return False
-    return not spoken.isdisjoint(_SEARCHING) or not _SEARCHING.isdisjoint(words(text)[:_MOST_LEADING])
+    return not spoken.isdisjoint(_SEARCHING) or not _SEARCHING.isdisjoint(split_words(text)[:_MAX_LEADING])
 
 
-def _said_of(part: JsonObject) -> str:
+def _get_description(part: JsonObject) -> str:
     described = part.get("description")
-    return described[:LONGEST_TEXT] if isinstance(described, str) else ""
+    return described[:MAX_TEXT_LENGTH] if isinstance(described, str) else ""
 
 
 def _is_bounded(part: JsonObject) -> bool:
     """A number, a switch or a choice: nothing can be said with it but what it is for."""
     if "enum" in part or "const" in part:
         return True
-    kinds = set(_kinds(part))
+    kinds = set(_iterate_types(part))
     return bool(kinds) and kinds <= _PLAIN_KINDS
 
 
-def _kinds(part: JsonObject) -> Iterator[str]:
+def _iterate_types(part: JsonObject) -> Iterator[str]:
     kind = part.get("type")
     if isinstance(kind, str):
         yield kind
@@ -521,4 +526,4 @@ def _kinds(part: JsonObject) -> Iterator[str]:
         if isinstance(branches, list | tuple):
             for branch in branches:
                 if isinstance(branch, Mapping):
-                    yield from _kinds(branch) if "enum" not in branch else ("null",)
+                    yield from _iterate_types(branch) if "enum" not in branch else ("null",)

@@ -16,14 +16,14 @@ from urllib.parse import unquote
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
-MOST_PARTS: Final = 4000  # schemas and values
-_BRANCHES: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
-_WITHIN: Final = ("items", "additionalProperties", "contains", "if", "then", "else")
-_NAMED: Final = ("properties", "patternProperties", "dependentSchemas")
+MAX_PARTS: Final = 4000  # schemas and values
+_BRANCH_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NESTED_KEYWORDS: Final = ("items", "additionalProperties", "contains", "if", "then", "else")
+_MAP_KEYWORDS: Final = ("properties", "patternProperties", "dependentSchemas")
 
 
 @frozen
-class Choices:
+class SchemaChoices:
     """Each choice with the parameter it is for, and whether all of the schema was looked through."""
 
     offered: tuple[tuple[str, str], ...]
@@ -31,59 +31,59 @@ class Choices:
 
 
 @frozen
-class Parameters:
+class SchemaParameters:
     """Each part of a schema with the parameter it describes, and whether all of it was looked through."""
 
     named: tuple[tuple[str, JsonObject], ...]
     complete: bool
 
 
-def parameters(schema: Json) -> Parameters:
+def collect_parameters(schema: Json) -> SchemaParameters:
     """The parameters of this schema, and those inside of them."""
     named: list[tuple[str, JsonObject]] = []
     todo: deque[tuple[str, Json]] = deque([("", schema)])
     followed: set[tuple[str, str]] = set()
-    while todo and len(named) < MOST_PARTS:
+    while todo and len(named) < MAX_PARTS:
         name, part = todo.popleft()
         if isinstance(part, Mapping):
             named.append((name, part))
-            todo.extend(_next(name, part, schema, followed))
-    return Parameters(named=tuple(named), complete=not todo)
+            todo.extend(_iterate_nested(name, part, schema, followed))
+    return SchemaParameters(named=tuple(named), complete=not todo)
 
 
-def choices(schema: Json) -> Choices:
+def collect_choices(schema: Json) -> SchemaChoices:
     """What the parameters of this schema may be chosen from."""
     offered: dict[tuple[str, str], None] = {}
     todo: deque[tuple[str, Json]] = deque([("", schema)])
     followed: set[tuple[str, str]] = set()
-    left = MOST_PARTS
+    left = MAX_PARTS
     while todo and left > 0:
         name, part = todo.popleft()
         left -= 1
         if not isinstance(part, Mapping):
             continue
-        for value in _values(part):
+        for value in _iterate_values(part):
             left -= 1
             if left < 0:
                 break
             if isinstance(value, str):
                 offered.setdefault((name, value))
-        todo.extend(_next(name, part, schema, followed))
-    return Choices(offered=tuple(offered), complete=not todo and left >= 0)
+        todo.extend(_iterate_nested(name, part, schema, followed))
+    return SchemaChoices(offered=tuple(offered), complete=not todo and left >= 0)
 
 
-def _next(
+def _iterate_nested(
     name: str, part: JsonObject, schema: Json, followed: set[tuple[str, str]]
 ) -> Iterator[tuple[str, Json]]:
     """The schemas inside this one, and the one that it refers to unless that was followed before."""
-    yield from _inner(name, part)
+    yield from _iterate_inner(name, part)
     reference = part.get("$ref")
     if isinstance(reference, str) and (name, reference) not in followed:
         followed.add((name, reference))
-        yield name, _behind(reference, schema)
+        yield name, _resolve_reference(reference, schema)
 
 
-def _values(part: JsonObject) -> Iterator[Json]:
+def _iterate_values(part: JsonObject) -> Iterator[Json]:
     values = part.get("enum")
     if isinstance(values, list | tuple):
         yield from values
@@ -91,22 +91,22 @@ def _values(part: JsonObject) -> Iterator[Json]:
         yield part["const"]
 
 
-def _inner(name: str, part: JsonObject) -> Iterator[tuple[str, Json]]:
+def _iterate_inner(name: str, part: JsonObject) -> Iterator[tuple[str, Json]]:
     """The schemas inside this one, each with the parameter that it describes."""
-    for word in _NAMED:
+    for word in _MAP_KEYWORDS:
         named = part.get(word)
         if isinstance(named, Mapping):
             yield from named.items()
-    for word in _BRANCHES:
+    for word in _BRANCH_KEYWORDS:
         branches = part.get(word)
         if isinstance(branches, list | tuple):
             yield from ((name, branch) for branch in branches)
-    for word in _WITHIN:
+    for word in _NESTED_KEYWORDS:
         if word in part:
             yield name, part[word]
 
 
-def _behind(reference: str, schema: Json) -> Json:
+def _resolve_reference(reference: str, schema: Json) -> Json:
     """What a reference into the same schema means; nothing where it leads nowhere."""
     if not reference.startswith("#"):
         return None

@@ -14,27 +14,27 @@ import hashlib
 from typing import Final
 
 from fingerpost.records import JsonObject
-from fingerpost.records.canonical import canonical
+from fingerpost.records.canonical import to_canonical_json
 
-FINGERPRINTED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
-FOR_PROGRAMS: Final = frozenset({"_meta", "icons", "execution"})
-_KNOWN: Final = FOR_PROGRAMS.union(FINGERPRINTED)
+FINGERPRINTED_FIELDS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+UNFINGERPRINTED_FIELDS: Final = frozenset({"_meta", "icons", "execution"})
+_KNOWN_FIELDS: Final = UNFINGERPRINTED_FIELDS.union(FINGERPRINTED_FIELDS)
 
 
-def fingerprint(definition: JsonObject) -> str:
+def compute_fingerprint(definition: JsonObject) -> str:
     """SHA-256 over the parts that matter, whatever the order of keys and the white space."""
-    return hashlib.sha256(canonical(essence(definition))).hexdigest()
+    return hashlib.sha256(to_canonical_json(extract_fingerprinted(definition))).hexdigest()
 
 
-def text_fingerprint(text: str) -> str:
+def compute_text_fingerprint(text: str) -> str:
     """SHA-256 of a text."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def essence(definition: JsonObject) -> JsonObject:
+def extract_fingerprinted(definition: JsonObject) -> JsonObject:
     """The fingerprinted parts alone, the unknown ones last. A part that is null counts as absent."""
-    parts = {part: definition[part] for part in FINGERPRINTED if definition.get(part) is not None}
-    if not definition.keys() <= _KNOWN:
-        unknown = sorted(definition.keys() - _KNOWN)
+    parts = {part: definition[part] for part in FINGERPRINTED_FIELDS if definition.get(part) is not None}
+    if not definition.keys() <= _KNOWN_FIELDS:
+        unknown = sorted(definition.keys() - _KNOWN_FIELDS)
         parts.update((part, definition[part]) for part in unknown if definition[part] is not None)
     return parts

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final, cast
 
 from fingerpost.catalog.categories import GENERAL, classify
-from fingerpost.catalog.words import STOP_WORDS, distinct, words
+from fingerpost.catalog.words import STOP_WORDS, split_words, take_distinct
 from fingerpost.records import (
     Effect,
     Intelligence,
@@ -28,19 +28,19 @@ from fingerpost.records import (
     Source,
 )
 
-MOST_KEYWORDS: Final = 24
-MOST_PARAMETERS: Final = 64
-MOST_EXAMPLES: Final = 16
-LONGEST_EXAMPLE: Final = 200
+MAX_KEYWORDS: Final = 24
+MAX_PARAMETERS: Final = 64
+MAX_EXAMPLES: Final = 16
+MAX_EXAMPLE_LENGTH: Final = 200
 
 DEFAULT_TIMEOUT: Final = 60_000
 RESEARCH_TIMEOUT: Final = 300_000
 
-_EMPTY: Final[JsonObject] = {}
-_EXEMPLARY: Final = frozenset({"default", "const", "examples", "enum"})
+_EMPTY_OBJECT: Final[JsonObject] = {}
+_EXAMPLE_KEYWORDS: Final = frozenset({"default", "const", "examples", "enum"})
 
 # Typical milliseconds, typical tokens and priority of a category; the default for what fits none.
-_TYPICAL: Final[Mapping[str, tuple[int, int, int]]] = {
+_TYPICAL_VALUES: Final[Mapping[str, tuple[int, int, int]]] = {
     "files": (200, 1500, 80),
     "code": (1500, 1500, 60),
     "system": (2500, 800, 50),
@@ -55,13 +55,13 @@ _TYPICAL: Final[Mapping[str, tuple[int, int, int]]] = {
     "time_place": (800, 200, 60),
     GENERAL: (2000, 800, 50),
 }
-_FROM_ITS_WORDS: Final = "from its name, description and parameters"
+_WORDS_REASON: Final = "from its name, description and parameters"
 _WRITE_TOKENS: Final = 150
 _DEPRECATED_PRIORITY: Final = 10
 _MAX_TOKENS: Final = 8000
 
 # Words that announce a long wait, the longest first.
-_WAITS: Final = (
+_LATENCY_TIERS: Final = (
     (frozenset({"deep"}), frozenset({"research"}), 150_000),
     (frozenset({"research", "researcher"}), frozenset[str](), 60_000),
     (
@@ -79,32 +79,34 @@ _FEEDBACK: Final[Mapping[LatencyTier, tuple[int, str]]] = {
 }
 _SHORT_TIMEOUT: Final = Known(DEFAULT_TIMEOUT, Source.DEFAULT, "one minute, unless the tool is slow")
 _LONG_TIMEOUT: Final = Known(RESEARCH_TIMEOUT, Source.INFERRED, "five minutes for a slow tool")
-_MOST_TOKENS: Final = Known(_MAX_TOKENS, Source.DEFAULT)
+_DEFAULT_MAX_TOKENS: Final = Known(_MAX_TOKENS, Source.DEFAULT)
 _STRUCTURED: Final = Known(value=True, source=Source.INFERRED, reason="it declares an output schema")
 _UNSTRUCTURED: Final = Known(value=False, source=Source.INFERRED, reason="it declares no output schema")
-_WHOLE: Final = Known(value=False, source=Source.DEFAULT, reason="an answer is given whole unless written so")
-_NOTHING: Final[Known[tuple[str, ...]]] = Known((), Source.DEFAULT)
-_WEIGHT: Final = Known(1.0, Source.DEFAULT)
+_NOT_STREAMED: Final = Known(
+    value=False, source=Source.DEFAULT, reason="an answer is given whole unless written so"
+)
+_NO_NAMES: Final[Known[tuple[str, ...]]] = Known((), Source.DEFAULT)
+_DEFAULT_WEIGHT: Final = Known(1.0, Source.DEFAULT)
 _NO_INTENT: Final[Known[str | None]] = Known(None, Source.DEFAULT)
 
 
-def uninformed(definition: JsonObject) -> Intelligence:
+def build_defaults(definition: JsonObject) -> Intelligence:
     """The defaults, for when inference is switched off. Parameters are read off, not inferred."""
-    milliseconds, tokens, priority = _TYPICAL[GENERAL]
+    milliseconds, tokens, priority = _TYPICAL_VALUES[GENERAL]
     return Intelligence(
         category=Known(GENERAL, Source.DEFAULT),
         priority=Known(priority, Source.DEFAULT),
-        hierarchy=_NOTHING,
-        conflicts=_NOTHING,
-        latency=latency(Known(milliseconds, Source.DEFAULT)),
+        hierarchy=_NO_NAMES,
+        conflicts=_NO_NAMES,
+        latency=build_latency(Known(milliseconds, Source.DEFAULT)),
         response=ResponseProfile(
             typical_tokens=Known(tokens, Source.DEFAULT),
-            max_tokens=_MOST_TOKENS,
+            max_tokens=_DEFAULT_MAX_TOKENS,
             structured=Known("outputSchema" in definition, Source.DEFAULT),
             needs_summary=Known(value=False, source=Source.DEFAULT),
         ),
-        signals=IntentSignals(keywords=_NOTHING, weight=_WEIGHT, exclusive_intent=_NO_INTENT),
-        parameters=parameter_hints(definition),
+        signals=IntentSignals(keywords=_NO_NAMES, weight=_DEFAULT_WEIGHT, exclusive_intent=_NO_INTENT),
+        parameters=build_parameter_hints(definition),
     )
 
 
@@ -116,24 +118,26 @@ def infer(server: str, name: str, description: str, definition: JsonObject, effe
         if evidence
         else Known(category, Source.DEFAULT)
     )
-    parameters = parameter_hints(definition)
+    parameters = build_parameter_hints(definition)
     return Intelligence(
         category=known_category,
-        priority=_priority(category, description),
-        hierarchy=_NOTHING,
-        conflicts=_NOTHING,
-        latency=latency(_typical_latency(category, name, description)),
-        response=_response(category, definition, effect),
+        priority=_infer_priority(category, description),
+        hierarchy=_NO_NAMES,
+        conflicts=_NO_NAMES,
+        latency=build_latency(_infer_typical_latency(category, name, description)),
+        response=_infer_response(category, definition, effect),
         signals=IntentSignals(
-            keywords=_keywords(name, description, parameters), weight=_WEIGHT, exclusive_intent=_NO_INTENT
+            keywords=_infer_keywords(name, description, parameters),
+            weight=_DEFAULT_WEIGHT,
+            exclusive_intent=_NO_INTENT,
         ),
         parameters=parameters,
     )
 
 
-def latency(typical: Known[int]) -> LatencyProfile:
+def build_latency(typical: Known[int]) -> LatencyProfile:
     """The profile that follows from how long the tool usually takes."""
-    tier = LatencyTier.of(typical.value)
+    tier = LatencyTier.from_milliseconds(typical.value)
     slow = tier in (LatencyTier.SLOW, LatencyTier.VERY_SLOW)
     delay, reason = _FEEDBACK[tier]
     guessed = Source.DEFAULT if typical.source is Source.DEFAULT else Source.INFERRED
@@ -144,60 +148,60 @@ def latency(typical: Known[int]) -> LatencyProfile:
     )
 
 
-def _typical_latency(category: str, name: str, description: str) -> Known[int]:
-    spoken = {*words(name), *words(description.partition(".")[0])}
-    for any_of, and_also, milliseconds in _WAITS:
+def _infer_typical_latency(category: str, name: str, description: str) -> Known[int]:
+    spoken = {*split_words(name), *split_words(description.partition(".")[0])}
+    for any_of, and_also, milliseconds in _LATENCY_TIERS:
         if (found := any_of & spoken) and and_also <= spoken:
             return Known(milliseconds, Source.INFERRED, f"it speaks of {min(found)}")
-    return Known(_TYPICAL[category][0], Source.INFERRED, f"usual for {category}")
+    return Known(_TYPICAL_VALUES[category][0], Source.INFERRED, f"usual for {category}")
 
 
-def _priority(category: str, description: str) -> Known[int]:
-    if "deprecated" in words(description):
+def _infer_priority(category: str, description: str) -> Known[int]:
+    if "deprecated" in split_words(description):
         return Known(_DEPRECATED_PRIORITY, Source.INFERRED, "its description calls it deprecated")
-    return Known(_TYPICAL[category][2], Source.INFERRED, f"usual for {category}")
+    return Known(_TYPICAL_VALUES[category][2], Source.INFERRED, f"usual for {category}")
 
 
-def _response(category: str, definition: JsonObject, effect: Effect) -> ResponseProfile:
+def _infer_response(category: str, definition: JsonObject, effect: Effect) -> ResponseProfile:
     if effect is Effect.READ:
-        tokens = Known(_TYPICAL[category][1], Source.INFERRED, f"usual for {category}")
+        tokens = Known(_TYPICAL_VALUES[category][1], Source.INFERRED, f"usual for {category}")
     else:
         tokens = Known(_WRITE_TOKENS, Source.INFERRED, "a tool that acts mostly just confirms")
     return ResponseProfile(
         typical_tokens=tokens,
-        max_tokens=_MOST_TOKENS,
+        max_tokens=_DEFAULT_MAX_TOKENS,
         structured=_STRUCTURED if isinstance(definition.get("outputSchema"), Mapping) else _UNSTRUCTURED,
-        needs_summary=_WHOLE,
+        needs_summary=_NOT_STREAMED,
     )
 
 
-def _keywords(name: str, description: str, parameters: ParameterHints) -> Known[tuple[str, ...]]:
+def _infer_keywords(name: str, description: str, parameters: ParameterHints) -> Known[tuple[str, ...]]:
     named = (*parameters.required, *parameters.optional)
-    spoken = dict.fromkeys(chain(words(name), words(description), *map(words, named)))
+    spoken = dict.fromkeys(chain(split_words(name), split_words(description), *map(split_words, named)))
     telling = [word for word in spoken if len(word) > 1 and word not in STOP_WORDS and not word.isdigit()]
-    return Known(tuple(telling[:MOST_KEYWORDS]), Source.INFERRED, _FROM_ITS_WORDS)
+    return Known(tuple(telling[:MAX_KEYWORDS]), Source.INFERRED, _WORDS_REASON)
 
 
-def parameter_hints(definition: JsonObject) -> ParameterHints:
+def build_parameter_hints(definition: JsonObject) -> ParameterHints:
     """Which arguments the tool takes, with an example where the schema gives one."""
-    schema = _mapping(definition.get("inputSchema"))
-    properties = _mapping(schema.get("properties"))
+    schema = _as_mapping(definition.get("inputSchema"))
+    properties = _as_mapping(schema.get("properties"))
     listed = schema.get("required")
     names = [item for item in listed if isinstance(item, str)] if isinstance(listed, list | tuple) else []
-    required = distinct(names, MOST_PARAMETERS)
+    required = take_distinct(names, MAX_PARAMETERS)
     must = set(names)
-    optional = distinct((name for name in properties if name not in must), MOST_PARAMETERS)
+    optional = take_distinct((name for name in properties if name not in must), MAX_PARAMETERS)
     examples: dict[str, Json] = {}
     for name in (*required, *optional):
-        found = _example(_mapping(properties.get(name)))
-        if found is not None and len(examples) < MOST_EXAMPLES:
+        found = _find_example(_as_mapping(properties.get(name)))
+        if found is not None and len(examples) < MAX_EXAMPLES:
             examples[name] = found
     return ParameterHints(required=required, optional=optional, examples=examples)
 
 
-def _example(schema: JsonObject) -> Json:
+def _find_example(schema: JsonObject) -> Json:
     """A value the schema itself names: an example, else the default, else a permitted one."""
-    if _EXEMPLARY.isdisjoint(schema):
+    if _EXAMPLE_KEYWORDS.isdisjoint(schema):
         return None  # most of them
     candidates = [schema.get("default"), schema.get("const")]
     for part, place in (("examples", 0), ("enum", len(candidates) + 1)):
@@ -211,14 +215,14 @@ def _example(schema: JsonObject) -> Json:
 
 
 def _is_short(value: Json) -> bool:
-    if type(value) is str and value.isascii() and len(value) <= LONGEST_EXAMPLE // 8:
+    if type(value) is str and value.isascii() and len(value) <= MAX_EXAMPLE_LENGTH // 8:
         return True  # at most six characters stand for one
     if isinstance(value, int) and value.bit_length() < 64:
         return True
-    return len(json.dumps(value, default=dict)) <= LONGEST_EXAMPLE
+    return len(json.dumps(value, default=dict)) <= MAX_EXAMPLE_LENGTH
 
 
-def _mapping(value: Json) -> JsonObject:
+def _as_mapping(value: Json) -> JsonObject:
     if type(value) is dict:  # most are, and asking whether something is a Mapping is slow
         return cast("JsonObject", value)
-    return value if isinstance(value, Mapping) else _EMPTY
+    return value if isinstance(value, Mapping) else _EMPTY_OBJECT

@@ -17,7 +17,7 @@ from typing import Final
 
 from fingerpost.settings.model import ToolOverride
 
-_RESEARCH: Final = ToolOverride(
+_PERPLEXITY_RESEARCH: Final = ToolOverride(
     match="*",
     category="web_search",
     priority=100,
@@ -27,8 +27,10 @@ _RESEARCH: Final = ToolOverride(
     typical_tokens=4000,
     needs_summary=True,
 )
-_ASK: Final = ToolOverride(match="*", category="web_search", priority=95, hierarchy=("tavily-search",))
-_REASON: Final = ToolOverride(
+_PERPLEXITY_ASK: Final = ToolOverride(
+    match="*", category="web_search", priority=95, hierarchy=("tavily-search",)
+)
+_PERPLEXITY_REASON: Final = ToolOverride(
     match="*",
     category="web_search",
     priority=90,
@@ -54,23 +56,23 @@ _DATAGOV: Final = ToolOverride(
     exclusive_intent="official_data",
 )
 # A file that cannot be read is not to be looked for elsewhere: fail at once.
-_FILE: Final = ToolOverride(match="*", category="files", priority=80, hierarchy=())
+_FILE_TOOL: Final = ToolOverride(match="*", category="files", priority=80, hierarchy=())
 
-_KNOWN: Final[Mapping[str, ToolOverride]] = {
-    "perplexity_research": _RESEARCH,
-    "perplexity_ask": _ASK,
-    "perplexity_reason": _REASON,
+_KNOWN_TOOLS: Final[Mapping[str, ToolOverride]] = {
+    "perplexity_research": _PERPLEXITY_RESEARCH,
+    "perplexity_ask": _PERPLEXITY_ASK,
+    "perplexity_reason": _PERPLEXITY_REASON,
     "perplexity_search": _PERPLEXITY_SEARCH,
     "tavily_search": _TAVILY_SEARCH,
     "datagov_query": _DATAGOV,
-    "read_file": _FILE,
-    "write_file": _FILE,
+    "read_file": _FILE_TOOL,
+    "write_file": _FILE_TOOL,
 }
 
 
 # Tools that are known to read: by the package or the address that the operator's entry names, then by name
 # with the parameters they have. One with a further parameter is another tool, and is judged by its words.
-_READS: Final[Mapping[str, str]] = {
+_KNOWN_READS: Final[Mapping[str, str]] = {
     "mcp-server-fetch": """
         fetch url max_length start_index raw
         """,
@@ -132,39 +134,39 @@ _READS: Final[Mapping[str, str]] = {
         recommend url
         """,
 }
-_SAME_PACKAGE: Final[Mapping[str, str]] = {
+_PACKAGE_ALIASES: Final[Mapping[str, str]] = {
     "mcp-server-filesystem": "@modelcontextprotocol/server-filesystem",
     "mcp-server-memory": "@modelcontextprotocol/server-memory",
     "mcp-server-everything": "@modelcontextprotocol/server-everything",
 }
 # Tools whose words say that they read, and that do something: an investigation is begun and kept.
-_ACT: Final = frozenset({"find_error_pattern_logs", "find_slow_requests"})
+_KNOWN_TO_ACT: Final = frozenset({"find_error_pattern_logs", "find_slow_requests"})
 
 
 def is_known_read(package: str | None, name: str, parameters: Iterable[str]) -> bool:
     """Whether we know of this very tool that it reads, whatever its words."""
     if package is None:
         return False
-    known = _known_reads(_SAME_PACKAGE.get(package, package)).get(name)
+    known = _get_known_reads(_PACKAGE_ALIASES.get(package, package)).get(name)
     return known is not None and known.issuperset(parameters)
 
 
 def is_known_to_act(name: str) -> bool:
     """Whether a tool of this name is known to do more than it says. A false one is only asked about."""
-    return plain_name(name) in _ACT
+    return normalize_name(name) in _KNOWN_TO_ACT
 
 
 @lru_cache(maxsize=64)
-def _known_reads(package: str) -> Mapping[str, frozenset[str]]:
-    lines = _READS.get(package, "").strip().splitlines()
+def _get_known_reads(package: str) -> Mapping[str, frozenset[str]]:
+    lines = _KNOWN_READS.get(package, "").strip().splitlines()
     return {name: frozenset(rest) for name, *rest in map(str.split, lines)}
 
 
-def plain_name(name: str) -> str:
+def normalize_name(name: str) -> str:
     """The form in which names are compared: small letters, `_` for `-`."""
     return name.lower().replace("-", "_")
 
 
-def shipped(name: str) -> ToolOverride | None:
+def get_shipped_override(name: str) -> ToolOverride | None:
     """What we know of a tool of this name."""
-    return _KNOWN.get(plain_name(name))
+    return _KNOWN_TOOLS.get(normalize_name(name))

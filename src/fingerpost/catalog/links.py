@@ -20,74 +20,74 @@ from dataclasses import replace
 from typing import Final
 
 from fingerpost.catalog.categories import classify
-from fingerpost.catalog.knowledge import plain_name
-from fingerpost.catalog.words import singular, word_set, words
+from fingerpost.catalog.knowledge import normalize_name
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
 from fingerpost.records import Effect, Known, Source, ToolCard
 
-MOST_FALLBACKS: Final = 3
-MOST_LINKS: Final = 16
-_CANDIDATES: Final = 32
+MAX_FALLBACKS: Final = 3
+MAX_LINKS: Final = 16
+_MAX_CANDIDATES: Final = 32
 
-_INTERCHANGEABLE: Final = frozenset({"web_search", "web_page", "time_place"})
-_SAYS_NOTHING: Final = word_set("get web internet online the current tool")
+_INTERCHANGEABLE_CATEGORIES: Final = frozenset({"web_search", "web_page", "time_place"})
+_EMPTY_WORDS: Final = parse_word_set("get web internet online the current tool")
 # What a server may be called after and its tools still do.
-_PURPOSES: Final = word_set(
+_PURPOSE_WORDS: Final = parse_word_set(
     "browser crawl date direction fetch forecast geocode map maps news page place research scrape search"
     " time timezone weather"
 )
-_WORLDS: Final = word_set(
+_WORLD_WORDS: Final = parse_word_set(
     "prod production live staging stage stg preprod dev devel development test testing qa uat sandbox demo"
     " preview canary local backup mirror replica blue green tenant"
 )
 
-_NOT_THERE: Final = "; not there: "
-_Group = tuple[str, frozenset[str]]
+_MISSING_NOTE: Final = "; not there: "
+_FallbackGroup = tuple[str, frozenset[str]]
 
 
-def link(cards: Sequence[ToolCard]) -> tuple[ToolCard, ...]:
+def link_cards(cards: Sequence[ToolCard]) -> tuple[ToolCard, ...]:
     """The same cards, with fallbacks and conflicts naming the tools that are there."""
-    groups = _groups(cards)
-    directory = _directory(cards) if any(_refers(card) for card in cards) else {}
-    return tuple(_linked(card, groups, directory) for card in cards)
+    groups = _group_cards(cards)
+    directory = _index_names(cards) if any(_has_references(card) for card in cards) else {}
+    return tuple(_link_card(card, groups, directory) for card in cards)
 
 
 def may_have_more_fallbacks(card: ToolCard) -> bool:
     """Whether servers that are not connected yet may have tools that this one falls back to."""
     hierarchy = card.intelligence.hierarchy
     if hierarchy.source is Source.WRITTEN:
-        return _NOT_THERE in hierarchy.reason
-    return _group(card) is not None
+        return _MISSING_NOTE in hierarchy.reason
+    return _get_group(card) is not None
 
 
-def _refers(card: ToolCard) -> bool:
+def _has_references(card: ToolCard) -> bool:
     known = card.intelligence
     return bool(known.hierarchy.value or known.conflicts.value)
 
 
-def _linked(
-    card: ToolCard, groups: dict[_Group, list[ToolCard]], directory: dict[str, list[str]]
+def _link_card(
+    card: ToolCard, groups: dict[_FallbackGroup, list[ToolCard]], directory: dict[str, list[str]]
 ) -> ToolCard:
     known = card.intelligence
     if known.hierarchy.source is Source.WRITTEN:
-        hierarchy = _resolved(known.hierarchy, card.key, directory)
+        hierarchy = _resolve_names(known.hierarchy, card.key, directory)
     else:
-        hierarchy = _inferred(card, groups) or known.hierarchy
-    conflicts = _resolved(known.conflicts, card.key, directory)
+        hierarchy = _infer_fallbacks(card, groups) or known.hierarchy
+    conflicts = _resolve_names(known.conflicts, card.key, directory)
     if hierarchy is known.hierarchy and conflicts is known.conflicts:
         return card
     return replace(card, intelligence=replace(known, hierarchy=hierarchy, conflicts=conflicts))
 
 
-def _directory(cards: Iterable[ToolCard]) -> dict[str, list[str]]:
+def _index_names(cards: Iterable[ToolCard]) -> dict[str, list[str]]:
     """Every way to name a tool, to the keys it may mean."""
     directory: dict[str, list[str]] = {}
     for card in cards:
-        for name in {card.key, card.exposed_name, plain_name(card.name)}:
+        for name in {card.key, card.exposed_name, normalize_name(card.name)}:
             directory.setdefault(name, []).append(card.key)
     return directory
 
 
-def _resolved(
+def _resolve_names(
     written: Known[tuple[str, ...]], own: str, directory: dict[str, list[str]]
 ) -> Known[tuple[str, ...]]:
     """Written names as keys; names of nothing stay in the reason, so that a slip can be seen."""
@@ -96,48 +96,50 @@ def _resolved(
     keys: dict[str, None] = {}
     missing: list[str] = []
     for name in written.value:
-        found = directory.get(name) or directory.get(plain_name(name)) or []
+        found = directory.get(name) or directory.get(normalize_name(name)) or []
         if not found:
             missing.append(name)
-        keys.update(dict.fromkeys(key for key in found[:MOST_LINKS] if key != own))
-    reason = f"{written.reason}{_NOT_THERE}{', '.join(missing)}" if missing else written.reason
-    return Known(tuple(keys)[:MOST_LINKS], written.source, reason)
+        keys.update(dict.fromkeys(key for key in found[:MAX_LINKS] if key != own))
+    reason = f"{written.reason}{_MISSING_NOTE}{', '.join(missing)}" if missing else written.reason
+    return Known(tuple(keys)[:MAX_LINKS], written.source, reason)
 
 
-def _groups(cards: Iterable[ToolCard]) -> dict[_Group, list[ToolCard]]:
+def _group_cards(cards: Iterable[ToolCard]) -> dict[_FallbackGroup, list[ToolCard]]:
     """Interchangeable tools by purpose: the best of each server, best first."""
-    best: dict[_Group, dict[str, ToolCard]] = {}
+    best: dict[_FallbackGroup, dict[str, ToolCard]] = {}
     for card in cards:
-        if (group := _group(card)) is None:
+        if (group := _get_group(card)) is None:
             continue
         of_server = best.setdefault(group, {})
         rival = of_server.get(card.server)
-        if rival is None or _rank(card) < _rank(rival):
+        if rival is None or _get_rank(card) < _get_rank(rival):
             of_server[card.server] = card
     return {
-        group: sorted(of_server.values(), key=_rank)[:_CANDIDATES]
+        group: sorted(of_server.values(), key=_get_rank)[:_MAX_CANDIDATES]
         for group, of_server in best.items()
         if len(of_server) > 1
     }
 
 
-def _rank(card: ToolCard) -> tuple[int, str]:
+def _get_rank(card: ToolCard) -> tuple[int, str]:
     return (-card.intelligence.priority.value, card.key)
 
 
-def _group(card: ToolCard) -> _Group | None:
+def _get_group(card: ToolCard) -> _FallbackGroup | None:
     category = card.intelligence.category.value
-    if category not in _INTERCHANGEABLE or card.effect.value is not Effect.READ:
+    if category not in _INTERCHANGEABLE_CATEGORIES or card.effect.value is not Effect.READ:
         return None
-    if not _WORLDS.isdisjoint(words(card.server)) or not _is_its_own(card):
+    if not _WORLD_WORDS.isdisjoint(split_words(card.server)) or not _has_own_category(card):
         return None
     # The maker's name is no purpose: `tavily-search` of server `tavily` is a search.
-    brand = set(words(card.server)) - _PURPOSES
-    purpose = frozenset(singular(word) for word in words(card.name) if word not in brand) - _SAYS_NOTHING
+    brand = set(split_words(card.server)) - _PURPOSE_WORDS
+    purpose = (
+        frozenset(to_singular(word) for word in split_words(card.name) if word not in brand) - _EMPTY_WORDS
+    )
     return (category, purpose) if purpose else None
 
 
-def _is_its_own(card: ToolCard) -> bool:
+def _has_own_category(card: ToolCard) -> bool:
     """Whether the category is said by the tool itself or by a person, and not by its server's name alone."""
     category = card.intelligence.category
     return (
@@ -146,8 +148,10 @@ def _is_its_own(card: ToolCard) -> bool:
     )
 
 
-def _inferred(card: ToolCard, groups: dict[_Group, list[ToolCard]]) -> Known[tuple[str, ...]] | None:
-    group = _group(card) if groups else None
+def _infer_fallbacks(
+    card: ToolCard, groups: dict[_FallbackGroup, list[ToolCard]]
+) -> Known[tuple[str, ...]] | None:
+    group = _get_group(card) if groups else None
     if group is None or group not in groups:
         return None
     own = card.intelligence.parameters
@@ -159,4 +163,4 @@ def _inferred(card: ToolCard, groups: dict[_Group, list[ToolCard]]) -> Known[tup
     )
     if not keys:
         return None
-    return Known(keys[:MOST_FALLBACKS], Source.INFERRED, "reads the same kind of thing on another server")
+    return Known(keys[:MAX_FALLBACKS], Source.INFERRED, "reads the same kind of thing on another server")

@@ -13,18 +13,18 @@ from dataclasses import field
 from typing import Final
 from urllib.parse import quote, unquote
 
-from fingerpost.catalog.names import exposed_name, free_name, visible
-from fingerpost.catalog.templates import LONGEST, Template, first_fitting
+from fingerpost.catalog.names import build_exposed_name, build_free_name, escape_invisible_except
+from fingerpost.catalog.templates import MAX_URI_LENGTH, UriTemplate, find_first_match
 from fingerpost.frozen import frozen
-from fingerpost.records import Json, JsonObject, Materials
+from fingerpost.records import Json, JsonObject, ServerResources
 
-SCHEME: Final = "fingerpost://"
+ALIAS_SCHEME: Final = "fingerpost://"
 
 logger = logging.getLogger(__name__)
 
 
 @frozen
-class Material:
+class CatalogResource:
     """One thing of one server: what it is called here, what it is called there, and how it is shown."""
 
     server: str
@@ -34,36 +34,36 @@ class Material:
 
 
 @frozen
-class Collection:
+class ResourceCollection:
     """What some servers offer together. Never changes."""
 
     servers: tuple[str, ...] = ()  # those that have resources, in order
-    resources: Mapping[str, Material] = field(default_factory=dict[str, Material])
-    templates: Mapping[str, Material] = field(default_factory=dict[str, Material])
-    prompts: Mapping[str, Material] = field(default_factory=dict[str, Material])
+    resources: Mapping[str, CatalogResource] = field(default_factory=dict[str, CatalogResource])
+    templates: Mapping[str, CatalogResource] = field(default_factory=dict[str, CatalogResource])
+    prompts: Mapping[str, CatalogResource] = field(default_factory=dict[str, CatalogResource])
     capabilities: JsonObject = field(default_factory=dict[str, Json])
     logging: tuple[str, ...] = ()  # servers that send log messages
-    _patterns: list[tuple[Template, str, Material]] = field(
-        default_factory=list[tuple[Template, str, Material]], repr=False, compare=False
+    _patterns: list[tuple[UriTemplate, str, CatalogResource]] = field(
+        default_factory=list[tuple[UriTemplate, str, CatalogResource]], repr=False, compare=False
     )
 
-    def resource(self, uri: str) -> tuple[str, str] | None:
+    def find_resource(self, uri: str) -> tuple[str, str] | None:
         """The server that has this resource, and what it calls it."""
         listed = self.resources.get(uri)
         if listed is not None:
             return listed.server, listed.original
-        if len(uri) > LONGEST:
+        if len(uri) > MAX_URI_LENGTH:
             return None
-        if uri.startswith(SCHEME):
-            return self._ours(uri)
-        return self._by_template(uri) or self._by_scheme(uri)
+        if uri.startswith(ALIAS_SCHEME):
+            return self._parse_alias(uri)
+        return self._find_by_template(uri) or self._find_by_scheme(uri)
 
-    def template(self, uri: str) -> tuple[str, str] | None:
+    def find_template(self, uri: str) -> tuple[str, str] | None:
         """The server whose template (or resource) this is, for completing its values."""
         listed = self.templates.get(uri)
-        return (listed.server, listed.original) if listed is not None else self.resource(uri)
+        return (listed.server, listed.original) if listed is not None else self.find_resource(uri)
 
-    def prompt(self, name: str) -> tuple[str, str] | None:
+    def find_prompt(self, name: str) -> tuple[str, str] | None:
         """By the name it is listed under, or by its server's own if only one has it; as with tools."""
         listed = self.prompts.get(name)
         if listed is None:
@@ -71,35 +71,35 @@ class Collection:
             listed = namesakes[0] if len(namesakes) == 1 else None
         return None if listed is None else (listed.server, listed.original)
 
-    def shown_as(self, server: str, uri: str) -> str:
+    def get_alias(self, server: str, uri: str) -> str:
         """What this server's resource is called here: its own address may be another server's, too."""
-        where = self.resource(uri)
+        where = self.find_resource(uri)
         if where == (server, uri):
             return uri
-        ours = alias(server, uri)
-        return ours if ours in self.resources or self._leads_astray(server, uri, where) else uri
+        ours = build_alias(server, uri)
+        return ours if ours in self.resources or self._is_ambiguous(server, uri, where) else uri
 
-    def _leads_astray(self, server: str, uri: str, where: tuple[str, str] | None) -> bool:
+    def _is_ambiguous(self, server: str, uri: str, where: tuple[str, str] | None) -> bool:
         """Whether this server's address, which leads to `where`, had better name its server."""
         if where is None:  # nobody has it; only what looks like ours is nowhere to be read as it stands
-            return uri.startswith(SCHEME) and server in self.servers
+            return uri.startswith(ALIAS_SCHEME) and server in self.servers
         if where[0] == server:
             return False
-        if uri in self.resources or uri.startswith(SCHEME) or self._by_template(uri) is not None:
+        if uri in self.resources or uri.startswith(ALIAS_SCHEME) or self._find_by_template(uri) is not None:
             return True
         # Nobody offers it: who is asked for it is a guess. A page of the web is the same for everybody.
         return server in self.servers and not uri[:8].lower().startswith(("http://", "https://"))
 
-    def _ours(self, uri: str) -> tuple[str, str] | None:
-        server, _, original = uri[len(SCHEME) :].partition("/")
+    def _parse_alias(self, uri: str) -> tuple[str, str] | None:
+        server, _, original = uri[len(ALIAS_SCHEME) :].partition("/")
         server = unquote(server)
         return (server, original) if server in self.servers and original else None
 
-    def _by_template(self, uri: str) -> tuple[str, str] | None:
-        found = first_fitting(uri, self._patterns)
+    def _find_by_template(self, uri: str) -> tuple[str, str] | None:
+        found = find_first_match(uri, self._patterns)
         return None if found is None else (found.server, uri)
 
-    def _by_scheme(self, uri: str) -> tuple[str, str] | None:
+    def _find_by_scheme(self, uri: str) -> tuple[str, str] | None:
         """A resource nobody listed: the only server that can have it, if there is just one."""
         if len(self.servers) == 1:
             return self.servers[0], uri
@@ -112,58 +112,66 @@ class Collection:
         return (having.pop(), uri) if len(having) == 1 else None
 
 
-def alias(server: str, uri: str) -> str:
+def build_alias(server: str, uri: str) -> str:
     """The same address, unmistakably that server's."""
-    return f"{SCHEME}{quote(server, safe='')}/{uri}"
+    return f"{ALIAS_SCHEME}{quote(server, safe='')}/{uri}"
 
 
-def collect(offered: Iterable[tuple[Materials, bool]]) -> Collection:
+def collect_resources(offered: Iterable[tuple[ServerResources, bool]]) -> ResourceCollection:
     """Everything these servers offer; with each, whether its prompts get its name before theirs."""
     offered = tuple(offered)
-    resources = _addressed((each for each, _ in offered), "resources", "uri")
-    templates = _addressed((each for each, _ in offered), "templates", "uriTemplate")
-    return Collection(
+    resources = _collect_addressed((each for each, _ in offered), "resources", "uri")
+    templates = _collect_addressed((each for each, _ in offered), "templates", "uriTemplate")
+    return ResourceCollection(
         servers=tuple(each.server for each, _ in offered if "resources" in each.capabilities),
         resources=resources,
         templates=templates,
-        prompts=_prompts(offered),
-        capabilities=_capabilities([each.capabilities for each, _ in offered]),
+        prompts=_collect_prompts(offered),
+        capabilities=_merge_capabilities([each.capabilities for each, _ in offered]),
         logging=tuple(each.server for each, _ in offered if "logging" in each.capabilities),
-        _patterns=_patterns(templates),
+        _patterns=_build_patterns(templates),
     )
 
 
-def _addressed(offered: Iterable[Materials], kind: str, member: str) -> dict[str, Material]:
-    found: dict[str, Material] = {}
+def _collect_addressed(
+    offered: Iterable[ServerResources], kind: str, member: str
+) -> dict[str, CatalogResource]:
+    found: dict[str, CatalogResource] = {}
     for materials in offered:
         entries: Sequence[JsonObject] = getattr(materials, kind)
         for entry in entries:
             address = entry.get(member)
             if not isinstance(address, str):
                 continue
-            taken = address in found or address.startswith(SCHEME)  # nobody else speaks in our addresses
-            name = alias(materials.server, address) if taken else address
+            taken = address in found or address.startswith(
+                ALIAS_SCHEME
+            )  # nobody else speaks in our addresses
+            name = build_alias(materials.server, address) if taken else address
             definition = entry if name == address else {**entry, member: name}
-            material = Material(server=materials.server, name=name, original=address, definition=definition)
+            material = CatalogResource(
+                server=materials.server, name=name, original=address, definition=definition
+            )
             found.setdefault(name, material)
     return found
 
 
-def _patterns(templates: Mapping[str, Material]) -> list[tuple[Template, str, Material]]:
+def _build_patterns(
+    templates: Mapping[str, CatalogResource],
+) -> list[tuple[UriTemplate, str, CatalogResource]]:
     """What addresses are recognised by, the most telling first."""
-    patterns: list[tuple[Template, str, Material]] = []
+    patterns: list[tuple[UriTemplate, str, CatalogResource]] = []
     for name, material in templates.items():
-        template = Template.read(name)
+        template = UriTemplate.parse(name)
         if template is None:
-            shown = visible(name[:80])
+            shown = escape_invisible_except(name[:80])
             logger.debug("%s: no address is recognised by a template so large: %s…", material.server, shown)
         else:
             patterns.append((template, material.server, material))
     return sorted(patterns, key=lambda entry: -entry[0].literal)
 
 
-def _prompts(offered: Sequence[tuple[Materials, bool]]) -> dict[str, Material]:
-    found: dict[str, Material] = {}
+def _collect_prompts(offered: Sequence[tuple[ServerResources, bool]]) -> dict[str, CatalogResource]:
+    found: dict[str, CatalogResource] = {}
     for prefixed in (True, False):  # a name with its server's before it never changes
         for materials, prefix in offered:
             if prefix is prefixed:
@@ -172,23 +180,23 @@ def _prompts(offered: Sequence[tuple[Materials, bool]]) -> dict[str, Material]:
     return dict(sorted(found.items(), key=lambda entry: order[entry[1].server]))
 
 
-def _add_prompts(materials: Materials, found: dict[str, Material], *, prefix: bool) -> None:
+def _add_prompts(materials: ServerResources, found: dict[str, CatalogResource], *, prefix: bool) -> None:
     for entry in materials.prompts:
         original = entry.get("name")
         if not isinstance(original, str):
             continue
         server = materials.server
-        name = exposed_name(server, original) if prefix else free_name(server, original, found)
+        name = build_exposed_name(server, original) if prefix else build_free_name(server, original, found)
         definition = entry if name == original else {**entry, "name": name}
-        material = Material(server=server, name=name, original=original, definition=definition)
+        material = CatalogResource(server=server, name=name, original=original, definition=definition)
         found.setdefault(name, material)
 
 
-def _capabilities(declared: Sequence[JsonObject]) -> JsonObject:
+def _merge_capabilities(declared: Sequence[JsonObject]) -> JsonObject:
     """What some server can do; lists may always change, since servers come and go."""
     merged: dict[str, Json] = {}
     if any("resources" in each for each in declared):
-        subscribe = any(_says(each, "resources", "subscribe") for each in declared)
+        subscribe = any(_declares(each, "resources", "subscribe") for each in declared)
         merged["resources"] = {"listChanged": True, **({"subscribe": True} if subscribe else {})}
     if any("prompts" in each for each in declared):
         merged["prompts"] = {"listChanged": True}
@@ -198,6 +206,6 @@ def _capabilities(declared: Sequence[JsonObject]) -> JsonObject:
     return merged
 
 
-def _says(declared: JsonObject, part: str, what: str) -> bool:
+def _declares(declared: JsonObject, part: str, what: str) -> bool:
     inner = declared.get(part)
     return isinstance(inner, Mapping) and inner.get(what) is True

@@ -26,23 +26,23 @@ import unicodedata
 from collections.abc import Container
 from typing import Final
 
-MAX_EXPOSED: Final = 64
-_JOINT: Final = "__"
+MAX_EXPOSED_LENGTH: Final = 64
+_SEPARATOR: Final = "__"
 _HASH_LENGTH: Final = 10
-_MARK: Final = "0"  # no ordinary word begins with it, so few names look hashed by accident
-_LONGEST_SERVER: Final = 24
+_HASH_MARK: Final = "0"  # no ordinary word begins with it, so few names look hashed by accident
+_MAX_SERVER_LENGTH: Final = 24
 
 # Tools of our own that stand beside those of servers.
 READ_RESULT: Final = "read_result"
 FIND_TOOLS: Final = "find_tools"
-RESERVED: Final = frozenset((FIND_TOOLS, "describe_tool", "call_tool", READ_RESULT))
+RESERVED_NAMES: Final = frozenset((FIND_TOOLS, "describe_tool", "call_tool", READ_RESULT))
 
-_EXACT = re.compile(r"[A-Za-z0-9_-]+")
-_HASHED = re.compile(rf"-{_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")
-_ODD = re.compile(r"[^A-Za-z0-9_-]+")
+_EXACT_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HASHED_NAME = re.compile(rf"-{_HASH_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")
+_INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 # Characters that Unicode counts as letters, marks or symbols and that nevertheless draw nothing.
-_BLANK = re.compile(
+_BLANK_CHARACTERS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
@@ -55,18 +55,19 @@ INVISIBLE: Final = (
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 # A joiner or a colour mark right after a picture belongs to that picture.
-_PICTURE: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
-_UNSEEN = re.compile(f"[{INVISIBLE}]")
-_UNSEEN_ASCII: Final = bytes(code for code in range(128) if _UNSEEN.match(chr(code)))
+_PICTURE_RANGES: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
+_INVISIBLE_PATTERN = re.compile(f"[{INVISIBLE}]")
+_UNSEEN_ASCII: Final = bytes(code for code in range(128) if _INVISIBLE_PATTERN.match(chr(code)))
 _STEP: Final = 16_384  # characters that are searched at once: no other thread runs meanwhile
 
 
-def tool_key(server: str, tool: str) -> str:
+def build_tool_key(server: str, tool: str) -> str:
     """`server/tool`. A `/` inside the server's name is written out: the first one always separates."""
-    return f"{visible(server).replace('/', _escape('/'))}/{visible(tool)}"
+    server = escape_invisible_except(server).replace("/", _escape_character("/"))
+    return f"{server}/{escape_invisible_except(tool)}"
 
 
-def shown(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """`text` with every character one cannot see written out (`\\u200b`); line ends and tabs stay.
 
     The one function for all text of servers that models read: definitions, results, instructions.
@@ -76,8 +77,8 @@ def shown(text: str) -> str:
     for start in range(0, len(text), _STEP):
         if _is_plain(text[start : start + _STEP]):
             continue
-        for match in _UNSEEN.finditer(text, start, start + _STEP):
-            made += (text[done : match.start()], _written_out(match))
+        for match in _INVISIBLE_PATTERN.finditer(text, start, start + _STEP):
+            made += (text[done : match.start()], _escape_match(match))
             done = match.end()
     return "".join((*made, text[done:])) if made else text
 
@@ -87,95 +88,101 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and len(text.encode().translate(None, _UNSEEN_ASCII)) == len(text)
 
 
-def _written_out(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     character = match.group()
     before = match.string[match.start() - 1] if match.start() else ""
-    if character in "\ufe0f\u200d" and re.match(f"[{_PICTURE}]", before):
+    if character in "\ufe0f\u200d" and re.match(f"[{_PICTURE_RANGES}]", before):
         return character
-    return _escape(character)
+    return _escape_character(character)
 
 
-def visible(text: str, *, keep: str = "") -> str:
+def escape_invisible_except(text: str, *, keep: str = "") -> str:
     """`text` with every character one cannot see written out, except those in `keep`.
 
     A backslash is doubled, so different texts always have different visible forms.
     """
-    if text.isprintable() and "\\" not in text and not _BLANK.search(text):
+    if text.isprintable() and "\\" not in text and not _BLANK_CHARACTERS.search(text):
         return text
-    return "".join(_shown(character, keep) for character in text)
+    return "".join(_escape_unless_kept(character, keep) for character in text)
 
 
-def visible_json(text: str) -> str:
+def escape_invisible_json(text: str) -> str:
     """JSON text in which unseen characters stand as JSON escapes: still the same JSON."""
-    if text.isprintable() and not _BLANK.search(text):
+    if text.isprintable() and not _BLANK_CHARACTERS.search(text):
         return text
     return "".join(
-        character if character.isprintable() and not _BLANK.match(character) else json.dumps(character)[1:-1]
+        character
+        if character.isprintable() and not _BLANK_CHARACTERS.match(character)
+        else json.dumps(character)[1:-1]
         for character in text
     )
 
 
-def _shown(character: str, keep: str) -> str:
+def _escape_unless_kept(character: str, keep: str) -> str:
     if character in keep:
         return character
     if character == "\\":
         return "\\\\"
-    if character.isprintable() and not _BLANK.match(character):
+    if character.isprintable() and not _BLANK_CHARACTERS.match(character):
         return character
-    return _escape(character)
+    return _escape_character(character)
 
 
-def _escape(character: str) -> str:
+def _escape_character(character: str) -> str:
     code = ord(character)
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def exposed_name(server: str, tool: str) -> str:
+def build_exposed_name(server: str, tool: str) -> str:
     """The name models use for this tool: `^[A-Za-z0-9_-]{1,64}$`, unique, and always the same."""
-    plain = f"{server}{_JOINT}{tool}"
-    return plain if _is_exact(server, tool, plain) else hashed_name(server, tool)
+    plain = f"{server}{_SEPARATOR}{tool}"
+    return plain if _is_exact(server, tool, plain) else build_hashed_name(server, tool)
 
 
-def own_name(server: str, tool: str) -> str:
+def build_own_name(server: str, tool: str) -> str:
     """The tool's own name where models can use it, else its exposed name."""
-    fits = len(tool) <= MAX_EXPOSED and _EXACT.fullmatch(tool) is not None and _HASHED.search(tool) is None
-    return tool if fits and tool not in RESERVED else exposed_name(server, tool)
+    fits = (
+        len(tool) <= MAX_EXPOSED_LENGTH
+        and _EXACT_NAME.fullmatch(tool) is not None
+        and _HASHED_NAME.search(tool) is None
+    )
+    return tool if fits and tool not in RESERVED_NAMES else build_exposed_name(server, tool)
 
 
-def free_name(server: str, tool: str, taken: Container[str]) -> str:
+def build_free_name(server: str, tool: str, taken: Container[str]) -> str:
     """The tool's own name, or where another has that its exposed name; one with a hash is never taken."""
-    for name in (own_name(server, tool), exposed_name(server, tool)):
+    for name in (build_own_name(server, tool), build_exposed_name(server, tool)):
         if name not in taken:
             return name
-    return hashed_name(server, tool)
+    return build_hashed_name(server, tool)
 
 
 def _is_exact(server: str, tool: str, plain: str) -> bool:
     """Whether server and tool can be read back from the plain form: then no other key has it."""
     return (
-        len(plain) <= MAX_EXPOSED
-        and _EXACT.fullmatch(server) is not None
-        and _EXACT.fullmatch(tool) is not None
-        and _JOINT not in server
+        len(plain) <= MAX_EXPOSED_LENGTH
+        and _EXACT_NAME.fullmatch(server) is not None
+        and _EXACT_NAME.fullmatch(tool) is not None
+        and _SEPARATOR not in server
         and not server.endswith("_")
-        and _HASHED.search(plain) is None
+        and _HASHED_NAME.search(plain) is None
     )
 
 
-def hashed_name(server: str, tool: str) -> str:
+def build_hashed_name(server: str, tool: str) -> str:
     """A name that fits, whatever the two are, and that no other tool can have."""
-    digest = hashlib.sha256(tool_key(server, tool).encode(errors="surrogatepass")).digest()
-    ending = f"-{_MARK}{base64.b32encode(digest).decode().lower()[:_HASH_LENGTH]}"
-    room = MAX_EXPOSED - len(_JOINT) - len(ending)
-    tool_part = _slug(tool) or "tool"
-    server_part = (_slug(server) or "server")[: max(_LONGEST_SERVER, room - len(tool_part))]
-    return f"{server_part}{_JOINT}{tool_part[: room - len(server_part)]}{ending}"
+    digest = hashlib.sha256(build_tool_key(server, tool).encode(errors="surrogatepass")).digest()
+    ending = f"-{_HASH_MARK}{base64.b32encode(digest).decode().lower()[:_HASH_LENGTH]}"
+    room = MAX_EXPOSED_LENGTH - len(_SEPARATOR) - len(ending)
+    tool_part = _slugify(tool) or "tool"
+    server_part = (_slugify(server) or "server")[: max(_MAX_SERVER_LENGTH, room - len(tool_part))]
+    return f"{server_part}{_SEPARATOR}{tool_part[: room - len(server_part)]}{ending}"
 
 
-def _slug(text: str) -> str:
+def _slugify(text: str) -> str:
     """What is left of `text` in plain letters: accents go, anything else becomes one underscore."""
     decomposed = unicodedata.normalize("NFKD", text)
     unaccented = "".join(character for character in decomposed if not unicodedata.combining(character))
-    return _ODD.sub("_", unaccented).strip("_")
+    return _INVALID_CHARACTERS.sub("_", unaccented).strip("_")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from fingerpost.catalog.names import free_name
+from fingerpost.catalog.names import build_free_name
 from fingerpost.records import ToolCard
 
 
-def told_apart(cards: Sequence[ToolCard], unprefixed: Collection[str]) -> list[ToolCard]:
+def make_names_unique(cards: Sequence[ToolCard], unprefixed: Collection[str]) -> list[ToolCard]:
     """These cards, each under an exposed name of its own. They are given, and come back, by key."""
     if not unprefixed:
         return list(cards)
@@ -21,7 +21,7 @@ def told_apart(cards: Sequence[ToolCard], unprefixed: Collection[str]) -> list[T
     named: list[ToolCard] = []
     for card in cards:
         if card.server in unprefixed:
-            name = free_name(card.server, card.name, taken)
+            name = build_free_name(card.server, card.name, taken)
             card = card if name == card.exposed_name else replace(card, exposed_name=name)
             taken.add(name)
         named.append(card)

@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 @frozen(kw_only=False)
-class Written:
+class WrittenOverride:
     """All that is written about one tool, and which pattern each field comes from."""
 
     fields: ToolOverride
     patterns: dict[str, str]
 
-    def reason(self, field: str) -> str:
+    def get_reason(self, field: str) -> str:
         return f"written for {self.patterns[field]!r}"
 
     @property
@@ -50,7 +50,7 @@ class Overrides:
             (re.compile(fnmatch.translate(item.match)).match, item) for item in overrides
         ]
 
-    def of(self, key: str) -> Written | None:
+    def find(self, key: str) -> WrittenOverride | None:
         """What is written about this tool, or None."""
         values: dict[str, Any] = {}
         patterns: dict[str, str] = {}
@@ -64,15 +64,15 @@ class Overrides:
                     patterns[field] = item.match
         if not values:
             return None
-        return Written(ToolOverride.model_construct(match=key, **values), patterns)
+        return WrittenOverride(ToolOverride.model_construct(match=key, **values), patterns)
 
-    def pattern(self, key: str, field: str) -> str:
+    def get_pattern(self, key: str, field: str) -> str:
         """Which entry says this about the tool; the tool's own key where none does."""
-        written = self.of(key)
+        written = self.find(key)
         return key if written is None else written.patterns.get(field, key)
 
 
-def write_over(base: Intelligence, written: ToolOverride, reason: Callable[[str], str]) -> Intelligence:
+def apply_override(base: Intelligence, written: ToolOverride, reason: Callable[[str], str]) -> Intelligence:
     """`base` with every field that is written replaced."""
 
     def over(known: Known[T], field: str, value: T | None) -> Known[T]:

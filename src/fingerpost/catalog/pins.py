@@ -15,16 +15,20 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from fingerpost.catalog.fingerprint import essence, fingerprint, text_fingerprint
-from fingerpost.catalog.names import tool_key, visible_json
+from fingerpost.catalog.fingerprint import (
+    compute_fingerprint,
+    compute_text_fingerprint,
+    extract_fingerprinted,
+)
+from fingerpost.catalog.names import build_tool_key, escape_invisible_json
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Pin, Quarantined, ToolCard
 
-_Step = tuple[str, bool, Json, bool, Json]  # path, present before, before, present after, after
+_ComparisonStep = tuple[str, bool, Json, bool, Json]  # path, present before, before, present after, after
 
 
 @frozen
-class Comparison:
+class PinComparison:
     """Cards sorted by what their pins say. Every card is in exactly one of the three."""
 
     accepted: tuple[ToolCard, ...] = ()
@@ -32,7 +36,7 @@ class Comparison:
     changed: tuple[Quarantined, ...] = ()
 
 
-def compare(cards: Iterable[ToolCard], pins: Mapping[str, Pin]) -> Comparison:
+def compare_with_pins(cards: Iterable[ToolCard], pins: Mapping[str, Pin]) -> PinComparison:
     """Which of these tools are as pinned, which have no pin yet, which have changed."""
     accepted: list[ToolCard] = []
     new: list[ToolCard] = []
@@ -41,19 +45,19 @@ def compare(cards: Iterable[ToolCard], pins: Mapping[str, Pin]) -> Comparison:
         pin = pins.get(card.key)
         if pin is None:
             new.append(card)
-        elif _same(pin, card):
+        elif _is_as_pinned(pin, card):
             accepted.append(card)
         else:
             changed.append(Quarantined(card=card, pin=pin))
-    return Comparison(accepted=tuple(accepted), new=tuple(new), changed=tuple(changed))
+    return PinComparison(accepted=tuple(accepted), new=tuple(new), changed=tuple(changed))
 
 
-def _same(pin: Pin, card: ToolCard) -> bool:
+def _is_as_pinned(pin: Pin, card: ToolCard) -> bool:
     """Whether the card is what was pinned. An earlier release may have taken the fingerprint of less."""
-    return pin.fingerprint == card.fingerprint or fingerprint(pin.definition) == card.fingerprint
+    return pin.fingerprint == card.fingerprint or compute_fingerprint(pin.definition) == card.fingerprint
 
 
-def pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -> Pin:
+def build_pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -> Pin:
     """The pin that makes the card's present definition the trusted one."""
     return Pin(
         key=card.key,
@@ -64,45 +68,45 @@ def pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -> Pin:
     )
 
 
-def server_key(server: str) -> str:
+def build_server_key(server: str) -> str:
     """Under which key what is known of a server as a whole is pinned: that of a tool without a name."""
-    return tool_key(server, "")
+    return build_tool_key(server, "")
 
 
 def is_server_key(key: str) -> bool:
     return key.endswith("/")
 
 
-def server_pin(
+def build_server_pin(
     server: str, instructions: str, tools: Iterable[str], *, at: datetime, accepted_by: str | None = None
 ) -> Pin:
     """The pin of a server: what it says of itself, and the tools it was seen with."""
     return Pin(
-        key=server_key(server),
-        fingerprint=text_fingerprint(instructions),
+        key=build_server_key(server),
+        fingerprint=compute_text_fingerprint(instructions),
         definition={"instructions": instructions, "tools": sorted(tools)},
         pinned_at=at,
         accepted_by=accepted_by,
     )
 
 
-def pinned_instructions(pin: Pin) -> str:
+def get_pinned_instructions(pin: Pin) -> str:
     return str(pin.definition.get("instructions", ""))
 
 
-def pinned_tools(pin: Pin) -> frozenset[str]:
+def get_pinned_tools(pin: Pin) -> frozenset[str]:
     """The names of the tools that the server was seen with."""
     tools = pin.definition.get("tools")
     return frozenset(map(str, tools)) if isinstance(tools, list | tuple) else frozenset()
 
 
-def unseen(card: ToolCard, *, since: datetime) -> Quarantined:
+def build_unseen_tool(card: ToolCard, *, since: datetime) -> Quarantined:
     """A tool that a known server did not have before."""
     return Quarantined(card=card, pin=Pin(key=card.key, fingerprint="", definition={}, pinned_at=since))
 
 
 @frozen
-class Change:
+class DefinitionDifference:
     """One place where two definitions differ, each side as JSON text. None: it is not there at all.
 
     Never shortened: whoever accepts a change must have been able to see all of
@@ -114,50 +118,50 @@ class Change:
     after: str | None
 
 
-def describe_change(old: JsonObject, new: JsonObject) -> tuple[Change, ...]:
+def find_differences(old: JsonObject, new: JsonObject) -> tuple[DefinitionDifference, ...]:
     """Where two definitions differ in what the fingerprint covers, in reading order."""
-    changes: list[Change] = []
-    todo: list[_Step] = [("", True, essence(old), True, essence(new))]
+    changes: list[DefinitionDifference] = []
+    todo: list[_ComparisonStep] = [("", True, extract_fingerprinted(old), True, extract_fingerprinted(new))]
     while todo:
         path, was, before, present, after = todo.pop()
-        steps = _steps(path, before, after) if was and present else None
+        steps = _list_next_steps(path, before, after) if was and present else None
         if steps is not None:
             todo.extend(reversed(steps))
-        elif was != present or _text(before) != _text(after):
+        elif was != present or _to_json_text(before) != _to_json_text(after):
             changes.append(
-                Change(
+                DefinitionDifference(
                     path=path,
-                    before=_text(before) if was else None,
-                    after=_text(after) if present else None,
+                    before=_to_json_text(before) if was else None,
+                    after=_to_json_text(after) if present else None,
                 )
             )
     return tuple(changes)
 
 
-def _steps(path: str, before: Json, after: Json) -> list[_Step] | None:
+def _list_next_steps(path: str, before: Json, after: Json) -> list[_ComparisonStep] | None:
     """The pairs of parts to compare next, or None when the two are compared as wholes."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         names = [*before, *(name for name in after if name not in before)]
         return [
-            (_joined(path, name), name in before, before.get(name), name in after, after.get(name))
+            (_join_path(path, name), name in before, before.get(name), name in after, after.get(name))
             for name in names
         ]
     if isinstance(before, list | tuple) and isinstance(after, list | tuple):
-        return _list_steps(path, before, after)
+        return _list_item_steps(path, before, after)
     return None
 
 
-def _joined(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     """`inputSchema.properties.path`; a name that is not a plain word is quoted."""
-    step = name if name.isidentifier() and name.isascii() else f"[{_text(name)}]"
+    step = name if name.isidentifier() and name.isascii() else f"[{_to_json_text(name)}]"
     return f"{path}.{step}" if path and not step.startswith("[") else f"{path}{step}"
 
 
-def _text(value: Json) -> str:
-    return visible_json(json.dumps(value, ensure_ascii=False, sort_keys=True, default=dict))
+def _to_json_text(value: Json) -> str:
+    return escape_invisible_json(json.dumps(value, ensure_ascii=False, sort_keys=True, default=dict))
 
 
-def _list_steps(path: str, before: Sequence[Json], after: Sequence[Json]) -> list[_Step]:
+def _list_item_steps(path: str, before: Sequence[Json], after: Sequence[Json]) -> list[_ComparisonStep]:
     count = max(len(before), len(after))
     return [
         (

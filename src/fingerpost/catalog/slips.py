@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 
-def slips(one: str, other: str, *, most: int) -> int:
+def count_edits(one: str, other: str, *, limit: int) -> int:
     """Letters added, lost, changed or swapped with a neighbour; `most + 1` when there are more than that."""
-    if abs(len(one) - len(other)) > most:
-        return most + 1
+    if abs(len(one) - len(other)) > limit:
+        return limit + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
@@ -16,6 +16,6 @@ def slips(one: str, other: str, *, most: int) -> int:
             if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
                 cost = min(cost, older[j - 2] + 1)
             row.append(cost)
-        if min(row) > most:
-            return most + 1
-    return min(row[-1], most + 1)
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)

@@ -19,19 +19,19 @@ from fingerpost.records import ToolCard
 
 # These tools of our own come first in every list for models, in this order; all others follow by key.
 FIRST_LISTED: Final = ("memory/think", "collaboration/user_collaboration", "workspace/file_operations")
-_PLACES: Final = {key: place for place, key in enumerate(FIRST_LISTED)}
+_LIST_PLACES: Final = {key: place for place, key in enumerate(FIRST_LISTED)}
 
-_LONGEST_QUERY = 256
-_SHORTLISTED = 40
+_MAX_QUERY_LENGTH = 256
+_MAX_SHORTLISTED = 40
 
 
-def list_place(key: str) -> tuple[int, str]:
+def get_list_place(key: str) -> tuple[int, str]:
     """Where a tool stands in a list for models, to sort by."""
-    return _PLACES.get(key, len(_PLACES)), key
+    return _LIST_PLACES.get(key, len(_LIST_PLACES)), key
 
 
 @frozen
-class Diff:
+class CatalogDiff:
     """Which tools came, went, or are themselves no longer the same. Keys, sorted.
 
     What follows from other tools (a fallback that appeared elsewhere) is not a
@@ -46,18 +46,18 @@ class Diff:
         return bool(self.added or self.removed or self.changed)
 
 
-def difference(before: Mapping[str, ToolCard], after: Mapping[str, ToolCard]) -> Diff:
+def compute_diff(before: Mapping[str, ToolCard], after: Mapping[str, ToolCard]) -> CatalogDiff:
     """What happened between these two states."""
-    return Diff(
+    return CatalogDiff(
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
         changed=tuple(
-            sorted(key for key in after.keys() & before.keys() if _differ(before[key], after[key]))
+            sorted(key for key in after.keys() & before.keys() if _has_changed(before[key], after[key]))
         ),
     )
 
 
-def _differ(before: ToolCard, after: ToolCard) -> bool:
+def _has_changed(before: ToolCard, after: ToolCard) -> bool:
     return before is not after and before != after
 
 
@@ -103,23 +103,25 @@ class Snapshot:
 
     def near(self, text: str, n: int = 3) -> tuple[str, ...]:
         """The keys most like `text`, best first, for "did you mean"."""
-        wanted = text[:_LONGEST_QUERY].casefold()
-        pairs = _pairs(wanted)
-        likely = heapq.nlargest(_SHORTLISTED, ((_overlap(pairs, card), card.key) for card in self.cards))
+        wanted = text[:_MAX_QUERY_LENGTH].casefold()
+        pairs = _get_letter_pairs(wanted)
+        likely = heapq.nlargest(
+            _MAX_SHORTLISTED, ((_compute_overlap(pairs, card), card.key) for card in self.cards)
+        )
         keys = [key for score, key in likely if score > 0]
-        ranked = sorted(keys, key=lambda key: (-self._likeness(wanted, key), key))
+        ranked = sorted(keys, key=lambda key: (-self._compute_similarity(wanted, key), key))
         return tuple(ranked[:n])
 
-    def _likeness(self, wanted: str, key: str) -> float:
+    def _compute_similarity(self, wanted: str, key: str) -> float:
         card = self._keys[key]
         return max(
-            difflib.SequenceMatcher(None, wanted, form.casefold()[:_LONGEST_QUERY]).ratio()
+            difflib.SequenceMatcher(None, wanted, form.casefold()[:_MAX_QUERY_LENGTH]).ratio()
             for form in (card.name, card.key, card.exposed_name)
         )
 
     def search(self, query: str) -> tuple[ToolCard, ...]:
         """Tools in whose key or description every word of `query` occurs; matches in the key come first."""
-        words = query[:_LONGEST_QUERY].casefold().split()
+        words = query[:_MAX_QUERY_LENGTH].casefold().split()
         in_key: list[ToolCard] = []
         elsewhere: list[ToolCard] = []
         for card in self.cards:
@@ -131,16 +133,16 @@ class Snapshot:
         return (*in_key, *elsewhere)
 
 
-def _pairs(text: str) -> set[str]:
+def _get_letter_pairs(text: str) -> set[str]:
     return {text[index : index + 2] for index in range(len(text) - 1)} or {text}
 
 
-def _overlap(wanted: set[str], card: ToolCard) -> float:
+def _compute_overlap(wanted: set[str], card: ToolCard) -> float:
     """Shared letter pairs, as a share of both: a cheap first look before the real comparison."""
     return max(
         2 * len(wanted & pairs) / (len(wanted) + len(pairs))
         for pairs in (
-            _pairs(card.name.casefold()[:_LONGEST_QUERY]),
-            _pairs(card.key.casefold()[:_LONGEST_QUERY]),
+            _get_letter_pairs(card.name.casefold()[:_MAX_QUERY_LENGTH]),
+            _get_letter_pairs(card.key.casefold()[:_MAX_QUERY_LENGTH]),
         )
     )

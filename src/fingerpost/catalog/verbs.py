@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 from fingerpost.records import Effect
 
-READ: Final = word_set(
+READ_VERBS: Final = parse_word_set(
     """
     analyse analyze ask autocomplete browse calculate check compare compute count describe detect
     diff discover display echo estimate examine exists explain explore extract fetch filter find
@@ -25,7 +25,7 @@ READ: Final = word_set(
 )
 
 # Further verbs with which a description says that its tool reads, or works something out.
-SAID_OF_READING: Final = word_set(
+READING_WORDS: Final = parse_word_set(
     """
     access aggregate answer assess categorise categorize classify convert decode demonstrate determine
     diagnose divide enumerate examine explore give hash identify illustrate infer investigate look match
@@ -35,21 +35,21 @@ SAID_OF_READING: Final = word_set(
 )
 
 # Nouns that name something to look at, as the last word of a name that has no verb.
-READ_NOUNS: Final = word_set(
+READ_NOUNS: Final = parse_word_set(
     "elevation head help history info snapshot stat stats status summary tail time tree weather"
 )
 
 # What a tool that reads is called, at the end of its name.
-READERS: Final = word_set("finder getter info lookup reader searcher viewer")
+READERS: Final = parse_word_set("finder getter info lookup reader searcher viewer")
 
-STRONG_WRITE: Final = word_set(
+STRONG_WRITE_VERBS: Final = parse_word_set(
     """
     add append apply assign attach create disable edit enable increment insert install modify mutate
     publish rename replace reschedule restart save send submit subscribe toggle unassign unsubscribe
     update upload upsert write
     """
 )
-WRITE: Final = STRONG_WRITE | word_set(
+WRITE_VERBS: Final = STRONG_WRITE_VERBS | parse_word_set(
     """
     accept acknowledge activate adjust allocate annotate approve archive authenticate authorise
     authorize automate backup ban begin block book bookmark broadcast build bump buy change charge
@@ -68,7 +68,7 @@ WRITE: Final = STRONG_WRITE | word_set(
     """
 )
 # Writing or reading, depending on the tool: taken for writing unless the server claims otherwise.
-AMBIGUOUS: Final = word_set(
+AMBIGUOUS_VERBS: Final = parse_word_set(
     """
     connect convert crawl handle load log map monitor open poll process refresh report resolve return scan
     scrape sync test think thinking verify wait watch
@@ -76,16 +76,16 @@ AMBIGUOUS: Final = word_set(
 )
 
 # Those of them that the description settles, when it says that the tool reads.
-SETTLED_BY_DESCRIPTION: Final = word_set("convert load log map poll resolve scan verify wait watch")
+SETTLED_BY_DESCRIPTION: Final = parse_word_set("convert load log map poll resolve scan verify wait watch")
 
-STRONG_DESTROY: Final = word_set(
+STRONG_DESTROY_VERBS: Final = parse_word_set(
     """
     bash cleanup delete destroy discard drop eradicate erase evict exec execute expunge kill nuke
     overwrite powershell purge remove rm rmdir shell shred sudo terminate truncate uninstall unlink
     unpublish unregister wipe
     """
 )
-DESTROY: Final = STRONG_DESTROY | word_set(
+DESTROY_VERBS: Final = STRONG_DESTROY_VERBS | parse_word_set(
     """
     abort cancel clear cmd command del deprovision detach drain empty eval evaluate expire flush
     force invalidate prune reboot reset revert revoke rollback run script shutdown trash undo
@@ -93,7 +93,7 @@ DESTROY: Final = STRONG_DESTROY | word_set(
 )
 
 # Two words that together mean something else than the first alone.
-PHRASES: Final[Mapping[tuple[str, str], Effect]] = {
+VERB_PHRASES: Final[Mapping[tuple[str, str], Effect]] = {
     ("ask", "human"): Effect.WRITE,
     ("ask", "team"): Effect.WRITE,
     ("ask", "user"): Effect.WRITE,
@@ -125,7 +125,7 @@ PHRASES: Final[Mapping[tuple[str, str], Effect]] = {
 }
 
 # Pairs that are the name of a thing: neither word is a verb here.
-THINGS: Final = frozenset(
+THING_WORDS: Final = frozenset(
     {
         ("pull", "request"),
         ("merge", "request"),
@@ -145,7 +145,7 @@ THINGS: Final = frozenset(
 )
 
 # Verbs that often open a description as nouns ("Log of a job", "Post details").
-NOUN_LIKE: Final = word_set(
+NOUN_LIKE: Final = parse_word_set(
     """
     block book build bookmark change checkout command comment commit copy download draft empty
     export force fork generate label like link lock log manage mark note order patch perform play
@@ -154,28 +154,28 @@ NOUN_LIKE: Final = word_set(
     """
 )
 
-STAMPS: Final = word_set("at by count date flag marker status time timestamp")  # `delete_time`
+TIMESTAMP_WORDS: Final = parse_word_set("at by count date flag marker status time timestamp")  # `delete_time`
 # What is kept about a deed: to read it does nothing.
-RECORDS: Final = word_set(
+RECORD_WORDS: Final = parse_word_set(
     """
     count counts date event events history info limit limits log logs options permissions policies policy
     rules stats status summary time times
     """
 )
-CONNECTORS: Final = word_set("and or then")
+CONNECTOR_WORDS: Final = parse_word_set("and or then")
 
 
-def inflected(verbs: frozenset[str]) -> frozenset[str]:
+def add_inflections(verbs: frozenset[str]) -> frozenset[str]:
     """The verbs as descriptions say them: `delete` and `deletes`."""
-    return verbs | third_persons(verbs)
+    return verbs | build_third_persons(verbs)
 
 
-def third_persons(verbs: frozenset[str]) -> frozenset[str]:
+def build_third_persons(verbs: frozenset[str]) -> frozenset[str]:
     """`deletes` for `delete`."""
-    return frozenset(map(_third_person, verbs))
+    return frozenset(map(_build_third_person, verbs))
 
 
-def _third_person(verb: str) -> str:
+def _build_third_person(verb: str) -> str:
     if verb.endswith("y") and verb[-2:-1] not in "aeiou":
         return f"{verb[:-1]}ies"
     return f"{verb}es" if verb.endswith(("s", "sh", "ch", "x", "z")) else f"{verb}s"

@@ -12,18 +12,18 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-LONGEST_TEXT: Final = 4000
+MAX_TEXT_LENGTH: Final = 4000
 
 # Capitals before a word (`HTTPServer`), a word, capitals, a number, a word in another script.
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
 
 
-def word_set(text: str) -> frozenset[str]:
+def parse_word_set(text: str) -> frozenset[str]:
     """The words of a written list."""
     return frozenset(text.split())
 
 
-STOP_WORDS: Final = word_set(
+STOP_WORDS: Final = parse_word_set(
     """
     a about above after all allow allows also an and any are as at be been before being below
     between both but by can cannot could current data default describe description do does each
@@ -39,19 +39,19 @@ STOP_WORDS: Final = word_set(
 )
 
 
-def words(text: str) -> tuple[str, ...]:
+def split_words(text: str) -> tuple[str, ...]:
     """The words of a name or a text, in small letters, in order."""
-    return _split(text[:LONGEST_TEXT])
+    return _split_cached(text[:MAX_TEXT_LENGTH])
 
 
 @lru_cache(maxsize=256)
-def _split(text: str) -> tuple[str, ...]:
+def _split_cached(text: str) -> tuple[str, ...]:
     """Remembered for a moment, because one card asks several times about the same text."""
     return tuple(map(str.lower, _WORD.findall(text)))
 
 
 @lru_cache(maxsize=4096)
-def singular(word: str) -> str:
+def to_singular(word: str) -> str:
     """`files` → `file`, `queries` → `query`: enough to compare by, never shown."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
@@ -62,7 +62,7 @@ def singular(word: str) -> str:
     return word
 
 
-def distinct(items: Iterable[str], limit: int) -> tuple[str, ...]:
+def take_distinct(items: Iterable[str], limit: int) -> tuple[str, ...]:
     """The first `limit` different items, in order."""
     found: dict[str, None] = {}
     for item in items:

@@ -18,26 +18,26 @@ from typing import Final, TypeAlias
 
 import anyio.to_thread
 
-from fingerpost.choose.summaries import Summaries, Summary, summarise
+from fingerpost.choose.summaries import ConversationSummary, SummaryCache, summarize_conversation
 from fingerpost.frozen import frozen
 from fingerpost.llm import Ask
 from fingerpost.llm.content import SYSTEM_ROLES
 from fingerpost.records import Message
 
-Count: TypeAlias = Callable[[str], int]
-Unit: TypeAlias = tuple[Message, ...]  # what stays together
+TokenCounter: TypeAlias = Callable[[str], int]
+MessageUnit: TypeAlias = tuple[Message, ...]  # what stays together
 
-PER_MESSAGE: Final = 4  # tokens around the text of a message
+TOKENS_PER_MESSAGE: Final = 4  # tokens around the text of a message
 SUMMARY_TOKENS: Final = 800  # at most, and a quarter of the budget
-_AROUND: Final = 60  # tokens of our own words around a summary
-_LARGE: Final = 200_000  # characters
-_EARLIER: Final = 4  # cuts looked back to for a summary that is known
-CUT: Final = "cut"
+_SUMMARY_FRAME_TOKENS: Final = 60  # tokens of our own words around a summary
+_LARGE_LENGTH: Final = 200_000  # characters
+_MAX_EARLIER_CUTS: Final = 4  # cuts looked back to for a summary that is known
+CUT_METHOD: Final = "cut"
 _ELLIPSIS: Final = " […]"
 
 
 @frozen
-class Fitted:
+class FittedHistory:
     """A history as it goes out. `by` is empty when it went in whole."""
 
     history: tuple[Message, ...]
@@ -48,74 +48,78 @@ class Fitted:
     by: str = ""  # the model that wrote the summary, or "cut"
 
 
-async def fit(
+async def fit_history(
     ask: Ask | None,
     history: Sequence[Message],
     *,
     budget: int,
-    count: Count,
-    summaries: Summaries | None = None,
-) -> Fitted:
+    count: TokenCounter,
+    summaries: SummaryCache | None = None,
+) -> FittedHistory:
     """The history within `budget` tokens, but for what the system says, which always stays whole.
 
     `summaries` remembers what a model wrote for the next turns.
     """
-    parts = units(history)
-    sizes = await _sizes(parts, count)
+    parts = split_into_units(history)
+    sizes = await _count_unit_tokens(parts, count)
     before = sum(sizes)
     kept_for_sure = [_is_system(part) for part in parts]
     budget = max(0, budget - sum(size for size, sure in zip(sizes, kept_for_sure, strict=True) if sure))
     sizes = [0 if sure else size for size, sure in zip(sizes, kept_for_sure, strict=True)]
     allowance = min(SUMMARY_TOKENS, budget // 4)
-    places = cuts(parts, sizes, budget=budget, room=budget - allowance - _AROUND)
+    places = find_cut_points(parts, sizes, budget=budget, room=budget - allowance - _SUMMARY_FRAME_TOKENS)
     if not places:
         whole = tuple(history)
-        return Fitted(history=whole, tokens_before=before, tokens_after=before)
+        return FittedHistory(history=whole, tokens_before=before, tokens_after=before)
     heads = [
         tuple(message for part in parts[:place] if not _is_system(part) for message in part)
-        for place in places[-_EARLIER:]
+        for place in places[-_MAX_EARLIER_CUTS:]
     ]
     system = [part[0] for part in parts[: places[-1]] if _is_system(part)]
-    summary = await summarise(ask, heads, tokens=allowance, memory=summaries) if heads[-1] else None
+    summary = (
+        await summarize_conversation(ask, heads, tokens=allowance, cache=summaries) if heads[-1] else None
+    )
     kept = parts[places[-1] :]
-    if sum(sizes[places[-1] :]) > budget - allowance - _AROUND:
-        room = budget - allowance - _AROUND
-        kept = [part if _is_system(part) else _shortened(part, room, count) for part in kept]
-    head = _head(heads[-1], summary, allowance, count)
-    fitted = _joined(head, [message for part in kept for message in part])
-    after = sum(tokens_of(message, count) for message in fitted if message.role not in SYSTEM_ROLES)
+    if sum(sizes[places[-1] :]) > budget - allowance - _SUMMARY_FRAME_TOKENS:
+        room = budget - allowance - _SUMMARY_FRAME_TOKENS
+        kept = [part if _is_system(part) else _shorten_unit(part, room, count) for part in kept]
+    head = _build_head(heads[-1], summary, allowance, count)
+    fitted = _prepend_head(head, [message for part in kept for message in part])
+    after = sum(
+        count_message_tokens(message, count) for message in fitted if message.role not in SYSTEM_ROLES
+    )
     left_out = len(heads[-1])
     if after > budget:  # not even that: nothing of it can go in
         fitted = tuple(message for message in fitted if message.role in SYSTEM_ROLES)
         left_out = sum(len(part) for part in parts if not _is_system(part))
     whole = (*system, *fitted)
-    return Fitted(
+    return FittedHistory(
         history=whole,
         summary=head,
         tokens_before=before,
-        tokens_after=sum(tokens_of(message, count) for message in whole),
+        tokens_after=sum(count_message_tokens(message, count) for message in whole),
         left_out=left_out,
-        by=CUT if summary is None else summary.by,
+        by=CUT_METHOD if summary is None else summary.model,
     )
 
 
-async def _sizes(parts: Sequence[Unit], count: Count) -> list[int]:
+async def _count_unit_tokens(parts: Sequence[MessageUnit], count: TokenCounter) -> list[int]:
     """Tokens of each piece; of a long conversation in a thread, because counting takes a while."""
 
     def work() -> list[int]:
-        return [sum(tokens_of(message, count) for message in part) for part in parts]
+        return [sum(count_message_tokens(message, count) for message in part) for part in parts]
 
-    large = sum(len(message.text) for part in parts for message in part) > _LARGE
+    large = sum(len(message.text) for part in parts for message in part) > _LARGE_LENGTH
     return await anyio.to_thread.run_sync(work) if large else work()
 
 
-def tokens_of(message: Message, count: Count) -> int:
+def count_message_tokens(message: Message, count: TokenCounter) -> int:
     """What one message takes."""
     calls = json.dumps(message.tool_calls, ensure_ascii=False, default=dict) if message.tool_calls else ""
-    return PER_MESSAGE + count(message.text) + (count(calls) if calls else 0)
+    return TOKENS_PER_MESSAGE + count(message.text) + (count(calls) if calls else 0)
 
 
-def units(history: Sequence[Message]) -> list[Unit]:
+def split_into_units(history: Sequence[Message]) -> list[MessageUnit]:
     """The messages in the pieces that may be parted: a tool's reply belongs to what stands before it."""
     pieces: list[list[Message]] = []
     for message in history:
@@ -126,11 +130,13 @@ def units(history: Sequence[Message]) -> list[Unit]:
     return [tuple(piece) for piece in pieces]
 
 
-def _is_system(part: Unit) -> bool:
+def _is_system(part: MessageUnit) -> bool:
     return len(part) == 1 and part[0].role in SYSTEM_ROLES
 
 
-def cuts(parts: Sequence[Unit], sizes: Sequence[int], *, budget: int, room: int) -> list[int]:
+def find_cut_points(
+    parts: Sequence[MessageUnit], sizes: Sequence[int], *, budget: int, room: int
+) -> list[int]:
     """Where the conversation was cut as it grew: the last place counts, the earlier ones led to it."""
     places: list[int] = []
     start = held = 0
@@ -150,20 +156,22 @@ def cuts(parts: Sequence[Unit], sizes: Sequence[int], *, budget: int, room: int)
     return places
 
 
-def _head(messages: Sequence[Message], summary: Summary | None, allowance: int, count: Count) -> str:
+def _build_head(
+    messages: Sequence[Message], summary: ConversationSummary | None, token_limit: int, count: TokenCounter
+) -> str:
     """What stands for the messages that were cut off."""
     if not messages:
         return ""
     if summary is not None:
-        text = clip(summary.text, allowance, count)
+        text = clip_text(summary.text, token_limit, count)
         return f"[Summary of the {len(messages)} messages before this one, written by a model]\n{text}\n[End]"
     first = next((message.text for message in messages if message.role == "user"), "")
-    began = clip(" ".join(first[:4000].split()), allowance // 2, count)
+    began = clip_text(" ".join(first[:4000].split()), token_limit // 2, count)
     told = f"[The conversation began with: {began}]\n" if began else ""
     return f"{told}[{len(messages)} messages are left out here]"
 
 
-def _joined(head: str, kept: Sequence[Message]) -> tuple[Message, ...]:
+def _prepend_head(head: str, kept: Sequence[Message]) -> tuple[Message, ...]:
     """The head before the person's first kept words, in one message: many models insist on taking turns."""
     if not head:
         return tuple(kept)
@@ -172,14 +180,14 @@ def _joined(head: str, kept: Sequence[Message]) -> tuple[Message, ...]:
     return (Message(role="user", text=head), *kept)
 
 
-def _shortened(part: Unit, room: int, count: Count) -> Unit:
+def _shorten_unit(part: MessageUnit, room: int, count: TokenCounter) -> MessageUnit:
     """One piece too large by itself: every text in it gets its share."""
-    fixed = sum(tokens_of(replace(message, text=""), count) for message in part)
+    fixed = sum(count_message_tokens(replace(message, text=""), count) for message in part)
     share = max(0, (room - fixed) // len(part))
-    return tuple(replace(message, text=clip(message.text, share, count)) for message in part)
+    return tuple(replace(message, text=clip_text(message.text, share, count)) for message in part)
 
 
-def clip(text: str, tokens: int, count: Count) -> str:
+def clip_text(text: str, tokens: int, count: TokenCounter) -> str:
     """A beginning of `text` that takes at most `tokens`, and says that it is one."""
     if tokens <= 0:
         return ""

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fingerpost.catalog import list_place
+from fingerpost.catalog import get_list_place
 from fingerpost.catalog.names import FIND_TOOLS
 from fingerpost.records import JsonObject, ToolCard
 
 # For a model that can take none of the tools it is offered, in the OpenAI format.
-FIND: Final[JsonObject] = {
+FIND_TOOLS_DEFINITION: Final[JsonObject] = {
     "type": "function",
     "function": {
         "name": FIND_TOOLS,
@@ -35,7 +35,7 @@ FIND: Final[JsonObject] = {
 }
 
 
-def stable_offer(
+def order_offered_keys(
     previous: Sequence[str], now: Iterable[str], limit: int, ranked: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """The keys to offer: those of the conversation so far in their places, then what is new.
@@ -51,16 +51,16 @@ def stable_offer(
     stay = wanted.union(others[: max(0, limit - len(wanted))])
     return (
         *(key for key in previous if key in stay),
-        *sorted(wanted.difference(previous), key=list_place),
+        *sorted(wanted.difference(previous), key=get_list_place),
     )
 
 
-def arranged(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[ToolCard, ...]:
+def order_cards(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[ToolCard, ...]:
     """Each card once: those in `order` (keys) as they stand there, then the others as in every list."""
     places = {key: place for place, key in enumerate(order)}
     unique = {card.key: card for card in cards}
 
     def place(card: ToolCard) -> tuple[int, tuple[int, str]]:
-        return places.get(card.key, len(places)), list_place(card.key)
+        return places.get(card.key, len(places)), get_list_place(card.key)
 
     return tuple(sorted(unique.values(), key=place))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.records import as_valid_text
+from fingerpost.records import to_valid_text
 
-LONGEST_SECTION: Final = 100_000  # characters
+MAX_SECTION_LENGTH: Final = 100_000  # characters
 
 
-def system_prompt(
+def build_system_prompt(
     *,
     persona: str | None = None,
     instructions: str = "",
@@ -23,5 +23,5 @@ def system_prompt(
         ("GUIDANCE", guidance),
         ("DIRECTIVES", directives),
     )
-    told = ((name, as_valid_text(text or "")[:LONGEST_SECTION].strip()) for name, text in sections)
+    told = ((name, to_valid_text(text or "")[:MAX_SECTION_LENGTH].strip()) for name, text in sections)
     return "\n\n".join(f"# {name}\n{text}" for name, text in told if text)

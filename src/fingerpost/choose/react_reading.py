@@ -10,25 +10,25 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fingerpost.choose.definitions import written
-from fingerpost.choose.naming import meant
-from fingerpost.choose.reading import outermost
+from fingerpost.choose.definitions import dump_stable_json
+from fingerpost.choose.naming import resolve_call
+from fingerpost.choose.reading import find_outermost_objects
 from fingerpost.frozen import frozen
-from fingerpost.llm.structured import without_thoughts
+from fingerpost.llm.structured import strip_reasoning
 from fingerpost.llm.tool_calls import read_arguments
-from fingerpost.records import Json, JsonObject, ToolCall, ToolCard, as_valid_text
+from fingerpost.records import Json, JsonObject, ToolCall, ToolCard, to_valid_text
 
-LONGEST_TEXT: Final = 4_000_000  # characters read: an answer may be long
-LONGEST_THOUGHT: Final = 4000
-NOT_UNDERSTOOD: Final = "it is neither an action nor an answer in the format asked for"
+MAX_REACT_TEXT_LENGTH: Final = 4_000_000  # characters read: an answer may be long
+MAX_THOUGHT_LENGTH: Final = 4000
+NOT_UNDERSTOOD_PROBLEM: Final = "it is neither an action nor an answer in the format asked for"
 
-_LABEL = re.compile(
+_REACT_LABEL = re.compile(
     r"[ \t]{0,8}[*_#>]{0,3}[ \t]{0,2}(thought|action input|action|observation|final answer|answer)"
     r"[*_]{0,2}[ \t]{0,2}:[*_]{0,2}",
     re.IGNORECASE,
 )
-_NO_TOOL: Final = frozenset({"", "none", "null", "no", "n/a", "no tool", "no action"})
-_FINISH: Final = frozenset({"final answer", "final_answer", "answer", "finish"})
+_NO_TOOL_WORDS: Final = frozenset({"", "none", "null", "no", "n/a", "no tool", "no action"})
+_FINISH_WORDS: Final = frozenset({"final answer", "final_answer", "answer", "finish"})
 
 
 @frozen
@@ -41,40 +41,40 @@ class ReactTurn:
     problem: str = ""
 
 
-def read_react(
-    text: str, cards: Sequence[ToolCard], *, own: Sequence[str] = (), last: bool = False
+def parse_react_turn(
+    text: str, cards: Sequence[ToolCard], *, own_names: Sequence[str] = (), last: bool = False
 ) -> ReactTurn:
     """The step in this reply. In the `last` turn plain prose is an answer, and nothing is called."""
-    said = without_thoughts(as_valid_text(text[:LONGEST_TEXT]))
-    fields = _object(said) or _labelled(said)
-    turn = _step(fields, cards, own) if fields else ReactTurn(problem=NOT_UNDERSTOOD)
-    return _at_the_end(turn, said) if last else turn
+    said = strip_reasoning(to_valid_text(text[:MAX_REACT_TEXT_LENGTH]))
+    fields = _find_step_object(said) or _parse_labelled_lines(said)
+    turn = _parse_step(fields, cards, own_names) if fields else ReactTurn(problem=NOT_UNDERSTOOD_PROBLEM)
+    return _finish_turn(turn, said) if last else turn
 
 
-def _object(text: str) -> JsonObject:
+def _find_step_object(text: str) -> JsonObject:
     """The last object that is a step; one inside another, or inside one cut short, is none."""
-    for group in reversed(outermost(text, whole=True)):
+    for group in reversed(find_outermost_objects(text, whole=True)):
         for entry in reversed(group):
             if "action" in entry or "answer" in entry:
                 return entry
     return {}
 
 
-def _step(fields: JsonObject, cards: Sequence[ToolCard], own: Sequence[str]) -> ReactTurn:
-    thought = _text(fields.get("thought"))[:LONGEST_THOUGHT]
-    action, arguments = _action(fields)
-    answer = _text(fields.get("answer")) or None
-    if action.casefold() in _FINISH:
-        action, answer = "", answer or _text(arguments) or None
-    if action.casefold() not in _NO_TOOL:
-        call = _call(action, arguments, cards, own)
+def _parse_step(fields: JsonObject, cards: Sequence[ToolCard], own_names: Sequence[str]) -> ReactTurn:
+    thought = _as_text_value(fields.get("thought"))[:MAX_THOUGHT_LENGTH]
+    action, arguments = _parse_action(fields)
+    answer = _as_text_value(fields.get("answer")) or None
+    if action.casefold() in _FINISH_WORDS:
+        action, answer = "", answer or _as_text_value(arguments) or None
+    if action.casefold() not in _NO_TOOL_WORDS:
+        call = _resolve_react_call(action, arguments, cards, own_names)
         if isinstance(call, str):
             return ReactTurn(thought=thought, problem=call)
         return ReactTurn(thought=thought, call=call)
-    return ReactTurn(thought=thought, answer=answer, problem="" if answer else NOT_UNDERSTOOD)
+    return ReactTurn(thought=thought, answer=answer, problem="" if answer else NOT_UNDERSTOOD_PROBLEM)
 
 
-def _action(fields: JsonObject) -> tuple[str, Json]:
+def _parse_action(fields: JsonObject) -> tuple[str, Json]:
     """The tool's name and what it is given, in any of the ways models write them."""
     action = fields.get("action")
     if isinstance(action, Mapping):
@@ -85,31 +85,33 @@ def _action(fields: JsonObject) -> tuple[str, Json]:
     return (action.strip().strip("`*\"'") if isinstance(action, str) else ""), given
 
 
-def _call(name: str, given: Json, cards: Sequence[ToolCard], own: Sequence[str]) -> ToolCall | str:
-    found = meant(ToolCall(name=name, arguments={}), cards, own=own)
+def _resolve_react_call(
+    name: str, given: Json, cards: Sequence[ToolCard], own_names: Sequence[str]
+) -> ToolCall | str:
+    found = resolve_call(ToolCall(name=name, arguments={}), cards, own_names=own_names)
     if isinstance(found, str):
         return found
-    arguments = _arguments(given, next((card for card in cards if card.key == found.name), None))
+    arguments = _parse_react_arguments(given, next((card for card in cards if card.key == found.name), None))
     if isinstance(arguments, str):
         return f"the action {found.name} could not be read: {arguments}"
     return ToolCall(name=found.name, arguments=arguments)
 
 
-def _arguments(given: Json, card: ToolCard | None) -> JsonObject | str:
+def _parse_react_arguments(given: Json, card: ToolCard | None) -> JsonObject | str:
     """An object; from plain words only where the tool needs exactly one text."""
     if isinstance(given, str) and not given.lstrip().startswith(("{", "[", "`")):
         words = given.strip().strip("\"'")
-        parameter = _only_text(card) if card is not None else None
+        parameter = _find_only_text_parameter(card) if card is not None else None
         if words and parameter is not None:
             return {parameter: words}
     read = read_arguments(given)
     if isinstance(read, str) and isinstance(given, str):
-        objects = [entry for group in outermost(given) for entry in group]
+        objects = [entry for group in find_outermost_objects(given) for entry in group]
         return read_arguments(objects[0]) if len(objects) == 1 else read
     return read
 
 
-def _only_text(card: ToolCard) -> str | None:
+def _find_only_text_parameter(card: ToolCard) -> str | None:
     required = card.intelligence.parameters.required
     if len(required) != 1:
         return None
@@ -119,12 +121,12 @@ def _only_text(card: ToolCard) -> str | None:
     return required[0] if isinstance(of_it, Mapping) and of_it.get("type") == "string" else None
 
 
-def _labelled(text: str) -> JsonObject:
+def _parse_labelled_lines(text: str) -> JsonObject:
     """The classic form: what stands behind each label up to the next one, the first of each kind."""
     fields: dict[str, list[str]] = {}
     label = ""
     for line in text.splitlines():
-        found = _LABEL.match(line)
+        found = _REACT_LABEL.match(line)
         if found is not None:
             label = found[1].lower()
             if label == "observation" and "action" in fields:
@@ -144,16 +146,21 @@ def _labelled(text: str) -> JsonObject:
     return renamed if said.keys() - {"observation"} else {}
 
 
-def _text(value: Json) -> str:
+def _as_text_value(value: Json) -> str:
     if isinstance(value, str):
-        return as_valid_text(value).strip()
-    return "" if value is None else written(value)
+        return to_valid_text(value).strip()
+    return "" if value is None else dump_stable_json(value)
 
 
-def _at_the_end(turn: ReactTurn, said: str) -> ReactTurn:
+def _finish_turn(turn: ReactTurn, text: str) -> ReactTurn:
     if turn.answer is not None:
         return turn
-    prose = turn.problem == NOT_UNDERSTOOD and not turn.thought and said and not said.startswith(("{", "["))
+    prose = (
+        turn.problem == NOT_UNDERSTOOD_PROBLEM
+        and not turn.thought
+        and text
+        and not text.startswith(("{", "["))
+    )
     if prose:
-        return ReactTurn(answer=said)
+        return ReactTurn(answer=text)
     return ReactTurn(thought=turn.thought, problem=turn.problem or "the last step gives no answer")

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from fingerpost.catalog import list_place
-from fingerpost.choose.chosen import MOST_ALTERNATIVES, read_chosen
-from fingerpost.choose.offered import Offered
-from fingerpost.choose.reading import Unusable, understood
-from fingerpost.choose.telling import conversation_told, request_told, steps_told, tools_told
+from fingerpost.catalog import get_list_place
+from fingerpost.choose.chosen import MAX_ALTERNATIVES, parse_choice
+from fingerpost.choose.offered import OfferedTools
+from fingerpost.choose.reading import UnusableReply, ask_and_parse
+from fingerpost.choose.telling import format_conversation, format_request, format_steps, format_tools
 from fingerpost.llm import Ask, ModelRequest, ResponseSchema
-from fingerpost.records import Chosen, Json, JsonObject, Message, Packet, ToolCard
+from fingerpost.records import Json, JsonObject, Message, Packet, ParsedSelection, ToolCard
 from fingerpost.settings import ToolRoutingSettings
 
-TOP_P: Final = 0.9
-MAX_TOKENS: Final = 500
+SELECTION_TOP_P: Final = 0.9
+MAX_SELECTION_TOKENS: Final = 500
 
-RULES: Final = """\
+SELECTION_RULES: Final = """\
 You choose the tool that is called next for a person's request, and write its arguments. \
 Another model reviews your choice before anything runs.
 
@@ -42,39 +42,39 @@ requires approval runs only after a person has looked at the call.
 
 Answer with JSON only: {"reasoning": "…", "tool": "name" or null, "arguments": {…}, "confidence": 0.0, \
 "alternatives": [{"tool": "name", "reasoning": "…", "confidence": 0.0}], "remaining": "…"}"""
-_ASK: Final = "Which tool is called next, and with which arguments? Answer with JSON only."
+_SELECTION_QUESTION: Final = "Which tool is called next, and with which arguments? Answer with JSON only."
 
 
-def selection_request(
+def build_selection_request(
     packet: Packet,
     cards: Sequence[ToolCard],
     settings: ToolRoutingSettings,
     *,
     instructions: str = "",
     history: Sequence[Message] | None = None,
-    asking: Collection[str] = (),
+    needs_approval: Collection[str] = (),
 ) -> ModelRequest:
     """The question. `history` stands in for the packet's own, where that was too long to be told.
 
     `asking` are the keys of the tools that run only after a person's approval.
     """
-    tools = f"Tools, one on each line:\n{tools_told(cards, asking=asking)}"
+    tools = f"Tools, one on each line:\n{format_tools(cards, needs_approval=needs_approval)}"
     said = packet.context.history if history is None else history
-    about = (conversation_told(said), instructions.strip(), tools)
-    told = (*about, request_told(packet), steps_told(packet), _ASK)
+    about = (format_conversation(said), instructions.strip(), tools)
+    told = (*about, format_request(packet), format_steps(packet), _SELECTION_QUESTION)
     return ModelRequest(
         messages=(
-            Message(role="system", text=RULES),
-            Message(role="user", text=_paragraphs(*told)),
+            Message(role="system", text=SELECTION_RULES),
+            Message(role="user", text=_join_paragraphs(*told)),
         ),
         temperature=settings.selection_temperature,
-        top_p=TOP_P,
-        max_tokens=MAX_TOKENS,
-        schema=ResponseSchema(name="selection", schema=_schema(cards)),
+        top_p=SELECTION_TOP_P,
+        max_tokens=MAX_SELECTION_TOKENS,
+        schema=ResponseSchema(name="selection", schema=_build_selection_schema(cards)),
     )
 
 
-async def select(
+async def select_tool(
     ask: Ask,
     packet: Packet,
     cards: Sequence[ToolCard],
@@ -82,45 +82,51 @@ async def select(
     *,
     instructions: str = "",
     history: Sequence[Message] | None = None,
-    asking: Collection[str] = (),
-) -> Chosen:
+    needs_approval: Collection[str] = (),
+) -> ParsedSelection:
     """What the model chooses among `cards`, or why nothing usable came after a second try.
 
     Only a `ModelError` is raised. Without cards there is nothing to ask.
     """
     if not cards:
-        return Chosen(selection=None, problem="no tool was offered")
-    offered = Offered(cards)
-    request = selection_request(
-        packet, cards, settings, instructions=instructions, history=history, asking=asking
+        return ParsedSelection(selection=None, problem="no tool was offered")
+    offered = OfferedTools(cards)
+    request = build_selection_request(
+        packet, cards, settings, instructions=instructions, history=history, needs_approval=needs_approval
     )
-    found = await understood(ask, request, lambda reply: read_chosen(reply, offered))
-    return Chosen(selection=None, problem=found.problem) if isinstance(found, Unusable) else found
+    found = await ask_and_parse(ask, request, lambda reply: parse_choice(reply, offered))
+    return (
+        ParsedSelection(selection=None, problem=found.problem) if isinstance(found, UnusableReply) else found
+    )
 
 
-def _paragraphs(*parts: str) -> str:
+def _join_paragraphs(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _schema(cards: Sequence[ToolCard]) -> JsonObject:
+def _build_selection_schema(cards: Sequence[ToolCard]) -> JsonObject:
     """Reasoning comes first: a server that enforces the order has the model think before it names a tool."""
-    names: list[Json] = [card.exposed_name for card in sorted(cards, key=lambda card: list_place(card.key))]
+    names: list[Json] = [
+        card.exposed_name for card in sorted(cards, key=lambda card: get_list_place(card.key))
+    ]
     sure: JsonObject = {"type": "number", "minimum": 0, "maximum": 1}
     text: JsonObject = {"type": "string"}
-    other = _closed({"tool": {"type": "string", "enum": names}, "reasoning": text, "confidence": sure})
-    return _closed(
+    other = _close_object_schema(
+        {"tool": {"type": "string", "enum": names}, "reasoning": text, "confidence": sure}
+    )
+    return _close_object_schema(
         {
             "reasoning": text,
             "tool": {"type": ["string", "null"], "enum": [*names, None]},
             "arguments": {"type": "object"},
             "confidence": sure,
-            "alternatives": {"type": "array", "maxItems": MOST_ALTERNATIVES, "items": other},
+            "alternatives": {"type": "array", "maxItems": MAX_ALTERNATIVES, "items": other},
             "remaining": text,
         }
     )
 
 
-def _closed(properties: JsonObject) -> JsonObject:
+def _close_object_schema(properties: JsonObject) -> JsonObject:
     return {
         "type": "object",
         "properties": properties,

@@ -15,18 +15,29 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, cast
 
-from fingerpost.choose.brought import Brought
-from fingerpost.choose.definitions import definitions, listed, names, written
-from fingerpost.choose.steps import arguments_of, as_tool_messages, exposed_names, model_name, step_text
+from fingerpost.choose.brought import ClientOptions
+from fingerpost.choose.definitions import (
+    build_definitions,
+    dump_stable_json,
+    format_definitions,
+    get_tool_names,
+)
+from fingerpost.choose.steps import (
+    format_step_text,
+    get_model_name,
+    map_exposed_names,
+    sort_arguments,
+    to_tool_messages,
+)
 from fingerpost.llm import ModelRequest, ResponseSchema
-from fingerpost.llm.fields import mapping, named_tool
+from fingerpost.llm.fields import as_mapping, get_named_tool
 from fingerpost.llm.tool_calls import read_arguments
 from fingerpost.records import Json, JsonObject, Message, Packet, Step, ToolCard
 from fingerpost.settings import ChooseSettings
 
-MOST_CALLS: Final = 8  # in one turn
-NOTHING: Final = Brought()
-NO_MORE_TOOLS: Final = (
+MAX_CALLS_PER_TURN: Final = 8  # in one turn
+NO_CLIENT_OPTIONS: Final = ClientOptions()
+NO_MORE_TOOLS_NOTE: Final = (
     "No further tool can be called now. Answer the request with what the results above show, say which tool "
     "it comes from, and say plainly what is missing."
 )
@@ -36,7 +47,7 @@ Reply with one JSON object and nothing else:
 {"calls": [], "answer": "your answer"} to answer. Results come in the next message."""
 
 
-def turn_request(
+def build_turn_request(
     packet: Packet,
     cards: Sequence[ToolCard],
     *,
@@ -46,12 +57,12 @@ def turn_request(
     final: bool = False,
     tools: bool = True,
     order: Sequence[str] = (),
-    own: Sequence[JsonObject] = (),
-    finding: Sequence[JsonObject] = (),
+    own_tools: Sequence[JsonObject] = (),
+    find_tools: Sequence[JsonObject] = (),
     guides: str = "",
-    use: Mapping[str, str] = MappingProxyType({}),
+    usage: Mapping[str, str] = MappingProxyType({}),
     note: str = "",
-    brought: Brought = NOTHING,
+    client: ClientOptions = NO_CLIENT_OPTIONS,
 ) -> ModelRequest:
     """What the model is asked in this turn.
 
@@ -62,52 +73,62 @@ def turn_request(
     calls, except of the tools the caller `brought` and of `own`. `note`: what was wrong with the model's
     last reply; it stands last and only in this turn.
     """
-    routed = () if brought.tools and final else (*definitions(cards, order=order, use=use), *finding)
-    offered = (*brought.tools, *routed, *own)
-    closed = brought.wants_text or (final and not brought.tools and not own)
+    routed = (
+        () if client.tools and final else (*build_definitions(cards, order=order, usage=usage), *find_tools)
+    )
+    offered = (*client.tools, *routed, *own_tools)
+    closed = client.forbids_tools or (final and not client.tools and not own_tools)
     steps = packet.tool_routing.steps
     # Who wants text is told of no tools. The last of several turns begins as those before it did, in JSON.
-    in_json = not tools and bool(offered) and (not closed or (bool(steps) and not brought.wants_text))
-    told = as_tool_messages(steps, cards) if tools else _as_text(steps, cards, in_json=in_json)
-    listing = (listed((*brought.tools, *routed)), JSON_FORMAT) if in_json else ()
-    prompt = with_tools(packet.content.original_prompt, guides, *listing)
-    callable_now = (*brought.tools, *own) if final and not closed else offered
-    choice = "none" if closed else brought.chooses(called=bool(steps))
-    return brought.onto(
+    in_json = not tools and bool(offered) and (not closed or (bool(steps) and not client.forbids_tools))
+    told = to_tool_messages(steps, cards) if tools else _build_text_messages(steps, cards, in_json=in_json)
+    listing = (format_definitions((*client.tools, *routed)), JSON_FORMAT) if in_json else ()
+    prompt = prepend_tools(packet.content.original_prompt, guides, *listing)
+    callable_now = (*client.tools, *own_tools) if final and not closed else offered
+    choice = "none" if closed else client.get_tool_choice(has_called=bool(steps))
+    return client.apply_to(
         ModelRequest(
             messages=(
-                *opening(system, history, prompt, brought.parts),
-                *(brought.since if tools else in_words(brought.since, in_json=in_json)),
+                *build_opening_messages(system, history, prompt, client.content_parts),
+                *(
+                    client.later_messages
+                    if tools
+                    else rewrite_as_text(client.later_messages, in_json=in_json)
+                ),
                 *told,
-                *ending(
+                *build_closing_message(
                     note,
-                    own_told(own, final=final, listing=not tools) if not closed else "",
-                    NO_MORE_TOOLS if closed and steps else "",
+                    describe_own_tools(own_tools, final=final, listing=not tools) if not closed else "",
+                    NO_MORE_TOOLS_NOTE if closed and steps else "",
                 ),
             ),
             temperature=settings.answer_temperature,
             max_tokens=settings.answer_tokens,
             tools=offered if tools else (),
             tool_choice=choice if tools and offered else None,
-            choice_is_callers=brought.choice is not None,
-            schema=_schema(names(callable_now), choice) if in_json else None,
+            choice_is_callers=client.tool_choice is not None,
+            schema=_build_turn_schema(get_tool_names(callable_now), choice) if in_json else None,
         )
     )
 
 
-def own_told(own: Sequence[JsonObject], *, final: bool, listing: bool) -> str:
+def describe_own_tools(own_tools: Sequence[JsonObject], *, final: bool, listing: bool) -> str:
     """What is said of our own tools behind everything else, so that the prompt begins as before.
 
     `listing`: their definitions, for a model that gets none beside the messages.
     """
-    if not own:
+    if not own_tools:
         return ""
-    also = f"You can also call:\n{listed(own)}" if listing else ""
-    only = f"Of the tools only {', '.join(names(own))} can be called now; otherwise answer." if final else ""
+    also = f"You can also call:\n{format_definitions(own_tools)}" if listing else ""
+    only = (
+        f"Of the tools only {', '.join(get_tool_names(own_tools))} can be called now; otherwise answer."
+        if final
+        else ""
+    )
     return "\n\n".join(part for part in (also, only) if part)
 
 
-def opening(
+def build_opening_messages(
     system: str, history: Sequence[Message], prompt: str, parts: tuple[JsonObject, ...] = ()
 ) -> tuple[Message, ...]:
     """What every request begins with: the system prompt, the conversation, the person's words.
@@ -123,67 +144,69 @@ def opening(
     return (*first, *history, request)
 
 
-def ending(*notes: str) -> tuple[Message, ...]:
+def build_closing_message(*notes: str) -> tuple[Message, ...]:
     """What is said last, if anything, in one message."""
     told = "\n\n".join(note for note in notes if note)
     return (Message(role="user", text=told),) if told else ()
 
 
-def with_tools(prompt: str, *about: str) -> str:
+def prepend_tools(prompt: str, *about: str) -> str:
     """The person's words behind what is told about the tools for them, if anything is."""
     told = "\n\n".join(part for part in about if part)
     return f"# TOOLS FOR THIS REQUEST\n{told}\n\n# REQUEST\n{prompt}" if told else prompt
 
 
-def _as_text(steps: Sequence[Step], cards: Sequence[ToolCard], *, in_json: bool) -> tuple[Message, ...]:
+def _build_text_messages(
+    steps: Sequence[Step], cards: Sequence[ToolCard], *, in_json: bool
+) -> tuple[Message, ...]:
     """Each step as the model would have written it, and the result as the next message."""
-    known = exposed_names(cards)
+    known = map_exposed_names(cards)
     messages: list[Message] = []
     for step in steps:
-        name = model_name(step.tool, known)
-        calls: list[Json] = [{"tool": name, "arguments": arguments_of(step)}]
-        messages.append(Message(role="assistant", text=_calling(calls, "", in_json=in_json)))
-        messages.append(Message(role="user", text=f"Result of {name}:\n{step_text(step)}"))
+        name = get_model_name(step.tool, known)
+        calls: list[Json] = [{"tool": name, "arguments": sort_arguments(step)}]
+        messages.append(Message(role="assistant", text=_format_calls(calls, "", in_json=in_json)))
+        messages.append(Message(role="user", text=f"Result of {name}:\n{format_step_text(step)}"))
     return tuple(messages)
 
 
-def in_words(since: Sequence[Message], *, in_json: bool = True) -> tuple[Message, ...]:
+def rewrite_as_text(messages: Sequence[Message], *, in_json: bool = True) -> tuple[Message, ...]:
     """Calls of the caller's tools and what came of them, for a model that knows no such messages."""
     told: list[Message] = []
     called: dict[object, str] = {}
-    for message in since:
+    for message in messages:
         if message.role == "tool":
             name = called.get(message.tool_call_id, "a tool")
             told.append(Message(role="user", text=f"Result of {name}:\n{message.text}"))
             continue
-        functions = [mapping(call.get("function")) for call in message.tool_calls]
+        functions = [as_mapping(call.get("function")) for call in message.tool_calls]
         ids = (call.get("id") for call in message.tool_calls)
         called.update(zip(ids, (str(function.get("name")) for function in functions), strict=True))
         made: list[Json] = [
-            {"tool": str(function.get("name")), "arguments": _read(function.get("arguments"))}
+            {"tool": str(function.get("name")), "arguments": _read_arguments(function.get("arguments"))}
             for function in functions
         ]
-        text = _calling(made, message.text, in_json=in_json) if made else message.text
+        text = _format_calls(made, message.text, in_json=in_json) if made else message.text
         told.append(Message(role=message.role, text=text))
     return tuple(told)
 
 
-def _calling(calls: list[Json], said: str, *, in_json: bool) -> str:
+def _format_calls(calls: list[Json], text: str, *, in_json: bool) -> str:
     """A turn that calls: in JSON, or in words where a reply in JSON would be taken for the answer."""
     if in_json:
-        return written({"calls": calls, "answer": said or None})
-    return "\n".join(part for part in (said, f"(Tools called: {written(calls)})") if part)
+        return dump_stable_json({"calls": calls, "answer": text or None})
+    return "\n".join(part for part in (text, f"(Tools called: {dump_stable_json(calls)})") if part)
 
 
-def _read(arguments: object) -> Json:
+def _read_arguments(arguments: object) -> Json:
     found = read_arguments(arguments)
     return {} if isinstance(found, str) else cast("JsonObject", found)
 
 
-def _schema(tools: Sequence[str], choice: Json = "auto") -> ResponseSchema:
+def _build_turn_schema(tools: Sequence[str], choice: Json = "auto") -> ResponseSchema:
     """What a turn is; one that has to answer makes no calls."""
-    must = choice == "required" or named_tool(choice) is not None
-    tools = [name for name in tools if name == (named_tool(choice) or name)]
+    must = choice == "required" or get_named_tool(choice) is not None
+    tools = [name for name in tools if name == (get_named_tool(choice) or name)]
     call: JsonObject = {
         "type": "object",
         "properties": {"tool": {"type": "string", "enum": list(tools)}, "arguments": {"type": "object"}},
@@ -197,7 +220,7 @@ def _schema(tools: Sequence[str], choice: Json = "auto") -> ResponseSchema:
                 "type": "array",
                 "items": call,
                 **({"minItems": 1} if must else {}),
-                "maxItems": 0 if choice == "none" else MOST_CALLS,
+                "maxItems": 0 if choice == "none" else MAX_CALLS_PER_TURN,
             },
             "answer": {"type": "string" if choice == "none" else ["string", "null"]},
         },

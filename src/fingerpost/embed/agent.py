@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fingerpost.records import Approval, Message
     from fingerpost.router import Route
     from fingerpost.router.agent import Agent, AgentStats, AgentStatus
-    from fingerpost.router.wanted import Asking
+    from fingerpost.router.wanted import RouteOptions
 
 
 class EmbeddedAgent:
@@ -21,14 +21,14 @@ class EmbeddedAgent:
         self.agent = agent
         self._embedded = embedded
 
-    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[Asking]) -> Route:
+    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteOptions]) -> Route:
         """The next request of the conversation."""
 
         def work(heard: OnText | None) -> Awaitable[Route]:
             asking["on_text"] = heard
             return self.agent.ask(text, **asking)
 
-        return self._embedded.heard(work, asking.get("on_text"), timeout)
+        return self._embedded.run_with_text(work, asking.get("on_text"), timeout)
 
     def give(
         self, results: Mapping[str, str], *, on_text: OnText | None = None, timeout: float | None = None
@@ -38,7 +38,7 @@ class EmbeddedAgent:
         def work(heard: OnText | None) -> Awaitable[Route]:
             return self.agent.give(results, on_text=heard)
 
-        return self._embedded.heard(work, on_text, timeout)
+        return self._embedded.run_with_text(work, on_text, timeout)
 
     def resume(
         self,
@@ -52,7 +52,7 @@ class EmbeddedAgent:
         def work(heard: OnText | None) -> Awaitable[Route]:
             return self.agent.resume(approval, on_text=heard)
 
-        return self._embedded.heard(work, on_text, timeout)
+        return self._embedded.run_with_text(work, on_text, timeout)
 
     def reset(self) -> None:
         """Begin another conversation."""

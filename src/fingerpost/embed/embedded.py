@@ -18,8 +18,8 @@ import anyio.lowlevel
 from anyio.from_thread import BlockingPortal
 
 from fingerpost.embed.agent import EmbeddedAgent
-from fingerpost.embed.thread import LoopThread
-from fingerpost.embed.work import Work, closed
+from fingerpost.embed.thread import EventLoopThread
+from fingerpost.embed.work import BoundedTasks, build_closed_error
 from fingerpost.errors import ConfigError
 from fingerpost.router import Router
 from fingerpost.router.agent import Agent, AgentMode
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
         ServerStatus,
         ToolCard,
     )
-    from fingerpost.router import Asking, Circumstances, Route, Wanted
-    from fingerpost.router.switches import Switches
+    from fingerpost.router import CallOptions, NarrowOptions, Route, RouteOptions
+    from fingerpost.router.switches import RuntimeSwitches
 
 log = logging.getLogger("fingerpost.embed")
 
-SECONDS: Final = 300.0  # one answer may take, where nothing else is said
+DEFAULT_TIMEOUT_S: Final = 300.0  # one answer may take, where nothing else is said
 T = TypeVar("T")
 
 
@@ -64,7 +64,7 @@ class Embedded:
         lite: ChatModel | None = None,
         prime: ChatModel | None = None,
         sinks: Iterable[EventSink] = (),
-        timeout: float = SECONDS,
+        timeout: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         if timeout <= 0:
             message = f"timeout = {timeout:g} is not possible"
@@ -73,8 +73,8 @@ class Embedded:
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
         self._process = 0  # where its thread runs
-        self._work = Work()
-        specs, settings = _read(servers, settings)
+        self._work = BoundedTasks()
+        specs, settings = _load_servers(servers, settings)
         self.router = Router(specs, settings=settings, lite=lite, prime=prime, sinks=sinks)
 
     def __enter__(self) -> Self:
@@ -86,7 +86,7 @@ class Embedded:
             raise ConfigError(message, hint="Ask it as it is, from any thread, or make a new Embedded.")
         _refuse_event_loop()
         with ExitStack() as stack:
-            portal = stack.enter_context(LoopThread("fingerpost"))
+            portal = stack.enter_context(EventLoopThread("fingerpost"))
             opened = portal.wrap_async_context_manager(self.router)
             opened.__enter__()
             # Whatever ends the block is the program's own affair: the router is closed in good order.
@@ -109,16 +109,18 @@ class Embedded:
 
     # -- asking -------------------------------------------------------------------------------------
 
-    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[Asking]) -> Route:
+    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteOptions]) -> Route:
         """Answer a request. `on_text` is called in this thread with the answer as it is written."""
 
         async def work(heard: OnText | None) -> Route:
             asking["on_text"] = heard
             return await self.router.route(text, **asking)
 
-        return self.heard(work, asking.get("on_text"), timeout)
+        return self.run_with_text(work, asking.get("on_text"), timeout)
 
-    def narrow(self, text: str, *, timeout: float | None = None, **wanted: Unpack[Wanted]) -> Narrowing:
+    def narrow(
+        self, text: str, *, timeout: float | None = None, **wanted: Unpack[NarrowOptions]
+    ) -> Narrowing:
         """Which few tools suit a request, and why."""
         return self._run(lambda: self.router.narrow(text, **wanted), timeout)
 
@@ -128,7 +130,7 @@ class Embedded:
         arguments: JsonObject,
         *,
         timeout: float | None = None,
-        **context: Unpack[Circumstances],
+        **context: Unpack[CallOptions],
     ) -> Outcome:
         """Call a tool through the whole path."""
         return self._run(lambda: self.router.call(name, arguments, **context), timeout)
@@ -171,7 +173,7 @@ class Embedded:
         approval: Approval | None = None,
         *,
         timeout: float | None = None,
-        **asking: Unpack[Asking],
+        **asking: Unpack[RouteOptions],
     ) -> Route:
         """Go on with a request that waited for a person. What you brought to it, bring again."""
 
@@ -179,7 +181,7 @@ class Embedded:
             asking["on_text"] = heard
             return self.router.resume(waiting, approval, **asking)
 
-        return self.heard(work, asking.get("on_text"), timeout)
+        return self.run_with_text(work, asking.get("on_text"), timeout)
 
     def resume_call(self, pending_id: str, *, timeout: float | None = None) -> Outcome:
         """Go on with a call that waited for a person, where `call` was asked and not `ask`."""
@@ -222,7 +224,7 @@ class Embedded:
         return self.router.tools
 
     @property
-    def switches(self) -> Switches:
+    def switches(self) -> RuntimeSwitches:
         """What can be changed while it runs, from any thread."""
         return self.router.switches
 
@@ -236,7 +238,7 @@ class Embedded:
             future.cancel()  # interrupted while waiting: nobody wants the answer any more
             raise
 
-    def heard(
+    def run_with_text(
         self, work: Callable[[OnText | None], Awaitable[T]], on_text: OnText | None, timeout: float | None
     ) -> T:
         """What comes of `work`, and on the way every piece of text, here and not on the event loop."""
@@ -263,9 +265,9 @@ class Embedded:
             raise ConfigError(message, hint="Make a new Embedded in each process, after the fork.")
         seconds = self._timeout if timeout is None else timeout
         try:
-            return self._portal.start_task_soon(self._work.bounded, work, seconds)
+            return self._portal.start_task_soon(self._work.run_bounded, work, seconds)
         except RuntimeError as stopped:  # it was closed between the question and here
-            raise closed() from stopped
+            raise build_closed_error() from stopped
 
 
 def _refuse_event_loop() -> None:
@@ -278,7 +280,7 @@ def _refuse_event_loop() -> None:
     raise ConfigError(message, hint="Use `async with Router(…)` here, or ask from a worker thread.")
 
 
-def _read(
+def _load_servers(
     servers: str | PathLike[str] | Iterable[ServerSpec] | None, settings: Settings | None
 ) -> tuple[tuple[ServerSpec, ...], Settings]:
     if servers is not None and not isinstance(servers, str | PathLike):

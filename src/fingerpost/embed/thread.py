@@ -14,12 +14,12 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 
-class LoopThread:
+class EventLoopThread:
     """Runs from `with` to its end, which waits for the thread."""
 
     def __init__(self, name: str) -> None:
         self._ready: Future[BlockingPortal] = Future()
-        self._thread = Thread(target=self._work, name=name, daemon=True)
+        self._thread = Thread(target=self._run_loop, name=name, daemon=True)
 
     def __enter__(self) -> BlockingPortal:
         self._thread.start()
@@ -35,7 +35,7 @@ class LoopThread:
         portal.call(portal.stop, exc is not None)
         self._thread.join()
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         try:
             anyio.run(self._serve)
         except BaseException as error:  # noqa: BLE001 - the thread that waits has to hear of it

@@ -12,7 +12,7 @@ from fingerpost.errors import FingerpostError, LimitReached
 T = TypeVar("T")
 
 
-class Work:
+class BoundedTasks:
     """What is being done on the event loop; lives there."""
 
     def __init__(self) -> None:
@@ -20,10 +20,10 @@ class Work:
         self._scopes: set[anyio.CancelScope] = set()
         self._done = anyio.Event()
 
-    async def bounded(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    async def run_bounded(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
         """The result of `work`, unless it takes too long or everything is closed meanwhile."""
         if self.closing:
-            raise closed()
+            raise build_closed_error()
         with anyio.move_on_after(seconds) as scope:
             self._scopes.add(scope)
             try:
@@ -32,7 +32,7 @@ class Work:
                 self._scopes.discard(scope)
                 self._done.set()
         if self.closing:
-            raise closed()
+            raise build_closed_error()
         message = f"no answer within {seconds:g} s"
         raise LimitReached(message, hint="Allow more time with `timeout`, or bound the request: seconds=….")
 
@@ -46,7 +46,7 @@ class Work:
             await self._done.wait()
 
 
-def closed() -> FingerpostError:
+def build_closed_error() -> FingerpostError:
     """The error for whoever still waited."""
     message = "Fingerpost was closed before it had answered"
     return FingerpostError(message, hint="Let the answers come before the `with` block ends.")

@@ -12,15 +12,15 @@ from typing import Final
 
 import numpy as np
 
-from fingerpost.evals.measures import Measure
+from fingerpost.evals.measures import EvalMeasure
 from fingerpost.frozen import frozen
 
-DRAWS: Final = 1000
-SEED: Final = 20261115
+BOOTSTRAP_DRAWS: Final = 1000
+BOOTSTRAP_SEED: Final = 20261115
 
 
 @frozen
-class Difference:
+class MeasureDifference:
     """A measure in two runs: what it was, what it is, and the interval of what it changed by."""
 
     name: str
@@ -43,34 +43,34 @@ class Difference:
         return "no clear difference"
 
 
-def differences(
-    before: Sequence[Measure], after: Sequence[Measure], *, draws: int = DRAWS
-) -> list[Difference]:
+def compare_runs(
+    before: Sequence[EvalMeasure], after: Sequence[EvalMeasure], *, draws: int = BOOTSTRAP_DRAWS
+) -> list[MeasureDifference]:
     """Every measure both runs have, over the queries both answered."""
     later = {measure.name: measure for measure in after}
     return [
-        _difference(measure, later[measure.name], draws)
+        _compare_measure(measure, later[measure.name], draws)
         for measure in before
         if measure.name in later and set(measure.ids) & set(later[measure.name].ids)
     ]
 
 
-def _difference(before: Measure, after: Measure, draws: int) -> Difference:
+def _compare_measure(before: EvalMeasure, after: EvalMeasure, draws: int) -> MeasureDifference:
     places = {name: place for place, name in enumerate(after.ids)}
     shared = [(place, places[name]) for place, name in enumerate(before.ids) if name in places]
     old = before.rows[[one for one, _ in shared]]
     new = after.rows[[other for _, other in shared]]
-    chance = np.random.default_rng(SEED)
+    chance = np.random.default_rng(BOOTSTRAP_SEED)
     changes = np.empty(draws)
     for draw in range(draws):
         drawn = chance.integers(len(shared), size=len(shared))
-        changes[draw] = after.sum_up(new[drawn]) - before.sum_up(old[drawn])
+        changes[draw] = after.aggregate(new[drawn]) - before.aggregate(old[drawn])
     changes = changes[~np.isnan(changes)]
     low, high = np.quantile(changes, (0.025, 0.975)) if len(changes) else (np.nan, np.nan)
-    return Difference(
+    return MeasureDifference(
         name=before.name,
-        before=before.sum_up(old),
-        after=after.sum_up(new),
+        before=before.aggregate(old),
+        after=after.aggregate(new),
         low=float(low),
         high=float(high),
         queries=len(shared),

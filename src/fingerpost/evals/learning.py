@@ -17,44 +17,44 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from fingerpost.catalog import Snapshot
-from fingerpost.evals.compare import Difference, differences
-from fingerpost.evals.measures import measures
-from fingerpost.evals.own import request_id
-from fingerpost.evals.predict import settings_for
-from fingerpost.evals.ready import ready_narrower
-from fingerpost.evals.records import Prediction, QueryRecord, Ranked
+from fingerpost.evals.compare import MeasureDifference, compare_runs
+from fingerpost.evals.measures import compute_measures
+from fingerpost.evals.own import build_request_id
+from fingerpost.evals.predict import build_eval_settings
+from fingerpost.evals.ready import open_ready_narrower
+from fingerpost.evals.records import Prediction, QueryRecord, RankingEntry
 from fingerpost.frozen import frozen
-from fingerpost.narrow.experience import Experience
+from fingerpost.narrow.experience import HistoryScorer
 from fingerpost.narrow.learning import Corrections, RequestVectors
-from fingerpost.narrow.learning.vectors import KEPT
+from fingerpost.narrow.learning.vectors import MAX_KEPT_VECTORS
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.parts import shipped
+from fingerpost.narrow.parts import build_default_components
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import Choice, Feedback, FeedbackVerdict, Json, JsonObject
 from fingerpost.settings import Settings
 
-PARTS: Final = 5
-ENOUGH: Final = 20  # requests
-JUDGED: Final = ("recall@1", "recall@5", "mrr")
-_TOP: Final = 20
-_WORD: Final = re.compile(r"[^\W_]+")
+FOLDS: Final = 5
+MIN_REQUESTS: Final = 20  # requests
+JUDGED_MEASURES: Final = ("recall@1", "recall@5", "mrr")
+_RANKING_LENGTH: Final = 20
+_REQUEST_WORD: Final = re.compile(r"[^\W_]+")
 
 
 @frozen
-class OwnRecord:
+class OperatorHistory:
     """What an operator's own store remembers, newest first."""
 
     choices: Sequence[Choice]
-    said: Sequence[Feedback]
+    feedback: Sequence[Feedback]
 
 
 @frozen
-class LearningReport:
+class FeedbackReport:
     """What learning from feedback would change, and what to make of it."""
 
     requests: int
     feedback: int
-    differences: tuple[Difference, ...]
+    differences: tuple[MeasureDifference, ...]
     corrected: int = 0  # requests with a correction
     first_before: int = 0  # of them, the right tool is first without learning
     first_after: int = 0  # with it
@@ -62,7 +62,7 @@ class LearningReport:
     @property
     def verdict(self) -> str:
         """`would help` and `loses` only where a whole interval says so."""
-        if self.requests < ENOUGH or not self.feedback:
+        if self.requests < MIN_REQUESTS or not self.feedback:
             return "too little to say"
         found = {one.verdict for one in self.differences}
         if "worse" in found:
@@ -72,10 +72,10 @@ class LearningReport:
     @property
     def reason(self) -> str:
         """One sentence with the figures."""
-        if self.requests < ENOUGH or not self.feedback:
+        if self.requests < MIN_REQUESTS or not self.feedback:
             return (
                 f"{self.requests} requests and {self.feedback} words of people are recorded; "
-                f"it takes {ENOUGH} requests and one word"
+                f"it takes {MIN_REQUESTS} requests and one word"
             )
         told = ", ".join(f"{one.name} {one.before:.3f} → {one.after:.3f}" for one in self.differences)
         return f"on requests it was not told about: {told}"
@@ -106,138 +106,143 @@ class LearningReport:
         }
 
 
-def own_queries(record: OwnRecord, tools: Iterable[str]) -> list[QueryRecord]:
+def build_own_queries(record: OperatorHistory, tools: Iterable[str]) -> list[QueryRecord]:
     """Each request once, with the tool that is right for it: as people said, else as it worked."""
     known = frozenset(tools)
     right: dict[str, tuple[str, str]] = {}
     wrong: set[tuple[str, str]] = set()
-    for one in record.said:
+    for one in record.feedback:
         if one.right is not None and one.right in known:
-            right.setdefault(same_words(one.request), (one.request, one.right))
+            right.setdefault(normalize_request(one.request), (one.request, one.right))
         if one.wrong is not None:
-            wrong.add((same_words(one.request), one.wrong))
+            wrong.add((normalize_request(one.request), one.wrong))
     for choice in record.choices:
-        words = same_words(choice.request)
+        words = normalize_request(choice.request)
         if choice.worked and choice.tool in known and (words, choice.tool) not in wrong:
             right.setdefault(words, (choice.request, choice.tool))
     return [
-        QueryRecord(id=request_id(text, [tool]), query=text, relevant=(tool,), needs_tool=True)
+        QueryRecord(id=build_request_id(text, [tool]), query=text, relevant=(tool,), needs_tool=True)
         for words, (text, tool) in right.items()
         if words
     ]
 
 
-def same_words(text: str) -> str:
+def normalize_request(text: str) -> str:
     """What makes two requests one: their words."""
-    return " ".join(_WORD.findall(text.casefold()))
+    return " ".join(_REQUEST_WORD.findall(text.casefold()))
 
 
-def judge_learning(
+def evaluate_feedback(
     snapshot: Snapshot,
     settings: Settings,
     queries: Sequence[QueryRecord],
-    record: OwnRecord,
+    record: OperatorHistory,
     *,
     now: datetime,
-) -> LearningReport:
+) -> FeedbackReport:
     """Route every request with and without what people said of the others. Blocks; nothing is called."""
     on = settings.model_copy(
         update={"flags": settings.flags.model_copy(update={"learn_from_feedback": True})}
     )
-    on = settings_for(on, queries, top=_TOP, scope="catalog")
-    experience, corrections = Experience(), Corrections()
+    on = build_eval_settings(on, queries, top=_RANKING_LENGTH, scope="catalog")
+    experience, corrections = HistoryScorer(), Corrections()
     half_life = timedelta(days=settings.learning.half_life_days)
-    parts = shipped(on, learned=experience, corrections=corrections)
-    with ready_narrower(snapshot, on, parts=parts) as narrower:
-        teach = _teacher(narrower, record, experience, corrections, now=now, half_life=half_life)
+    parts = build_default_components(on, history=experience, corrections=corrections)
+    with open_ready_narrower(snapshot, on, parts=parts) as narrower:
+        teach = _build_teacher(narrower, record, experience, corrections, now=now, half_life=half_life)
         before: dict[str, Prediction] = {}
         after: dict[str, Prediction] = {}
-        for part in _dealt(queries):
-            left_out = frozenset(same_words(query.query) for query in part)
+        for part in _split_folds(queries):
+            left_out = frozenset(normalize_request(query.query) for query in part)
             teach(left_out, heard=False)
-            before |= _predicted(narrower, part)
+            before |= _predict_all(narrower, part)
             teach(left_out, heard=True)
-            after |= _predicted(narrower, part)
-        corrected = _corrected(queries, record.said)
+            after |= _predict_all(narrower, part)
+        corrected = _find_corrected_queries(queries, record.feedback)
         teach(frozenset(), heard=False)
-        first_before = _first(_predicted(narrower, corrected), corrected)
+        first_before = _count_first_right(_predict_all(narrower, corrected), corrected)
         teach(frozenset(), heard=True)
-        first_after = _first(_predicted(narrower, corrected), corrected)
-    compared = differences(measures(queries, before), measures(queries, after)) if queries else []
-    return LearningReport(
+        first_after = _count_first_right(_predict_all(narrower, corrected), corrected)
+    compared = (
+        compare_runs(compute_measures(queries, before), compute_measures(queries, after)) if queries else []
+    )
+    return FeedbackReport(
         requests=len(queries),
-        feedback=len(record.said),
-        differences=tuple(one for one in compared if one.name in JUDGED),
+        feedback=len(record.feedback),
+        differences=tuple(one for one in compared if one.name in JUDGED_MEASURES),
         corrected=len(corrected),
         first_before=first_before,
         first_after=first_after,
     )
 
 
-class _Teach(Protocol):
+class _TeachFunction(Protocol):
     def __call__(self, left_out: frozenset[str], *, heard: bool) -> None: ...
 
 
-def _teacher(
+def _build_teacher(
     narrower: Narrower,
-    record: OwnRecord,
-    experience: Experience,
+    record: OperatorHistory,
+    experience: HistoryScorer,
     corrections: Corrections,
     *,
     now: datetime,
     half_life: timedelta,
-) -> _Teach:
-    vectors = None if narrower.parts.meaning is None else RequestVectors(narrower.vector)
+) -> _TeachFunction:
+    vectors = None if narrower.parts.meaning is None else RequestVectors(narrower.encode)
     if vectors is not None:
-        vectors.fill([one.request for one in (*record.said, *record.choices)], KEPT)
+        vectors.fill([one.request for one in (*record.feedback, *record.choices)], MAX_KEPT_VECTORS)
 
     def teach(left_out: frozenset[str], *, heard: bool) -> None:
         """What is remembered of all requests but these; and, if it is to be heard, what people said."""
-        choices = [one for one in record.choices if same_words(one.request) not in left_out]
-        said = [one for one in record.said if heard and same_words(one.request) not in left_out]
-        rows = None if vectors is None else vectors.rows([one.request for one in choices])
+        choices = [one for one in record.choices if normalize_request(one.request) not in left_out]
+        said = [one for one in record.feedback if heard and normalize_request(one.request) not in left_out]
+        rows = None if vectors is None else vectors.get_rows([one.request for one in choices])
         experience.learn(choices, vectors=rows)
-        rows = None if vectors is None else vectors.rows([one.request for one in said])
+        rows = None if vectors is None else vectors.get_rows([one.request for one in said])
         corrections.learn(said, now=now, half_life=half_life, vectors=rows)
 
     return teach
 
 
-def _dealt(queries: Sequence[QueryRecord]) -> Iterator[list[QueryRecord]]:
+def _split_folds(queries: Sequence[QueryRecord]) -> Iterator[list[QueryRecord]]:
     """The requests in parts, the same ones in every run."""
-    for number in range(PARTS):
-        part = [query for query in queries if zlib.crc32(query.id.encode()) % PARTS == number]
+    for number in range(FOLDS):
+        part = [query for query in queries if zlib.crc32(query.id.encode()) % FOLDS == number]
         if part:
             yield part
 
 
-def _predicted(narrower: Narrower, queries: Sequence[QueryRecord]) -> dict[str, Prediction]:
-    return {query.id: _prediction(narrower, query) for query in queries}
+def _predict_all(narrower: Narrower, queries: Sequence[QueryRecord]) -> dict[str, Prediction]:
+    return {query.id: _predict_query(narrower, query) for query in queries}
 
 
-def _prediction(narrower: Narrower, query: QueryRecord) -> Prediction:
+def _predict_query(narrower: Narrower, query: QueryRecord) -> Prediction:
     found = narrower.narrow(NarrowRequest(text=query.query))
     return Prediction(
         id=query.id,
         verdict=found.need.verdict.value,
         need=found.need.score,
         fit=found.shortlist.fit,
-        ranking=tuple(Ranked(tool=one.tool, score=one.score) for one in found.shortlist.candidates[:_TOP]),
+        ranking=tuple(
+            RankingEntry(tool=one.tool, score=one.score)
+            for one in found.shortlist.candidates[:_RANKING_LENGTH]
+        ),
     )
 
 
-def _corrected(queries: Sequence[QueryRecord], said: Sequence[Feedback]) -> list[QueryRecord]:
+def _find_corrected_queries(queries: Sequence[QueryRecord], said: Sequence[Feedback]) -> list[QueryRecord]:
     """The requests people corrected, to the tool the latest of them named."""
     corrections = [one for one in said if one.verdict is FeedbackVerdict.BAD and one.should_have is not None]
-    named = {same_words(one.request): one.should_have for one in reversed(corrections)}
+    named = {normalize_request(one.request): one.should_have for one in reversed(corrections)}
     return [
         replace(query, relevant=(tool,))
         for query in queries
-        if (tool := named.get(same_words(query.query))) is not None
+        if (tool := named.get(normalize_request(query.query))) is not None
     ]
 
 
-def _first(found: Mapping[str, Prediction], queries: Sequence[QueryRecord]) -> int:
+def _count_first_right(found: Mapping[str, Prediction], queries: Sequence[QueryRecord]) -> int:
     return sum(
         bool(found[query.id].ranking) and found[query.id].ranking[0].tool in query.relevant
         for query in queries

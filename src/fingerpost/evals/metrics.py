@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-def gains(ranking: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]:
+def compute_gains(ranking: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]:
     """For every place of the ranking, how many groups it is the first to satisfy."""
     waiting = list(groups)
     gained: list[int] = []
@@ -28,24 +28,24 @@ def gains(ranking: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]
     return gained
 
 
-def recall(gained: Sequence[int], needed: int, k: int) -> float:
+def compute_recall(gained: Sequence[int], needed: int, k: int) -> float:
     """The share of the groups that the first `k` places satisfy."""
     return sum(gained[:k]) / needed
 
 
-def ndcg(gained: Sequence[int], needed: int, k: int) -> float:
+def compute_ndcg(gained: Sequence[int], needed: int, k: int) -> float:
     """Gains discounted by their place, as a share of the best possible ranking's."""
     found = sum(gain / math.log2(place + 2) for place, gain in enumerate(gained[:k]))
     best = sum(1 / math.log2(place + 2) for place in range(min(needed, k)))
     return min(found / best, 1.0)
 
 
-def reciprocal_rank(gained: Sequence[int]) -> float:
+def compute_reciprocal_rank(gained: Sequence[int]) -> float:
     """1 over the place of the first right tool; 0 when there is none."""
     return next((1 / place for place, gain in enumerate(gained, start=1) if gain), 0.0)
 
 
-def auc(scores: Floats, labels: Flags) -> float:
+def compute_auc(scores: Floats, labels: Flags) -> float:
     """How often a query with the label scores above one without; ties count half. NaN without both kinds."""
     positives = int(labels.sum())
     negatives = len(labels) - positives
@@ -58,7 +58,7 @@ def auc(scores: Floats, labels: Flags) -> float:
     return above / (positives * negatives)
 
 
-def calibration_error(confidence: Floats, right: Floats, bins: int = 10) -> float:
+def compute_calibration_error(confidence: Floats, right: Floats, bins: int = 10) -> float:
     """How far confidence and the share of right answers are apart, over equal steps of confidence."""
     if not len(confidence):
         return math.nan
@@ -67,7 +67,7 @@ def calibration_error(confidence: Floats, right: Floats, bins: int = 10) -> floa
     return float(np.abs(apart).sum()) / len(confidence)
 
 
-def risk_by_coverage(confidence: Floats, wrong: Floats) -> Floats:
+def compute_risk_by_coverage(confidence: Floats, wrong: Floats) -> Floats:
     """The share of wrong answers among the n most confident, for n = 1, 2, … all.
 
     Answers of equal confidence cannot be told apart, so each counts with their mean.
@@ -78,11 +78,11 @@ def risk_by_coverage(confidence: Floats, wrong: Floats) -> Floats:
     return np.cumsum(mean[group][order]) / np.arange(1, len(wrong) + 1)
 
 
-def risk_at(risks: Floats, coverage: float) -> float:
+def get_risk_at(risks: Floats, coverage: float) -> float:
     """The share of wrong answers when the least confident are withheld, so that `coverage` remain."""
     return float(risks[max(math.ceil(coverage * len(risks)), 1) - 1])
 
 
-def percentile(values: Floats, share: float) -> float:
+def compute_percentile(values: Floats, share: float) -> float:
     """The smallest value that `share` of the values do not exceed."""
     return float(np.sort(values)[max(math.ceil(share * len(values)), 1) - 1])

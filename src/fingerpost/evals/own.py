@@ -16,7 +16,7 @@ from fingerpost.records import Choice, Json, JsonObject, ToolCard
 
 
 @frozen
-class OwnSet:
+class OperatorSet:
     """The lines of both files, and how many choices name a tool that is gone."""
 
     tools: tuple[JsonObject, ...]
@@ -24,7 +24,7 @@ class OwnSet:
     gone: int = 0
 
 
-def own_set(cards: Sequence[ToolCard], choices: Iterable[Choice]) -> OwnSet:
+def build_operator_set(cards: Sequence[ToolCard], choices: Iterable[Choice]) -> OperatorSet:
     """The set these tools and choices (newest first) make."""
     known = {card.key for card in cards}
     gone = 0
@@ -40,12 +40,14 @@ def own_set(cards: Sequence[ToolCard], choices: Iterable[Choice]) -> OwnSet:
             tools.insert(0, choice.tool)
     queries: dict[str, JsonObject] = {}
     for (request, _), tools in chosen.items():
-        line = _query(request, tools)
+        line = _build_query_line(request, tools)
         queries.setdefault(str(line["id"]), line)
-    return OwnSet(tools=tuple(_tool(card) for card in cards), queries=tuple(queries.values()), gone=gone)
+    return OperatorSet(
+        tools=tuple(_build_tool_line(card) for card in cards), queries=tuple(queries.values()), gone=gone
+    )
 
 
-def _tool(card: ToolCard) -> JsonObject:
+def _build_tool_line(card: ToolCard) -> JsonObject:
     return {
         "id": card.key,
         "server": card.server,
@@ -55,15 +57,15 @@ def _tool(card: ToolCard) -> JsonObject:
     }
 
 
-def request_id(request: str, tools: Sequence[str]) -> str:
+def build_request_id(request: str, tools: Sequence[str]) -> str:
     """The same for the same words and tools, in every run."""
     digest = hashlib.sha256("\0".join((request, *sorted(tools))).encode(errors="surrogatepass"))
     return f"own-{digest.hexdigest()[:16]}"
 
 
-def _query(request: str, tools: Sequence[str]) -> dict[str, Json]:
+def _build_query_line(request: str, tools: Sequence[str]) -> dict[str, Json]:
     return {
-        "id": request_id(request, tools),
+        "id": build_request_id(request, tools),
         "query": request,
         "relevant": list(tools),
         "needs_tool": True,

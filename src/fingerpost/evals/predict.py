@@ -13,22 +13,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
-from fingerpost.evals.records import Prediction, QueryRecord, Ranked
-from fingerpost.evals.shelf import Shelf
+from fingerpost.evals.records import Prediction, QueryRecord, RankingEntry
+from fingerpost.evals.shelf import EvalCatalog
 from fingerpost.frozen import frozen
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import Narrowing
 from fingerpost.settings import Settings
 
-Scope = Literal["catalog", "candidates"]
-Narrow = Callable[[NarrowRequest], Narrowing]
+RankingScope = Literal["catalog", "candidates"]
+NarrowFunction = Callable[[NarrowRequest], Narrowing]
 
-MOST_PLACES: Final = 200  # as many as the settings allow
-MOST_THREADS: Final = 8
+MAX_RANKING_LENGTH: Final = 200  # as many as the settings allow
+MAX_THREADS: Final = 8
 
 
 @frozen
-class Routing:
+class RoutedQuery:
     """One query, what narrowing found for it, and the line that says so."""
 
     query: QueryRecord
@@ -36,42 +36,59 @@ class Routing:
     prediction: Prediction
 
 
-def settings_for(
-    settings: Settings, queries: Sequence[QueryRecord], *, top: int, scope: Scope, lexical: bool = False
+def build_eval_settings(
+    settings: Settings,
+    queries: Sequence[QueryRecord],
+    *,
+    top: int,
+    scope: RankingScope,
+    lexical: bool = False,
 ) -> Settings:
     """The same settings, without memory between queries and with rankings as long as asked for."""
     places = top
     if scope == "candidates":  # the ranking of a candidate list holds all of them
         places = max([top, *(len(query.candidates or ()) for query in queries)])
-    threads = max(settings.narrow.threads, min(os.cpu_count() or 1, MOST_THREADS))  # to fill the index
+    threads = max(settings.narrow.threads, min(os.cpu_count() or 1, MAX_THREADS))  # to fill the index
     flags = {"narrow_cache": False} | ({"dense_scores": False} if lexical else {})
     return settings.model_copy(
         update={
             "narrow": settings.narrow.model_copy(
-                update={"candidates": min(places, MOST_PLACES), "threads": threads}
+                update={"candidates": min(places, MAX_RANKING_LENGTH), "threads": threads}
             ),
             "flags": settings.flags.model_copy(update=flags),
         }
     )
 
 
-def predictions(
-    shelf: Shelf, queries: Sequence[QueryRecord], narrow: Narrow, *, top: int = 20, scope: Scope = "catalog"
+def iterate_predictions(
+    eval_catalog: EvalCatalog,
+    queries: Sequence[QueryRecord],
+    narrow: NarrowFunction,
+    *,
+    top: int = 20,
+    scope: RankingScope = "catalog",
 ) -> Iterator[Prediction]:
     """One prediction per query, in order."""
-    return (routed.prediction for routed in routings(shelf, queries, narrow, top=top, scope=scope))
+    return (
+        routed.prediction for routed in iterate_routings(eval_catalog, queries, narrow, top=top, scope=scope)
+    )
 
 
-def routings(
-    shelf: Shelf, queries: Sequence[QueryRecord], narrow: Narrow, *, top: int = 20, scope: Scope = "catalog"
-) -> Iterator[Routing]:
+def iterate_routings(
+    eval_catalog: EvalCatalog,
+    queries: Sequence[QueryRecord],
+    narrow: NarrowFunction,
+    *,
+    top: int = 20,
+    scope: RankingScope = "catalog",
+) -> Iterator[RoutedQuery]:
     """The same, with what each prediction was made from."""
     for query in queries:
         among = query.candidates if scope == "candidates" else None
         request = NarrowRequest(
             text=query.query,
             history=query.history,
-            allowed=None if among is None else shelf.keys_of(among),
+            allowed=None if among is None else eval_catalog.get_keys(among),
         )
         began = time.perf_counter()
         found = narrow(request)
@@ -81,25 +98,25 @@ def routings(
             verdict=found.need.verdict.value,
             need=found.need.score,
             fit=found.shortlist.fit,
-            ranking=_ranking(shelf, found, top if among is None else MOST_PLACES),
+            ranking=_build_ranking(eval_catalog, found, top if among is None else MAX_RANKING_LENGTH),
             ms=ms,
         )
-        yield Routing(query=query, found=found, prediction=prediction)
+        yield RoutedQuery(query=query, found=found, prediction=prediction)
 
 
-def _ranking(shelf: Shelf, found: Narrowing, most: int) -> tuple[Ranked, ...]:
+def _build_ranking(eval_catalog: EvalCatalog, found: Narrowing, max_length: int) -> tuple[RankingEntry, ...]:
     """The set's ids in the order of the shortlist; several cards of one id count once."""
     best: dict[str, float] = {}
     for candidate in found.shortlist.candidates:
-        best.setdefault(shelf.ids[candidate.tool], candidate.score)
-    return tuple(Ranked(tool=tool, score=score) for tool, score in list(best.items())[:most])
+        best.setdefault(eval_catalog.ids[candidate.tool], candidate.score)
+    return tuple(RankingEntry(tool=tool, score=score) for tool, score in list(best.items())[:max_length])
 
 
-def unknown_candidates(shelf: Shelf, queries: Sequence[QueryRecord]) -> dict[str, int]:
+def count_unknown_candidates(eval_catalog: EvalCatalog, queries: Sequence[QueryRecord]) -> dict[str, int]:
     """Candidate ids that are no tool of the set, and how many queries name each."""
     counts: dict[str, int] = {}
     for query in queries:
         for tool in query.candidates or ():
-            if tool not in shelf.keys:
+            if tool not in eval_catalog.keys:
                 counts[tool] = counts.get(tool, 0) + 1
     return counts

@@ -10,48 +10,48 @@ from typing import Final
 from fingerpost.catalog import Snapshot
 from fingerpost.narrow.dense import DenseScorer
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.parts import Parts
+from fingerpost.narrow.parts import NarrowComponents
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.settings import Settings
 
-LONGEST_WAIT: Final = 3600.0
-_LOOK_AGAIN: Final = 0.2
+MAX_WAIT_S: Final = 3600.0
+_POLL_INTERVAL_S: Final = 0.2
 # The model and the lexicons are loaded by the first request that needs them; that is not its own time.
-_FIRST_WORDS: Final = ("what is the weather tomorrow?", "מה מזג האוויר מחר?")
+_WARM_UP_TEXT: Final = ("what is the weather tomorrow?", "מה מזג האוויר מחר?")
 
-Progress = Callable[[float], None]  # told the share that is done, 0..1
+ReadyProgress = Callable[[float], None]  # told the share that is done, 0..1
 
 
 @contextmanager
-def ready_narrower(
+def open_ready_narrower(
     snapshot: Snapshot,
     settings: Settings,
     *,
-    parts: Parts | None = None,
-    progress: Progress | None = None,
+    parts: NarrowComponents | None = None,
+    progress: ReadyProgress | None = None,
 ) -> Generator[Narrower]:
     """Narrows over this snapshot, with every vector in place. Blocks while they are made."""
     narrower = Narrower(settings, parts=parts)
     try:
         narrower.prepare(snapshot)
-        _fill(narrower, progress or (lambda _: None))
-        for text in _FIRST_WORDS:
+        _wait_for_vectors(narrower, progress or (lambda _: None))
+        for text in _WARM_UP_TEXT:
             narrower.narrow(NarrowRequest(text=text))
         yield narrower
     finally:
         narrower.close()
 
 
-def share_ready(narrower: Narrower, settings: Settings) -> float:
+def get_ready_share(narrower: Narrower, settings: Settings) -> float:
     """The share of tools that are compared by meaning too; 1 when that is switched off."""
     meaning = narrower.parts.meaning
     return 1.0 if meaning is None or not settings.flags.dense_scores else meaning.ready
 
 
-def _fill(narrower: Narrower, progress: Progress) -> None:
+def _wait_for_vectors(narrower: Narrower, progress: ReadyProgress) -> None:
     meaning = narrower.parts.meaning
     if not isinstance(meaning, DenseScorer):  # none, or one that is complete from the beginning
         return
-    until = time.monotonic() + LONGEST_WAIT
-    while not meaning.wait(_LOOK_AGAIN) and time.monotonic() < until:
+    until = time.monotonic() + MAX_WAIT_S
+    while not meaning.wait(_POLL_INTERVAL_S) and time.monotonic() < until:
         progress(meaning.ready)

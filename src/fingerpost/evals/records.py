@@ -35,17 +35,17 @@ class QueryRecord:
     lang: str | None = None
 
     @property
-    def wanted(self) -> tuple[frozenset[str], ...]:
+    def wanted_groups(self) -> tuple[frozenset[str], ...]:
         """The groups to be found: as given, else one for each relevant tool."""
         return self.groups or tuple(frozenset({tool}) for tool in dict.fromkeys(self.relevant))
 
     @property
-    def counts_for_recall(self) -> bool:
-        return self.needs_tool is not False and bool(self.wanted)
+    def has_recall_labels(self) -> bool:
+        return self.needs_tool is not False and bool(self.wanted_groups)
 
 
 @frozen
-class Ranked:
+class RankingEntry:
     """One place of a ranking."""
 
     tool: str
@@ -60,7 +60,7 @@ class Prediction:
     verdict: str
     need: float
     fit: float
-    ranking: tuple[Ranked, ...] = ()
+    ranking: tuple[RankingEntry, ...] = ()
     ms: float = 0.0
     selection: Mapping[str, Json] | None = None  # the tool, arguments and confidence a model chose
 

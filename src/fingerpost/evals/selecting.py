@@ -14,22 +14,22 @@ from typing import Final
 
 from anyio.from_thread import BlockingPortal
 
-from fingerpost.choose.instructions import tool_instructions
-from fingerpost.choose.selection import select
+from fingerpost.choose.instructions import build_tool_instructions
+from fingerpost.choose.selection import select_tool
 from fingerpost.errors import ModelError
-from fingerpost.evals.predict import Routing
+from fingerpost.evals.predict import RoutedQuery
 from fingerpost.evals.records import Prediction
-from fingerpost.evals.shelf import Shelf
+from fingerpost.evals.shelf import EvalCatalog
 from fingerpost.llm import ModelPool, ModelReply, ModelRequest, Role
-from fingerpost.records import Chosen, Json, JsonObject, NeedVerdict, Packet, ToolCard
+from fingerpost.records import Json, JsonObject, NeedVerdict, Packet, ParsedSelection, ToolCard
 from fingerpost.settings import Settings
 
-LONGEST_NAME: Final = 64  # as long as names in the function format may be
-PROBLEM_SHOWN: Final = 300
+MAX_DISTINCT_NAME_LENGTH: Final = 64  # as long as names in the function format may be
+MAX_SHOWN_PROBLEM: Final = 300
 
 
 @dataclass(slots=True)
-class Tally:
+class SelectionTally:
     """What the selections of a run took."""
 
     calls: int = 0
@@ -39,41 +39,41 @@ class Tally:
     answered: bool = False  # at least once: a model that never answers is not asked on
 
 
-class Selector:
+class EvalSelector:
     """Asks the pool's selecting model about one routed query after another."""
 
-    def __init__(self, pool: ModelPool, shelf: Shelf, settings: Settings) -> None:
+    def __init__(self, pool: ModelPool, eval_catalog: EvalCatalog, settings: Settings) -> None:
         self._pool = pool
-        self._shelf = shelf
+        self._shelf = eval_catalog
         self._settings = settings
-        self.tally = Tally()
+        self.tally = SelectionTally()
 
-    async def select(self, routing: Routing) -> JsonObject:
+    async def select(self, routing: RoutedQuery) -> JsonObject:
         """The line's `selection`. Raises `ModelError` when the model has never answered yet."""
-        offered = self._offered(routing)
+        offered = self._get_offered_cards(routing)
         if not offered:
-            return _line(None)
+            return _build_selection_line(None)
         packet = Packet.start(routing.query.query, history=routing.query.history)
         cards = tuple(offered)
         try:
-            chosen = await select(
+            chosen = await select_tool(
                 self._ask,
                 packet,
                 cards,
                 self._settings.tool_routing,
-                instructions=tool_instructions(cards),
+                instructions=build_tool_instructions(cards),
                 history=routing.query.history,
             )
         except ModelError as error:
-            return self._failed(error)
+            return self._record_failure(error)
         tool = None if chosen.selection is None else self._shelf.ids.get(chosen.selection.tool)
-        return _line(tool, chosen)
+        return _build_selection_line(tool, chosen)
 
-    def _offered(self, routing: Routing) -> Sequence[ToolCard]:
+    def _get_offered_cards(self, routing: RoutedQuery) -> Sequence[ToolCard]:
         gated = self._settings.flags.need_gate and routing.found.need.verdict is NeedVerdict.NONE
         keys = [] if gated else [one.tool for one in routing.found.shortlist.offered]
         cards = (self._shelf.snapshot.get(key) for key in keys)
-        return distinct([card for card in cards if card is not None])
+        return make_names_distinct([card for card in cards if card is not None])
 
     async def _ask(self, request: ModelRequest) -> ModelReply:
         self.tally.calls += 1
@@ -82,29 +82,29 @@ class Selector:
         self.tally.tokens += reply.usage.total if reply.usage is not None else 0
         return reply
 
-    def _failed(self, error: ModelError) -> JsonObject:
+    def _record_failure(self, error: ModelError) -> JsonObject:
         if not self.tally.answered:
             raise error
         self.tally.failures += 1
-        self.tally.first_failure = self.tally.first_failure or str(error)[:PROBLEM_SHOWN]
-        return {**_line(None), "problem": str(error)[:PROBLEM_SHOWN]}
+        self.tally.first_failure = self.tally.first_failure or str(error)[:MAX_SHOWN_PROBLEM]
+        return {**_build_selection_line(None), "problem": str(error)[:MAX_SHOWN_PROBLEM]}
 
 
-def distinct(cards: Sequence[ToolCard]) -> list[ToolCard]:
+def make_names_distinct(cards: Sequence[ToolCard]) -> list[ToolCard]:
     """The cards with names a model can tell apart: a set may hold two tools of one server and name."""
     taken: set[str] = set()
     found: list[ToolCard] = []
     for card in sorted(cards, key=lambda card: card.key):
         name, number = card.exposed_name, 2
         while name in taken:
-            name = f"{card.exposed_name[: LONGEST_NAME - 4]}_{number}"
+            name = f"{card.exposed_name[: MAX_DISTINCT_NAME_LENGTH - 4]}_{number}"
             number += 1
         taken.add(name)
         found.append(card if name == card.exposed_name else replace(card, exposed_name=name))
     return found
 
 
-def _line(tool: str | None, chosen: Chosen | None = None) -> JsonObject:
+def _build_selection_line(tool: str | None, chosen: ParsedSelection | None = None) -> JsonObject:
     selection = None if chosen is None else chosen.selection
     line: dict[str, Json] = {
         "tool": tool,
@@ -112,12 +112,12 @@ def _line(tool: str | None, chosen: Chosen | None = None) -> JsonObject:
         "confidence": 0.0 if selection is None else round(selection.confidence, 4),
     }
     if chosen is not None and chosen.problem:
-        line["problem"] = chosen.problem[:PROBLEM_SHOWN]
+        line["problem"] = chosen.problem[:MAX_SHOWN_PROBLEM]
     return line
 
 
-def with_selections(
-    routings: Iterable[Routing], selector: Selector, portal: BlockingPortal, *, at_once: int
+def iterate_with_selections(
+    routings: Iterable[RoutedQuery], selector: EvalSelector, portal: BlockingPortal, *, concurrency: int
 ) -> Iterator[Prediction]:
     """The predictions in order, with their selections; so many questions are on their way at a time."""
     waiting: deque[tuple[Prediction, Future[JsonObject]]] = deque()
@@ -130,14 +130,14 @@ def with_selections(
         for routing in routings:
             waiting.append((routing.prediction, portal.start_task_soon(selector.select, routing)))
             # Until the first answer is there, nothing more is asked: a wrong key costs one question.
-            if len(waiting) >= (at_once if selector.tally.answered else 1):
+            if len(waiting) >= (concurrency if selector.tally.answered else 1):
                 yield first()
         while waiting:
             yield first()
     finally:
-        _give_up(asked for _, asked in waiting)
+        _cancel_all(asked for _, asked in waiting)
 
 
-def _give_up(asked: Iterable[Future[JsonObject]]) -> None:
+def _cancel_all(asked: Iterable[Future[JsonObject]]) -> None:
     for one in asked:
         one.cancel()

@@ -50,8 +50,8 @@ from fingerpost.events.house import (
     ToolSwitched,
     ToolTrusted,
 )
-from fingerpost.events.journal import rebuild, unfinished_attempts
-from fingerpost.events.later import AtOnce, Later, Teller
+from fingerpost.events.journal import find_unfinished_attempts, rebuild_packet
+from fingerpost.events.later import DeferredRecorder, EventRecorder, ImmediateRecorder
 from fingerpost.events.learning import FeedbackGiven, LearningForgotten, ThresholdMoved
 from fingerpost.events.narrow import RequestNarrowed, SmartRoutingEnd, SmartRoutingStart
 from fingerpost.events.packet import (
@@ -73,7 +73,6 @@ __all__ = [
     "AnswerGiven",
     "ApprovalDecided",
     "ApprovalRequested",
-    "AtOnce",
     "AttemptFinished",
     "AttemptStarted",
     "BreakerMoved",
@@ -90,7 +89,9 @@ __all__ = [
     "ClientConnected",
     "ClientLeft",
     "ConfidenceJudged",
+    "DeferredRecorder",
     "Event",
+    "EventRecorder",
     "EventSink",
     "EventsDropped",
     "ExecutionStatusChanged",
@@ -98,9 +99,9 @@ __all__ = [
     "Fanout",
     "FeedbackGiven",
     "HistorySummarised",
+    "ImmediateRecorder",
     "IntentDetected",
     "KeyChanged",
-    "Later",
     "LearningForgotten",
     "LiveFeed",
     "LogSink",
@@ -130,7 +131,6 @@ __all__ = [
     "SubagentEnded",
     "SyntaxStopped",
     "TaskScheduled",
-    "Teller",
     "ThoughtNoted",
     "ThresholdMoved",
     "ToolDropped",
@@ -143,6 +143,6 @@ __all__ = [
     "UnknownEvent",
     "decode",
     "encode",
-    "rebuild",
-    "unfinished_attempts",
+    "find_unfinished_attempts",
+    "rebuild_packet",
 ]

@@ -27,9 +27,9 @@ from typing import (
     runtime_checkable,
 )
 
-from fingerpost.frozen import TWIN, frozen
-from fingerpost.records import new_id, utc_now
-from fingerpost.redaction import names_secret, scrub, scrub_json
+from fingerpost.frozen import TWIN_MARK, frozen
+from fingerpost.records import create_id, utc_now
+from fingerpost.redaction import is_secret_name, scrub, scrub_json
 
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -43,23 +43,23 @@ class Event:
     audited: ClassVar[bool] = False  # also kept in the hash-chained audit trail
     kinds: ClassVar[dict[str, type[Event]]] = {}
 
-    event_id: str = field(default_factory=lambda: new_id("evt"))
+    event_id: str = field(default_factory=lambda: create_id("evt"))
     at: datetime = field(default_factory=utc_now)
     packet_id: str | None = None
 
     def __init_subclass__(cls) -> None:
-        if TWIN in cls.__dict__:
+        if TWIN_MARK in cls.__dict__:
             return
         cls.kind = _WORD_START.sub("_", cls.__name__).lower()
         Event.kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
         kind = type(self)
-        for name in _names.get(kind) or _names_of(kind):
+        for name in _secret_fields.get(kind) or _get_secret_fields(kind):
             value = getattr(self, name)
             if not value:
                 continue  # nothing, so no secret
-            masked = scrub(value) if type(value) is str else _masked(value)
+            masked = scrub(value) if type(value) is str else _mask(value)
             if masked is not value:
                 object.__setattr__(self, name, masked)
 
@@ -71,86 +71,86 @@ class Event:
 # Events are made many times a call. What to do with a value is worked out once for each type.
 
 _Masker: TypeAlias = Callable[[Any], Any]
-_names: dict[type[Any], tuple[str, ...]] = {}
+_secret_fields: dict[type[Any], tuple[str, ...]] = {}
 _maskers: dict[type[Any], _Masker | None] = {}
 
 
-def _names_of(record: type[Any]) -> tuple[str, ...]:
+def _get_secret_fields(record: type[Any]) -> tuple[str, ...]:
     """The fields of a record that could hold a secret."""
-    found = _names.get(record)
+    found = _secret_fields.get(record)
     if found is None:
         hints = get_type_hints(record)
-        found = tuple(item.name for item in fields(record) if not _is_harmless(hints[item.name]))
-        found = _names[record] = tuple(name for name in found if name not in _IDS)
+        found = tuple(item.name for item in fields(record) if not _is_harmless_type(hints[item.name]))
+        found = _secret_fields[record] = tuple(name for name in found if name not in _ID_FIELDS)
     return found
 
 
-def _is_harmless(hint: Any) -> bool:
+def _is_harmless_type(hint: Any) -> bool:
     """Whether nothing of this type can hold a secret: numbers, moments, choices."""
     kinds = get_args(hint) or (hint,)
-    return all(isinstance(kind, type) and issubclass(kind, _HARMLESS) for kind in kinds)
+    return all(isinstance(kind, type) and issubclass(kind, _HARMLESS_TYPES) for kind in kinds)
 
 
 # Of our own making: see `new_id` and `call_fingerprint`.
-_IDS: Final = frozenset({"event_id", "packet_id", "call_id", "fingerprint", "call_fingerprint"})
-_HARMLESS: Final = (NoneType, bool, int, float, datetime, Enum)
+_ID_FIELDS: Final = frozenset({"event_id", "packet_id", "call_id", "fingerprint", "call_fingerprint"})
+_HARMLESS_TYPES: Final = (NoneType, bool, int, float, datetime, Enum)
 
 
-def _masked(value: Any) -> Any:
+def _mask(value: Any) -> Any:
     """`value` without secrets; the very same object when it holds none."""
     kind = cast("type[Any]", type(value))
     try:
         masker = _maskers[kind]
     except KeyError:
-        masker = _maskers[kind] = _masker_for(kind)
+        masker = _maskers[kind] = _get_masker(kind)
     return value if masker is None else masker(value)
 
 
-def _masker_for(kind: type[Any]) -> _Masker | None:
-    if issubclass(kind, _HARMLESS):
+def _get_masker(kind: type[Any]) -> _Masker | None:
+    if issubclass(kind, _HARMLESS_TYPES):
         return None
     if issubclass(kind, str):
         return scrub
     if is_dataclass(kind):
-        return _masked_record
+        return _mask_record
     if issubclass(kind, tuple):
-        return _masked_tuple
-    return _masked_json if issubclass(kind, Mapping | list) else None
+        return _mask_tuple
+    return _mask_json if issubclass(kind, Mapping | list) else None
 
 
-def _masked_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    masked = tuple([_masked(item) for item in value])
+def _mask_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    masked = tuple([_mask(item) for item in value])
     return value if all(map(is_, masked, value)) else masked
 
 
-def _masked_json(value: object) -> object:
-    if _is_plainly_clean(value):
+def _mask_json(value: object) -> object:
+    if _is_flat_and_clean(value):
         return value
     masked = scrub_json(value)
     return value if masked is value or masked == value else masked
 
 
-def _is_plainly_clean(value: object) -> bool:
+def _is_flat_and_clean(value: object) -> bool:
     """Whether this is a flat object without secrets, as most arguments are; no: it takes a closer look."""
     if type(value) is not dict:
         return False
     for key, entry in cast("dict[object, object]", value).items():
         if type(entry) is str:
-            if type(key) is not str or names_secret(key) or scrub(entry) is not entry:
+            if type(key) is not str or is_secret_name(key) or scrub(entry) is not entry:
                 return False
-        elif type(entry) not in _PLAIN:
+        elif type(entry) not in _PLAIN_TYPES:
             return False
     return True
 
 
-_PLAIN: Final = frozenset({bool, int, float, NoneType})
+_PLAIN_TYPES: Final = frozenset({bool, int, float, NoneType})
 
 
-def _masked_record(record: Any) -> Any:
+def _mask_record(record: Any) -> Any:
     changed: dict[str, object] = {}
-    for name in _names_of(cast("type[Any]", type(record))):
+    for name in _get_secret_fields(cast("type[Any]", type(record))):
         value: object = getattr(record, name)
-        masked = _masked(value)
+        masked = _mask(value)
         if masked is not value:
             changed[name] = masked
     return replace(record, **changed) if changed else record
@@ -163,7 +163,7 @@ class EventSink(Protocol):
 
 
 @runtime_checkable
-class Gathering(EventSink, Protocol):
+class BatchSink(EventSink, Protocol):
     """A sink that takes several events at once for less than each of them."""
 
     def emit_all(self, events: Sequence[Event]) -> None:

@@ -20,9 +20,9 @@ from fingerpost.events.base import Event
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.records.codec import from_plain
-from fingerpost.records.json import MAX_DEPTH, as_valid_json
+from fingerpost.records.json import MAX_DEPTH, to_valid_json
 
-_DEEPEST = MAX_DEPTH + 20  # what an event holds stands a few levels below it
+_MAX_EVENT_DEPTH = MAX_DEPTH + 20  # what an event holds stands a few levels below it
 
 
 @frozen
@@ -40,8 +40,8 @@ class UnknownEvent(Event):
 def encode(event: Event) -> bytes:
     """The event as one line of JSON."""
     if isinstance(event, UnknownEvent):
-        return _envelope(event.unknown_kind, event.unknown_version, write_json(event.contents))
-    write = _writers.get(type(event)) or _writer_of(type(event))
+        return _build_envelope(event.unknown_kind, event.unknown_version, write_json(event.contents))
+    write = _writers.get(type(event)) or _get_writer(type(event))
     return write(event)
 
 
@@ -49,7 +49,7 @@ def encode(event: Event) -> bytes:
 _writers: dict[type[Event], Callable[[Event], bytes]] = {}
 
 
-def _writer_of(kind: type[Event]) -> Callable[[Event], bytes]:
+def _get_writer(kind: type[Event]) -> Callable[[Event], bytes]:
     before = b'{"kind":%b,"v":%d,"event":' % (write_json(kind.kind), kind.version)
     serializer = TypeAdapter(kind).serializer
     contents = serializer.to_json
@@ -58,14 +58,14 @@ def _writer_of(kind: type[Event]) -> Callable[[Event], bytes]:
         try:
             return before + contents(event) + b"}"
         except PydanticSerializationError:  # half a character, from a caller or a model: the fact is kept
-            plain = as_valid_json(serializer.to_python(event, mode="json"), max_depth=_DEEPEST)
+            plain = to_valid_json(serializer.to_python(event, mode="json"), max_depth=_MAX_EVENT_DEPTH)
             return before + write_json(plain) + b"}"
 
     _writers[kind] = write
     return write
 
 
-def _envelope(kind: str, version: int, body: bytes) -> bytes:
+def _build_envelope(kind: str, version: int, body: bytes) -> bytes:
     return b'{"kind":%b,"v":%d,"event":%b}' % (write_json(kind), version, body)
 
 
@@ -74,13 +74,13 @@ def decode(line: bytes | str) -> Event:
     envelope: Any = parse_json(line)
     match envelope:
         case {"kind": str(kind), "v": int(version), "event": dict()}:
-            return _event(kind, version, cast("dict[str, Any]", envelope["event"]))
+            return _build_event(kind, version, cast("dict[str, Any]", envelope["event"]))
         case _:
             message = "an event is a JSON object with a kind, a version and contents"
             raise ValueError(message)
 
 
-def _event(kind: str, version: int, contents: dict[str, Any]) -> Event:
+def _build_event(kind: str, version: int, contents: dict[str, Any]) -> Event:
     event_type = Event.kinds.get(kind)
     if event_type is not None and version <= event_type.version:
         return from_plain(event_type, contents)

@@ -108,7 +108,7 @@ class ToolSwitched(Event):
     reason: str = ""
 
     def summary(self) -> str:
-        return f"{self.tool} {_switched(self.on, self.by, self.reason)}"
+        return f"{self.tool} {_format_switch(self.on, self.by, self.reason)}"
 
 
 @frozen
@@ -123,10 +123,10 @@ class ServerSwitched(Event):
     reason: str = ""
 
     def summary(self) -> str:
-        return f"{self.server} {_switched(self.on, self.by, self.reason)}"
+        return f"{self.server} {_format_switch(self.on, self.by, self.reason)}"
 
 
-def _switched(on: bool, by: str, reason: str) -> str:
+def _format_switch(on: bool, by: str, reason: str) -> str:
     return f"switched {'on' if on else 'off'} by {by}" + (f": {reason}" if reason else "")
 
 

@@ -10,7 +10,7 @@ from fingerpost.events.packet import PacketEvent, PacketReceived
 from fingerpost.records import Packet
 
 
-def rebuild(events: Iterable[Event]) -> Packet | None:
+def rebuild_packet(events: Iterable[Event]) -> Packet | None:
     """The packet after all these events, or None when none of them began one."""
     packet: Packet | None = None
     for event in events:
@@ -21,7 +21,7 @@ def rebuild(events: Iterable[Event]) -> Packet | None:
     return packet
 
 
-def unfinished_attempts(events: Iterable[Event]) -> list[AttemptStarted]:
+def find_unfinished_attempts(events: Iterable[Event]) -> list[AttemptStarted]:
     """Attempts that began and of which no end is told: nobody knows whether they took effect.
 
     Read in order: a call that is resumed numbers its attempts anew under the same id.

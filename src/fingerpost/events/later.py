@@ -16,19 +16,19 @@ from fingerpost.events.base import Event, EventSink
 from fingerpost.events.sinks import Fanout
 from fingerpost.records import utc_now
 
-MOMENT_S: Final = 0.01
-MOST: Final = 64  # events that wait for it
+DEFER_SECONDS: Final = 0.01
+MAX_DEFERRED: Final = 64  # events that wait for it
 
 
-class Teller(EventSink, Protocol):
+class EventRecorder(EventSink, Protocol):
     """A sink that also makes the events it is told of."""
 
-    def tell(self, kind: type[Event], **facts: Any) -> None:
+    def record(self, kind: type[Event], **facts: Any) -> None:
         """This happened now."""
         ...
 
 
-class AtOnce:
+class ImmediateRecorder:
     """Makes events and hands them on while their teller waits. A sink that fails costs only itself."""
 
     def __init__(self, sink: EventSink) -> None:
@@ -37,26 +37,26 @@ class AtOnce:
     def emit(self, event: Event) -> None:
         self._sink.emit(event)
 
-    def tell(self, kind: type[Event], **facts: Any) -> None:
+    def record(self, kind: type[Event], **facts: Any) -> None:
         self._sink.emit(kind(**facts))
 
 
-class Later:
+class DeferredRecorder:
     """Does both a moment later. Belongs to one event loop, and to the thread it was made in."""
 
     def __init__(self, sink: EventSink) -> None:
         self._sink = sink if isinstance(sink, Fanout) else Fanout(sink)
-        self._sink.comes_after(self.hand_on)
+        self._sink.set_pending_source(self.flush_in_own_thread)
         self._thread = get_ident()
         self._waiting: list[Event | tuple[type[Event], dict[str, Any]]] = []
         self._due: asyncio.TimerHandle | None = None
 
     def emit(self, event: Event) -> None:
-        self._keep(event)
+        self._defer(event)
 
-    def tell(self, kind: type[Event], **facts: Any) -> None:
+    def record(self, kind: type[Event], **facts: Any) -> None:
         facts["at"] = utc_now()
-        self._keep((kind, facts))
+        self._defer((kind, facts))
 
     def flush(self) -> None:
         """Hand on what waits now."""
@@ -70,17 +70,17 @@ class Later:
             [event if isinstance(event, Event) else event[0](**event[1]) for event in waiting]
         )
 
-    def hand_on(self) -> None:
+    def flush_in_own_thread(self) -> None:
         """The same, for whoever has to come after it; from another thread nobody knows what was before."""
         if self._waiting and get_ident() == self._thread:
             self.flush()
 
-    def _keep(self, event: Event | tuple[type[Event], dict[str, Any]]) -> None:
+    def _defer(self, event: Event | tuple[type[Event], dict[str, Any]]) -> None:
         waiting = self._waiting
         if not waiting:
-            self._due = asyncio.get_running_loop().call_later(MOMENT_S, self.flush)
+            self._due = asyncio.get_running_loop().call_later(DEFER_SECONDS, self.flush)
         waiting.append(event)
-        if len(waiting) == MOST and self._due is not None:
+        if len(waiting) == MAX_DEFERRED and self._due is not None:
             self._due.cancel()  # enough: at the end of this turn
             self._due = None
             asyncio.get_running_loop().call_soon(self.flush)

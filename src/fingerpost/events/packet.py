@@ -55,7 +55,7 @@ class PacketReceived(PacketEvent):
     packet: Packet
 
     @classmethod
-    def of(cls, packet: Packet) -> PacketReceived:
+    def from_packet(cls, packet: Packet) -> PacketReceived:
         return cls(packet_id=packet.packet_id, packet=packet, at=packet.header.created)
 
     def apply(self, packet: Packet) -> Packet:

@@ -10,7 +10,7 @@ from typing import cast
 
 import anyio
 
-from fingerpost.events.base import Event, EventSink, Gathering
+from fingerpost.events.base import BatchSink, Event, EventSink
 from fingerpost.events.house import EventsDropped
 
 logger = logging.getLogger("fingerpost.events")
@@ -28,13 +28,13 @@ class Fanout:
             self.add(sink)
 
     def add(self, sink: EventSink) -> None:
-        if isinstance(sink, Gathering):
+        if isinstance(sink, BatchSink):
             self._gathering.add(len(self._sinks))
         self._sinks.append(sink)
 
-    def comes_after(self, hand_on: Callable[[], None]) -> None:
+    def set_pending_source(self, emit_pending: Callable[[], None]) -> None:
         """Before one event is told, `hand_on` tells what happened earlier and waits somewhere."""
-        self._earlier.append(hand_on)
+        self._earlier.append(emit_pending)
 
     def emit(self, event: Event) -> None:
         for hand_on in self._earlier:
@@ -46,11 +46,11 @@ class Fanout:
                 self._note_failure(event)
 
     def emit_all(self, events: Sequence[Event]) -> None:
-        """Several, in order, from whoever gathered them: that is what `comes_after` would ask for."""
+        """Several, in order, from whoever gathered them: that is what `set_pending_source` would ask for."""
         for place, sink in enumerate(self._sinks):
             if place in self._gathering:
                 try:
-                    cast("Gathering", sink).emit_all(events)
+                    cast("BatchSink", sink).emit_all(events)
                 except Exception:  # noqa: BLE001 - as above
                     self._note_failure(*events)
                 continue
@@ -100,7 +100,7 @@ class LiveFeed:
     """
 
     def __init__(self) -> None:
-        self._readers: set[_Reader] = set()
+        self._readers: set[_FeedReader] = set()
 
     def emit(self, event: Event) -> None:
         for reader in tuple(self._readers):
@@ -114,7 +114,7 @@ class LiveFeed:
     @contextmanager
     def subscribe(self, *, limit: int = 1000) -> Generator[AsyncIterator[Event]]:
         """A stream of everything emitted from now until the block ends."""
-        reader = _Reader(limit)
+        reader = _FeedReader(limit)
         self._readers.add(reader)
         try:
             yield reader
@@ -122,7 +122,7 @@ class LiveFeed:
             self._readers.discard(reader)
 
 
-class _Reader(AsyncIterator[Event]):
+class _FeedReader(AsyncIterator[Event]):
     def __init__(self, limit: int) -> None:
         self._queue: deque[Event] = deque()
         self._limit = limit

@@ -9,7 +9,7 @@ from fingerpost.insight.figures import (
     ToolCount,
     UserCount,
 )
-from fingerpost.insight.ledger import Ledger
+from fingerpost.insight.ledger import JournalReader
 from fingerpost.insight.records import PacketDetail, PacketLine, PacketPage, PacketQuery
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "CalibrationPoint",
     "Counted",
     "Figures",
-    "Ledger",
+    "JournalReader",
     "PacketDetail",
     "PacketLine",
     "PacketPage",

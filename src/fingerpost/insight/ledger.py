@@ -11,62 +11,62 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from fingerpost.events import LiveFeed, rebuild
+from fingerpost.events import LiveFeed, rebuild_packet
 from fingerpost.insight.figures import Figures
-from fingerpost.insight.following import Following, Frames
-from fingerpost.insight.lines import folded
+from fingerpost.insight.following import EventFollower, LineFrames
+from fingerpost.insight.lines import fold_events
 from fingerpost.insight.pages import read_page
 from fingerpost.insight.records import PacketDetail, PacketLine, PacketPage, PacketQuery
-from fingerpost.insight.tail import Tail
-from fingerpost.insight.watch import Watch
+from fingerpost.insight.tail import JournalTail
+from fingerpost.insight.watch import FiguresReader
 from fingerpost.records import Packet
 from fingerpost.store import Store
-from fingerpost.store.journal import Recorded
-from fingerpost.tasks import kept_up, leave
+from fingerpost.store.journal import JournalEntry
+from fingerpost.tasks import cancel_and_exit, run_restarting
 
 logger = logging.getLogger("fingerpost.insight")
 
-MOST_EVENTS: Final = 5_000  # of one packet
+MAX_PACKET_EVENTS: Final = 5_000  # of one packet
 
 
-class Ledger:
+class JournalReader:
     """One for each process; `async with Ledger.open(store, live) as ledger`."""
 
     def __init__(self, store: Store, live: LiveFeed) -> None:
         self._journal = store.journal
-        self._tail = Tail(store.journal, live)
-        self._watch = Watch(store)
+        self._tail = JournalTail(store.journal, live)
+        self._watch = FiguresReader(store)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, store: Store, live: LiveFeed) -> AsyncGenerator[Ledger]:
+    async def open(cls, store: Store, live: LiveFeed) -> AsyncGenerator[JournalReader]:
         """`live` (`router.live`) tells when something happened; what happened is read from the store."""
         ledger = cls(store, live)
         tasks = await anyio.create_task_group().__aenter__()
-        tasks.start_soon(kept_up, ledger._tail.run)
+        tasks.start_soon(run_restarting, ledger._tail.run)
         try:
             yield ledger
         except BaseException as error:
-            await leave(tasks, type(error), error, error.__traceback__)
+            await cancel_and_exit(tasks, type(error), error, error.__traceback__)
             raise
-        await leave(tasks, None, None, None)
+        await cancel_and_exit(tasks, None, None, None)
 
     async def refresh(self) -> None:
         """Know what is on disk now. While somebody follows, it is known anyway."""
         await self._tail.catch_up()
 
-    def newest(self, limit: int = 200) -> tuple[PacketLine, ...]:
+    def get_newest_lines(self, limit: int = 200) -> tuple[PacketLine, ...]:
         """The newest lines, newest first, as far as they are known: see `refresh`."""
         return tuple(nlargest(limit, self._tail.lines.values(), key=lambda line: line.seq))
 
-    async def page(self, query: PacketQuery) -> PacketPage:
+    async def get_page(self, query: PacketQuery) -> PacketPage:
         """Packets of any age. A page may be short and still have a `next`: it looked as far as it may."""
         return await read_page(self._journal, query)
 
-    async def packet(self, packet_id: str) -> PacketDetail | None:
+    async def get_packet(self, packet_id: str) -> PacketDetail | None:
         """Everything that happened to one packet (or bare call); None when there is none."""
-        events = await self._journal.events(packet_id=packet_id, limit=MOST_EVENTS)
-        return await anyio.to_thread.run_sync(_detail, packet_id, events)
+        events = await self._journal.list_events(packet_id=packet_id, limit=MAX_PACKET_EVENTS)
+        return await anyio.to_thread.run_sync(_build_detail, packet_id, events)
 
     @contextmanager
     def follow_lines(self) -> Generator[AsyncIterator[tuple[PacketLine, ...]]]:
@@ -74,21 +74,21 @@ class Ledger:
 
         The first frame holds the newest lines where nobody followed before.
         """
-        frames = Frames()
-        with self._tail.follow(frames.put):
+        frames = LineFrames()
+        with self._tail.follow(frames.add):
             yield frames
 
     @contextmanager
     def follow_events(
         self, *, after: int | None = None, packet_id: str | None = None, kinds: Collection[str] | None = None
-    ) -> Generator[AsyncIterator[Recorded]]:
+    ) -> Generator[AsyncIterator[JournalEntry]]:
         """Events behind the number `after`, from the journal and then as they come; none is lost or doubled.
 
         Without `after`: everything of the one packet, or, where none is named, what comes from now on.
         A reader that is slow is served from the journal: nothing is kept for it.
         """
         with self._tail.follow():
-            yield Following(
+            yield EventFollower(
                 self._journal,
                 self._tail,
                 after=after,
@@ -96,24 +96,26 @@ class Ledger:
                 kinds=frozenset(kinds) if kinds else None,
             )
 
-    async def figures(self, *, hours: float = 24.0, step: str = "auto", tools: Iterable[str] = ()) -> Figures:
+    async def get_figures(
+        self, *, hours: float = 24.0, step: str = "auto", tools: Iterable[str] = ()
+    ) -> Figures:
         """Figures of the last hours, in steps of a minute, an hour or a day.
 
         `tools` are the keys there are: what was never used is found among them.
         """
-        return await self._watch.figures(hours=hours, step=step, tools=tuple(tools))
+        return await self._watch.read_figures(hours=hours, step=step, tools=tuple(tools))
 
 
-def _detail(packet_id: str, events: list[Recorded]) -> PacketDetail | None:
-    line = folded({}, events).get(packet_id)
+def _build_detail(packet_id: str, events: list[JournalEntry]) -> PacketDetail | None:
+    line = fold_events({}, events).get(packet_id)
     if line is None:
         return None
-    return PacketDetail(line=line, events=tuple(events), packet=_packet(events))
+    return PacketDetail(line=line, events=tuple(events), packet=_find_packet(events))
 
 
-def _packet(events: list[Recorded]) -> Packet | None:
+def _find_packet(events: list[JournalEntry]) -> Packet | None:
     try:
-        return rebuild(entry.event for entry in events)
+        return rebuild_packet(entry.event for entry in events)
     except ValueError as error:  # a journal somebody edited; its events can be shown all the same
         logger.warning("A packet's events do not add up: %s", error)
         return None

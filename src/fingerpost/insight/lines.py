@@ -31,16 +31,16 @@ from fingerpost.events import (
 from fingerpost.events.choose import INTERRUPTED
 from fingerpost.insight.records import PacketLine
 from fingerpost.records import Decision, ErrorKind, RouteOutcome
-from fingerpost.store.journal import Recorded
+from fingerpost.store.journal import JournalEntry
 
-PROMPT_CHARACTERS: Final = 200
-MOST_TOOLS: Final = 50
-MOST_CHILDREN: Final = 50
+MAX_PROMPT_LENGTH: Final = 200
+MAX_TOOLS: Final = 50
+MAX_CHILDREN: Final = 50
 
-_Changes = dict[str, Any]
+_LineChanges = dict[str, Any]
 
 
-def folded(lines: Mapping[str, PacketLine], events: Iterable[Recorded]) -> dict[str, PacketLine]:
+def fold_events(lines: Mapping[str, PacketLine], events: Iterable[JournalEntry]) -> dict[str, PacketLine]:
     """The lines these events begin or change, by packet; `lines` are those known so far.
 
     Events come in the order of their numbers. Those of packets whose beginning is not known change nothing.
@@ -48,50 +48,50 @@ def folded(lines: Mapping[str, PacketLine], events: Iterable[Recorded]) -> dict[
     changed: dict[str, PacketLine] = {}
     for entry in events:
         packet_id = entry.event.packet_id
-        if packet_id is None or type(entry.event) not in _MEANING:
+        if packet_id is None or type(entry.event) not in _LINE_HANDLERS:
             continue
         before = changed.get(packet_id) or lines.get(packet_id)
-        after = fold(before, entry)
+        after = fold_event(before, entry)
         if after is not None and after is not before:
             changed[packet_id] = after
     return changed
 
 
-def fold(line: PacketLine | None, entry: Recorded) -> PacketLine | None:
+def fold_event(line: PacketLine | None, entry: JournalEntry) -> PacketLine | None:
     """The line after one more event of its packet; None where nothing has begun."""
     event, seq = entry.event, entry.seq
     if line is None:
-        return _begin(entry)
+        return _begin_line(entry)
     if seq <= line.last_seq:
         return line
-    meaning = _MEANING.get(type(event))
+    meaning = _LINE_HANDLERS.get(type(event))
     if meaning is None:
         return line
     return replace(line, **meaning(line, event), last_seq=seq, last_at=event.at)
 
 
-def begins(event: Event) -> bool:
+def is_beginning(event: Event) -> bool:
     """Whether a line begins with this event: a request, or a call no request asked for."""
     if isinstance(event, CallReceived):
         return event.packet_id == event.call_id
     return isinstance(event, PacketReceived)
 
 
-def saved_tokens(event: RequestNarrowed) -> int | None:
+def get_saved_tokens(event: RequestNarrowed) -> int | None:
     """What one question to a model saves against showing every tool; None where nobody counted."""
     return max(0, event.tokens_all - event.tokens_offered) if event.tokens_all else None
 
 
-def _begin(entry: Recorded) -> PacketLine | None:
+def _begin_line(entry: JournalEntry) -> PacketLine | None:
     event = entry.event
     if isinstance(event, PacketReceived):
-        return _request(entry.seq, event)
+        return _begin_request_line(entry.seq, event)
     if isinstance(event, CallReceived) and event.packet_id == event.call_id:
-        return _bare_call(entry.seq, event)
+        return _begin_call_line(entry.seq, event)
     return None
 
 
-def _request(seq: int, event: PacketReceived) -> PacketLine:
+def _begin_request_line(seq: int, event: PacketReceived) -> PacketLine:
     packet = event.packet
     return PacketLine(
         packet_id=packet.packet_id,
@@ -100,7 +100,7 @@ def _request(seq: int, event: PacketReceived) -> PacketLine:
         last_seq=seq,
         at=event.at,
         last_at=event.at,
-        prompt=packet.content.original_prompt[:PROMPT_CHARACTERS],
+        prompt=packet.content.original_prompt[:MAX_PROMPT_LENGTH],
         caller=packet.header.caller,
         conversation=packet.header.session_id,
         mode=packet.context.mode,
@@ -109,7 +109,7 @@ def _request(seq: int, event: PacketReceived) -> PacketLine:
     )
 
 
-def _bare_call(seq: int, event: CallReceived) -> PacketLine:
+def _begin_call_line(seq: int, event: CallReceived) -> PacketLine:
     return PacketLine(
         packet_id=event.call_id,
         kind="call",
@@ -117,23 +117,23 @@ def _bare_call(seq: int, event: CallReceived) -> PacketLine:
         last_seq=seq,
         at=event.at,
         last_at=event.at,
-        prompt=event.name[:PROMPT_CHARACTERS],
+        prompt=event.name[:MAX_PROMPT_LENGTH],
         caller=event.caller,
         conversation=event.conversation,
     )
 
 
-def _begun(line: PacketLine, event: RouteBegan) -> _Changes:
+def _apply_route_began(line: PacketLine, event: RouteBegan) -> _LineChanges:
     return {"mode": event.mode.value, "profile": event.profile, "state": "running", "outcome": None}
 
 
-def _resumed(line: PacketLine, event: RouteResumed) -> _Changes:
+def _apply_resumed(line: PacketLine, event: RouteResumed) -> _LineChanges:
     return {"state": "running", "outcome": None}
 
 
-def _narrowed(line: PacketLine, event: RequestNarrowed) -> _Changes:
+def _apply_narrowed(line: PacketLine, event: RequestNarrowed) -> _LineChanges:
     narrowing = event.narrowing
-    changes: _Changes = {
+    changes: _LineChanges = {
         "language": narrowing.signals.language,
         "need": narrowing.need.verdict.value,
         "considered": max(line.considered, narrowing.shortlist.considered),
@@ -141,17 +141,17 @@ def _narrowed(line: PacketLine, event: RequestNarrowed) -> _Changes:
     }
     # A request of several steps is narrowed for each; what one question to a model saves is wanted here.
     if line.saved_tokens is None:
-        changes["saved_tokens"] = saved_tokens(event)
+        changes["saved_tokens"] = get_saved_tokens(event)
     if line.mode is None:  # nobody set out to answer it: this is all that was wanted
         changes |= {"state": "ended", "outcome": "narrowed", "milliseconds": narrowing.milliseconds}
     return changes
 
 
-def _offered(line: PacketLine, event: ToolsOffered) -> _Changes:
+def _apply_offered(line: PacketLine, event: ToolsOffered) -> _LineChanges:
     return {"offered": len(event.tools)}
 
 
-def _model_answered(line: PacketLine, event: ModelAnswered) -> _Changes:
+def _apply_model_answered(line: PacketLine, event: ModelAnswered) -> _LineChanges:
     return {
         "model_calls": line.model_calls + 1,
         "prompt_tokens": line.prompt_tokens + (event.prompt_tokens or 0),
@@ -159,16 +159,16 @@ def _model_answered(line: PacketLine, event: ModelAnswered) -> _Changes:
     }
 
 
-def _call_received(line: PacketLine, event: CallReceived) -> _Changes:
+def _apply_call_received(line: PacketLine, event: CallReceived) -> _LineChanges:
     """Told of an existing bare call when it goes on after a person's decision."""
     return {"state": "running", "outcome": None} if line.kind == "call" else {}
 
 
-def _approval_requested(line: PacketLine, event: ApprovalRequested) -> _Changes:
+def _apply_approval_requested(line: PacketLine, event: ApprovalRequested) -> _LineChanges:
     return {"state": "waiting", "pending_id": event.pending_id}
 
 
-def _approval_decided(line: PacketLine, event: ApprovalDecided) -> _Changes:
+def _apply_approval_decided(line: PacketLine, event: ApprovalDecided) -> _LineChanges:
     """A request waits until somebody goes on with it; a bare call is over: its client makes it again."""
     if line.pending_id not in (None, event.pending_id) or line.state == "ended":
         return {}
@@ -180,36 +180,36 @@ def _approval_decided(line: PacketLine, event: ApprovalDecided) -> _Changes:
     return {"state": "ended", "outcome": "approved", "pending_id": None}
 
 
-def _attempt_started(line: PacketLine, event: AttemptStarted) -> _Changes:
+def _apply_attempt_started(line: PacketLine, event: AttemptStarted) -> _LineChanges:
     again = event.number > 1 and (not event.fallback or line.tools[-1:] == (event.tool,))
-    return {} if again else {"tools": _with(line.tools, event.tool)}
+    return {} if again else {"tools": _append_tool(line.tools, event.tool)}
 
 
-def _attempt_finished(line: PacketLine, event: AttemptFinished) -> _Changes:
+def _apply_attempt_finished(line: PacketLine, event: AttemptFinished) -> _LineChanges:
     made = event.attempt
     if made.error is not None:
         return {"failures": line.failures + 1}
-    return {"tools": _with(line.tools, made.tool)} if made.cached else {}
+    return {"tools": _append_tool(line.tools, made.tool)} if made.cached else {}
 
 
-def _fallback_taken(line: PacketLine, event: FallbackTaken) -> _Changes:
+def _apply_fallback_taken(line: PacketLine, event: FallbackTaken) -> _LineChanges:
     return {"fallbacks": line.fallbacks + 1}
 
 
-def _call_finished(line: PacketLine, event: CallFinished) -> _Changes:
+def _apply_call_finished(line: PacketLine, event: CallFinished) -> _LineChanges:
     if line.kind == "request":
         return {}
     if event.error is ErrorKind.AUTHORIZATION_REQUIRED and line.pending_id is not None:
         return {"state": "waiting", "outcome": None, "milliseconds": event.milliseconds}
     return {
-        "prompt": event.tool[:PROMPT_CHARACTERS] or line.prompt,
+        "prompt": event.tool[:MAX_PROMPT_LENGTH] or line.prompt,
         "state": "ended",
         "outcome": "succeeded" if event.success else (event.error or ErrorKind.EXECUTION_FAILED).value,
         "milliseconds": (line.milliseconds or 0.0) + event.milliseconds,
     }
 
 
-def _route_ended(line: PacketLine, event: RouteEnded) -> _Changes:
+def _apply_route_ended(line: PacketLine, event: RouteEnded) -> _LineChanges:
     """A request that waited is told of again when it comes to its end: the parts add up."""
     waits = event.outcome in (RouteOutcome.WAITING, RouteOutcome.ASKED)
     return {
@@ -221,36 +221,36 @@ def _route_ended(line: PacketLine, event: RouteEnded) -> _Changes:
     }
 
 
-def _subagent_began(line: PacketLine, event: SubagentBegan) -> _Changes:
-    known = event.child in line.children or len(line.children) >= MOST_CHILDREN
+def _apply_subagent_began(line: PacketLine, event: SubagentBegan) -> _LineChanges:
+    known = event.child in line.children or len(line.children) >= MAX_CHILDREN
     return {} if known else {"children": (*line.children, event.child)}
 
 
-def _with(tools: tuple[str, ...], tool: str) -> tuple[str, ...]:
-    return (*tools, tool) if len(tools) < MOST_TOOLS else tools
+def _append_tool(tools: tuple[str, ...], tool: str) -> tuple[str, ...]:
+    return (*tools, tool) if len(tools) < MAX_TOOLS else tools
 
 
-def _nothing(line: PacketLine, event: PacketReceived) -> _Changes:
+def _apply_nothing(line: PacketLine, event: PacketReceived) -> _LineChanges:
     return {}
 
 
-_MEANING: Final[dict[type[Event], Callable[[PacketLine, Any], _Changes]]] = {
-    PacketReceived: _nothing,
-    RouteBegan: _begun,
-    RouteResumed: _resumed,
-    RequestNarrowed: _narrowed,
-    ToolsOffered: _offered,
-    ModelAnswered: _model_answered,
-    CallReceived: _call_received,
-    ApprovalRequested: _approval_requested,
-    ApprovalDecided: _approval_decided,
-    AttemptStarted: _attempt_started,
-    AttemptFinished: _attempt_finished,
-    FallbackTaken: _fallback_taken,
-    CallFinished: _call_finished,
-    RouteEnded: _route_ended,
-    SubagentBegan: _subagent_began,
+_LINE_HANDLERS: Final[dict[type[Event], Callable[[PacketLine, Any], _LineChanges]]] = {
+    PacketReceived: _apply_nothing,
+    RouteBegan: _apply_route_began,
+    RouteResumed: _apply_resumed,
+    RequestNarrowed: _apply_narrowed,
+    ToolsOffered: _apply_offered,
+    ModelAnswered: _apply_model_answered,
+    CallReceived: _apply_call_received,
+    ApprovalRequested: _apply_approval_requested,
+    ApprovalDecided: _apply_approval_decided,
+    AttemptStarted: _apply_attempt_started,
+    AttemptFinished: _apply_attempt_finished,
+    FallbackTaken: _apply_fallback_taken,
+    CallFinished: _apply_call_finished,
+    RouteEnded: _apply_route_ended,
+    SubagentBegan: _apply_subagent_began,
 }
 
-BEGINNINGS: Final = (PacketReceived.kind, CallReceived.kind)
-KINDS: Final = tuple(event.kind for event in _MEANING)  # what lines are made of
+BEGINNING_KINDS: Final = (PacketReceived.kind, CallReceived.kind)
+LINE_KINDS: Final = tuple(event.kind for event in _LINE_HANDLERS)  # what lines are made of

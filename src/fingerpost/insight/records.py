@@ -7,7 +7,7 @@ from typing import Literal
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Packet
-from fingerpost.store.journal import Recorded
+from fingerpost.store.journal import JournalEntry
 
 
 @frozen
@@ -73,5 +73,5 @@ class PacketDetail:
     """Everything that happened to one packet."""
 
     line: PacketLine
-    events: tuple[Recorded, ...]
+    events: tuple[JournalEntry, ...]
     packet: Packet | None = None  # None: a bare call

@@ -19,27 +19,27 @@ import anyio.to_thread
 
 from fingerpost.errors import StoreError
 from fingerpost.events import LiveFeed
-from fingerpost.insight.lines import KINDS, begins, folded
+from fingerpost.insight.lines import LINE_KINDS, fold_events, is_beginning
 from fingerpost.insight.pages import read_page
 from fingerpost.insight.records import PacketLine, PacketQuery
-from fingerpost.store.journal import Journal, Recorded
+from fingerpost.store.journal import Journal, JournalEntry
 
 logger = logging.getLogger("fingerpost.insight")
 
-CHUNK: Final = 500
+CHUNK_SIZE: Final = 500
 RECENT_EVENTS: Final = 2_000
-MOST_LINES: Final = 2_000
+MAX_LINES: Final = 2_000
 FIRST_LINES: Final = 200
-FAR_BEHIND: Final = 20_000  # events: whoever is further behind begins anew with the newest lines
-GATHER_S: Final = 0.1
-LOOK_S: Final = 1.0  # for what other processes wrote
-_REVIVED: Final = 100  # older packets taken up again, for each chunk
-_STRANGERS: Final = 1_000
+MAX_EVENTS_BEHIND: Final = 20_000  # events: whoever is further behind begins anew with the newest lines
+GATHER_INTERVAL_S: Final = 0.1
+POLL_INTERVAL_S: Final = 1.0  # for what other processes wrote
+_MAX_REVIVED: Final = 100  # older packets taken up again, for each chunk
+_MAX_UNKNOWN_PACKETS: Final = 1_000
 
-Changed = Callable[[tuple[PacketLine, ...]], None]
+LinesChanged = Callable[[tuple[PacketLine, ...]], None]
 
 
-class Tail:
+class JournalTail:
     """The newest events and lines. Nothing is read while nobody follows."""
 
     def __init__(self, journal: Journal, live: LiveFeed) -> None:
@@ -48,28 +48,28 @@ class Tail:
         self._reading = anyio.Lock()
         self._followers = 0
         self._followed = anyio.Event()
-        self._listeners: list[Changed] = []
+        self._listeners: list[LinesChanged] = []
         self._begun = False
         self._strangers: dict[str, None] = {}  # packets whose beginning the journal does not hold
-        self.recent: deque[Recorded] = deque(maxlen=RECENT_EVENTS)
+        self.recent: deque[JournalEntry] = deque(maxlen=RECENT_EVENTS)
         self.floor = 0  # every event behind this number and up to `seq` is in `recent`
         self.seq = 0
         self.lines: dict[str, PacketLine] = {}
         self.moved = anyio.Event()  # set, and replaced by a new one, when there is more
 
     @contextmanager
-    def follow(self, changed: Changed | None = None) -> Generator[None]:
+    def follow(self, on_changed: LinesChanged | None = None) -> Generator[None]:
         """Read on until the block ends; `changed` hears of the lines that did."""
         self._followers += 1
         self._followed.set()
-        if changed is not None:
-            self._listeners.append(changed)
+        if on_changed is not None:
+            self._listeners.append(on_changed)
         try:
             yield
         finally:
             self._followers -= 1
-            if changed is not None:
-                self._listeners.remove(changed)
+            if on_changed is not None:
+                self._listeners.remove(on_changed)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -79,75 +79,75 @@ class Tail:
             with self._live.subscribe(limit=1) as news:  # it wakes us; what it holds is read from the disk
                 while self._followers:
                     await self._try_to_catch_up()
-                    with anyio.move_on_after(LOOK_S):
+                    with anyio.move_on_after(POLL_INTERVAL_S):
                         await anext(news)
-                    await anyio.sleep(GATHER_S)
+                    await anyio.sleep(GATHER_INTERVAL_S)
 
     async def _try_to_catch_up(self) -> None:
         try:
             await self.catch_up()
         except StoreError as error:
             logger.warning("The journal cannot be read now: %s", error)
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(POLL_INTERVAL_S)
 
     async def catch_up(self) -> None:
         """Read what was written since the last time. Raises `StoreError`."""
         async with self._reading:
-            last = await self._journal.last_seq()
-            if not self._begun or last - self.seq > FAR_BEHIND:
-                await self._begin(last)
+            last = await self._journal.get_last_seq()
+            if not self._begun or last - self.seq > MAX_EVENTS_BEHIND:
+                await self._start_at(last)
             while self.seq < last:
-                chunk = await self._journal.events(after_seq=self.seq, limit=CHUNK)
+                chunk = await self._journal.list_events(after_seq=self.seq, limit=CHUNK_SIZE)
                 if not chunk:
                     return
-                await self._take(chunk)
+                await self._take_chunk(chunk)
 
-    async def _begin(self, last: int) -> None:
+    async def _start_at(self, last: int) -> None:
         page = await read_page(self._journal, PacketQuery(limit=FIRST_LINES))
         self.recent.clear()
         self.floor = self.seq = last
         self.lines = {}
         self._begun = True
-        self._tell({line.packet_id: line for line in reversed(page.items)})
+        self._notify_followers({line.packet_id: line for line in reversed(page.items)})
 
-    async def _take(self, chunk: list[Recorded]) -> None:
-        earlier = await self._earlier(chunk)
-        changed = await anyio.to_thread.run_sync(self._fold, earlier, chunk)
+    async def _take_chunk(self, chunk: list[JournalEntry]) -> None:
+        earlier = await self._read_earlier_events(chunk)
+        changed = await anyio.to_thread.run_sync(self._fold_chunk, earlier, chunk)
         room = RECENT_EVENTS - len(self.recent)
         if room < len(chunk):
             self.floor = ([*self.recent, *chunk])[len(chunk) - room - 1].seq
         self.recent.extend(chunk)
         self.seq = chunk[-1].seq
-        self._tell(changed)
+        self._notify_followers(changed)
 
-    async def _earlier(self, chunk: list[Recorded]) -> list[Recorded]:
+    async def _read_earlier_events(self, chunk: list[JournalEntry]) -> list[JournalEntry]:
         """What happened before to packets that go on and are not among our lines: they waited for long."""
-        known = self.lines.keys() | {entry.event.packet_id for entry in chunk if begins(entry.event)}
+        known = self.lines.keys() | {entry.event.packet_id for entry in chunk if is_beginning(entry.event)}
         seen = {
             entry.event.packet_id: None
             for entry in chunk
             if entry.event.packet_id is not None
-            and entry.event.kind in KINDS
+            and entry.event.kind in LINE_KINDS
             and entry.event.packet_id not in known
             and entry.event.packet_id not in self._strangers
         }
-        wanted = list(seen)[:_REVIVED]
+        wanted = list(seen)[:_MAX_REVIVED]
         if not wanted:
             return []
-        found = await self._journal.of_packets(wanted, kinds=KINDS)
-        begun = {entry.event.packet_id for entry in found if begins(entry.event)}
+        found = await self._journal.list_packet_events(wanted, kinds=LINE_KINDS)
+        begun = {entry.event.packet_id for entry in found if is_beginning(entry.event)}
         self._strangers |= {packet_id: None for packet_id in wanted if packet_id not in begun}
-        while len(self._strangers) > _STRANGERS:
+        while len(self._strangers) > _MAX_UNKNOWN_PACKETS:
             del self._strangers[next(iter(self._strangers))]
         return [entry for entry in found if entry.seq < chunk[0].seq]
 
-    def _fold(self, earlier: list[Recorded], chunk: list[Recorded]) -> dict[str, PacketLine]:
-        return folded(self.lines, [*earlier, *chunk])
+    def _fold_chunk(self, earlier: list[JournalEntry], chunk: list[JournalEntry]) -> dict[str, PacketLine]:
+        return fold_events(self.lines, [*earlier, *chunk])
 
-    def _tell(self, changed: dict[str, PacketLine]) -> None:
+    def _notify_followers(self, changed: dict[str, PacketLine]) -> None:
         self.lines |= changed
-        if len(self.lines) > MOST_LINES:
-            oldest = sorted(self.lines.values(), key=lambda line: line.seq)[: len(self.lines) - MOST_LINES]
+        if len(self.lines) > MAX_LINES:
+            oldest = sorted(self.lines.values(), key=lambda line: line.seq)[: len(self.lines) - MAX_LINES]
             for line in oldest:
                 del self.lines[line.packet_id]
         if changed:

@@ -10,7 +10,7 @@ import httpx2
 from fingerpost.errors import ModelReplyInvalid
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
     def __init__(self, stream: httpx2.AsyncByteStream, limit: int, model: str) -> None:
         self._stream = stream
         self._limit = limit
@@ -29,6 +29,6 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def bounded(stream: object, *, limit: int, model: str) -> httpx2.AsyncByteStream:
+def limit_bytes(stream: object, *, limit: int, model: str) -> httpx2.AsyncByteStream:
     """The same stream, of at most `limit` bytes."""
-    return _Bounded(cast("httpx2.AsyncByteStream", stream), limit, model)
+    return _LimitedStream(cast("httpx2.AsyncByteStream", stream), limit, model)

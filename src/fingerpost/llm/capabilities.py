@@ -12,12 +12,12 @@ from typing import Final
 from fingerpost.errors import ModelError, ModelRefused
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, ResponseSchema
-from fingerpost.llm.fields import mapping
+from fingerpost.llm.fields import as_mapping
 from fingerpost.llm.structured import structured
 from fingerpost.records import JsonObject, Message
 
 PROBE_TOKENS: Final = 200
-_FINISHED: Final = (None, "stop", "tool_calls", "function_call")
+_FINISH_REASONS: Final = (None, "stop", "tool_calls", "function_call")
 _WORD: Final = "fingerpost-7f3a"  # nobody says it who is not made to
 _SCHEMA: Final = ResponseSchema(
     name="probe",
@@ -65,10 +65,14 @@ class Capabilities:
 
 async def probe(model: ChatModel) -> Capabilities:
     """Ask `model` two tiny questions. What cannot be told from its answers stays unknown; never raises."""
-    return Capabilities(json_schema=await _seen(model, _schema_probe), tools=await _seen(model, _tools_probe))
+    return Capabilities(
+        json_schema=await _run_probe(model, _probe_schema), tools=await _run_probe(model, _probe_tools)
+    )
 
 
-async def _seen(model: ChatModel, question: Callable[[ChatModel], Awaitable[bool | None]]) -> bool | None:
+async def _run_probe(
+    model: ChatModel, question: Callable[[ChatModel], Awaitable[bool | None]]
+) -> bool | None:
     try:
         return await question(model)
     except ModelRefused:
@@ -77,7 +81,7 @@ async def _seen(model: ChatModel, question: Callable[[ChatModel], Awaitable[bool
         return None
 
 
-async def _schema_probe(model: ChatModel) -> bool | None:
+async def _probe_schema(model: ChatModel) -> bool | None:
     request = ModelRequest(
         messages=(Message(role="user", text="Say hello, in one word."),),
         temperature=0.0,
@@ -90,7 +94,7 @@ async def _schema_probe(model: ChatModel) -> bool | None:
     return False if is_finished(reply) else None
 
 
-async def _tools_probe(model: ChatModel) -> bool | None:
+async def _probe_tools(model: ChatModel) -> bool | None:
     request = ModelRequest(
         messages=(Message(role="user", text=f"Call {_TOOL_NAME} with the word hello."),),
         temperature=0.0,
@@ -106,11 +110,11 @@ async def _tools_probe(model: ChatModel) -> bool | None:
 
 def has_called(reply: ModelReply, tools: tuple[JsonObject, ...]) -> bool:
     """Whether one of these tools is called in the way that tools are."""
-    names = {mapping(tool.get("function")).get("name") for tool in tools}
-    written = [mapping(mapping(call).get("function")).get("name") for call in reply.tool_calls]
+    names = {as_mapping(tool.get("function")).get("name") for tool in tools}
+    written = [as_mapping(as_mapping(call).get("function")).get("name") for call in reply.tool_calls]
     return any(isinstance(name, str) and name in names for name in written)
 
 
 def is_finished(reply: ModelReply) -> bool:
     """Whether the model said all it wanted: one that was cut off, or stopped by a filter, shows nothing."""
-    return reply.finish in _FINISHED
+    return reply.finish in _FINISH_REASONS

@@ -16,8 +16,8 @@ import anyio
 
 from fingerpost.errors import ConfigError, ModelReplyInvalid
 from fingerpost.llm.base import ModelReply, OnText
-from fingerpost.llm.failures import Setback, reported, setback_of, unreachable
-from fingerpost.llm.stream import Cut, assembled
+from fingerpost.llm.failures import FailedAttempt, build_failed_attempt, build_reported, build_unreachable
+from fingerpost.llm.stream import StreamBroken, assemble_reply
 from fingerpost.llm.wire import read_body, read_reply
 from fingerpost.records import Json
 from fingerpost.settings import ModelSettings
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     import httpx2
     from openai import AsyncOpenAI
 
-OPENAI: Final = "https://api.openai.com/v1"
+OPENAI_URL: Final = "https://api.openai.com/v1"
 CONNECT_SECONDS: Final = 10.0
 # An event carries one word of text in a few hundred bytes of wrapping.
-WRAPPING: Final = 16
-_EVENTS: Final = "text/event-stream"
-_NAMED: Final = ("model", "stream")  # what the package has to know
+ENVELOPE_FACTOR: Final = 16
+_EVENT_STREAM_TYPE: Final = "text/event-stream"
+_PACKAGE_FIELDS: Final = ("model", "stream")  # what the package has to know
 _EVENT_STARTS: Final = (b"data:", b"event:", b":")
 
 # Sent where a server needs no key: the package insists on one, and a key meant for OpenAI
@@ -39,7 +39,7 @@ _EVENT_STARTS: Final = (b"data:", b"event:", b":")
 _NO_KEY: Final = "none"
 
 
-class Connection:
+class OpenAIConnection:
     """Asks once. What went wrong is a value; whether to ask again is not decided here."""
 
     def __init__(self, settings: ModelSettings, *, reply_bytes: int) -> None:
@@ -51,7 +51,7 @@ class Connection:
     async def aclose(self) -> None:
         await self._client.close()
 
-    async def ask(self, body: Mapping[str, Json], on_text: OnText | None) -> ModelReply | Setback:
+    async def ask(self, body: Mapping[str, Json], on_text: OnText | None) -> ModelReply | FailedAttempt:
         """The reply to this body, its text handed over as it comes."""
         import httpx2
         from openai import OpenAIError
@@ -61,30 +61,32 @@ class Connection:
         # each of them with its types, a millisecond for each, and nobody else is served meanwhile.
         create = cast("Any", self._client.chat.completions.with_streaming_response.create)
         model = str(body["model"])
-        named = {name: body[name] for name in _NAMED if name in body}
-        rest = {name: value for name, value in body.items() if name not in _NAMED}
+        named = {name: body[name] for name in _PACKAGE_FIELDS if name in body}
+        rest = {name: value for name, value in body.items() if name not in _PACKAGE_FIELDS}
         try:
             async with create(**named, messages=(), extra_body=rest) as raw:
-                return await self._received(cast("httpx2.Response", raw.http_response), model, on_text)
+                return await self._read_response(cast("httpx2.Response", raw.http_response), model, on_text)
         except OpenAIError as error:
-            return setback_of(error, model=model, timeout=self._settings.timeout)
-        except Cut as cut:
-            return unreachable(cut.__cause__ or cut, model)
+            return build_failed_attempt(error, model=model, timeout=self._settings.timeout)
+        except StreamBroken as cut:
+            return build_unreachable(cut.__cause__ or cut, model)
         except httpx2.HTTPError as error:  # while the package read the body of an error
-            return unreachable(error, model)
+            return build_unreachable(error, model)
 
-    async def _received(
+    async def _read_response(
         self, response: httpx2.Response, model: str, on_text: OnText | None
-    ) -> ModelReply | Setback:
-        async with aclosing(_pieces(response)) as pieces:
-            if response.headers.get("content-type", "").startswith(_EVENTS):
-                return await assembled(pieces, model=model, limit=self._limit, on_text=on_text)
+    ) -> ModelReply | FailedAttempt:
+        async with aclosing(_iterate_body(response)) as pieces:
+            if response.headers.get("content-type", "").startswith(_EVENT_STREAM_TYPE):
+                return await assemble_reply(pieces, model=model, limit=self._limit, on_text=on_text)
             content = b"".join([piece async for piece in pieces])
         if content.lstrip().startswith(_EVENT_STARTS):
-            return await assembled(_at_once(content), model=model, limit=self._limit, on_text=on_text)
+            return await assemble_reply(
+                _iterate_once(content), model=model, limit=self._limit, on_text=on_text
+            )
         fields = read_body(content, model=model)
         if fields.get("error") and not fields.get("choices"):
-            return reported(fields["error"], model)
+            return build_reported(fields["error"], model)
         reply = read_reply(fields, model=model)
         if on_text is not None and reply.text:
             on_text(reply.text)
@@ -103,12 +105,12 @@ class Connection:
             timeout=timeout,
             follow_redirects=False,
             headers={"accept-encoding": "identity"},
-            event_hooks={"response": [self._bound]},
+            event_hooks={"response": [self._limit_response]},
         )
         try:
             return AsyncOpenAI(
                 api_key=settings.api_key or (_NO_KEY if settings.base_url else None),
-                base_url=settings.base_url or OPENAI,
+                base_url=settings.base_url or OPENAI_URL,
                 timeout=timeout,
                 max_retries=0,
                 http_client=connections,
@@ -118,22 +120,22 @@ class Connection:
             hint = "Set api_key of the model (better as ${VARIABLE}), or OPENAI_API_KEY."
             raise ConfigError(message, hint=hint) from error
 
-    async def _bound(self, response: httpx2.Response) -> None:
+    async def _limit_response(self, response: httpx2.Response) -> None:
         """No reply is read beyond the limit, whatever it is and whatever it claims to be."""
-        from fingerpost.llm.bounded import bounded
+        from fingerpost.llm.bounded import limit_bytes
 
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             message = f"{self._model} sent a compressed reply, which was not asked for"
             raise ModelReplyInvalid(
                 message, model=self._model, hint="Look at the proxy in front of the model."
             )
-        events = response.headers.get("content-type", "").startswith(_EVENTS)
-        limit = self._limit * WRAPPING if events else self._limit
-        response.stream = bounded(response.stream, limit=limit, model=self._model)
+        events = response.headers.get("content-type", "").startswith(_EVENT_STREAM_TYPE)
+        limit = self._limit * ENVELOPE_FACTOR if events else self._limit
+        response.stream = limit_bytes(response.stream, limit=limit, model=self._model)
 
 
-async def _pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """The body as it comes. A connection that breaks is a `Cut`, whatever the library calls it."""
+async def _iterate_body(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    """The body as it comes. A connection that breaks is a `StreamBroken`, whatever the library calls it."""
     import httpx2
 
     try:
@@ -141,8 +143,8 @@ async def _pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
             async for piece in pieces:
                 yield piece
     except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as broken:
-        raise Cut(str(broken) or type(broken).__name__) from broken
+        raise StreamBroken(str(broken) or type(broken).__name__) from broken
 
 
-async def _at_once(content: bytes) -> AsyncGenerator[bytes]:
+async def _iterate_once(content: bytes) -> AsyncGenerator[bytes]:
     yield content

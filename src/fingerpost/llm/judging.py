@@ -18,36 +18,36 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry
 
-from fingerpost.drafts import keep_to_one_draft
+from fingerpost.drafts import pin_to_own_draft
 from fingerpost.records import JsonObject, check_json
 
-MOST_NODES: Final = 20_000  # looked at for one reply; checking takes some ten microseconds for each
-MOST_STEPS: Final = 10_000  # parts of the schema tried on parts of one reply
+MAX_NODES: Final = 20_000  # looked at for one reply; checking takes some ten microseconds for each
+MAX_STEPS: Final = 10_000  # parts of the schema tried on parts of one reply
 _LONG: Final = 64  # characters or entries of a value that count as one step more
 _LENGTHY: Final = (str, list, dict)
 _COSTLY: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedProperties")
 
 
-class Judge:
+class SchemaMatcher:
     """One schema (None: any object or array will do), for the values in one reply."""
 
     def __init__(self, schema: JsonObject | None) -> None:
         self._validator = None if schema is None else _CHECKS(dict(schema), registry=Registry())
-        self._left = MOST_NODES
-        self._steps = [MOST_STEPS]
+        self._left = MAX_NODES
+        self._steps = [MAX_STEPS]
 
     def accepts(self, value: object) -> bool:
         """Whether the value fits. After too many nodes nothing does."""
         if check_json(value) is not None:
             return False
-        self._left -= _nodes(value, self._left)
+        self._left -= _count_nodes(value, self._left)
         if self._left <= 0:
             return False
         if self._validator is None:
             return isinstance(value, dict | list)
-        return self._fits(value)
+        return self._is_valid(value)
 
-    def _fits(self, value: object) -> bool:
+    def _is_valid(self, value: object) -> bool:
         told = _steps_left.set(self._steps)
         try:
             return next(iter(cast("Any", self._validator).iter_errors(value)), None) is None
@@ -61,10 +61,10 @@ class _TooManySteps(Exception):
     """The schema asks for more than it is worth."""
 
 
-def _nodes(value: object, most: int) -> int:
+def _count_nodes(value: object, limit: int) -> int:
     """How many values are in this one, counted no further than `most`."""
     count, todo = 0, [value]
-    while todo and count < most:
+    while todo and count < limit:
         node = todo.pop()
         count += 1
         if isinstance(node, dict):
@@ -74,11 +74,11 @@ def _nodes(value: object, most: int) -> int:
     return count
 
 
-def _unchecked(*_: object) -> None:
+def _accept_anything(*_: object) -> None:
     """Says nothing about any value."""
 
 
-def _additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     """As the library's, except where it would have to match patterns."""
     if "patternProperties" not in schema:
         yield from _ADDITIONAL(validator, allowed, instance, schema) or ()
@@ -89,13 +89,13 @@ _CHECKS: Final = cast(
     "type[Validator]",
     cast("Any", validators).extend(
         Draft202012Validator,
-        validators={**dict.fromkeys(_COSTLY, _unchecked), "additionalProperties": _additional},
+        validators={**dict.fromkeys(_COSTLY, _accept_anything), "additionalProperties": _check_additional},
     ),
 )
-keep_to_one_draft(_CHECKS)
+pin_to_own_draft(_CHECKS)
 
 
-def _counted(visit: Any) -> Any:
+def _count_steps(visit: Any) -> Any:
     """A way of the library to try a part of the schema on a value, which costs a step."""
 
     def counted(validator: Any, instance: Any, *rest: Any, **more: Any) -> Iterator[ValidationError]:
@@ -109,5 +109,5 @@ def _counted(visit: Any) -> Any:
 
 
 _steps_left: ContextVar[list[int]] = ContextVar("steps_left")
-cast("Any", _CHECKS).descend = _counted(cast("Any", _CHECKS).descend)
-cast("Any", _CHECKS).iter_errors = _counted(cast("Any", _CHECKS).iter_errors)
+cast("Any", _CHECKS).descend = _count_steps(cast("Any", _CHECKS).descend)
+cast("Any", _CHECKS).iter_errors = _count_steps(cast("Any", _CHECKS).iter_errors)

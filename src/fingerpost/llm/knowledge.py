@@ -10,13 +10,13 @@ from typing import Final, Protocol, TypeVar
 from fingerpost.errors import FingerpostError, ModelRefused
 from fingerpost.llm.base import ModelReply, ModelRequest
 from fingerpost.llm.capabilities import Capabilities
-from fingerpost.llm.findings import Findings
-from fingerpost.llm.members import Member
-from fingerpost.llm.remote import MOST_MODELS
-from fingerpost.llm.thoughts import thinks_aloud
+from fingerpost.llm.findings import CapabilityFindings
+from fingerpost.llm.members import PoolMember
+from fingerpost.llm.remote import MAX_REMEMBERED_MODELS
+from fingerpost.llm.thoughts import has_leading_reasoning
 
 T = TypeVar("T")
-_NOTHING: Final = Findings()
+_NO_FINDINGS: Final = CapabilityFindings()
 
 
 class CapabilityMemory(Protocol):
@@ -27,7 +27,7 @@ class CapabilityMemory(Protocol):
     async def put(self, key: str, value: bytes) -> None: ...
 
 
-class Knowledge:
+class CapabilityRegistry:
     """Findings by model. `clock`: seconds since 1970, because they outlive us."""
 
     def __init__(
@@ -35,69 +35,79 @@ class Knowledge:
     ) -> None:
         self._memory = memory
         self._clock = clock
-        self._known: dict[str, Findings] = {}
-        self._others: OrderedDict[str, Findings] = OrderedDict()  # of models callers asked for by name
+        self._known: dict[str, CapabilityFindings] = {}
+        self._others: OrderedDict[str, CapabilityFindings] = (
+            OrderedDict()
+        )  # of models callers asked for by name
 
-    async def of(self, member: Member, model: str | None = None) -> Capabilities:
+    async def get_capabilities(self, member: PoolMember, model: str | None = None) -> Capabilities:
         """What is known of this model, now or from an earlier run.
 
         `model` as in a request: another one at the same address, of which less is remembered.
         """
-        return (await self._found(member, model)).capabilities
+        return (await self._load_findings(member, model)).capabilities
 
-    async def thinks_aloud(self, member: Member, model: str | None = None) -> bool:
+    async def is_reasoning_aloud(self, member: PoolMember, model: str | None = None) -> bool:
         """Whether what this model writes begins with its thoughts."""
-        return (await self._found(member, model)).thinks_aloud
+        return (await self._load_findings(member, model)).thinks_aloud
 
-    async def learn(self, member: Member, known: Capabilities) -> None:
+    async def set_capabilities(self, member: PoolMember, known: Capabilities) -> None:
         """Hold what was found out on purpose."""
-        await self._hold(member, None, Findings.of(known, self._clock()))
+        await self._store_findings(member, None, CapabilityFindings.from_capabilities(known, self._clock()))
 
-    async def saw(self, member: Member, request: ModelRequest, reply: ModelReply) -> None:
+    async def note_reply(self, member: PoolMember, request: ModelRequest, reply: ModelReply) -> None:
         """Take note of an ordinary exchange."""
-        before = await self._found(member, request.model)
-        tells = request.schema is not None or request.tools or before.thinks_aloud or thinks_aloud(reply)
+        before = await self._load_findings(member, request.model)
+        tells = (
+            request.schema is not None or request.tools or before.thinks_aloud or has_leading_reasoning(reply)
+        )
         if tells:
-            await self._hold(member, request.model, before.after(request, reply, self._clock()))
+            await self._store_findings(member, request.model, before.update(request, reply, self._clock()))
 
-    async def refused(self, member: Member, request: ModelRequest, error: ModelRefused) -> None:
+    async def note_refusal(self, member: PoolMember, request: ModelRequest, error: ModelRefused) -> None:
         """Take note of a refusal."""
         if request.tools:
-            before = await self._found(member, request.model)
-            await self._hold(member, request.model, before.after_refusal(request, error, self._clock()))
+            before = await self._load_findings(member, request.model)
+            await self._store_findings(
+                member, request.model, before.update_after_refusal(request, error, self._clock())
+            )
 
-    async def _found(self, member: Member, model: str | None) -> Findings:
+    async def _load_findings(self, member: PoolMember, model: str | None) -> CapabilityFindings:
         if model is not None:
-            return self._others.get(model, _NOTHING).at(self._clock())
-        place = _place(member)
+            return self._others.get(model, _NO_FINDINGS).forget_expired(self._clock())
+        place = _get_key(member)
         if place not in self._known:
             kept = None
             if self._memory is not None and member.key is not None:
-                kept = await _if_possible(self._memory.get(member.key))
+                kept = await _suppress_errors(self._memory.get(member.key))
             # Somebody may have learned something while we looked it up.
-            self._known.setdefault(place, _NOTHING if kept is None else Findings.from_bytes(kept))
-        return self._known[place].at(self._clock())
+            self._known.setdefault(
+                place, _NO_FINDINGS if kept is None else CapabilityFindings.from_bytes(kept)
+            )
+        return self._known[place].forget_expired(self._clock())
 
-    async def _hold(self, member: Member, model: str | None, found: Findings) -> None:
+    async def _store_findings(
+        self, member: PoolMember, model: str | None, findings: CapabilityFindings
+    ) -> None:
         """Hold this, and keep it if it is new."""
         if model is not None:
-            self._others[model] = found
-            while len(self._others) > MOST_MODELS:
+            self._others[model] = findings
+            while len(self._others) > MAX_REMEMBERED_MODELS:
                 self._others.popitem(last=False)
             return
-        before = await self._found(member, None)
-        known = (found.capabilities, found.thinks_aloud) == (before.capabilities, before.thinks_aloud)
-        self._known[_place(member)] = found
+        before = await self._load_findings(member, None)
+        known = (findings.capabilities, findings.thinks_aloud) == (before.capabilities, before.thinks_aloud)
+        self._known[_get_key(member)] = findings
         if not known and self._memory is not None and member.key is not None:
-            await _if_possible(self._memory.put(member.key, found.to_bytes()))
+            await _suppress_errors(self._memory.put(member.key, findings.to_bytes()))
 
 
-def _place(member: Member) -> str:
+def _get_key(member: PoolMember) -> str:
     """Where nothing was configured the object itself counts: two scripted models may share a name."""
     return member.key or f"{member.model.name} {id(member.model)}"
 
 
-async def _if_possible(work: Awaitable[T]) -> T | None:
+async def _suppress_errors(work: Awaitable[T]) -> T | None:
     try:
         return await work
     except FingerpostError:

@@ -15,13 +15,13 @@ MILLION: Final = 1_000_000
 
 
 @runtime_checkable
-class _Configured(Protocol):
+class _ConfiguredModel(Protocol):
     @property
     def settings(self) -> ModelSettings: ...
 
 
 @frozen
-class Member:
+class PoolMember:
     """One model. `ours`: made here, to be closed here."""
 
     model: ChatModel
@@ -29,15 +29,15 @@ class Member:
     ours: bool = False
 
     @classmethod
-    def given(cls, model: ChatModel, configured: ModelSettings | None = None) -> Member:
+    def from_model(cls, model: ChatModel, configured: ModelSettings | None = None) -> PoolMember:
         """A model somebody made: it may know its settings, else they are what is configured for its place."""
-        known = model.settings if isinstance(model, _Configured) else None
+        known = model.settings if isinstance(model, _ConfiguredModel) else None
         return cls(model=model, settings=known or configured)
 
     @classmethod
-    def made(cls, settings: ModelSettings) -> Member:
+    def from_settings(cls, settings: ModelSettings) -> PoolMember:
         """A model for these settings, not connected yet."""
-        return cls(model=_made(settings), settings=settings, ours=True)
+        return cls(model=_create_model(settings), settings=settings, ours=True)
 
     @property
     def key(self) -> str | None:
@@ -54,7 +54,7 @@ class Member:
     def window(self) -> int:
         return UNKNOWN_WINDOW if self.settings is None else self.settings.context
 
-    def cost(self, usage: ModelUsage) -> float | None:
+    def compute_cost(self, usage: ModelUsage) -> float | None:
         """In the currency of the prices; None without them."""
         prices = (None, None) if self.settings is None else (self.settings.price_in, self.settings.price_out)
         price_in, price_out = prices
@@ -67,7 +67,7 @@ class Member:
             await self.model.aclose()
 
 
-def _made(settings: ModelSettings) -> ChatModel:
+def _create_model(settings: ModelSettings) -> ChatModel:
     if settings.provider == "openai":
         return OpenAIChat(settings)
     from fingerpost.llm.native import NativeChat

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fingerpost.llm.base import OnText
 
 
-class Outlet:
+class TextRelay:
     """Passes text on. `used` from the first piece."""
 
     def __init__(self, on_text: OnText) -> None:

@@ -19,14 +19,14 @@ from fingerpost.errors import (
 )
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, ModelUsage, OnText
 from fingerpost.llm.capabilities import Capabilities, probe
-from fingerpost.llm.knowledge import CapabilityMemory, Knowledge
-from fingerpost.llm.members import UNKNOWN_WINDOW, Member
-from fingerpost.llm.outlet import Outlet
-from fingerpost.llm.thoughts import HeldThoughts, with_thoughts_apart
+from fingerpost.llm.knowledge import CapabilityMemory, CapabilityRegistry
+from fingerpost.llm.members import UNKNOWN_WINDOW, PoolMember
+from fingerpost.llm.outlet import TextRelay
+from fingerpost.llm.thoughts import ReasoningFilter, split_reasoning
 from fingerpost.settings import ModelsSettings
 
 # What another model may not suffer from. A reply that makes no sense is a matter of the asker.
-_ANOTHER_MAY_DO: Final = (ModelUnavailable, ModelTimeout, ModelRefused)
+_FALLBACK_ERRORS: Final = (ModelUnavailable, ModelTimeout, ModelRefused)
 
 
 class Role(StrEnum):
@@ -52,8 +52,10 @@ class ModelPool:
         clock: Callable[[], float] = time.time,
     ) -> None:
         given = {Role.LITE: lite, Role.PRIME: prime}
-        self._members = {role: Member.given(model) for role, model in given.items() if model is not None}
-        self._knowledge = Knowledge(memory, clock=clock)
+        self._members = {
+            role: PoolMember.from_model(model) for role, model in given.items() if model is not None
+        }
+        self._knowledge = CapabilityRegistry(memory, clock=clock)
 
     @classmethod
     def of(
@@ -74,11 +76,11 @@ class ModelPool:
         for role, configured, given in wanted:
             twin = pool._members.get(role.other)
             if given is not None:
-                pool._members[role] = Member.given(given, configured)
+                pool._members[role] = PoolMember.from_model(given, configured)
             elif configured is not None and twin is not None and twin.ours and twin.settings == configured:
                 pool._members[role] = twin
             elif configured is not None:
-                pool._members[role] = Member.made(configured)
+                pool._members[role] = PoolMember.from_settings(configured)
         return pool
 
     @property
@@ -88,12 +90,12 @@ class ModelPool:
 
     def name(self, role: Role) -> str:
         """The model that answers for the role; empty without any."""
-        member = self._at(role)
+        member = self._get_member(role)
         return "" if member is None else member.model.name
 
     def window(self, role: Role) -> int:
         """The tokens it can read at once."""
-        member = self._at(role)
+        member = self._get_member(role)
         return UNKNOWN_WINDOW if member is None else member.window
 
     def cost(self, role: Role, usage: ModelUsage | None, *, stood_in: bool = False) -> float | None:
@@ -101,8 +103,8 @@ class ModelPool:
 
         `stood_in` as the reply has it: the other model has other prices.
         """
-        member = self._at(role.other if stood_in else role)
-        return None if member is None or usage is None else member.cost(usage)
+        member = self._get_member(role.other if stood_in else role)
+        return None if member is None or usage is None else member.compute_cost(usage)
 
     async def ask(self, role: Role, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         """The reply of the role's model, or of the other one where it is missing or fails.
@@ -110,19 +112,19 @@ class ModelPool:
         Text that was handed over cannot be taken back: then nobody stands in; nor for a model that a
         caller asked for by name.
         """
-        member = self._at(role)
+        member = self._get_member(role)
         other = None if request.model is not None else self._members.get(role.other)
         if member is None:
             message = "no model is configured"
             raise ConfigError(message, hint="Set models.lite or models.prime: docs/models.md shows how.")
-        outlet = None if on_text is None else Outlet(on_text)
+        outlet = None if on_text is None else TextRelay(on_text)
         try:
-            reply = await self._asked(member, request, outlet)
-        except _ANOTHER_MAY_DO as failure:
+            reply = await self._ask_member(member, request, outlet)
+        except _FALLBACK_ERRORS as failure:
             told = outlet is not None and outlet.used
             if told or other is None or other.model is member.model:
                 raise
-            return await self._stood_in(other, request, outlet, failure)
+            return await self._ask_other(other, request, outlet, failure)
         return reply if role in self._members else replace(reply, stood_in=True)
 
     async def capabilities(
@@ -132,14 +134,14 @@ class ModelPool:
 
         `model` as in the request: of another model at the same address nothing is known beforehand.
         """
-        member = self._at(role)
+        member = self._get_member(role)
         if member is None:
             return Capabilities()
-        known = await self._knowledge.of(member, model)
+        known = await self._knowledge.get_capabilities(member, model)
         if known.complete or not find_out or model is not None:
             return known
         found = (await probe(member.model)).or_else(known)
-        await self._knowledge.learn(member, found)
+        await self._knowledge.set_capabilities(member, found)
         return found
 
     async def aclose(self) -> None:
@@ -148,14 +150,14 @@ class ModelPool:
             for member in self._members.values():
                 leaving.push_async_callback(member.aclose)
 
-    def _at(self, role: Role) -> Member | None:
+    def _get_member(self, role: Role) -> PoolMember | None:
         return self._members.get(role) or self._members.get(role.other)
 
-    async def _stood_in(
-        self, member: Member, request: ModelRequest, outlet: Outlet | None, failure: ModelError
+    async def _ask_other(
+        self, member: PoolMember, request: ModelRequest, relay: TextRelay | None, failure: ModelError
     ) -> ModelReply:
         try:
-            reply = await self._asked(member, request, outlet)
+            reply = await self._ask_member(member, request, relay)
         except FingerpostError as second:
             message = f"{failure}; {member.model.name}, standing in, failed too: {second}"
             raise type(failure)(
@@ -163,16 +165,18 @@ class ModelPool:
             ) from second
         return replace(reply, stood_in=True)
 
-    async def _asked(self, member: Member, request: ModelRequest, outlet: Outlet | None) -> ModelReply:
-        thinks = outlet is not None and await self._knowledge.thinks_aloud(member, request.model)
-        held = HeldThoughts(outlet) if outlet is not None and thinks else None
+    async def _ask_member(
+        self, member: PoolMember, request: ModelRequest, relay: TextRelay | None
+    ) -> ModelReply:
+        thinks = relay is not None and await self._knowledge.is_reasoning_aloud(member, request.model)
+        held = ReasoningFilter(relay) if relay is not None and thinks else None
         try:
-            reply = await member.model.complete(request, on_text=held or outlet)
+            reply = await member.model.complete(request, on_text=held or relay)
         except ModelRefused as refusal:
-            await self._knowledge.refused(member, request, refusal)
+            await self._knowledge.note_refusal(member, request, refusal)
             raise
         if held is not None:
             held.end()
-        await self._knowledge.saw(member, request, reply)
+        await self._knowledge.note_reply(member, request, reply)
         # Text that was streamed cannot be taken back; from the next reply on it is held.
-        return reply if outlet is not None and held is None else with_thoughts_apart(reply)
+        return reply if relay is not None and held is None else split_reasoning(reply)

@@ -7,10 +7,10 @@ from typing import Final
 
 # At the very end \r may be half of \r\n. Never `splitlines`: it also splits inside of text, at U+2028.
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?!\Z)")
-_MARK: Final = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-class EventReader:
+class ModelEventParser:
     """Feed it bytes; it gives the data of every event that is complete.
 
     Comments and unknown fields are passed over, as the standard asks. `error` is not of the
@@ -23,13 +23,13 @@ class EventReader:
         self._data: list[str] = []
         self._begun = False
 
-    def feed(self, piece: bytes) -> list[str]:
+    def parse(self, piece: bytes) -> list[str]:
         """The events that end in this piece."""
         self._buffer += piece
         found: list[str] = []
         start = 0
         for end in _LINE_END.finditer(self._buffer, self._searched):
-            self._line(bytes(self._buffer[start : end.start()]), found)
+            self._parse_line(bytes(self._buffer[start : end.start()]), found)
             start = end.end()
         del self._buffer[:start]
         self._searched = len(self._buffer) - self._buffer.endswith(b"\r")
@@ -38,15 +38,15 @@ class EventReader:
     def finish(self) -> list[str]:
         """The stream has ended: what was not closed with an empty line counts too."""
         found: list[str] = []
-        self._line(bytes(self._buffer).rstrip(b"\r"), found)
-        self._line(b"", found)
+        self._parse_line(bytes(self._buffer).rstrip(b"\r"), found)
+        self._parse_line(b"", found)
         self._buffer.clear()
         self._searched = 0
         return found
 
-    def _line(self, line: bytes, found: list[str]) -> None:
+    def _parse_line(self, line: bytes, found: list[str]) -> None:
         if not self._begun:
-            self._begun, line = True, line.removeprefix(_MARK)
+            self._begun, line = True, line.removeprefix(_BYTE_ORDER_MARK)
         if not line:
             if self._data:
                 found.append("\n".join(self._data))

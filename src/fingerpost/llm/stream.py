@@ -13,56 +13,58 @@ from typing import Any, Final, cast
 import anyio
 
 from fingerpost.llm.base import ModelReply, ModelUsage, OnText
-from fingerpost.llm.drafts import CallDrafts, text_or_nothing
-from fingerpost.llm.failures import Setback, broke_off, reported
+from fingerpost.llm.drafts import ToolCallAssembler, get_text_or_empty
+from fingerpost.llm.failures import FailedAttempt, build_broken_off, build_reported
 from fingerpost.llm.fields import (
-    entries,
-    invalid,
-    mapping,
-    name_in,
-    parsed,
-    shown,
-    text_in,
-    thoughts_in,
-    usage_of,
+    as_list,
+    as_mapping,
+    build_invalid_reply,
+    format_excerpt,
+    parse_json,
+    read_model_name,
+    read_raw_text,
+    read_reasoning,
+    read_usage,
 )
-from fingerpost.llm.sse import EventReader
-from fingerpost.records import as_valid_text
+from fingerpost.llm.sse import ModelEventParser
+from fingerpost.records import to_valid_text
 
-DONE: Final = "[DONE]"
-_AFTERWARDS: Final = 0.2  # seconds for the connection to end properly, so that it can be used again
-_NOTHING: Final = "a stream in which nothing was said"
+DONE_EVENT: Final = "[DONE]"
+_AFTER_END_SECONDS: Final = 0.2  # seconds for the connection to end properly, so that it can be used again
+_EMPTY_STREAM_MESSAGE: Final = "a stream in which nothing was said"
 
 
-class Cut(Exception):
+class StreamBroken(Exception):
     """The connection broke while a reply was on its way."""
 
 
-async def assembled(
+async def assemble_reply(
     pieces: AsyncIterator[bytes], *, model: str, limit: int, on_text: OnText | None
-) -> ModelReply | Setback:
-    """The reply in a stream of events, or what became of it. `pieces` raises `Cut` when it breaks."""
-    reader, reply = EventReader(), Assembly(model, limit)
-    hand = on_text or _nobody
-    with suppress(Cut):  # whether the reply was there by then, the reply itself knows
+) -> ModelReply | FailedAttempt:
+    """The reply in a stream of events, or what became of it. `pieces` raises `StreamBroken` when it
+    breaks.
+    """
+    reader, reply = ModelEventParser(), ReplyAssembler(model, limit)
+    hand = on_text or _ignore_text
+    with suppress(StreamBroken):  # whether the reply was there by then, the reply itself knows
         async for piece in pieces:
-            for text in filter(None, reply.take(reader.feed(piece))):
+            for text in filter(None, reply.add_events(reader.parse(piece))):
                 hand(text)
             if reply.ended:
                 break
-        for text in filter(None, (*reply.take(reader.finish()), reply.rest())):
+        for text in filter(None, (*reply.add_events(reader.finish()), reply.take_held_text())):
             hand(text)
-        with anyio.move_on_after(_AFTERWARDS):
+        with anyio.move_on_after(_AFTER_END_SECONDS):
             async for _ in pieces:
                 pass
-    return reply.whole()
+    return reply.build_reply()
 
 
-def _nobody(_: str) -> None:
+def _ignore_text(_: str) -> None:
     """Nobody reads along."""
 
 
-class Assembly:
+class ReplyAssembler:
     """What has come so far of one streamed reply, of at most `limit` characters."""
 
     def __init__(self, model: str, limit: int) -> None:
@@ -74,110 +76,112 @@ class Assembly:
         self._half = ""  # of a character whose other half comes with the next piece
         self._refusals: list[str] = []
         self._thoughts: list[str] = []
-        self._calls = CallDrafts(model)
+        self._calls = ToolCallAssembler(model)
         self._finish: str | None = None
         self._usage: ModelUsage | None = None
-        self._setback: Setback | None = None
+        self._setback: FailedAttempt | None = None
         self._spoke = False  # any choice at all
         self.ended = False  # nothing that follows belongs to the reply
 
-    def take(self, events: list[str]) -> Iterator[str]:
+    def add_events(self, events: list[str]) -> Iterator[str]:
         """Take these events in; gives the text in each."""
         for event in events:
-            for chunk in self._chunks(event):
+            for chunk in self._parse_chunks(event):
                 if self.ended:
                     return
                 if chunk is None:
                     self.ended = True
                 else:
-                    yield self._take(chunk)
+                    yield self._add_chunk(chunk)
 
-    def rest(self) -> str:
+    def take_held_text(self) -> str:
         """Text that was held back in the hope of more."""
-        half, self._half = as_valid_text(self._half), ""
+        half, self._half = to_valid_text(self._half), ""
         self._texts.append(half)
         return half
 
-    def whole(self) -> ModelReply | Setback:
+    def build_reply(self) -> ModelReply | FailedAttempt:
         """The reply, once the stream is over."""
         if self._setback is not None:
             return self._setback
         if not self.ended and self._finish is None:
-            return broke_off(self._model)
+            return build_broken_off(self._model)
         if not self._spoke:
-            raise invalid(_NOTHING, self._model)
+            raise build_invalid_reply(_EMPTY_STREAM_MESSAGE, self._model)
         return ModelReply(
             text="".join(self._texts),
             model=self._named,
             usage=self._usage,
             finish=self._finish,
-            tool_calls=self._calls.whole(),
-            refusal=as_valid_text("".join(self._refusals)),
-            reasoning=as_valid_text("".join(self._thoughts)),
+            tool_calls=self._calls.build_calls(),
+            refusal=to_valid_text("".join(self._refusals)),
+            reasoning=to_valid_text("".join(self._thoughts)),
         )
 
-    def _chunks(self, event: str) -> list[Mapping[str, Any] | None]:
+    def _parse_chunks(self, event: str) -> list[Mapping[str, Any] | None]:
         """The object in an event, None for the end.
 
         They may be several, one a line, from a server that forgets the empty line between them.
         """
         try:
-            return [self._chunk(event)]
+            return [self._parse_chunk(event)]
         except ValueError:
             pass
         try:
-            return [self._chunk(line) for line in event.split("\n")]
+            return [self._parse_chunk(line) for line in event.split("\n")]
         except ValueError:
-            raise invalid(f"a piece that is not JSON: {shown(event)}", self._model) from None
+            raise build_invalid_reply(
+                f"a piece that is not JSON: {format_excerpt(event)}", self._model
+            ) from None
 
-    def _chunk(self, text: str) -> Mapping[str, Any] | None:
-        if text.strip() == DONE:
+    def _parse_chunk(self, text: str) -> Mapping[str, Any] | None:
+        if text.strip() == DONE_EVENT:
             return None
-        value = parsed(text)
+        value = parse_json(text)
         if not isinstance(value, Mapping):
-            raise invalid(f"a piece that is not an object: {shown(text)}", self._model)
-        return mapping(cast("object", value))
+            raise build_invalid_reply(f"a piece that is not an object: {format_excerpt(text)}", self._model)
+        return as_mapping(cast("object", value))
 
-    def _take(self, chunk: Mapping[str, Any]) -> str:
+    def _add_chunk(self, chunk: Mapping[str, Any]) -> str:
         if chunk.get("error"):
-            self._setback = reported(chunk["error"], self._model)
+            self._setback = build_reported(chunk["error"], self._model)
             self.ended = True
             return ""
-        self._named = name_in(chunk, otherwise=self._named)
-        self._usage = usage_of(chunk.get("usage")) or self._usage
-        for choice in map(mapping, entries(chunk.get("choices"))):
+        self._named = read_model_name(chunk, default=self._named)
+        self._usage = read_usage(chunk.get("usage")) or self._usage
+        for choice in map(as_mapping, as_list(chunk.get("choices"))):
             if choice.get("index", 0) == 0:
-                return self._choice(choice)
+                return self._add_choice(choice)
         return ""
 
-    def _choice(self, choice: Mapping[str, Any]) -> str:
+    def _add_choice(self, choice: Mapping[str, Any]) -> str:
         self._spoke = True
-        self._finish = text_or_nothing(choice.get("finish_reason")) or self._finish
-        delta = mapping(choice.get("delta"))
+        self._finish = get_text_or_empty(choice.get("finish_reason")) or self._finish
+        delta = as_mapping(choice.get("delta"))
         if not delta and not self._written:  # all at once, from a server that only seems to stream
-            delta = mapping(choice.get("message"))
-        for call in map(mapping, entries(delta.get("tool_calls"))):
-            self._count(self._calls.add(call))
-        self._set_aside(self._refusals, text_in(delta.get("refusal")))
-        self._set_aside(self._thoughts, thoughts_in(delta))
-        return self._add(text_in(delta.get("content")))
+            delta = as_mapping(choice.get("message"))
+        for call in map(as_mapping, as_list(delta.get("tool_calls"))):
+            self._count_characters(self._calls.add(call))
+        self._add_hidden(self._refusals, read_raw_text(delta.get("refusal")))
+        self._add_hidden(self._thoughts, read_reasoning(delta))
+        return self._add_text(read_raw_text(delta.get("content")))
 
-    def _set_aside(self, place: list[str], written: str) -> None:
+    def _add_hidden(self, parts: list[str], written: str) -> None:
         """What is no part of the text: it is there with the whole."""
-        self._count(len(written))
-        place.append(written)
+        self._count_characters(len(written))
+        parts.append(written)
 
-    def _add(self, written: str) -> str:
+    def _add_text(self, written: str) -> str:
         """The text as far as it can be shown: some characters (U+10000 and up) may come in two halves."""
-        self._count(len(written))
+        self._count_characters(len(written))
         text, self._half = self._half + written, ""
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self._half = text[:-1], text[-1]
-        text = as_valid_text(text)
+        text = to_valid_text(text)
         self._texts.append(text)
         return text
 
-    def _count(self, characters: int) -> None:
+    def _count_characters(self, characters: int) -> None:
         self._written += characters
         if self._written > self._limit:
-            raise invalid(f"more than {self._limit:,} characters", self._model)
+            raise build_invalid_reply(f"more than {self._limit:,} characters", self._model)

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator
 from typing import Final, NoReturn, cast
 
-from fingerpost.llm.judging import Judge
+from fingerpost.llm.judging import SchemaMatcher
 from fingerpost.records import Json, JsonObject
 
-LONGEST_REPLY: Final = 256_000  # characters looked at
-MOST_ATTEMPTS: Final = 200  # places in prose where JSON might begin
-MOST_READ: Final = 4 * LONGEST_REPLY  # characters read in vain at such places, all together
-MOST_FENCES: Final = 50
+MAX_REPLY_LENGTH: Final = 256_000  # characters looked at
+MAX_ATTEMPTS: Final = 200  # places in prose where JSON might begin
+MAX_CHARACTERS_READ: Final = 4 * MAX_REPLY_LENGTH  # characters read in vain at such places, all together
+MAX_FENCES: Final = 50
 
 _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCE: Final = re.compile(r"```[^\n`]{0,40}\n(.*?)```", re.DOTALL)
@@ -32,14 +32,14 @@ def structured(text: str, schema: JsonObject | None = None) -> Json | None:
 
     Of several the last one counts: models think first and answer then.
     """
-    judge = Judge(schema)
-    for value in _values(without_thoughts(text[:LONGEST_REPLY])):
+    judge = SchemaMatcher(schema)
+    for value in _iterate_values(strip_reasoning(text[:MAX_REPLY_LENGTH])):
         if judge.accepts(value):
             return cast("Json", value)
     return None
 
 
-def without_thoughts(text: str) -> str:
+def strip_reasoning(text: str) -> str:
     """What a reasoning model wrote after it had finished thinking."""
     end = 0
     for found in _THOUGHT_END.finditer(text):
@@ -47,30 +47,30 @@ def without_thoughts(text: str) -> str:
     return text[end:].strip() or text.strip()
 
 
-def _values(text: str) -> Iterator[object]:
+def _iterate_values(text: str) -> Iterator[object]:
     """Everything in `text` that reads as JSON, the likeliest first."""
-    for candidate in (text, *reversed(_FENCE.findall(text)[-MOST_FENCES:])):
-        yield from _read(candidate)
-    yield from reversed(list(_in_prose(text)))
+    for candidate in (text, *reversed(_FENCE.findall(text)[-MAX_FENCES:])):
+        yield from _iterate_parsed(candidate)
+    yield from reversed(list(_iterate_embedded(text)))
     mended = _SPARE_COMMA.sub(lambda match: match[0] if match[0] != "," else "", text)
     if mended != text:
-        yield from reversed(list(_in_prose(mended)))
+        yield from reversed(list(_iterate_embedded(mended)))
 
 
-def _read(text: str) -> Iterator[object]:
+def _iterate_parsed(text: str) -> Iterator[object]:
     try:
-        yield json.loads(text, parse_constant=_refuse)
+        yield json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return
 
 
-def _in_prose(text: str) -> Iterator[object]:
+def _iterate_embedded(text: str) -> Iterator[object]:
     """Objects and arrays that begin somewhere in the text, each taken whole."""
-    decoder = json.JSONDecoder(parse_constant=_refuse)
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     at = wasted = 0
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         opening = _OPENING.search(text, at)
-        if opening is None or wasted > MOST_READ:
+        if opening is None or wasted > MAX_CHARACTERS_READ:
             return
         try:
             value, at = decoder.raw_decode(text, opening.start())
@@ -82,6 +82,6 @@ def _in_prose(text: str) -> Iterator[object]:
             yield value
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     message = f"{constant} is not JSON"
     raise ValueError(message)

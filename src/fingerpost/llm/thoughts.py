@@ -15,11 +15,11 @@ from typing import Final
 from fingerpost.llm.base import ModelReply, OnText
 
 _TAG: Final = re.compile(r"<(?P<end>/?)think(?:ing)?>", re.IGNORECASE)
-_LONGEST_TAG: Final = len("</thinking>")
+_MAX_TAG_LENGTH: Final = len("</thinking>")
 _FENCE: Final = "```"
 
 
-def thoughts_end(text: str) -> re.Match[str] | None:
+def find_reasoning_end(text: str) -> re.Match[str] | None:
     """The end of thoughts that `text` begins with, if it does."""
     found = _TAG.search(text)
     if found is None or not found["end"]:
@@ -31,22 +31,22 @@ def thoughts_end(text: str) -> re.Match[str] | None:
     return found if at_an_edge and not is_shown else None
 
 
-def thinks_aloud(reply: ModelReply) -> bool:
+def has_leading_reasoning(reply: ModelReply) -> bool:
     """Whether the reply begins with thoughts, and has something behind them."""
-    found = None if reply.reasoning else thoughts_end(reply.text)
+    found = None if reply.reasoning else find_reasoning_end(reply.text)
     return found is not None and bool(reply.text[found.end() :].strip() or reply.tool_calls)
 
 
-def with_thoughts_apart(reply: ModelReply) -> ModelReply:
+def split_reasoning(reply: ModelReply) -> ModelReply:
     """The same reply with its thoughts in their own place."""
-    found = thoughts_end(reply.text)
-    if found is None or not thinks_aloud(reply):
+    found = find_reasoning_end(reply.text)
+    if found is None or not has_leading_reasoning(reply):
         return reply
     thoughts, answer = reply.text[: found.start()].strip(), reply.text[found.end() :].strip()
     return replace(reply, text=answer, reasoning=thoughts)
 
 
-class HeldThoughts:
+class ReasoningFilter:
     """Passes on what comes behind the thoughts of a model that is known to begin with them."""
 
     def __init__(self, on_text: OnText) -> None:
@@ -62,21 +62,21 @@ class HeldThoughts:
         self._tail += piece
         found = _TAG.search(self._tail)
         if found is None or not self._tail[found.end() :].strip():  # what is behind it has not come yet
-            cut = found.start() if found is not None else len(self._tail) - _LONGEST_TAG
+            cut = found.start() if found is not None else len(self._tail) - _MAX_TAG_LENGTH
             self._tail = self._tail[max(0, cut) :]
             return
-        self._let_go()
+        self._release()
 
     def end(self) -> None:
         """Nothing more will come."""
         if self._held is not None:
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Of text that begins with no thoughts, nothing is kept back."""
         assert self._held is not None
         text, self._held = "".join(self._held), None
-        found = thoughts_end(text)
+        found = find_reasoning_end(text)
         answer = text if found is None else text[found.end() :].lstrip()
         if answer := answer or text:
             self._on_text(answer)

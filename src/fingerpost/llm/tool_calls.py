@@ -16,11 +16,11 @@ from fingerpost.redaction import scrub
 
 MAX_CALLS = 128
 MAX_ARGUMENT_CHARACTERS = 4_000_000
-SHOWN = 40
+EXCERPT_LENGTH = 40
 
 
 @frozen
-class Unreadable:
+class UnreadableToolCall:
     """A call that could not be read: which, and what was wrong with it."""
 
     reference: str | None
@@ -28,12 +28,12 @@ class Unreadable:
     message: str
 
 
-def parse_tool_calls(message: JsonObject) -> list[ToolCall | Unreadable]:
+def parse_tool_calls(message: JsonObject) -> list[ToolCall | UnreadableToolCall]:
     """The tool calls of one assistant message, in order; none when it made none."""
-    return [_parse(entry) for entry in _entries(message)][:MAX_CALLS]
+    return [_parse_entry(entry) for entry in _iterate_entries(message)][:MAX_CALLS]
 
 
-def _entries(message: JsonObject) -> Iterator[object]:
+def _iterate_entries(message: JsonObject) -> Iterator[object]:
     calls = message.get("tool_calls")
     if isinstance(calls, Sequence) and not isinstance(calls, str):
         yield from calls
@@ -43,22 +43,22 @@ def _entries(message: JsonObject) -> Iterator[object]:
         yield {"function": single}
 
 
-def _parse(entry: object) -> ToolCall | Unreadable:
+def _parse_entry(entry: object) -> ToolCall | UnreadableToolCall:
     fields = cast("Mapping[str, Any]", entry if isinstance(entry, Mapping) else {})
     reference = fields.get("id")
     reference = reference if isinstance(reference, str) else None
     function = fields.get("function")
     if not isinstance(function, Mapping):
-        return Unreadable(
+        return UnreadableToolCall(
             reference=reference, name="", message="the call has no function object with a name and arguments"
         )
     written = cast("Mapping[str, Any]", function)
     name = written.get("name")
     if not isinstance(name, str) or not name.strip():
-        return Unreadable(reference=reference, name="", message="the call names no function")
+        return UnreadableToolCall(reference=reference, name="", message="the call names no function")
     arguments = read_arguments(written.get("arguments"))
     if isinstance(arguments, str):
-        return Unreadable(reference=reference, name=name, message=arguments)
+        return UnreadableToolCall(reference=reference, name=name, message=arguments)
     return ToolCall(name=name.strip(), arguments=arguments, reference=reference)
 
 
@@ -72,25 +72,27 @@ def read_arguments(written: object) -> dict[str, Any] | str:
         try:
             written = json.loads(written)
         except json.JSONDecodeError as error:
-            return _show(written, error)
+            return _format_excerpt(written, error)
         except (ValueError, RecursionError):
             return "the arguments hold a number too long or a nesting too deep to read"
     if not isinstance(written, Mapping):
-        return f"the arguments must be a JSON object, not {_kind(written)}"
+        return f"the arguments must be a JSON object, not {_describe_kind(written)}"
     if (reason := check_json(cast("object", written))) is not None:
         return f"the arguments {reason}" if not reason.startswith("is ") else f"the argument object {reason}"
     return dict(cast("Mapping[str, Any]", written))
 
 
-def _show(written: str, error: json.JSONDecodeError) -> str:
+def _format_excerpt(written: str, error: json.JSONDecodeError) -> str:
     """The place where the JSON breaks, with a little of what stands around it."""
     around = (
-        written[max(0, error.pos - SHOWN) : error.pos] + "⟦here⟧" + written[error.pos : error.pos + SHOWN]
+        written[max(0, error.pos - EXCERPT_LENGTH) : error.pos]
+        + "⟦here⟧"
+        + written[error.pos : error.pos + EXCERPT_LENGTH]
     )
     return f"the arguments are not valid JSON: {error.msg} at character {error.pos}: {scrub(around)}"
 
 
-def _kind(value: object) -> str:
+def _describe_kind(value: object) -> str:
     if isinstance(value, list):
         return "an array"
     return "a boolean" if isinstance(value, bool) else f"the {type(value).__name__} {value!s:.40}"

@@ -7,93 +7,93 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from fingerpost.llm.base import ModelReply, ModelRequest
-from fingerpost.llm.content import content_of
+from fingerpost.llm.content import get_content
 from fingerpost.llm.fields import (
-    MOST_CALLS,
-    calls_of,
-    entries,
-    invalid,
-    mapping,
-    name_in,
-    parsed,
-    shown,
-    text_of,
-    thoughts_in,
-    usage_of,
+    MAX_REPLY_CALLS,
+    as_list,
+    as_mapping,
+    build_invalid_reply,
+    format_excerpt,
+    parse_json,
+    read_calls,
+    read_model_name,
+    read_reasoning,
+    read_text,
+    read_usage,
 )
-from fingerpost.llm.options import LIMIT, NEWER_LIMIT, of_caller
+from fingerpost.llm.options import NEW_TOKEN_LIMIT_OPTION, TOKEN_LIMIT_OPTION, get_caller_options
 from fingerpost.records import Json, JsonObject, Message
 
 
-def body_of(
+def build_body(
     request: ModelRequest, *, model: str, without: Collection[str] = (), stream: bool = False
 ) -> dict[str, Json]:
     """The fields of the request. Those in `without` are left out, except where a caller wrote them."""
-    limit = NEWER_LIMIT if LIMIT in without else LIMIT
+    limit = NEW_TOKEN_LIMIT_OPTION if TOKEN_LIMIT_OPTION in without else TOKEN_LIMIT_OPTION
     options: dict[str, Json] = {
         "temperature": request.temperature,
         "top_p": request.top_p,
         limit: request.max_tokens,
-        "response_format": _response_format(request),
-        **_tools(request, without),
-        **_streaming(stream, without),
+        "response_format": _build_response_format(request),
+        **_build_tools(request, without),
+        **_build_stream_options(stream, without),
     }
     kept: dict[str, Json] = {name: value for name, value in options.items() if name not in without}
-    kept.update(_wanted(request, limit))
+    kept.update(_build_caller_options(request, limit))
     return {
         "model": request.model or model,
-        "messages": [_message(message) for message in request.messages],
+        "messages": [_build_message(message) for message in request.messages],
         **{name: value for name, value in kept.items() if value is not None},
     }
 
 
-def _wanted(request: ModelRequest, limit: str) -> dict[str, Json]:
+def _build_caller_options(request: ModelRequest, limit: str) -> dict[str, Json]:
     """The caller's own options, the limit of tokens under one name."""
-    wanted = of_caller(request.options)
-    if LIMIT in wanted and limit == NEWER_LIMIT:
-        wanted.setdefault(NEWER_LIMIT, wanted.pop(LIMIT))
-        wanted.pop(LIMIT, None)
-    if wanted.get(NEWER_LIMIT) is not None:
-        wanted.setdefault(LIMIT, None)  # ours does not stand beside theirs
+    wanted = get_caller_options(request.options)
+    if TOKEN_LIMIT_OPTION in wanted and limit == NEW_TOKEN_LIMIT_OPTION:
+        wanted.setdefault(NEW_TOKEN_LIMIT_OPTION, wanted.pop(TOKEN_LIMIT_OPTION))
+        wanted.pop(TOKEN_LIMIT_OPTION, None)
+    if wanted.get(NEW_TOKEN_LIMIT_OPTION) is not None:
+        wanted.setdefault(TOKEN_LIMIT_OPTION, None)  # ours does not stand beside theirs
     if request.schema is not None:  # a turn of ours in a shape of ours
         wanted.pop("response_format", None)
     return wanted
 
 
-def _response_format(request: ModelRequest) -> JsonObject | None:
+def _build_response_format(request: ModelRequest) -> JsonObject | None:
     if request.schema is None:
         return None
     schema = request.schema.schema
-    asked: JsonObject = {"name": request.schema.name, "schema": schema, "strict": _is_closed(schema)}
+    asked: JsonObject = {"name": request.schema.name, "schema": schema, "strict": _is_closed_schema(schema)}
     return {"type": "json_schema", "json_schema": asked}
 
 
-def _tools(request: ModelRequest, without: Collection[str]) -> dict[str, Json]:
+def _build_tools(request: ModelRequest, without: Collection[str]) -> dict[str, Json]:
     """The tools and how to choose among them. "None of them" cannot be left out without leaving them out."""
     if not request.tools or (request.tool_choice == "none" and "tool_choice" in without):
         return {}
     return {"tools": list(request.tools), "tool_choice": request.tool_choice}
 
 
-def _streaming(stream: bool, without: Collection[str]) -> dict[str, Json]:
+def _build_stream_options(stream: bool, without: Collection[str]) -> dict[str, Json]:
     if not stream or "stream" in without:
         return {}
     return {"stream": True, "stream_options": {"include_usage": True}}
 
 
-def _message(message: Message) -> JsonObject:
+def _build_message(message: Message) -> JsonObject:
     if message.tool_calls:
-        calls = [_call(call) for call in message.tool_calls]
-        return {"role": message.role, "content": content_of(message) or None, "tool_calls": calls}
+        calls = [_build_call(call) for call in message.tool_calls]
+        return {"role": message.role, "content": get_content(message) or None, "tool_calls": calls}
     if message.tool_call_id is not None:
-        content = content_of(message)
+        content = get_content(message)
         return {"role": message.role, "content": content, "tool_call_id": message.tool_call_id}
-    return {"role": message.role, "content": content_of(message)}
+    return {"role": message.role, "content": get_content(message)}
 
 
-def _call(call: JsonObject) -> JsonObject:
+def _build_call(call: JsonObject) -> JsonObject:
     """A call some model wrote, as every server takes it back: nothing extra, arguments as text."""
-    function = mapping(call.get("function"))
+    function = as_mapping(call.get("function"))
     arguments = function.get("arguments")
     written = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     named: JsonObject = {"name": cast("Json", function.get("name", "")), "arguments": written}
@@ -103,27 +103,27 @@ def _call(call: JsonObject) -> JsonObject:
 def read_body(content: bytes, *, model: str) -> Mapping[str, Any]:
     """The object in these bytes. Raises `ModelReplyInvalid` when they are something else."""
     try:
-        body = parsed(content)
+        body = parse_json(content)
     except ValueError:
-        raise invalid(f"something that is not JSON: {shown(content)}", model) from None
+        raise build_invalid_reply(f"something that is not JSON: {format_excerpt(content)}", model) from None
     if not isinstance(body, Mapping):
-        raise invalid(f"no choice with a message: {shown(content)}", model)
-    return mapping(cast("object", body))
+        raise build_invalid_reply(f"no choice with a message: {format_excerpt(content)}", model)
+    return as_mapping(cast("object", body))
 
 
-def _is_closed(schema: Json) -> bool:
+def _is_closed_schema(schema: Json) -> bool:
     """Whether every object in it says all its fields: the strict mode of OpenAI refuses any other."""
     if isinstance(schema, list):
-        return all(_is_closed(part) for part in schema)
+        return all(_is_closed_schema(part) for part in schema)
     if not isinstance(schema, dict):
         return True
     kind = schema.get("type")
-    if (kind == "object" or (isinstance(kind, list) and "object" in kind)) and not _says_all(schema):
+    if (kind == "object" or (isinstance(kind, list) and "object" in kind)) and not _lists_all_fields(schema):
         return False
-    return all(_is_closed(part) for part in schema.values())
+    return all(_is_closed_schema(part) for part in schema.values())
 
 
-def _says_all(schema: Mapping[str, Json]) -> bool:
+def _lists_all_fields(schema: Mapping[str, Json]) -> bool:
     properties, required = schema.get("properties"), schema.get("required")
     if schema.get("additionalProperties") is not False or not isinstance(properties, dict):
         return False
@@ -132,26 +132,28 @@ def _says_all(schema: Mapping[str, Json]) -> bool:
 
 def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
     """The reply in these fields. Raises `ModelReplyInvalid` when there is none in them."""
-    choices = entries(fields.get("choices"))
-    first = mapping(choices[0] if choices else None)
+    choices = as_list(fields.get("choices"))
+    first = as_mapping(choices[0] if choices else None)
     message = first.get("message")
     if not isinstance(message, Mapping):
-        raise invalid(f"no choice with a message: {shown(_again(fields))}", model)
-    said = mapping(cast("object", message))
-    calls = entries(said.get("tool_calls"))
-    if len(calls) > MOST_CALLS:
-        raise invalid(f"more than {MOST_CALLS} tool calls at once", model)
+        raise build_invalid_reply(
+            f"no choice with a message: {format_excerpt(_format_fields(fields))}", model
+        )
+    said = as_mapping(cast("object", message))
+    calls = as_list(said.get("tool_calls"))
+    if len(calls) > MAX_REPLY_CALLS:
+        raise build_invalid_reply(f"more than {MAX_REPLY_CALLS} tool calls at once", model)
     finish = first.get("finish_reason")
     return ModelReply(
-        text=text_of(said.get("content")),
-        model=name_in(fields, otherwise=model),
-        usage=usage_of(fields.get("usage")),
+        text=read_text(said.get("content")),
+        model=read_model_name(fields, default=model),
+        usage=read_usage(fields.get("usage")),
         finish=finish if isinstance(finish, str) else None,
-        tool_calls=calls_of(calls),
-        refusal=text_of(said.get("refusal")),
-        reasoning=text_of(thoughts_in(said)),
+        tool_calls=read_calls(calls),
+        refusal=read_text(said.get("refusal")),
+        reasoning=read_text(read_reasoning(said)),
     )
 
 
-def _again(fields: Mapping[str, Any]) -> str:
+def _format_fields(fields: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value!r:.60}" for name, value in list(fields.items())[:5])

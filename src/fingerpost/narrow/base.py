@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # loading numpy takes a tenth of a second, which only narrowi
 
 
 @frozen
-class Query:
+class ScorerQuery:
     """A request as scorers see it."""
 
     text: str  # the request in the person's words (or one of its needs), bounded in length
@@ -42,6 +42,6 @@ class Scorer(Protocol):
         """These are the tools now. Only what changed since the last time is worked out anew."""
         ...
 
-    def scores(self, query: Query) -> Scores:
+    def score(self, query: ScorerQuery) -> Scores:
         """One number per prepared card, in their order; NaN where the card is not ready yet."""
         ...

@@ -13,13 +13,13 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
-from fingerpost.narrow.request import NarrowRequest, bounded
+from fingerpost.narrow.request import NarrowRequest, bound_text
 from fingerpost.records import Message
 
 T = TypeVar("T")
 
 
-class Recent(Generic[T]):
+class ExpiringCache(Generic[T]):
     """The newest answers, each for so many seconds. Safe to use from several threads."""
 
     def __init__(self, *, seconds: float, entries: int, clock: Callable[[], float]) -> None:
@@ -55,11 +55,11 @@ class Recent(Generic[T]):
             self._kept.clear()
 
 
-def key_of(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
+def build_cache_key(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
     """Everything the answer to `request` depends on, given this catalog and this share of ready vectors."""
     return (
-        bounded(request.text),
-        _digest(request.history),
+        bound_text(request.text),
+        _hash_history(request.history),
         catalog,
         ready,
         request.allowed,
@@ -75,7 +75,7 @@ def key_of(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
     )
 
 
-def _digest(history: tuple[Message, ...]) -> bytes:
+def _hash_history(history: tuple[Message, ...]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for message in history:
         for part in (message.role, message.text):

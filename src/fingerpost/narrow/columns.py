@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.catalog import Snapshot
-from fingerpost.catalog.evidence import takes_program, takes_query_language
-from fingerpost.catalog.words import word_set, words
+from fingerpost.catalog.evidence import find_program_parameter, find_query_language
+from fingerpost.catalog.words import parse_word_set, split_words
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, EntityKind, LatencyTier, Source, ToolCard
 
@@ -24,8 +24,8 @@ Rows = NDArray[np.intp]
 Scores = NDArray[np.float32]
 
 _MIDDLE_PRIORITY: Final = 50
-_DESCRIPTION: Final = 300  # characters that say what a tool is for
-_SLOWNESS: Final = {
+_DESCRIPTION_LENGTH: Final = 300  # characters that say what a tool is for
+_SLOWNESS_BY_TIER: Final = {
     LatencyTier.FAST: 0.0,
     LatencyTier.MEDIUM: 0.15,
     LatencyTier.SLOW: 0.5,
@@ -34,25 +34,25 @@ _SLOWNESS: Final = {
 
 
 # How strongly a tool changes things; nothing where that is only assumed.
-_CHANGES: Final = {Effect.READ: 0.0, Effect.WRITE: 0.7, Effect.DESTROY: 1.0}
-_KEEPS: Final = re.compile(
+_CHANGE_BY_EFFECT: Final = {Effect.READ: 0.0, Effect.WRITE: 0.7, Effect.DESTROY: 1.0}
+_KEEPS_NOTES: Final = re.compile(
     r"\b(?:notes?|knowledge|memor(?:y|ies)|remember\w*|recall|minutes|wiki|handbook)\b"
     r"(?! (?:usage|size|leak|limit|footprint))",
     re.IGNORECASE,
 )
-_SEARCHES: Final = re.compile(
+_SEARCH_WORDS: Final = re.compile(
     r"\b(?:search\w*|recall|quer(?:y|ies)|find|look(?:s|ing)? (?:up|for)|retrieve)\b", re.IGNORECASE
 )
-_ONLY_READS: Final = 0.6  # of what a tool that searches gets
+_READ_ONLY_RECALL: Final = 0.6  # of what a tool that searches gets
 # The last word of a parameter's name, by what it takes.
-_PARAMETERS: Final = {
-    EntityKind.PATH: word_set("path file filename filepath filenames paths files pathname"),
-    EntityKind.URL: word_set("url uri link urls href website webpage"),
+_PARAMETER_WORDS: Final = {
+    EntityKind.PATH: parse_word_set("path file filename filepath filenames paths files pathname"),
+    EntityKind.URL: parse_word_set("url uri link urls href website webpage"),
 }
 
 
 @frozen
-class Columns:
+class ToolColumns:
     """The tools of one snapshot, by row."""
 
     version: int
@@ -72,55 +72,57 @@ class Columns:
     ranked_pairs: tuple[tuple[int, int], ...]  # (tool, the fallback a person wrote for it)
     conflicts: Mapping[int, frozenset[int]]
     exclusive: tuple[tuple[int, str], ...]  # tools that alone are offered for an intent
-    spoken_for: tuple[tuple[int, frozenset[str], float], ...]  # words a person wrote for a tool, their weight
+    keywords: tuple[tuple[int, frozenset[str], float], ...]  # words a person wrote for a tool, their weight
 
     @property
     def size(self) -> int:
         return len(self.cards)
 
 
-def columns_of(snapshot: Snapshot) -> Columns:
+def build_columns(snapshot: Snapshot) -> ToolColumns:
     """The same tools, as columns."""
     cards = snapshot.cards
     rows = {card.key: row for row, card in enumerate(cards)}
     servers = tuple(dict.fromkeys(card.server for card in cards))
     place = {server: number for number, server in enumerate(servers)}
-    return Columns(
+    return ToolColumns(
         version=snapshot.version,
         cards=cards,
         rows=rows,
         servers=servers,
         server_of=np.fromiter((place[card.server] for card in cards), np.intp, len(cards)),
-        by_server=_grouped((card.server, row) for row, card in enumerate(cards)),
-        by_category=_grouped((card.intelligence.category.value, row) for row, card in enumerate(cards)),
-        priority=np.fromiter((_priority(card) for card in cards), np.float32, len(cards)),
+        by_server=_group_rows((card.server, row) for row, card in enumerate(cards)),
+        by_category=_group_rows((card.intelligence.category.value, row) for row, card in enumerate(cards)),
+        priority=np.fromiter((_get_priority(card) for card in cards), np.float32, len(cards)),
         slowness=np.fromiter(
-            (_SLOWNESS[card.intelligence.latency.tier] for card in cards), np.float32, len(cards)
+            (_SLOWNESS_BY_TIER[card.intelligence.latency.tier] for card in cards), np.float32, len(cards)
         ),
-        changes=np.fromiter((_changes(card) for card in cards), np.float32, len(cards)),
-        recalls=np.fromiter((_recalls(card) for card in cards), np.float32, len(cards)),
-        takes=_grouped_kinds((kind, row) for row, card in enumerate(cards) for kind in _kinds(card)),
-        wants_id=np.fromiter((_wants_id(card) for card in cards), np.float32, len(cards)),
-        twin_of=_twins(cards),
-        ranked_pairs=tuple(_ranked_pairs(cards, rows)),
-        conflicts=_conflicts(cards, rows),
+        changes=np.fromiter((_get_change_strength(card) for card in cards), np.float32, len(cards)),
+        recalls=np.fromiter((_get_recall_strength(card) for card in cards), np.float32, len(cards)),
+        takes=_group_kind_rows(
+            (kind, row) for row, card in enumerate(cards) for kind in _find_entity_kinds(card)
+        ),
+        wants_id=np.fromiter((_get_id_requirement(card) for card in cards), np.float32, len(cards)),
+        twin_of=_number_twins(cards),
+        ranked_pairs=tuple(_find_fallback_pairs(cards, rows)),
+        conflicts=_find_conflicts(cards, rows),
         exclusive=tuple(
             (row, intent)
             for row, card in enumerate(cards)
             if (intent := card.intelligence.signals.exclusive_intent.value)
         ),
-        spoken_for=tuple(_spoken_for(cards)),
+        keywords=tuple(_collect_keywords(cards)),
     )
 
 
-def _grouped(pairs: Iterable[tuple[str, int]]) -> dict[str, Rows]:
+def _group_rows(pairs: Iterable[tuple[str, int]]) -> dict[str, Rows]:
     found: dict[str, list[int]] = {}
     for name, row in pairs:
         found.setdefault(name, []).append(row)
     return {name: np.array(rows, np.intp) for name, rows in found.items()}
 
 
-def _priority(card: ToolCard) -> float:
+def _get_priority(card: ToolCard) -> float:
     """What is usual for a category says nothing about one request; what a person wrote does,
     and so does a tool that calls itself deprecated."""
     known = card.intelligence.priority
@@ -129,48 +131,48 @@ def _priority(card: ToolCard) -> float:
     return 0.0
 
 
-def _changes(card: ToolCard) -> float:
+def _get_change_strength(card: ToolCard) -> float:
     """Nothing for a tool that reads as well: by an operation, or because it does what it is told."""
     if card.effect.source is Source.DEFAULT or Effect.READ in card.effects:
         return 0.0
-    told = takes_program(card.definition) or takes_query_language(card.definition, card.description)
-    return 0.0 if told is not None else _CHANGES[card.effect.value]
+    told = find_program_parameter(card.definition) or find_query_language(card.definition, card.description)
+    return 0.0 if told is not None else _CHANGE_BY_EFFECT[card.effect.value]
 
 
-def _recalls(card: ToolCard) -> float:
+def _get_recall_strength(card: ToolCard) -> float:
     """Whether the tool only reads, and speaks of notes, a knowledge base or a memory; most if it searches."""
-    text = f"{card.name.replace('_', ' ').replace('-', ' ')} {card.description[:_DESCRIPTION]}"
-    if card.effect.value is not Effect.READ or _KEEPS.search(text) is None:
+    text = f"{card.name.replace('_', ' ').replace('-', ' ')} {card.description[:_DESCRIPTION_LENGTH]}"
+    if card.effect.value is not Effect.READ or _KEEPS_NOTES.search(text) is None:
         return 0.0
-    return 1.0 if _SEARCHES.search(text) is not None else _ONLY_READS
+    return 1.0 if _SEARCH_WORDS.search(text) is not None else _READ_ONLY_RECALL
 
 
-def _kinds(card: ToolCard) -> Iterable[EntityKind]:
-    names = [words(name) for name in _schema_part(card, "properties")]
-    for kind, last in _PARAMETERS.items():
+def _find_entity_kinds(card: ToolCard) -> Iterable[EntityKind]:
+    names = [split_words(name) for name in _get_schema_part(card, "properties")]
+    for kind, last in _PARAMETER_WORDS.items():
         if any(name and name[-1] in last and "repo" not in name for name in names):
             yield kind
 
 
-def _wants_id(card: ToolCard) -> float:
-    required = (words(name) for name in _schema_part(card, "required"))
+def _get_id_requirement(card: ToolCard) -> float:
+    required = (split_words(name) for name in _get_schema_part(card, "required"))
     return 1.0 if any(name and name[-1] == "id" for name in required) else 0.0
 
 
-def _schema_part(card: ToolCard, part: str) -> Iterable[str]:
+def _get_schema_part(card: ToolCard, part: str) -> Iterable[str]:
     schema = card.definition.get("inputSchema")
     found = schema.get(part) if isinstance(schema, Mapping) else None
     return [name for name in found if isinstance(name, str)] if isinstance(found, Mapping | list) else ()
 
 
-def _grouped_kinds(pairs: Iterable[tuple[EntityKind, int]]) -> dict[EntityKind, Rows]:
+def _group_kind_rows(pairs: Iterable[tuple[EntityKind, int]]) -> dict[EntityKind, Rows]:
     found: dict[EntityKind, list[int]] = {}
     for kind, row in pairs:
         found.setdefault(kind, []).append(row)
     return {kind: np.array(rows, np.intp) for kind, rows in found.items()}
 
 
-def _twins(cards: Sequence[ToolCard]) -> Rows:
+def _number_twins(cards: Sequence[ToolCard]) -> Rows:
     """The same name and the same description: the same tool, reached through several servers."""
     seen: dict[tuple[str, str], int] = {}
     return np.fromiter(
@@ -178,7 +180,7 @@ def _twins(cards: Sequence[ToolCard]) -> Rows:
     )
 
 
-def _ranked_pairs(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> Iterable[tuple[int, int]]:
+def _find_fallback_pairs(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> Iterable[tuple[int, int]]:
     """Only what was written: an inferred fallback is an equal on another server, not a second choice."""
     for row, card in enumerate(cards):
         hierarchy = card.intelligence.hierarchy
@@ -186,7 +188,7 @@ def _ranked_pairs(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> Iterabl
             yield from ((row, rows[key]) for key in hierarchy.value if key in rows)
 
 
-def _conflicts(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> dict[int, frozenset[int]]:
+def _find_conflicts(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> dict[int, frozenset[int]]:
     """Both ways, whoever of the two was told."""
     found: dict[int, set[int]] = {}
     for row, card in enumerate(cards):
@@ -197,7 +199,7 @@ def _conflicts(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> dict[int, 
     return {row: frozenset(others) for row, others in found.items()}
 
 
-def _spoken_for(cards: Sequence[ToolCard]) -> Iterable[tuple[int, frozenset[str], float]]:
+def _collect_keywords(cards: Sequence[ToolCard]) -> Iterable[tuple[int, frozenset[str], float]]:
     """Keywords nobody wrote come from the tool's own text, which the word scorer has read already."""
     for row, card in enumerate(cards):
         signals = card.intelligence.signals

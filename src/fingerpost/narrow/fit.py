@@ -25,40 +25,40 @@ import numpy as np
 
 from fingerpost.frozen import frozen
 from fingerpost.narrow.columns import Rows
-from fingerpost.narrow.fusion import Evidence
+from fingerpost.narrow.fusion import TextEvidence
 
-FEATURES: Final = ("meaning", "words", "tools")
-_FURTHEST: Final = 30.0  # log odds; beyond, a probability is 0 or 1 in print
+FIT_FEATURES: Final = ("meaning", "words", "tools")
+_MAX_LOG_ODDS: Final = 30.0  # log odds; beyond, a probability is 0 or 1 in print
 
 
 @frozen(kw_only=False)
-class Model:
+class LogisticModel:
     """A logistic model over the figures it names."""
 
     bias: float
     coefficients: Mapping[str, float]
 
-    def chance(self, figures: Mapping[str, float]) -> float:
-        odds = self.bias + sum(weight * figures[name] for name, weight in self.coefficients.items())
-        return 1 / (1 + math.exp(-max(-_FURTHEST, min(_FURTHEST, odds))))
+    def predict_probability(self, features: Mapping[str, float]) -> float:
+        odds = self.bias + sum(weight * features[name] for name, weight in self.coefficients.items())
+        return 1 / (1 + math.exp(-max(-_MAX_LOG_ODDS, min(_MAX_LOG_ODDS, odds))))
 
 
 @frozen(kw_only=False)
 class FitModels:
     """The model for when meaning is known, and the one for words alone."""
 
-    both: Model
-    words: Model
+    both: LogisticModel
+    words: LogisticModel
 
-    def judge(self, evidence: Evidence, eligible: Rows) -> float:
+    def estimate_fit(self, evidence: TextEvidence, eligible: Rows) -> float:
         """The probability that one of the eligible tools suits the request."""
         if not len(eligible):
             return 0.0
         model = self.words if evidence.meaning is None else self.both
-        return model.chance(figures_of(evidence, eligible))
+        return model.predict_probability(compute_fit_features(evidence, eligible))
 
 
-def figures_of(evidence: Evidence, eligible: Rows) -> dict[str, float]:
+def compute_fit_features(evidence: TextEvidence, eligible: Rows) -> dict[str, float]:
     """What the models look at."""
     meaning = evidence.meaning
     return {
@@ -69,12 +69,12 @@ def figures_of(evidence: Evidence, eligible: Rows) -> dict[str, float]:
 
 
 @cache
-def shipped_models() -> FitModels:
+def load_fit_models() -> FitModels:
     """The models as they were fitted."""
     written = json.loads((files("fingerpost.narrow") / "fit.json").read_text(encoding="utf-8"))
-    return FitModels(both=_model(written["both"]), words=_model(written["words"]))
+    return FitModels(both=_parse_model(written["both"]), words=_parse_model(written["words"]))
 
 
-def _model(written: Mapping[str, float]) -> Model:
-    names: Sequence[str] = [name for name in FEATURES if name in written]
-    return Model(float(written["bias"]), {name: float(written[name]) for name in names})
+def _parse_model(written: Mapping[str, float]) -> LogisticModel:
+    names: Sequence[str] = [name for name in FIT_FEATURES if name in written]
+    return LogisticModel(float(written["bias"]), {name: float(written[name]) for name in names})

@@ -13,15 +13,15 @@ import re
 from collections import Counter, defaultdict
 from typing import Final
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 
 UNKNOWN: Final = "und"
 ENGLISH: Final = "en"
 HEBREW: Final = "he"
-LONGEST_TEXT: Final = 4000
+MAX_DETECTED_LENGTH: Final = 4000
 
 # What is not the request's own words. Quotes open behind a space: a quote inside a Hebrew word is spelling.
-_ASIDE: Final = re.compile(
+_IGNORED_PARTS: Final = re.compile(
     r"[a-z]{2,8}://\S{1,2000}"
     r"|(?<!\S)\S{0,200}[/\\@]\S{1,400}"
     r"|`[^`]{1,400}`"
@@ -48,50 +48,50 @@ _UNSPACED: Final = frozenset({"zh", "ja", "th"})
 _LETTERS_PER_WORD: Final = 2  # in scripts without spaces
 
 _LITTLE_WORDS: Final = {
-    ENGLISH: word_set(
+    ENGLISH: parse_word_set(
         """
         the a an to of in for is are on my me with what how please show find get create send list and from
         it this that i you can all which who when where do does make tell give search use translate into
         """
     ),
-    "es": word_set(
+    "es": parse_word_set(
         """
         el la los las un una de del en por para con que qué cómo mi mis es son y al se su quiero dame
         busca muéstrame crear cuál cuánto dónde hola desde este esta hay más
         """
     ),
-    "fr": word_set(
+    "fr": parse_word_set(
         """
         le la les un une des de du en pour avec que qui quel quelle est sont et au aux mon ma mes je dans
         sur ce cette il elle vous moi donne trouve montre comment où combien quels bonjour
         """
     ),
-    "de": word_set(
+    "de": parse_word_set(
         """
         der die das ein eine einen den dem des und ist sind in im mit für von zu auf mir mich ich bitte
         wie was wo wann welche welcher zeige finde suche nach aus nicht alle mein meine wird am
         """
     ),
-    "pt": word_set(
+    "pt": parse_word_set(
         """
         o a os as um uma de do da dos das em no na para por com que qual quais é são e meu minha eu você
         me mostre encontre como onde quanto quando este esta não mais
         """
     ),
-    "it": word_set(
+    "it": parse_word_set(
         """
         il lo la i gli le un una di del della dei in per con che è sono e al mio mia mi nel nella quale
         quali come dove quanto quando trova mostrami cerca questo questa non più
         """
     ),
-    "nl": word_set(
+    "nl": parse_word_set(
         """
         de het een van in op voor met en is zijn te dat die mijn ik mij wat hoe waar wanneer welke zoek
         vind toon geef naar uit niet alle deze dit kun je
         """
     ),
 }
-_SPOKEN_IN: Final = {
+_LANGUAGES_BY_WORD: Final = {
     word: tuple(name for name, little in _LITTLE_WORDS.items() if word in little)
     for word in frozenset[str]().union(*_LITTLE_WORDS.values())
 }
@@ -99,50 +99,50 @@ _UKRAINIAN: Final = frozenset("іїєґІЇЄҐ")
 _PERSIAN: Final = frozenset("پچژگ")
 
 
-def language_of(text: str) -> str:
+def detect_language(text: str) -> str:
     """The language that carries the text: `en`, `he`, `zh` …; `und` when there are no letters."""
-    text = text.strip()[:LONGEST_TEXT]
-    own = _ASIDE.sub(" ", text)
-    return _judge(_WORD.findall(own)) or _judge(_WORD.findall(text)) or UNKNOWN
+    text = text.strip()[:MAX_DETECTED_LENGTH]
+    own = _IGNORED_PARTS.sub(" ", text)
+    return _detect_from_words(_WORD.findall(own)) or _detect_from_words(_WORD.findall(text)) or UNKNOWN
 
 
-def _judge(words: list[str]) -> str | None:
+def _detect_from_words(words: list[str]) -> str | None:
     weights: dict[str, float] = defaultdict(float)
     latin: list[str] = []
     for word in words:
-        script = "latin" if word.isascii() else _script(word)
+        script = "latin" if word.isascii() else _get_script(word)
         if script == "latin":
             latin.append(word.lower())
         elif script is not None:
             weights[script] += len(word) / _LETTERS_PER_WORD if script in _UNSPACED else 1
     if not weights:
-        return _european(latin)[0] if latin else None
+        return _detect_european(latin)[0] if latin else None
     if "ja" in weights:  # Japanese is written in both
         weights["ja"] += weights.pop("zh", 0)
     script, weight = max(weights.items(), key=lambda item: item[1])
-    european, little_words = _european(latin)
+    european, little_words = _detect_european(latin)
     if weight < len(latin) and weight <= little_words:
         return european
-    return _sharpen(script, words)
+    return _refine_by_letters(script, words)
 
 
-def _script(word: str) -> str | None:
+def _get_script(word: str) -> str | None:
     """The script a word begins in. Japanese mixes two in one run, so one kana anywhere settles it."""
     code = ord(word[0])
     script = next((name for first, last, name in _SCRIPTS if first <= code <= last), None)
     return "ja" if script == "zh" and _KANA.search(word) else script
 
 
-def _european(words: list[str]) -> tuple[str, int]:
+def _detect_european(words: list[str]) -> tuple[str, int]:
     """The language whose little words are most, and how many; English when none or several are."""
-    counts = Counter(name for word in words for name in _SPOKEN_IN.get(word, ()))
+    counts = Counter(name for word in words for name in _LANGUAGES_BY_WORD.get(word, ()))
     if not counts:
         return ENGLISH, 0
     best, most = counts.most_common(1)[0]
     return (best if most > counts[ENGLISH] else ENGLISH), most
 
 
-def _sharpen(script: str, words: list[str]) -> str:
+def _refine_by_letters(script: str, words: list[str]) -> str:
     """Tell apart the languages that share a script by the letters only one of them has."""
     letters = frozenset("".join(words))
     if script == "ru" and letters & _UKRAINIAN:

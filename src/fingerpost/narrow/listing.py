@@ -9,27 +9,29 @@ from typing import Final
 import numpy as np
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.columns import Columns, Rows
-from fingerpost.narrow.offer import Place, offer
-from fingerpost.narrow.producers import Production, producer
+from fingerpost.narrow.columns import Rows, ToolColumns
+from fingerpost.narrow.offer import OfferDecision, decide_offers
+from fingerpost.narrow.producers import Prerequisite, find_prerequisite
 from fingerpost.narrow.request import NarrowRequest
-from fingerpost.narrow.scoring import Scored
-from fingerpost.narrow.shares import parts_of
-from fingerpost.narrow.turns import Pick, in_turn
+from fingerpost.narrow.scoring import ScoredTools
+from fingerpost.narrow.shares import list_score_parts
+from fingerpost.narrow.turns import RankedTool, rank_over_needs
 from fingerpost.records import Candidate, Part, Signals
 from fingerpost.settings import Settings
 
-_WANTING: Final = 2  # how many of the offered tools may call for one that finds their arguments
-_BEHIND: Final = 0.001
-_LEVELS: Final = ((0.7, "high"), (0.4, "medium"))  # of confidence
+_MAX_PREREQUISITE_SEEKERS: Final = (
+    2  # how many of the offered tools may call for one that finds their arguments
+)
+_SCORE_STEP: Final = 0.001
+_CONFIDENCE_LEVELS: Final = ((0.7, "high"), (0.4, "medium"))  # of confidence
 
 
 @frozen
-class Listing:
+class ShortlistInput:
     """Everything a shortlist is made from."""
 
-    columns: Columns
-    scored: Scored
+    columns: ToolColumns
+    scored: ScoredTools
     eligible: Rows
     request: NarrowRequest
     signals: Signals
@@ -37,43 +39,49 @@ class Listing:
     fit: float  # is there a suitable tool at all
 
     @property
-    def most(self) -> int:
+    def max_offered(self) -> int:
         asked = self.request.max_tools
         return self.settings.narrow.max_tools if asked is None else max(asked, 0)
 
     @property
-    def length(self) -> int:
-        return max(self.settings.narrow.candidates, self.most)
+    def max_candidates(self) -> int:
+        return max(self.settings.narrow.candidates, self.max_offered)
 
 
-def shortlist(listing: Listing) -> tuple[Candidate, ...]:
+def build_shortlist(listing: ShortlistInput) -> tuple[Candidate, ...]:
     """The candidates, best first."""
     scored = listing.scored
-    picks = in_turn(scored.whole, scored.by_need, listing.eligible, listing.length, places=listing.most)
-    offering = offer(
+    picks = rank_over_needs(
+        scored.whole,
+        scored.by_need,
+        listing.eligible,
+        listing.max_candidates,
+        offered_count=listing.max_offered,
+    )
+    offering = decide_offers(
         picks,
         listing.columns,
-        most=listing.most,
+        max_offered=listing.max_offered,
         health=listing.request.health,
         exclusive=scored.exclusive,
         effort=listing.request.effort,
         recalls=listing.signals.recalls,
     )
     places = list(offering)
-    found = _producer(listing, places) if listing.settings.flags.producers else None
-    candidates = [_candidate(listing, place) for place in places]
+    found = _find_prerequisite(listing, places) if listing.settings.flags.producers else None
+    candidates = [_build_candidate(listing, place) for place in places]
     if found is not None:
-        candidates = _with_producer(listing, candidates, found)
-    return (*candidates[: listing.length], *_asked_about(listing, candidates))
+        candidates = _insert_prerequisite(listing, candidates, found)
+    return (*candidates[: listing.max_candidates], *_add_requested_tool(listing, candidates))
 
 
-def _candidate(listing: Listing, place: Place) -> Candidate:
+def _build_candidate(listing: ShortlistInput, place: OfferDecision) -> Candidate:
     pick = place.pick
-    parts = parts_of(listing.scored.shares[pick.need], pick.row)
-    if pick.waited:
+    parts = list_score_parts(listing.scored.contributions[pick.need], pick.row)
+    if pick.skipped_score:
         waited = Part(
             signal="turn",
-            points=-round(pick.waited, 4),
+            points=-round(pick.skipped_score, 4),
             note="the other needs of the request have their turn",
         )
         parts = (*parts, waited)
@@ -89,40 +97,42 @@ def _candidate(listing: Listing, place: Place) -> Candidate:
         score=round(pick.score, 4),
         parts=parts,
         need=pick.need,
-        offered=place.offered,
-        lost=place.lost,
+        offered=place.is_offered,
+        lost=place.rejection,
         latency=listing.columns.cards[pick.row].intelligence.latency.tier.value,
-        confidence=_confidence(listing, pick.need, pick.row),
+        confidence=_classify_confidence(listing, pick.need, pick.row),
     )
 
 
-def _confidence(listing: Listing, need: int, row: int) -> str:
+def _classify_confidence(listing: ShortlistInput, need: int, row: int) -> str:
     """How sure we are that a tool suits: by the fit, and by how near it comes to the best for its need."""
     scores = listing.scored.by_need[need]
     best = float(scores[listing.eligible].max())
     sure = listing.fit * max(float(scores[row]), 0.0) / best if best > 0 else 0.0
-    return next((level for least, level in _LEVELS if sure >= least), "low")
+    return next((level for least, level in _CONFIDENCE_LEVELS if sure >= least), "low")
 
 
-def _producer(listing: Listing, places: list[Place]) -> Production | None:
+def _find_prerequisite(listing: ShortlistInput, places: list[OfferDecision]) -> Prerequisite | None:
     """A tool that finds what one of the first offered needs, if there is room for it."""
-    offered = [place.pick.row for place in places if place.offered]
-    if not offered or len(offered) >= listing.most:
+    offered = [place.pick.row for place in places if place.is_offered]
+    if not offered or len(offered) >= listing.max_offered:
         return None
     columns = listing.columns
     text = listing.request.text[:5000]
-    for row in offered[:_WANTING]:
+    for row in offered[:_MAX_PREREQUISITE_SEEKERS]:
         server = columns.cards[row].server
         if server in listing.request.health:
             continue
         may = np.intersect1d(columns.by_server[server], listing.eligible, assume_unique=True).tolist()
-        found = producer(columns, row, text, listing.signals, listing.scored.whole, may)
+        found = find_prerequisite(columns, row, text, listing.signals, listing.scored.whole, may)
         if found is not None:
             return None if found.row in offered else found
     return None
 
 
-def _with_producer(listing: Listing, candidates: list[Candidate], found: Production) -> list[Candidate]:
+def _insert_prerequisite(
+    listing: ShortlistInput, candidates: list[Candidate], found: Prerequisite
+) -> list[Candidate]:
     """The list with that tool right behind the offered ones."""
     key = listing.columns.cards[found.row].key
     wanted_by = listing.columns.cards[found.wanted_by].key
@@ -130,23 +140,23 @@ def _with_producer(listing: Listing, candidates: list[Candidate], found: Product
     others = [candidate for candidate in candidates if candidate.tool != key]
     last = max(place for place, candidate in enumerate(others) if candidate.offered)
     own = float(listing.scored.by_need[need][found.row])
-    score = max(own, others[last].score - _BEHIND)
+    score = max(own, others[last].score - _SCORE_STEP)
     joined = Candidate(
         tool=key,
         score=round(score, 4),
         parts=(
-            *parts_of(listing.scored.shares[need], found.row),
-            Part(signal="produces", points=round(score - own, 4), note=found.reason(listing.columns)),
+            *list_score_parts(listing.scored.contributions[need], found.row),
+            Part(signal="produces", points=round(score - own, 4), note=found.format_reason(listing.columns)),
         ),
         need=need,
         offered=True,
         latency=listing.columns.cards[found.row].intelligence.latency.tier.value,
-        confidence=_confidence(listing, need, found.row),
+        confidence=_classify_confidence(listing, need, found.row),
     )
     return [*others[: last + 1], joined, *others[last + 1 :]]
 
 
-def _asked_about(listing: Listing, candidates: list[Candidate]) -> Iterator[Candidate]:
+def _add_requested_tool(listing: ShortlistInput, candidates: list[Candidate]) -> Iterator[Candidate]:
     """The tool a person asks about, when it is not among the candidates."""
     key = listing.request.about
     row = listing.columns.rows.get(key) if key is not None else None
@@ -156,6 +166,6 @@ def _asked_about(listing: Listing, candidates: list[Candidate]) -> Iterator[Cand
     need = max(range(len(scored.by_need)), key=lambda number: float(scored.by_need[number][row]))
     score = float(scored.by_need[need][row])
     ahead = int((scored.by_need[need][listing.eligible] > score).sum())
-    made = _candidate(listing, Place(Pick(row, need, score)))
+    made = _build_candidate(listing, OfferDecision(RankedTool(row, need, score)))
     lost = f"{ahead} tools scored higher than its {score:.2f}"
     yield replace(made, offered=False, lost=lost)

@@ -4,7 +4,7 @@
                   └─▶ scores ─▶ turns ─▶ offer ─▶ shortlist, fit
 
 `Narrower` holds what was worked out from the catalog, so that a request costs
-milliseconds. It is synchronous and may be used from several threads; `look` is
+milliseconds. It is synchronous and may be used from several threads; `narrow_snapshot` is
 the same for an event loop. What policy hides from a caller takes no part in
 anything: it is not scored, lends its server nothing, and is named only where the
 result says what was hidden.
@@ -22,19 +22,19 @@ import numpy as np
 
 from fingerpost.catalog import Snapshot
 from fingerpost.errors import FingerpostError
-from fingerpost.narrow.cache import Recent, key_of
-from fingerpost.narrow.columns import Columns, Rows, columns_of
-from fingerpost.narrow.fit import shipped_models
-from fingerpost.narrow.listing import Listing, shortlist
-from fingerpost.narrow.parts import Parts, Vector, shipped
-from fingerpost.narrow.preselection.by_server import by_server
-from fingerpost.narrow.request import NarrowRequest, bounded
-from fingerpost.narrow.scoring import Scoring
-from fingerpost.narrow.turnstile import Turnstile
+from fingerpost.narrow.cache import ExpiringCache, build_cache_key
+from fingerpost.narrow.columns import Rows, ToolColumns, build_columns
+from fingerpost.narrow.fit import load_fit_models
+from fingerpost.narrow.listing import ShortlistInput, build_shortlist
+from fingerpost.narrow.parts import NarrowComponents, Vector, build_default_components
+from fingerpost.narrow.preselection.by_server import group_scores_by_server
+from fingerpost.narrow.request import NarrowRequest, bound_text
+from fingerpost.narrow.scoring import ToolScorer
+from fingerpost.narrow.turnstile import ReadWriteLock
 from fingerpost.records import HiddenTool, Narrowing, Need, NeedVerdict, Shortlist, Signals
 from fingerpost.settings import Settings
 
-HISTORY: Final = 40  # messages looked at, the latest
+MAX_HISTORY_MESSAGES: Final = 40  # messages looked at, the latest
 
 
 class Narrower:
@@ -44,31 +44,31 @@ class Narrower:
         self,
         settings: Settings,
         *,
-        parts: Parts | None = None,
+        parts: NarrowComponents | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._parts = parts or shipped(settings)
-        self._scoring = Scoring(parts=self._parts, flags=settings.flags)
-        self._fit = shipped_models()
-        self._turnstile = Turnstile()
+        self._parts = parts or build_default_components(settings)
+        self._scoring = ToolScorer(components=self._parts, flags=settings.flags)
+        self._fit = load_fit_models()
+        self._turnstile = ReadWriteLock()
         self._snapshot: Snapshot | None = None
-        self._columns = columns_of(Snapshot())
+        self._columns = build_columns(Snapshot())
         self._generation = 0
-        self._recent: Recent[Narrowing] = Recent(
+        self._recent: ExpiringCache[Narrowing] = ExpiringCache(
             seconds=settings.narrow.cache_seconds, entries=settings.narrow.cache_entries, clock=clock
         )
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> NarrowComponents:
         return self._parts
 
     def prepare(self, snapshot: Snapshot) -> None:
         """These are the tools now. Costs nothing when they are the same as before."""
         if snapshot is self._snapshot:
             return
-        columns = columns_of(snapshot)
-        with self._turnstile.writing():
+        columns = build_columns(snapshot)
+        with self._turnstile.lock_for_writing():
             self._parts.reader.prepare(snapshot.cards)
             self._parts.words.prepare(snapshot.cards)
             if self._parts.meaning is not None and self._settings.flags.dense_scores:
@@ -79,15 +79,15 @@ class Narrower:
             self._snapshot = snapshot
             self._generation += 1
 
-    def settle(self, seconds: float) -> bool:
+    def wait_until_ready(self, seconds: float) -> bool:
         """Wait, at most so long, until every tool can be compared by meaning. Blocks.
 
         What is loaded with the first request is loaded now: nobody's request pays for it.
         """
-        self._vector("a request", Signals())
+        self._encode_for_need("a request", Signals())
         return self._parts.meaning is None or self._parts.meaning.wait(seconds)
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Answer nothing from memory that was worked out before now (what was learned has changed)."""
         self._recent.clear()
 
@@ -96,7 +96,7 @@ class Narrower:
         if self._parts.meaning is not None:
             self._parts.meaning.close()
 
-    async def look(self, snapshot: Snapshot, request: NarrowRequest) -> Narrowing:
+    async def narrow_snapshot(self, snapshot: Snapshot, request: NarrowRequest) -> Narrowing:
         """`narrow` over this snapshot, in a worker thread."""
 
         def work() -> Narrowing:
@@ -108,49 +108,49 @@ class Narrower:
     def narrow(self, request: NarrowRequest) -> Narrowing:
         """Whether the request needs a tool, and which few suit it, with reasons for everything."""
         started = time.perf_counter()
-        with self._turnstile.reading():
-            narrowing = self._remembered(request)
+        with self._turnstile.lock_for_reading():
+            narrowing = self._narrow_cached(request)
         return replace(narrowing, milliseconds=round((time.perf_counter() - started) * 1000, 3))
 
-    def read(self, text: str) -> Signals:
+    def read_signals(self, text: str) -> Signals:
         """What the request says about itself."""
-        with self._turnstile.reading():
-            return self._parts.reader.read(bounded(text))
+        with self._turnstile.lock_for_reading():
+            return self._parts.reader.read(bound_text(text))
 
-    def vector(self, text: str) -> Vector:
+    def encode(self, text: str) -> Vector:
         """A request's vector; a foreign one's is that of its English words. Raises a `FingerpostError`."""
         assert self._parts.meaning is not None
-        return self._parts.meaning.query_vector(self.read(text).gloss or text)
+        return self._parts.meaning.encode_query(self.read_signals(text).gloss or text)
 
-    def vector_of(self, text: str, signals: Signals) -> Vector | None:
+    def encode_signals(self, text: str, signals: Signals) -> Vector | None:
         """The same for a request that was read already; None where there is no encoder."""
-        return self._vector(bounded(text), signals)
+        return self._encode_for_need(bound_text(text), signals)
 
-    def needs_none(self, request: NarrowRequest, signals: Signals) -> bool:
+    def is_tool_unneeded(self, request: NarrowRequest, signals: Signals) -> bool:
         """Whether it is plain at a glance, by words alone, that the request needs no tool."""
-        with self._turnstile.reading():
-            history = request.history[-HISTORY:]
-            need = self._parts.judge.judge(bounded(request.text), signals, history, None)
+        with self._turnstile.lock_for_reading():
+            history = request.history[-MAX_HISTORY_MESSAGES:]
+            need = self._parts.judge.classify(bound_text(request.text), signals, history, None)
         return need.verdict is NeedVerdict.NONE
 
-    def by_server(self, request: NarrowRequest, signals: Signals) -> Mapping[str, Sequence[float]]:
+    def score_servers(self, request: NarrowRequest, signals: Signals) -> Mapping[str, Sequence[float]]:
         """How well the tools of each server suit the request, for choosing among servers."""
-        with self._turnstile.reading():
-            columns, text = self._columns, bounded(request.text)
-            eligible = _eligible(columns, replace(request, servers=None))
+        with self._turnstile.lock_for_reading():
+            columns, text = self._columns, bound_text(request.text)
+            eligible = _find_eligible_rows(columns, replace(request, servers=None))
             if not text or not len(eligible):
                 return {}
-            scored = self._scoring_for(request).score(text, signals, request, columns, eligible)
-            return by_server(scored, columns, eligible)
+            scored = self._build_tool_scorer(request).score(text, signals, request, columns, eligible)
+            return group_scores_by_server(scored, columns, eligible)
 
-    def _remembered(self, request: NarrowRequest) -> Narrowing:
+    def _narrow_cached(self, request: NarrowRequest) -> Narrowing:
         if not self._settings.flags.narrow_cache:
-            return self._work(request)
-        key = key_of(request, catalog=self._generation, ready=self._ready)
+            return self._narrow_uncached(request)
+        key = build_cache_key(request, catalog=self._generation, ready=self._ready)
         found = self._recent.get(key)
         if found is not None:
             return replace(found, servers=request.servers, shortlist=replace(found.shortlist, cached=True))
-        made = self._work(request)
+        made = self._narrow_uncached(request)
         self._recent.put(key, made)
         return made
 
@@ -159,35 +159,37 @@ class Narrower:
         meaning = self._parts.meaning
         return meaning.ready if meaning is not None and self._settings.flags.dense_scores else 0.0
 
-    def _work(self, request: NarrowRequest) -> Narrowing:
-        text = bounded(request.text)
-        request = replace(request, history=request.history[-HISTORY:])
+    def _narrow_uncached(self, request: NarrowRequest) -> Narrowing:
+        text = bound_text(request.text)
+        request = replace(request, history=request.history[-MAX_HISTORY_MESSAGES:])
         columns = self._columns
-        signals = _seen_signals(self._parts.reader.read(text), request, columns)
-        need = self._parts.judge.judge(text, signals, request.history, self._vector(text, signals))
-        eligible = _eligible(columns, request)
+        signals = _remove_hidden_mentions(self._parts.reader.read(text), request, columns)
+        need = self._parts.judge.classify(
+            text, signals, request.history, self._encode_for_need(text, signals)
+        )
+        eligible = _find_eligible_rows(columns, request)
         if not text or not len(eligible):
             empty = Shortlist(
-                hidden=_hidden(request),
+                hidden=_list_hidden_tools(request),
                 considered=len(eligible),
                 needs=(text,) if text else (),
                 catalog_version=columns.version,
             )
             return Narrowing(need=need, signals=signals, shortlist=empty, servers=request.servers)
-        return self._shortlisted(text, signals, need, request, columns, eligible)
+        return self._build_narrowing(text, signals, need, request, columns, eligible)
 
-    def _shortlisted(
+    def _build_narrowing(
         self,
         text: str,
         signals: Signals,
         need: Need,
         request: NarrowRequest,
-        columns: Columns,
+        columns: ToolColumns,
         eligible: Rows,
     ) -> Narrowing:
-        scored = self._scoring_for(request).score(text, signals, request, columns, eligible)
-        fit = round(self._fit.judge(scored.evidence, eligible), 4)
-        listing = Listing(
+        scored = self._build_tool_scorer(request).score(text, signals, request, columns, eligible)
+        fit = round(self._fit.estimate_fit(scored.evidence, eligible), 4)
+        listing = ShortlistInput(
             columns=columns,
             scored=scored,
             eligible=eligible,
@@ -197,11 +199,11 @@ class Narrower:
             fit=fit,
         )
         can_recall = bool(columns.recalls[eligible].any())
-        need = self._parts.judge.among_tools(need, text, signals, fit=fit, can_recall=can_recall)
+        need = self._parts.judge.adjust_to_tools(need, text, signals, fit=fit, can_recall=can_recall)
         made = Shortlist(
-            candidates=shortlist(listing),
+            candidates=build_shortlist(listing),
             considered=len(eligible),
-            hidden=_hidden(request),
+            hidden=_list_hidden_tools(request),
             needs=scored.needs,
             fit=fit,
             catalog_version=columns.version,
@@ -210,22 +212,22 @@ class Narrower:
         )
         return Narrowing(need=need, signals=signals, shortlist=made, servers=request.servers)
 
-    def _scoring_for(self, request: NarrowRequest) -> Scoring:
+    def _build_tool_scorer(self, request: NarrowRequest) -> ToolScorer:
         settings = request.settings
         return self._scoring if settings is None else replace(self._scoring, flags=settings.flags)
 
-    def _vector(self, text: str, signals: Signals) -> Vector | None:
+    def _encode_for_need(self, text: str, signals: Signals) -> Vector | None:
         """The request's vector for the judge of need; a foreign request's is that of its English words."""
         meaning = self._parts.meaning
         if meaning is None or not text or not self._settings.flags.dense_scores:
             return None
         try:
-            return meaning.query_vector(signals.gloss or text)
+            return meaning.encode_query(signals.gloss or text)
         except FingerpostError:  # told about by the scorer itself, once
             return None
 
 
-def _eligible(columns: Columns, request: NarrowRequest) -> Rows:
+def _find_eligible_rows(columns: ToolColumns, request: NarrowRequest) -> Rows:
     """The rows that may be found: in scope, on a chosen server, not hidden."""
     if request.allowed is not None:
         rows = sorted(row for key in request.allowed if (row := columns.rows.get(key)) is not None)
@@ -239,7 +241,7 @@ def _eligible(columns: Columns, request: NarrowRequest) -> Rows:
     return eligible[~np.isin(eligible, hidden)] if hidden else eligible
 
 
-def _seen_signals(signals: Signals, request: NarrowRequest, columns: Columns) -> Signals:
+def _remove_hidden_mentions(signals: Signals, request: NarrowRequest, columns: ToolColumns) -> Signals:
     """What was read off the request, without names of tools and servers that the caller may not see."""
     if not signals.mentions or not request.hidden:
         return signals
@@ -249,5 +251,5 @@ def _seen_signals(signals: Signals, request: NarrowRequest, columns: Columns) ->
     return replace(signals, mentions=tuple(mention for mention in signals.mentions if mention.name in known))
 
 
-def _hidden(request: NarrowRequest) -> tuple[HiddenTool, ...]:
+def _list_hidden_tools(request: NarrowRequest) -> tuple[HiddenTool, ...]:
     return tuple(request.hidden[key] for key in sorted(request.hidden) if not request.hidden[key].personal)

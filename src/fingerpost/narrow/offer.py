@@ -12,41 +12,41 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.columns import Columns
-from fingerpost.narrow.turns import Pick
+from fingerpost.narrow.columns import ToolColumns
+from fingerpost.narrow.turns import RankedTool
 from fingerpost.records import Effort, LatencyTier
 
 # A tool is left out when it has less than this share of the score of the best one for its need,
-CLEARLY_LESS: Final = 0.7
-LESS_IF_THOROUGH: Final = 0.4  # where a thorough answer is wanted,
+MIN_BEST_SHARE: Final = 0.7
+MIN_BEST_SHARE_IF_THOROUGH: Final = 0.4  # where a thorough answer is wanted,
 # and less than this share of what sets the best one apart from the tools that are merely there.
-NEAR_THE_REST: Final = 0.6
-_MOST_RECALLING: Final = 2  # notes and a memory: what was said may be in either
-_ENOUGH_TO_COMPARE: Final = 8  # candidates; with fewer there is no "rest"
+MIN_LEAD_SHARE: Final = 0.6
+_MAX_RECALL_TOOLS: Final = 2  # notes and a memory: what was said may be in either
+_MIN_PICKS_TO_COMPARE: Final = 8  # candidates; with fewer there is no "rest"
 
 
 @frozen(kw_only=False)
-class Place:
+class OfferDecision:
     """A pick, and why it is not offered (empty: it is)."""
 
-    pick: Pick
-    lost: str = ""
+    pick: RankedTool
+    rejection: str = ""
 
     @property
-    def offered(self) -> bool:
-        return not self.lost
+    def is_offered(self) -> bool:
+        return not self.rejection
 
 
-def offer(
-    picks: Sequence[Pick],
-    columns: Columns,
+def decide_offers(
+    picks: Sequence[RankedTool],
+    columns: ToolColumns,
     *,
-    most: int,
+    max_offered: int,
     health: Mapping[str, str],
     exclusive: Sequence[Mapping[int, str]] = (),
     effort: Effort | None = None,
     recalls: bool = False,
-) -> tuple[Place, ...]:
+) -> tuple[OfferDecision, ...]:
     """Every pick in its order, each offered or with the reason why not.
 
     `recalls`: the request asks for what was written or said before, so the best tools that look
@@ -56,23 +56,23 @@ def offer(
     """
     picked = {pick.row for pick in picks if columns.cards[pick.row].server not in health}
     soles = [{row: sole[row] for row in sole if row in picked} for sole in exclusive]
-    rest = picks[-1].score if len(picks) >= _ENOUGH_TO_COMPARE else 0.0
-    recalling = [pick.row for pick in picks if recalls and columns.recalls[pick.row]][:_MOST_RECALLING]
-    offered: list[Pick] = []
+    rest = picks[-1].score if len(picks) >= _MIN_PICKS_TO_COMPARE else 0.0
+    recalling = [pick.row for pick in picks if recalls and columns.recalls[pick.row]][:_MAX_RECALL_TOOLS]
+    offered: list[RankedTool] = []
     best: dict[int, float] = {}
-    places: list[Place] = []
+    places: list[OfferDecision] = []
     for pick in picks:
         lost = (
-            _unusable(pick, columns, health)
-            or (_excluded(pick, soles[pick.need], columns) if soles else "")
-            or (_too_slow(pick, picks, columns, health) if effort is Effort.QUICK else "")
-            or _conflict(pick, offered, columns)
-            or _twin(pick, offered, columns)
-            or _outscored(
+            _explain_unhealthy(pick, columns, health)
+            or (_explain_exclusion(pick, soles[pick.need], columns) if soles else "")
+            or (_explain_slowness(pick, picks, columns, health) if effort is Effort.QUICK else "")
+            or _explain_conflict(pick, offered, columns)
+            or _explain_twin(pick, offered, columns)
+            or _explain_outscored(
                 pick,
                 offered,
                 None if pick.row in recalling else best.get(pick.need),
-                most,
+                max_offered,
                 rest,
                 thorough=effort is Effort.THOROUGH,
             )
@@ -80,44 +80,46 @@ def offer(
         if not lost:
             offered.append(pick)
             best.setdefault(pick.need, pick.score)
-        places.append(Place(pick, lost))
+        places.append(OfferDecision(pick, lost))
     return tuple(places)
 
 
-def _unusable(pick: Pick, columns: Columns, health: Mapping[str, str]) -> str:
+def _explain_unhealthy(pick: RankedTool, columns: ToolColumns, health: Mapping[str, str]) -> str:
     server = columns.cards[pick.row].server
     return f"its server {server} cannot be used now: {health[server]}" if server in health else ""
 
 
-def _excluded(pick: Pick, sole: Mapping[int, str], columns: Columns) -> str:
+def _explain_exclusion(pick: RankedTool, sole: Mapping[int, str], columns: ToolColumns) -> str:
     if not sole or pick.row in sole:
         return ""
     names = " and ".join(columns.cards[row].key for row in sole)
     return f"only {names} {'is' if len(sole) == 1 else 'are'} offered for {next(iter(sole.values()))}"
 
 
-def _too_slow(pick: Pick, picks: Sequence[Pick], columns: Columns, health: Mapping[str, str]) -> str:
+def _explain_slowness(
+    pick: RankedTool, picks: Sequence[RankedTool], columns: ToolColumns, health: Mapping[str, str]
+) -> str:
     """A slow tool, where a faster one suits the same need not much less."""
     if not _is_slow(pick, columns):
         return ""
     for other in picks:
-        near = other.need == pick.need and other.score >= CLEARLY_LESS * pick.score
+        near = other.need == pick.need and other.score >= MIN_BEST_SHARE * pick.score
         if near and not _is_slow(other, columns) and columns.cards[other.row].server not in health:
             return f"it is slow, a quick answer is wanted, and {columns.cards[other.row].key} suits too"
     return ""
 
 
-def _is_slow(pick: Pick, columns: Columns) -> bool:
+def _is_slow(pick: RankedTool, columns: ToolColumns) -> bool:
     return columns.cards[pick.row].intelligence.latency.tier in (LatencyTier.SLOW, LatencyTier.VERY_SLOW)
 
 
-def _conflict(pick: Pick, offered: Sequence[Pick], columns: Columns) -> str:
+def _explain_conflict(pick: RankedTool, offered: Sequence[RankedTool], columns: ToolColumns) -> str:
     against = columns.conflicts.get(pick.row, frozenset())
     other = next((other for other in offered if other.row in against), None)
     return f"conflicts with {columns.cards[other.row].key}, which suits better" if other else ""
 
 
-def _twin(pick: Pick, offered: Sequence[Pick], columns: Columns) -> str:
+def _explain_twin(pick: RankedTool, offered: Sequence[RankedTool], columns: ToolColumns) -> str:
     kind = columns.twin_of[pick.row]
     for other in offered:
         if other.need == pick.need and columns.twin_of[other.row] == kind:
@@ -126,15 +128,21 @@ def _twin(pick: Pick, offered: Sequence[Pick], columns: Columns) -> str:
     return ""
 
 
-def _outscored(
-    pick: Pick, offered: Sequence[Pick], best: float | None, most: int, rest: float, *, thorough: bool
+def _explain_outscored(
+    pick: RankedTool,
+    offered: Sequence[RankedTool],
+    best: float | None,
+    most: int,
+    rest: float,
+    *,
+    thorough: bool,
 ) -> str:
     if len(offered) >= most:
         return f"scored {pick.score:.2f}, " + (
             f"the last one offered {offered[-1].score:.2f}" if offered else "and none was to be offered"
         )
-    if best is None or pick.score >= (LESS_IF_THOROUGH if thorough else CLEARLY_LESS) * best:
+    if best is None or pick.score >= (MIN_BEST_SHARE_IF_THOROUGH if thorough else MIN_BEST_SHARE) * best:
         return ""
-    if pick.score - rest >= NEAR_THE_REST * (best - rest):
+    if pick.score - rest >= MIN_LEAD_SHARE * (best - rest):
         return ""
     return f"scored {pick.score:.2f}, clearly less than the best one's {best:.2f}"

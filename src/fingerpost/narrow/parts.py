@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.base import Query
+from fingerpost.narrow.base import ScorerQuery
 from fingerpost.narrow.columns import Scores
 from fingerpost.narrow.dense import DenseScorer
-from fingerpost.narrow.experience import Experience
+from fingerpost.narrow.experience import HistoryScorer
 from fingerpost.narrow.learning import Corrections, Preferences
 from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.need import NeedJudge
+from fingerpost.narrow.need import NeedClassifier
 from fingerpost.narrow.signals import SignalReader
 from fingerpost.records import Message, Need, Signals, ToolCard
 from fingerpost.settings import Settings
@@ -23,7 +23,7 @@ from fingerpost.settings import Settings
 Vector = NDArray[np.float32]
 
 
-class Reader(Protocol):
+class RequestReader(Protocol):
     """Reads off a request what needs no knowledge of the tools' texts."""
 
     def prepare(self, cards: Sequence[ToolCard]) -> None: ...
@@ -31,10 +31,10 @@ class Reader(Protocol):
     def read(self, text: str) -> Signals: ...
 
 
-class Judge(Protocol):
+class NeedEstimator(Protocol):
     """Says whether a request needs a tool at all."""
 
-    def judge(
+    def classify(
         self,
         text: str,
         signals: Signals,
@@ -42,20 +42,20 @@ class Judge(Protocol):
         vector: Vector | None = None,
     ) -> Need: ...
 
-    def among_tools(
+    def adjust_to_tools(
         self, need: Need, text: str, signals: Signals, *, fit: float, can_recall: bool
     ) -> Need: ...
 
 
-class Words(Protocol):
+class TextScorer(Protocol):
     """Scores every card for a query; what a `Scorer` does, without its name."""
 
     def prepare(self, cards: Sequence[ToolCard]) -> None: ...
 
-    def scores(self, query: Query) -> Scores: ...
+    def score(self, query: ScorerQuery) -> Scores: ...
 
 
-class Meaning(Words, Protocol):
+class EmbeddingScorer(TextScorer, Protocol):
     """A scorer by meaning: its vectors come up in the background and may be missing for a while."""
 
     @property
@@ -63,11 +63,11 @@ class Meaning(Words, Protocol):
         """The share of the cards whose vectors are there."""
         ...
 
-    def hasten(self, rows: Sequence[int]) -> None:
+    def prioritize(self, rows: Sequence[int]) -> None:
         """The cards in these rows are likely to be meant: make their vectors first, in a moment."""
         ...
 
-    def query_vector(self, text: str) -> Vector:
+    def encode_query(self, text: str) -> Vector:
         """The request as a vector. Raises a `FingerpostError` when there is no encoder."""
         ...
 
@@ -79,32 +79,32 @@ class Meaning(Words, Protocol):
 
 
 @frozen
-class Parts:
+class NarrowComponents:
     """Everything a `Narrower` works with."""
 
-    reader: Reader
-    judge: Judge
-    words: Words
-    meaning: Meaning | None = None
-    learned: Experience | None = None
+    reader: RequestReader
+    judge: NeedEstimator
+    words: TextScorer
+    meaning: EmbeddingScorer | None = None
+    learned: HistoryScorer | None = None
     corrections: Corrections | None = None
     preferences: Preferences | None = None
 
 
-def shipped(
+def build_default_components(
     settings: Settings,
     *,
-    learned: Experience | None = None,
+    history: HistoryScorer | None = None,
     corrections: Corrections | None = None,
     preferences: Preferences | None = None,
-) -> Parts:
+) -> NarrowComponents:
     """The parts of the package, as the settings want them."""
-    return Parts(
+    return NarrowComponents(
         reader=SignalReader(),
-        judge=NeedJudge(settings.narrow),
+        judge=NeedClassifier(settings.narrow),
         words=LexicalScorer(),
         meaning=DenseScorer.from_settings(settings.narrow) if settings.flags.dense_scores else None,
-        learned=learned if settings.flags.learned_use else None,
+        learned=history if settings.flags.learned_use else None,
         corrections=corrections if settings.flags.learn_from_feedback else None,
         preferences=preferences if settings.flags.preferences else None,
     )

@@ -12,88 +12,94 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fingerpost.catalog.words import singular, word_set, words
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
 from fingerpost.frozen import frozen
-from fingerpost.narrow.columns import Columns, Scores
+from fingerpost.narrow.columns import Scores, ToolColumns
 from fingerpost.records import Effect, EntityKind, Json, Signals, ToolCard
 
-_IDENTIFIER: Final = word_set("id ids uuid guid key slug handle sku")
-_FINDS: Final = word_set("list search find query lookup browse resolve autocomplete all")
-_READS: Final = word_set("get fetch retrieve show")
-_VERBS_APART: Final = _FINDS | _READS | word_set("by for of the a an my user s")
+_IDENTIFIER_WORDS: Final = parse_word_set("id ids uuid guid key slug handle sku")
+_FIND_VERBS: Final = parse_word_set("list search find query lookup browse resolve autocomplete all")
+_READ_VERBS: Final = parse_word_set("get fetch retrieve show")
+_NON_SUBJECT_WORDS: Final = _FIND_VERBS | _READ_VERBS | parse_word_set("by for of the a an my user s")
 # Keys one is given, not finds.
-_SECRET: Final = word_set("api access auth session secret client app application private public token")
-_GIVEN: Final = frozenset({EntityKind.ID, EntityKind.QUOTED})
+_SECRET_WORDS: Final = parse_word_set(
+    "api access auth session secret client app application private public token"
+)
+_GIVEN_KINDS: Final = frozenset({EntityKind.ID, EntityKind.QUOTED})
 _SHORT_NUMBER: Final = re.compile(r"(?<![\w.])#?\d{2,}(?![\w.])")
 
 
 @frozen(kw_only=False)
-class Production:
+class Prerequisite:
     """A tool that finds `argument` for the tool `wanted_by`."""
 
     row: int
     argument: str
     wanted_by: int
 
-    def reason(self, columns: Columns) -> str:
+    def format_reason(self, columns: ToolColumns) -> str:
         return f"finds the {self.argument} that {columns.cards[self.wanted_by].name} needs"
 
 
-def producer(
-    columns: Columns, row: int, text: str, signals: Signals, base: Scores, may: Iterable[int]
-) -> Production | None:
+def find_prerequisite(
+    columns: ToolColumns, row: int, text: str, signals: Signals, base: Scores, candidates: Iterable[int]
+) -> Prerequisite | None:
     """A tool among `may` that finds an identifier `row` requires and the request does not hold."""
-    if any(entity.kind in _GIVEN for entity in signals.entities) or _SHORT_NUMBER.search(text):
+    if any(entity.kind in _GIVEN_KINDS for entity in signals.entities) or _SHORT_NUMBER.search(text):
         return None
     card = columns.cards[row]
-    neighbours = [other for other in may if other != row and columns.cards[other].server == card.server]
+    neighbours = [
+        other for other in candidates if other != row and columns.cards[other].server == card.server
+    ]
     for argument in card.intelligence.parameters.required:
-        thing = _thing(argument, card)
+        thing = _get_identified_thing(argument, card)
         if thing is None:
             continue
-        finders = [other for other in neighbours if _finds(columns.cards[other], thing, argument)]
+        finders = [other for other in neighbours if _can_find(columns.cards[other], thing, argument)]
         if finders:
-            best = max(finders, key=lambda other: (_searches(columns.cards[other]), float(base[other])))
-            return Production(best, argument, row)
+            best = max(finders, key=lambda other: (_is_search_tool(columns.cards[other]), float(base[other])))
+            return Prerequisite(best, argument, row)
     return None
 
 
-def _thing(argument: str, card: ToolCard) -> str | None:
+def _get_identified_thing(argument: str, card: ToolCard) -> str | None:
     """What kind of thing the argument identifies: `issue_id` an issue, the bare `id` of `close_issue` too."""
-    parts = words(argument)
-    if not parts or parts[-1] not in _IDENTIFIER or _SECRET.intersection(parts):
+    parts = split_words(argument)
+    if not parts or parts[-1] not in _IDENTIFIER_WORDS or _SECRET_WORDS.intersection(parts):
         return None
     if len(parts) > 1:
-        return singular(parts[-2])
-    named = [word for word in words(card.name) if word not in _VERBS_APART]
-    return singular(named[-1]) if len(named) > 1 else None
+        return to_singular(parts[-2])
+    named = [word for word in split_words(card.name) if word not in _NON_SUBJECT_WORDS]
+    return to_singular(named[-1]) if len(named) > 1 else None
 
 
-def _finds(card: ToolCard, thing: str, argument: str) -> bool:
+def _can_find(card: ToolCard, thing: str, argument: str) -> bool:
     if card.effect.value is not Effect.READ or argument in card.intelligence.parameters.required:
         return False
-    named = words(card.name)
-    of_that_kind = any(singular(word) == thing for word in named)
-    several = any(word != thing and singular(word) == thing for word in named)
+    named = split_words(card.name)
+    of_that_kind = any(to_singular(word) == thing for word in named)
+    several = any(word != thing and to_singular(word) == thing for word in named)
     if not of_that_kind:
         return False
     asks_for_one = any(
-        parts[-1] in _IDENTIFIER for name in card.intelligence.parameters.required if (parts := words(name))
+        parts[-1] in _IDENTIFIER_WORDS
+        for name in card.intelligence.parameters.required
+        if (parts := split_words(name))
     )
     if asks_for_one:
         return False
     return (
-        bool(_FINDS.intersection(named))
-        or (several and bool(_READS.intersection(named)))
-        or _yields(card, argument)
+        bool(_FIND_VERBS.intersection(named))
+        or (several and bool(_READ_VERBS.intersection(named)))
+        or _returns_field(card, argument)
     )
 
 
-def _searches(card: ToolCard) -> bool:
-    return not _FINDS.isdisjoint(words(card.name))
+def _is_search_tool(card: ToolCard) -> bool:
+    return not _FIND_VERBS.isdisjoint(split_words(card.name))
 
 
-def _yields(card: ToolCard, argument: str) -> bool:
+def _returns_field(card: ToolCard, argument: str) -> bool:
     """Its output schema has that very field, at the top or in what it lists."""
     schema = card.definition.get("outputSchema")
     return isinstance(schema, Mapping) and _has_field(schema, argument, depth=4)

@@ -8,14 +8,14 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Effort, HiddenTool, Message, ServerChoice
-from fingerpost.records.json import as_valid_text
+from fingerpost.records.json import to_valid_text
 from fingerpost.settings import Settings
 
 # What a request is about stands at its beginning, what is wanted often at its very end;
 # between them lies what was pasted in.
 FIRST_CHARACTERS: Final = 4000
 LAST_CHARACTERS: Final = 1000
-_CUT: Final = "\n…\n"
+_CUT_NOTE: Final = "\n…\n"
 
 
 @frozen
@@ -44,14 +44,14 @@ class NarrowRequest:
     about: str | None = None  # a tool (by key) to explain even if it came in far behind
 
 
-def bounded(text: str) -> str:
+def bound_text(text: str) -> str:
     """The request as it is read: valid text, the beginning and the end of one that is huge."""
     if len(text) > FIRST_CHARACTERS + LAST_CHARACTERS:
-        text = text[:FIRST_CHARACTERS] + _CUT + text[-LAST_CHARACTERS:]
-    return as_valid_text(text).strip()
+        text = text[:FIRST_CHARACTERS] + _CUT_NOTE + text[-LAST_CHARACTERS:]
+    return to_valid_text(text).strip()
 
 
-def earlier_turns(history: tuple[Message, ...], most: int = 2) -> tuple[str, ...]:
+def get_earlier_turns(history: tuple[Message, ...], most: int = 2) -> tuple[str, ...]:
     """What the person said before, the latest first."""
-    said = (bounded(message.text) for message in reversed(history[-40:]) if message.role == "user")
+    said = (bound_text(message.text) for message in reversed(history[-40:]) if message.role == "user")
     return tuple(text for text, _ in zip((text for text in said if text), range(most), strict=False))

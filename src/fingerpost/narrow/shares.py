@@ -17,7 +17,7 @@ from fingerpost.records import Part
 
 
 @frozen
-class Share:
+class ScoreContribution:
     """What one signal adds to or takes from every tool, and why."""
 
     signal: str
@@ -25,7 +25,7 @@ class Share:
     note: str = ""  # for all rows that have points
     notes: Mapping[int, str] = field(default_factory=dict[int, str])  # or for one row
 
-    def part(self, row: int) -> Part | None:
+    def get_part(self, row: int) -> Part | None:
         """This share of one tool's score, if it has any."""
         points = float(self.points[row])
         if points == 0:
@@ -33,7 +33,7 @@ class Share:
         return Part(signal=self.signal, points=round(points, 4), note=self.notes.get(row, self.note))
 
 
-def total(shares: Iterable[Share], size: int) -> Scores:
+def sum_contributions(shares: Iterable[ScoreContribution], size: int) -> Scores:
     """Their sum, by row."""
     score = np.zeros(size, np.float32)
     for share in shares:
@@ -41,7 +41,7 @@ def total(shares: Iterable[Share], size: int) -> Scores:
     return score
 
 
-def parts_of(shares: Iterable[Share], row: int) -> tuple[Part, ...]:
+def list_score_parts(shares: Iterable[ScoreContribution], row: int) -> tuple[Part, ...]:
     """How one tool's score came about; shares of the same signal and reason stand as they came."""
-    found = (share.part(row) for share in shares)
+    found = (share.get_part(row) for share in shares)
     return tuple(part for part in found if part is not None)

@@ -19,15 +19,15 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from fingerpost.catalog import verbs
-from fingerpost.catalog.words import STOP_WORDS, word_set
+from fingerpost.catalog.words import STOP_WORDS, parse_word_set
 
-MOST_NEEDS: Final = 4
-LONGEST_SPLIT: Final = 5000  # characters looked at
-_LEAST_WORDS: Final = 2
-_LEAST_LETTERS: Final = 8
+MAX_NEEDS: Final = 4
+MAX_SPLIT_LENGTH: Final = 5000  # characters looked at
+_MIN_NEED_WORDS: Final = 2
+_MIN_NEED_LETTERS: Final = 8
 
 # What people ask an assistant to do, beside what tools call themselves.
-_EVERYDAY: Final = word_set(
+_EVERYDAY_VERBS: Final = parse_word_set(
     """
     arrange bring brief call cancel chart check collect contact deliver determine draw email ensure
     evaluate figure gather give grab help highlight identify inform investigate keep let look mail message
@@ -35,13 +35,13 @@ _EVERYDAY: Final = word_set(
     see sort tell text turn
     """
 )
-_ASKING: Final = (verbs.READ | verbs.WRITE | verbs.AMBIGUOUS | verbs.DESTROY | _EVERYDAY) - word_set(
-    "has is exists head help info command script shell bash sudo cmd"
-)
+_ASKING_VERBS: Final = (
+    verbs.READ_VERBS | verbs.WRITE_VERBS | verbs.AMBIGUOUS_VERBS | verbs.DESTROY_VERBS | _EVERYDAY_VERBS
+) - parse_word_set("has is exists head help info command script shell bash sudo cmd")
 # Words that are as often nouns ("a movie and book list"): a verb only when something follows to act on.
-_DOUBTFUL: Final = (
+_DOUBTFUL_VERBS: Final = (
     verbs.NOUN_LIKE
-    | word_set(
+    | parse_word_set(
         """
     address archive balance bookmark chart check click close contact count diff display draft echo email
     estimate fix follow forecast format help input invite issue join launch list mail map mark message move
@@ -50,21 +50,25 @@ _DOUBTFUL: Final = (
     train translate trim turn type view wait watch
     """
     )
-) & _ASKING
+) & _ASKING_VERBS
 _OBJECT: Final = (
     r"(?:an?|the|my|our|your|his|her|its|their|me|us|him|them|it|this|that|these|those|all|any|each|every|"
     r"some|both|one|two|three|four|five|for|to|in|on|at|up|out|if|how|what|when|where|which|who|whether|"
     r"about|with|from|by|\d\S*|[\"'“‘«]\S*|(?-i:[A-Z])\S*)\b"
 )
-_CERTAIN_VERB: Final = r"(?:" + "|".join(sorted(_ASKING - _DOUBTFUL, key=len, reverse=True)) + r")\b"
-_DOUBTFUL_VERB: Final = (
-    r"(?:" + "|".join(sorted(_DOUBTFUL, key=len, reverse=True)) + r")\s+(?=" + _OBJECT + ")"
+_CERTAIN_VERB: Final = (
+    r"(?:" + "|".join(sorted(_ASKING_VERBS - _DOUBTFUL_VERBS, key=len, reverse=True)) + r")\b"
 )
-_ANY_VERB: Final = r"(?:" + "|".join(sorted(_ASKING, key=len, reverse=True)) + r")\b"
-_POLITE: Final = r"(?:please\s+|kindly\s+|also\s+|finally\s+|lastly\s+|next\s+|then\s+|just\s+|maybe\s+)*"
-_VERB: Final = rf"{_POLITE}(?:{_CERTAIN_VERB}|{_DOUBTFUL_VERB})"
+_DOUBTFUL_VERB: Final = (
+    r"(?:" + "|".join(sorted(_DOUBTFUL_VERBS, key=len, reverse=True)) + r")\s+(?=" + _OBJECT + ")"
+)
+_ANY_VERB: Final = r"(?:" + "|".join(sorted(_ASKING_VERBS, key=len, reverse=True)) + r")\b"
+_POLITE_OPENING: Final = (
+    r"(?:please\s+|kindly\s+|also\s+|finally\s+|lastly\s+|next\s+|then\s+|just\s+|maybe\s+)*"
+)
+_VERB: Final = rf"{_POLITE_OPENING}(?:{_CERTAIN_VERB}|{_DOUBTFUL_VERB})"
 
-_QUESTION: Final = (
+_QUESTION_WORD: Final = (
     r"(?:what(?:'s|\s+\w+)|which\s+\w+|how\s+(?:much|many|long|far|old|do|does|can|to|is|are)\b|"
     r"(?:who|where|when|why)(?:'s|\s+(?:is|are|was|were|do|does|did|can|could|will|would|should))\b)"
 )
@@ -74,7 +78,7 @@ _ENGLISH_JOINT: Final = re.compile(
     r"|[,;]\s+(?:then|after\s+that|afterwards|plus)\s+"
     rf"|,\s+(?:and\s+)?(?={_VERB})"
     rf"|\s+(?:and|then)\s+(?={_VERB})"
-    rf"|,?\s+and\s+(?={_QUESTION})",
+    rf"|,?\s+and\s+(?={_QUESTION_WORD})",
     re.IGNORECASE,
 )
 _HEBREW_VERBS: Final = (
@@ -99,16 +103,16 @@ _JOINTS: Final = {"en": _ENGLISH_JOINT, "he": _HEBREW_JOINT}
 _SENTENCE_END: Final = re.compile(
     r"(?<=\w\w[.!?])\s+|(?<=[!?])\s+|(?<=[\d)\]\"'”’][.!?])\s+(?=[A-Z])|(?<=[;。！？；])\s*|\n+"
 )
-_ITEM: Final = re.compile(r"^\s*(?:\(?\d{1,2}[.):]|[-*•–])\s+(?=\S)", re.MULTILINE)
-_INLINE_ITEM: Final = re.compile(r"(?:^|(?<=[\s:;,.]))\(?[1-9][).]\s+(?=\S)")
+_LIST_ITEM: Final = re.compile(r"^\s*(?:\(?\d{1,2}[.):]|[-*•–])\s+(?=\S)", re.MULTILINE)
+_INLINE_LIST_ITEM: Final = re.compile(r"(?:^|(?<=[\s:;,.]))\(?[1-9][).]\s+(?=\S)")
 
-_OPENING: Final = (
+_NEED_OPENING: Final = (
     r"(?:and|also|additionally|furthermore|moreover|besides|finally|lastly|then|next|first|firstly|secondly|"
     r"second|third|afterwards|after\s+that|oh|hey|hi|hello|ok|okay|so|now|plus|lastly|moreover|in\s+addition)"
     r"\b,?\s*"
 )
-_ASKS: Final = re.compile(
-    rf"^(?:{_OPENING})*{_POLITE}(?:{_ANY_VERB}|what|which|who|whose|when|where|how|is|are|"
+_ASKS_SOMETHING: Final = re.compile(
+    rf"^(?:{_NEED_OPENING})*{_POLITE_OPENING}(?:{_ANY_VERB}|what|which|who|whose|when|where|how|is|are|"
     r"does|do|did|will|has|have|show|let's)\b"
     r"|\b(?:can|could|would|will)\s+(?:you|u|we)\b"
     r"|\b(?:please|pls|kindly)\b"
@@ -119,7 +123,7 @@ _ASKS: Final = re.compile(
 )
 
 # Words of asking and pointing: a piece made of these alone ("can you help me with that?") wants nothing new.
-_EMPTY: Final = STOP_WORDS | word_set(
+_EMPTY_PIECE: Final = STOP_WORDS | parse_word_set(
     """
     able additional additionally advance again also am and appreciate appreciated assist assistance be can
     certain complete could d detail details ensure exactly find findings fine finally get give great hard help
@@ -129,43 +133,43 @@ _EMPTY: Final = STOP_WORDS | word_set(
     number generalizations generic real actual concrete kindly
     """
 )
-_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
+_SPLIT_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
 _WIDE_GAP: Final = re.compile(r"[^\S\n]{20,}")  # a joint would be tried at each blank, each time to the end
 
 
-def needs_of(text: str, language: str = "en", most: int = MOST_NEEDS) -> tuple[str, ...]:
+def split_needs(text: str, language: str = "en", most: int = MAX_NEEDS) -> tuple[str, ...]:
     """The wishes of a request, in its own words and order; the request itself when it holds but one."""
     whole = text.strip()
     if not whole:
         return ()
-    looked_at = _WIDE_GAP.sub(" ", whole[:LONGEST_SPLIT])
-    wishes = [piece for piece in _pieces(looked_at, language) if _is_wish(piece, language)]
-    return _at_most(most, wishes) if len(wishes) > 1 else (whole,)
+    looked_at = _WIDE_GAP.sub(" ", whole[:MAX_SPLIT_LENGTH])
+    wishes = [piece for piece in _split_pieces(looked_at, language) if _is_need(piece, language)]
+    return _merge_shortest(most, wishes) if len(wishes) > 1 else (whole,)
 
 
-def _pieces(text: str, language: str) -> Iterator[str]:
+def _split_pieces(text: str, language: str) -> Iterator[str]:
     joint = _JOINTS.get(language, _OTHER_JOINT)
-    for item in _items(text):
+    for item in _split_list_items(text):
         for sentence in _SENTENCE_END.split(item):
-            yield from _clauses(joint.split(sentence))
+            yield from _join_small_parts(joint.split(sentence))
 
 
-def _items(text: str) -> list[str]:
+def _split_list_items(text: str) -> list[str]:
     """The items of a list; before the first one stands an introduction."""
-    for mark in (_ITEM, _INLINE_ITEM):
+    for mark in (_LIST_ITEM, _INLINE_LIST_ITEM):
         if len(mark.findall(text)) > 1:
             return mark.split(text)
     return [text]
 
 
-def _clauses(parts: Iterable[str]) -> Iterator[str]:
+def _join_small_parts(parts: Iterable[str]) -> Iterator[str]:
     """Parts too small to be a wish of their own go back to the one before ("find it, read, send")."""
     kept = ""
     for part in parts:
         piece = part.strip(" ,;:\t")
         if not piece:
             continue
-        if kept and _is_small(piece):
+        if kept and _is_too_small(piece):
             kept = f"{kept}, {piece}"
             continue
         if kept:
@@ -175,26 +179,26 @@ def _clauses(parts: Iterable[str]) -> Iterator[str]:
         yield kept
 
 
-def _is_small(piece: str) -> bool:
+def _is_too_small(piece: str) -> bool:
     spaced = piece.isascii() or " " in piece
-    return len(piece.split()) < _LEAST_WORDS if spaced else len(piece) < _LEAST_LETTERS // 2
+    return len(piece.split()) < _MIN_NEED_WORDS if spaced else len(piece) < _MIN_NEED_LETTERS // 2
 
 
-def _is_wish(piece: str, language: str) -> bool:
-    if _is_small(piece) or len(piece) < _LEAST_LETTERS // 2:
+def _is_need(piece: str, language: str) -> bool:
+    if _is_too_small(piece) or len(piece) < _MIN_NEED_LETTERS // 2:
         return False
     if language != "en":
         return True
-    return _ASKS.search(piece) is not None and _has_content(piece)
+    return _ASKS_SOMETHING.search(piece) is not None and _has_content(piece)
 
 
 def _has_content(piece: str) -> bool:
-    return any(word.lower() not in _EMPTY for word in _WORD.findall(piece))
+    return any(word.lower() not in _EMPTY_PIECE for word in _SPLIT_WORD.findall(piece))
 
 
-def _at_most(most: int, wishes: list[str]) -> tuple[str, ...]:
+def _merge_shortest(most: int, needs: list[str]) -> tuple[str, ...]:
     """Neighbours joined, the shortest first, until there are few enough."""
-    joined = list(wishes)
+    joined = list(needs)
     while len(joined) > most:
         lengths = [len(joined[i]) + len(joined[i + 1]) for i in range(len(joined) - 1)]
         at = lengths.index(min(lengths))

@@ -1,6 +1,6 @@
 """A tool, and a request, as plain text for the scorers.
 
-The routing encoder was trained on the form `ToolText.long` writes, so that form
+The routing encoder was trained on the form `ToolText.format_long` writes, so that form
 is part of the model: a change there asks for a new training. What a server says
 about its tools is its own choice, so everything is bounded before it is read,
 and characters that are not text (controls, zero-width marks, halves) are gone.
@@ -15,16 +15,16 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, ToolCard
-from fingerpost.records.json import as_valid_text
+from fingerpost.records.json import to_valid_text
 
-LONGEST_NAME: Final = 200
-LONGEST_DESCRIPTION: Final = 2000
-LONGEST_PARAMETER: Final = 200
-SHORT_PARAMETER: Final = 60
-MOST_PARAMETERS: Final = 40
-MOST_VALUES: Final = 20
-LONGEST_REQUEST: Final = 8000
-MOST_SENTENCES: Final = 4
+MAX_TEXT_NAME_LENGTH: Final = 200
+MAX_DESCRIPTION_LENGTH: Final = 2000
+MAX_PARAMETER_LENGTH: Final = 200
+SHORT_PARAMETER_LENGTH: Final = 60
+MAX_PARAMETERS: Final = 40
+MAX_VALUES: Final = 20
+MAX_REQUEST_LENGTH: Final = 8000
+MAX_SENTENCES: Final = 4
 
 # Controls, zero-width and direction marks, private use: they carry no meaning and can hide some.
 _NOT_TEXT = re.compile(
@@ -37,25 +37,25 @@ _SPACES = re.compile(r"\s+")
 _NAME_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_A-Za-z]+")
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;。！？；])\s+|(?<=[。！？；])|\n+")
-SHORTEST_SENTENCE_WORDS: Final = 3
-SHORTEST_SENTENCE: Final = 25
-SHORTEST_UNSPACED: Final = 6  # characters, in scripts that write no spaces
+MIN_SENTENCE_WORDS: Final = 3
+MIN_SENTENCE_LENGTH: Final = 25
+MIN_UNSPACED_LENGTH: Final = 6  # characters, in scripts that write no spaces
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 
-def clean(text: str, longest: int) -> str:
+def clean_line(text: str, max_length: int) -> str:
     """The beginning of `text` on one line, with nothing in it that cannot be seen."""
-    text = text[: longest * 2]
+    text = text[: max_length * 2]
     if not text.isascii():
-        text = as_valid_text(text)
-    return _SPACES.sub(" ", _NOT_TEXT.sub(" ", text)).strip()[:longest]
+        text = to_valid_text(text)
+    return _SPACES.sub(" ", _NOT_TEXT.sub(" ", text)).strip()[:max_length]
 
 
-def split_name(name: str) -> str:
+def split_tool_name(name: str) -> str:
     """`getUserById`, `get-user-by-id` and `get_user_by_id` are all `get user by id`."""
-    return " ".join(map(str.lower, _NAME_WORD.findall(clean(name, LONGEST_NAME))))
+    return " ".join(map(str.lower, _NAME_WORD.findall(clean_line(name, MAX_TEXT_NAME_LENGTH))))
 
 
 @frozen
@@ -63,13 +63,13 @@ class ParameterText:
     """One parameter: its name as words, what its description begins with, and the values it may take."""
 
     name: str
-    about: str = ""
+    description: str = ""
     values: tuple[str, ...] = ()  # as words; encoders do not read them
 
-    def short(self) -> str:
-        if len(self.about) <= SHORT_PARAMETER:
-            return f"{self.name} {self.about}".rstrip()
-        return f"{self.name} {self.about[:SHORT_PARAMETER].rpartition(' ')[0]}".rstrip()
+    def format_short(self) -> str:
+        if len(self.description) <= SHORT_PARAMETER_LENGTH:
+            return f"{self.name} {self.description}".rstrip()
+        return f"{self.name} {self.description[:SHORT_PARAMETER_LENGTH].rpartition(' ')[0]}".rstrip()
 
 
 @frozen
@@ -81,64 +81,66 @@ class ToolText:
     description: str
     parameters: tuple[ParameterText, ...] = ()
 
-    def long(self) -> str:
+    def format_long(self) -> str:
         """All of it in one line, the most telling first: what does not fit an encoder is cut at the end."""
         text = f"{self.server} - " if self.server else ""
         text += f"{self.name}: {self.description}" if self.name else self.description
         if self.parameters:
-            text += " Parameters: " + " ".join(parameter.short() for parameter in self.parameters)
+            text += " Parameters: " + " ".join(parameter.format_short() for parameter in self.parameters)
         return text
 
 
-def tool_text(card: ToolCard) -> ToolText:
+def build_tool_text(card: ToolCard) -> ToolText:
     """The words of a card."""
     return ToolText(
-        server=split_name(card.server),
-        name=split_name(card.name),
-        description=clean(card.description, LONGEST_DESCRIPTION),
-        parameters=_parameters(card.definition.get("inputSchema")),
+        server=split_tool_name(card.server),
+        name=split_tool_name(card.name),
+        description=clean_line(card.description, MAX_DESCRIPTION_LENGTH),
+        parameters=_build_parameter_texts(card.definition.get("inputSchema")),
     )
 
 
-def _parameters(schema: Json) -> tuple[ParameterText, ...]:
+def _build_parameter_texts(schema: Json) -> tuple[ParameterText, ...]:
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return ()
-    return tuple(_parameter(name, about) for name, about in islice(properties.items(), MOST_PARAMETERS))
-
-
-def _parameter(name: str, schema: Json) -> ParameterText:
-    if not isinstance(schema, Mapping):
-        return ParameterText(name=split_name(name))
-    about = schema.get("description")
-    return ParameterText(
-        name=split_name(name),
-        about=clean(about, LONGEST_PARAMETER) if isinstance(about, str) else "",
-        values=_values(schema) or _values(schema.get("items")),
+    return tuple(
+        _build_parameter_text(name, about) for name, about in islice(properties.items(), MAX_PARAMETERS)
     )
 
 
-def _values(schema: Json) -> tuple[str, ...]:
+def _build_parameter_text(name: str, schema: Json) -> ParameterText:
+    if not isinstance(schema, Mapping):
+        return ParameterText(name=split_tool_name(name))
+    about = schema.get("description")
+    return ParameterText(
+        name=split_tool_name(name),
+        description=clean_line(about, MAX_PARAMETER_LENGTH) if isinstance(about, str) else "",
+        values=_list_allowed_values(schema) or _list_allowed_values(schema.get("items")),
+    )
+
+
+def _list_allowed_values(schema: Json) -> tuple[str, ...]:
     """What the schema allows, when that is a list of words: `create`, `delete`, … tell what a tool does."""
     allowed = schema.get("enum") if isinstance(schema, Mapping) else None
     if isinstance(allowed, str) or not isinstance(allowed, Sequence):
         return ()
-    return tuple(split_name(value) for value in islice(allowed, MOST_VALUES) if isinstance(value, str))
+    return tuple(split_tool_name(value) for value in islice(allowed, MAX_VALUES) if isinstance(value, str))
 
 
-def sentences_of(text: str) -> tuple[str, ...]:
+def split_sentences(text: str) -> tuple[str, ...]:
     """The sentences of a request that has several: the first few of those long enough to mean something."""
     found: list[str] = []
-    for piece in _SENTENCE_END.split(text[:LONGEST_REQUEST]):
-        sentence = clean(piece, LONGEST_REQUEST)
-        if _says_something(sentence):
+    for piece in _SENTENCE_END.split(text[:MAX_REQUEST_LENGTH]):
+        sentence = clean_line(piece, MAX_REQUEST_LENGTH)
+        if _is_meaningful(sentence):
             found.append(sentence)
-            if len(found) == MOST_SENTENCES:
+            if len(found) == MAX_SENTENCES:
                 break
     return tuple(found) if len(found) > 1 else ()
 
 
-def _says_something(sentence: str) -> bool:
-    if len(sentence) >= SHORTEST_SENTENCE or len(sentence.split()) >= SHORTEST_SENTENCE_WORDS:
+def _is_meaningful(sentence: str) -> bool:
+    if len(sentence) >= MIN_SENTENCE_LENGTH or len(sentence.split()) >= MIN_SENTENCE_WORDS:
         return True
-    return len(_UNSPACED.findall(sentence)) >= SHORTEST_UNSPACED
+    return len(_UNSPACED.findall(sentence)) >= MIN_UNSPACED_LENGTH

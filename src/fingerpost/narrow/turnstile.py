@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Condition
 
 
-class Turnstile:
+class ReadWriteLock:
     """A lock for many readers or one writer. A waiting writer goes before new readers."""
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Turnstile:
         self._waiting = 0
 
     @contextmanager
-    def reading(self) -> Generator[None]:
+    def lock_for_reading(self) -> Generator[None]:
         with self._changed:
             self._changed.wait_for(lambda: not self._writing and not self._waiting)
             self._reading += 1
@@ -29,7 +29,7 @@ class Turnstile:
                 self._changed.notify_all()
 
     @contextmanager
-    def writing(self) -> Generator[None]:
+    def lock_for_writing(self) -> Generator[None]:
         with self._changed:
             self._waiting += 1
             try:

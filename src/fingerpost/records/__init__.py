@@ -1,8 +1,8 @@
 """Frozen values that pass between the stages. They hold facts and derive nothing costly."""
 
 from fingerpost.records.access import (
-    DECIDING,
-    EVERY_RIGHT,
+    ALL_RIGHTS,
+    DECIDING_RIGHTS,
     LOCAL_NAME,
     Principal,
     Right,
@@ -28,15 +28,15 @@ from fingerpost.records.calls import (
     ToolCall,
     Verdict,
 )
-from fingerpost.records.choices import Choice, Following
+from fingerpost.records.choices import Choice, ToolFollower
 from fingerpost.records.choosing import (
     AskingCall,
-    Chosen,
     Confidence,
     ConfidenceSample,
     GateVerdict,
     MissingArgument,
     Mode,
+    ParsedSelection,
     Question,
     RouteOutcome,
 )
@@ -50,8 +50,8 @@ from fingerpost.records.feedback import (
     Preference,
     Threshold,
 )
-from fingerpost.records.ids import new_id, random_bits, utc_now
-from fingerpost.records.json import Json, JsonObject, as_valid_text, check_json
+from fingerpost.records.ids import create_id, get_random_bits, utc_now
+from fingerpost.records.json import Json, JsonObject, check_json, to_valid_text
 from fingerpost.records.narrowing import (
     Candidate,
     Effort,
@@ -94,9 +94,9 @@ from fingerpost.records.servers import (
     DroppedTool,
     Era,
     Listing,
-    Materials,
     OAuthSpec,
     Precheck,
+    ServerResources,
     ServerSpec,
     ServerState,
     ServerStatus,
@@ -125,8 +125,8 @@ from fingerpost.records.tools import (
 )
 
 __all__ = [
-    "DECIDING",
-    "EVERY_RIGHT",
+    "ALL_RIGHTS",
+    "DECIDING_RIGHTS",
     "LOCAL_NAME",
     "MAX_REINJECTIONS",
     "AnswerSize",
@@ -139,7 +139,6 @@ __all__ = [
     "Candidate",
     "ChangedInstructions",
     "Choice",
-    "Chosen",
     "Confidence",
     "ConfidenceSample",
     "Content",
@@ -158,7 +157,6 @@ __all__ = [
     "ExecutionStatus",
     "Feedback",
     "FeedbackVerdict",
-    "Following",
     "GateVerdict",
     "Grant",
     "Header",
@@ -178,7 +176,6 @@ __all__ = [
     "LearnedUse",
     "LearningCheck",
     "Listing",
-    "Materials",
     "Mention",
     "Message",
     "MissingArgument",
@@ -193,6 +190,7 @@ __all__ = [
     "ParameterError",
     "ParameterFault",
     "ParameterHints",
+    "ParsedSelection",
     "Part",
     "Pending",
     "Permit",
@@ -216,6 +214,7 @@ __all__ = [
     "Scope",
     "Selection",
     "ServerChoice",
+    "ServerResources",
     "ServerSpec",
     "ServerState",
     "ServerStatus",
@@ -229,16 +228,17 @@ __all__ = [
     "Threshold",
     "ToolCall",
     "ToolCard",
+    "ToolFollower",
     "ToolResult",
     "ToolRouting",
     "Transport",
     "UsageProfile",
     "UsageSample",
     "Verdict",
-    "as_valid_text",
     "check_json",
+    "create_id",
+    "get_random_bits",
     "is_same_person",
-    "new_id",
-    "random_bits",
+    "to_valid_text",
     "utc_now",
 ]

@@ -36,8 +36,8 @@ class Right(StrEnum):
     MANAGE = "manage"  # switch tools and servers, accept changed definitions, close breakers
 
 
-EVERY_RIGHT: Final = tuple(Right)
-DECIDING: Final = frozenset({Right.CONFIRM, Right.APPROVE, Right.MANAGE})  # what no tool may have
+ALL_RIGHTS: Final = tuple(Right)
+DECIDING_RIGHTS: Final = frozenset({Right.CONFIRM, Right.APPROVE, Right.MANAGE})  # what no tool may have
 LOCAL_NAME: Final = "local"  # of callers without a key, on surfaces that want a name; reserved
 
 

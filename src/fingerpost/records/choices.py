@@ -20,7 +20,7 @@ class Choice:
 
 
 @frozen
-class Following:
+class ToolFollower:
     """How often `then` was the next tool that worked after `tool`, in the same conversation."""
 
     tool: str

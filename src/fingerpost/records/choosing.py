@@ -42,7 +42,7 @@ class GateVerdict(StrEnum):
 
 
 @frozen
-class Chosen:
+class ParsedSelection:
     """What the selecting model said, as far as it could be understood and is true of the tools offered."""
 
     selection: Selection | None  # None: no tool, or nothing usable

@@ -15,25 +15,25 @@ R = TypeVar("R")
 
 
 @cache
-def _adapter(record_type: type[Any]) -> TypeAdapter[Any]:
+def _get_adapter(record_type: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(record_type)
 
 
 def to_json(record: object) -> bytes:
     """The record as JSON bytes."""
-    return _adapter(type(record)).dump_json(record)
+    return _get_adapter(type(record)).dump_json(record)
 
 
 def to_plain(record: object) -> Any:
     """The record as plain dicts, lists and scalars, ready to be printed as JSON."""
-    return _adapter(type(record)).dump_python(record, mode="json")
+    return _get_adapter(type(record)).dump_python(record, mode="json")
 
 
 def from_plain(record_type: type[R], value: object) -> R:
     """The record these plain values were made from. Raises `ValueError` when they are not one."""
-    return _adapter(record_type).validate_python(value)
+    return _get_adapter(record_type).validate_python(value)
 
 
 def from_json(record_type: type[R], data: bytes | str) -> R:
     """The record these JSON bytes were made from. Raises `ValueError` when they are not one."""
-    return _adapter(record_type).validate_json(data)
+    return _get_adapter(record_type).validate_json(data)

@@ -17,35 +17,35 @@ else:
 JsonObject: TypeAlias = Mapping[str, Json]
 
 SCALARS = (str, int, float, bool, NoneType)
-_PLAIN = frozenset({bool, NoneType})  # nothing can be wrong with these
+_PLAIN_TYPES = frozenset({bool, NoneType})  # nothing can be wrong with these
 
 MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 4000  # Python itself refuses to print integers a little longer than this
 
 # Work on what is larger than this is done off the event loop: up to here it takes a millisecond or two.
-LARGE: Final = 100_000  # bytes or characters
-_SIZE_OF_A_VALUE: Final = 100  # in characters that take as long: looking at it costs time, too
-_STEP: Final = 4_096  # characters that are parsed at once
-_MOST_STEPS_DOWN: Final = (
+LARGE_SIZE: Final = 100_000  # bytes or characters
+_VALUE_SIZE: Final = 100  # in characters that take as long: looking at it costs time, too
+_STEP_SIZE: Final = 4_096  # characters that are parsed at once
+_MAX_STEP_LEVELS: Final = (
     12  # beyond, a large value is parsed at once: that costs less than looking for steps
 )
-_SPACE: Final = re.compile(r"[ \t\n\r]*")
+_WHITE_SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
-def holds_much(value: object) -> bool:
+def is_large_value(value: object) -> bool:
     """Whether there are more than a few values in it, or much text. A cheap look, whatever its size."""
     size, todo = 0, [value]
-    while todo and size <= LARGE:
+    while todo and size <= LARGE_SIZE:
         node = todo.pop()
         if isinstance(node, str):
             size += len(node)
             continue
-        size += _SIZE_OF_A_VALUE
+        size += _VALUE_SIZE
         if isinstance(node, Mapping):
             todo.extend(cast("Mapping[object, object]", node).values())
         elif isinstance(node, list | tuple):
             todo.extend(cast("Sequence[object]", node))
-    return size > LARGE
+    return size > LARGE_SIZE
 
 
 def parse_in_steps(
@@ -61,29 +61,29 @@ def parse_in_steps(
     """
     decoder = json.JSONDecoder(parse_int=parse_int, parse_constant=parse_constant)
     scan = cast("Callable[[str, int], tuple[object, int]]", decoder.scan_once)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
-    value, end = _parse_value(text, _past_space(text, 0), scan, _MOST_STEPS_DOWN)
-    if (end := _past_space(text, end)) != len(text):
-        _refuse("Extra data", text, end)
+    value, end = _parse_value(text, _skip_space(text, 0), scan, _MAX_STEP_LEVELS)
+    if (end := _skip_space(text, end)) != len(text):
+        _raise_decode_error("Extra data", text, end)
     return value
 
 
-def _refuse(why: str, text: str, at: int) -> NoReturn:
+def _raise_decode_error(why: str, text: str, at: int) -> NoReturn:
     raise json.JSONDecodeError(why, text, at)
 
 
-_Scan: TypeAlias = "Callable[[str, int], tuple[object, int]]"
+_JsonScanner: TypeAlias = "Callable[[str, int], tuple[object, int]]"
 
 
-def _past_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
+def _skip_space(text: str, at: int) -> int:
+    found = _WHITE_SPACE.match(text, at)
     return at if found is None else found.end()
 
 
-def _parse_value(text: str, at: int, scan: _Scan, levels: int) -> tuple[object, int]:
+def _parse_value(text: str, at: int, scan: _JsonScanner, levels: int) -> tuple[object, int]:
     begins = text[at : at + 1]
-    if begins in ("{", "[") and levels and len(text) - at > _STEP:
+    if begins in ("{", "[") and levels and len(text) - at > _STEP_SIZE:
         try:
-            value, end = scan(text[at : at + _STEP], 0)
+            value, end = scan(text[at : at + _STEP_SIZE], 0)
         except (ValueError, StopIteration):  # it is longer, or wrong
             return (_parse_object if begins == "{" else _parse_list)(text, at, scan, levels - 1)
         return value, at + end
@@ -91,44 +91,44 @@ def _parse_value(text: str, at: int, scan: _Scan, levels: int) -> tuple[object, 
         return scan(text, at)
     except StopIteration as stopped:
         end = cast("int", stopped.value)
-    _refuse("Expecting value", text, end)
+    _raise_decode_error("Expecting value", text, end)
 
 
-def _parse_list(text: str, at: int, scan: _Scan, levels: int) -> tuple[object, int]:
+def _parse_list(text: str, at: int, scan: _JsonScanner, levels: int) -> tuple[object, int]:
     items: list[object] = []
-    at = _past_space(text, at + 1)
+    at = _skip_space(text, at + 1)
     if text[at : at + 1] == "]":
         return items, at + 1
     while True:
         item, at = _parse_value(text, at, scan, levels)
         items.append(item)
-        at = _past_space(text, at)
+        at = _skip_space(text, at)
         if (mark := text[at : at + 1]) == "]":
             return items, at + 1
         if mark != ",":
-            _refuse("Expecting ',' delimiter", text, at)
-        at = _past_space(text, at + 1)
+            _raise_decode_error("Expecting ',' delimiter", text, at)
+        at = _skip_space(text, at + 1)
 
 
-def _parse_object(text: str, at: int, scan: _Scan, levels: int) -> tuple[object, int]:
+def _parse_object(text: str, at: int, scan: _JsonScanner, levels: int) -> tuple[object, int]:
     members: dict[object, object] = {}
-    at = _past_space(text, at + 1)
+    at = _skip_space(text, at + 1)
     if text[at : at + 1] == "}":
         return members, at + 1
     while True:
         if text[at : at + 1] != '"':
-            _refuse("Expecting property name enclosed in double quotes", text, at)
+            _raise_decode_error("Expecting property name enclosed in double quotes", text, at)
         name, at = _parse_value(text, at, scan, levels)
-        at = _past_space(text, at)
+        at = _skip_space(text, at)
         if text[at : at + 1] != ":":
-            _refuse("Expecting ':' delimiter", text, at)
-        members[name], at = _parse_value(text, _past_space(text, at + 1), scan, levels)
-        at = _past_space(text, at)
+            _raise_decode_error("Expecting ':' delimiter", text, at)
+        members[name], at = _parse_value(text, _skip_space(text, at + 1), scan, levels)
+        at = _skip_space(text, at)
         if (mark := text[at : at + 1]) == "}":
             return members, at + 1
         if mark != ",":
-            _refuse("Expecting ',' delimiter", text, at)
-        at = _past_space(text, at + 1)
+            _raise_decode_error("Expecting ',' delimiter", text, at)
+        at = _skip_space(text, at + 1)
 
 
 def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
@@ -140,10 +140,10 @@ def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
     for _ in range(max_depth + 1):
         below: list[object] = []
         for node in level:
-            if type(node) in _PLAIN or (type(node) is str and node.isascii()):
+            if type(node) in _PLAIN_TYPES or (type(node) is str and node.isascii()):
                 continue  # most nodes are so, and every result of every tool comes by here
             # Scalars first: asking whether something is a Mapping is slow.
-            reason = _check_scalar(node) if isinstance(node, SCALARS) else _gather(node, below)
+            reason = _check_scalar(node) if isinstance(node, SCALARS) else _collect_children(node, below)
             if reason is not None:
                 return reason
         if not below:
@@ -152,7 +152,7 @@ def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
     return f"is nested more than {max_depth} levels deep"
 
 
-def _gather(node: object, below: list[object]) -> str | None:
+def _collect_children(node: object, below: list[object]) -> str | None:
     """Put what a container holds into `below`, or say why it cannot be carried."""
     if isinstance(node, list | tuple):
         below.extend(cast("Sequence[object]", node))
@@ -190,15 +190,15 @@ def has_lone_surrogate(text: str) -> bool:
     return False
 
 
-def as_valid_text(text: str) -> str:
+def to_valid_text(text: str) -> str:
     """`text` with every half character replaced, so that it can be stored and sent."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def as_valid_json(value: object, *, max_depth: int = MAX_DEPTH) -> object:
+def to_valid_json(value: object, *, max_depth: int = MAX_DEPTH) -> object:
     """The same with valid text throughout, keys included. Raises `ValueError` where it is nested deeper."""
     if isinstance(value, str):
-        return value if value.isascii() else as_valid_text(value)
+        return value if value.isascii() else to_valid_text(value)
     if isinstance(value, Mapping | list | tuple) and not max_depth:
         message = "is nested too deep"
         raise ValueError(message)
@@ -206,8 +206,8 @@ def as_valid_json(value: object, *, max_depth: int = MAX_DEPTH) -> object:
         entries = cast("Mapping[object, object]", value).items()
         below = max_depth - 1
         return {
-            as_valid_json(key, max_depth=below): as_valid_json(each, max_depth=below) for key, each in entries
+            to_valid_json(key, max_depth=below): to_valid_json(each, max_depth=below) for key, each in entries
         }
     if isinstance(value, list | tuple):
-        return [as_valid_json(each, max_depth=max_depth - 1) for each in cast("Sequence[object]", value)]
+        return [to_valid_json(each, max_depth=max_depth - 1) for each in cast("Sequence[object]", value)]
     return value

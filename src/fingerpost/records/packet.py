@@ -14,8 +14,8 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 from fingerpost.records.calls import ErrorKind
-from fingerpost.records.ids import new_id, utc_now
-from fingerpost.records.json import Json, JsonObject, as_valid_text, check_json
+from fingerpost.records.ids import create_id, utc_now
+from fingerpost.records.json import Json, JsonObject, check_json, to_valid_text
 
 MAX_REINJECTIONS: Final = 3
 
@@ -58,11 +58,11 @@ class ExecutionStatus(StrEnum):
 
     def may_become(self, following: ExecutionStatus) -> bool:
         """Whether the step is allowed. Nothing is executed that was not approved."""
-        return following in _NEXT[self]
+        return following in _ALLOWED_NEXT[self]
 
 
 # A finished selection (executed, failed, skipped, denied) may be followed by a new one: pending again.
-_NEXT: Final[dict[ExecutionStatus, frozenset[ExecutionStatus]]] = {
+_ALLOWED_NEXT: Final[dict[ExecutionStatus, frozenset[ExecutionStatus]]] = {
     ExecutionStatus.PENDING: frozenset(
         {ExecutionStatus.AWAITING_CONFIDENCE, ExecutionStatus.SKIPPED, ExecutionStatus.USER_DENIED}
     ),
@@ -297,13 +297,13 @@ class Packet:
         """A new packet for what a person asked."""
         return cls(
             header=Header(
-                packet_id=new_id("pkt"),
-                session_id=session_id or new_id("ses"),
+                packet_id=create_id("pkt"),
+                session_id=session_id or create_id("ses"),
                 created=utc_now(),
                 caller=caller,
                 parent_id=parent_id,
             ),
-            content=Content(original_prompt=as_valid_text(prompt)),
+            content=Content(original_prompt=to_valid_text(prompt)),
             context=Context(history=history),
             tool_routing=ToolRouting(max_reinjections=max_reinjections),
         )

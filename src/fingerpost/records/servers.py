@@ -16,7 +16,7 @@ Transport = Literal["stdio", "http", "sse", "in_process"]
 Era = Literal["auto", "2025-11-25", "2026-07-28"]
 NewTools = Literal["review", "allow"]
 
-# `Listing.package` of servers whose code is ours or the program's own.
+# `ShortlistInput.package` of servers whose code is ours or the program's own.
 IN_PROCESS: Final = "in-process"
 OWN_PROGRAM: Final = "fingerpost builtin"  # one of our own servers that runs alone
 
@@ -132,7 +132,7 @@ class Listing:
 
 
 @frozen
-class Materials:
+class ServerResources:
     """What one server offers besides tools: definitions exactly as it sent them, in its order."""
 
     server: str

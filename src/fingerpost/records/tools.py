@@ -50,7 +50,7 @@ class LatencyTier(StrEnum):
     VERY_SLOW = "very_slow"  # 2 to 5 min
 
     @classmethod
-    def of(cls, milliseconds: float) -> LatencyTier:
+    def from_milliseconds(cls, milliseconds: float) -> LatencyTier:
         if milliseconds < 3_000:
             return cls.FAST
         if milliseconds < 15_000:
@@ -67,7 +67,7 @@ class AnswerSize(StrEnum):
     VERY_LARGE = "very_large"  # 8,000 or more
 
     @classmethod
-    def of(cls, tokens: int) -> AnswerSize:
+    def from_tokens(cls, tokens: int) -> AnswerSize:
         if tokens < 500:
             return cls.SMALL
         if tokens <= 2_000:
@@ -85,7 +85,7 @@ class LatencyProfile:
 
     @property
     def tier(self) -> LatencyTier:
-        return LatencyTier.of(self.typical.value)
+        return LatencyTier.from_milliseconds(self.typical.value)
 
 
 @frozen
@@ -100,7 +100,7 @@ class ResponseProfile:
     @property
     def size(self) -> AnswerSize:
         """How large an answer to expect: never more than the tool's answers are cut to."""
-        return AnswerSize.of(min(self.typical_tokens.value, self.max_tokens.value))
+        return AnswerSize.from_tokens(min(self.typical_tokens.value, self.max_tokens.value))
 
 
 @frozen

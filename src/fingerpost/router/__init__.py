@@ -1,13 +1,13 @@
 """The whole pipeline, held together."""
 
-from fingerpost.router.agent import Agent, AgentMode, AgentStatus, Thresholds
+from fingerpost.router.agent import Agent, AgentMode, AgentStatus, RoutingThresholds
 from fingerpost.router.given import ModelNames
 from fingerpost.router.policy import Policy
 from fingerpost.router.route import AnswerPiece, Route
 from fingerpost.router.router import Router
-from fingerpost.router.switches import Switched, Switches
+from fingerpost.router.switches import RuntimeOptions, RuntimeSwitches
 from fingerpost.router.tally import AgentStats
-from fingerpost.router.wanted import Asking, Circumstances, Wanted
+from fingerpost.router.wanted import CallOptions, NarrowOptions, RouteOptions
 
 __all__ = [
     "Agent",
@@ -15,14 +15,14 @@ __all__ = [
     "AgentStats",
     "AgentStatus",
     "AnswerPiece",
-    "Asking",
-    "Circumstances",
+    "CallOptions",
     "ModelNames",
+    "NarrowOptions",
     "Policy",
     "Route",
+    "RouteOptions",
     "Router",
-    "Switched",
-    "Switches",
-    "Thresholds",
-    "Wanted",
+    "RoutingThresholds",
+    "RuntimeOptions",
+    "RuntimeSwitches",
 ]

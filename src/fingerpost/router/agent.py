@@ -19,10 +19,10 @@ import anyio
 
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.records import Message, RouteOutcome, new_id
-from fingerpost.router.switches import MOST_TURNS
-from fingerpost.router.tally import AgentStats, Tally
-from fingerpost.router.wanted import Asking
+from fingerpost.records import Message, RouteOutcome, create_id
+from fingerpost.router.switches import MAX_TURNS
+from fingerpost.router.tally import AgentCounter, AgentStats
+from fingerpost.router.wanted import RouteOptions
 
 if TYPE_CHECKING:
     from fingerpost.llm import OnText
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from fingerpost.router.router import Router
 
 AgentMode = Literal["simple", "react"]
-MOST_MESSAGES: Final = 1000  # kept of a conversation; what a model is shown of it is another matter
+MAX_MESSAGES: Final = 1000  # kept of a conversation; what a model is shown of it is another matter
 
 
 @frozen
-class Thresholds:
+class RoutingThresholds:
     """Above how many tools and servers smart routing switches itself on."""
 
     max_tools: int
@@ -52,23 +52,23 @@ class AgentStatus:
     messages: int
     busy: bool
     smart_routing: str  # "auto", "on" or "off"
-    thresholds: Thresholds
+    thresholds: RoutingThresholds
     total_tools: int
     total_servers: int
     chooses_servers: bool  # whether smart routing is at work with the tools there are now
 
 
 @frozen
-class _Handed:
+class _HandedBackRequest:
     """A request that goes on when the caller's own tools have been called."""
 
     text: str
-    asking: Asking
+    options: RouteOptions
     route: Route
 
 
 @frozen
-class _Talk:
+class _AgentState:
     """What changes, as one value."""
 
     conversation: str
@@ -77,7 +77,7 @@ class _Talk:
     persona: str | None
     history: tuple[Message, ...] = ()
     waiting: Route | None = None
-    handed: _Handed | None = None
+    handed: _HandedBackRequest | None = None
 
 
 class Agent:
@@ -97,116 +97,116 @@ class Agent:
         history: Iterable[Message] = (),
     ) -> None:
         self._router = router
-        self._tally = Tally()
+        self._counter = AgentCounter()
         self._lock = Lock()
         self._one_at_a_time = anyio.Lock()
-        self._talk = _Talk(
-            conversation=conversation or new_id("ses"),
-            mode=_checked_mode(mode),
-            max_turns=_checked_turns(max_turns),
+        self._state = _AgentState(
+            conversation=conversation or create_id("ses"),
+            mode=_check_mode(mode),
+            max_turns=_check_turns(max_turns),
             persona=persona,
-            history=tuple(history)[-MOST_MESSAGES:],
+            history=tuple(history)[-MAX_MESSAGES:],
         )
 
     # -- asking -------------------------------------------------------------------------------------
 
-    async def ask(self, text: str, **asking: Unpack[Asking]) -> Route:
+    async def ask(self, text: str, **options: Unpack[RouteOptions]) -> Route:
         """The next request of the conversation. Several at once are answered one after another."""
         async with self._one_at_a_time:
-            return await self._ask(text, asking)
+            return await self._ask_router(text, options)
 
     async def give(self, results: Mapping[str, str], *, on_text: OnText | None = None) -> Route:
         """Go on after tools of your own were called: what came of each, by the id of its call."""
         async with self._one_at_a_time:
-            handed = self._talk.handed
+            handed = self._state.handed
             if handed is None:
                 message = "no tool of yours was called in this conversation"
                 raise CallError(message, hint="Only a route whose outcome is 'handed_back' takes results.")
-            asking = handed.asking.copy()
+            asking = handed.options.copy()
             asking["since"] = (*asking.get("since", ()), *handed.route.answered_with(results))
             asking["on_text"] = on_text
             asking.pop("tool_choice", None)  # it was about the first call
-            return await self._ask(handed.text, asking)
+            return await self._ask_router(handed.text, asking)
 
-    async def _ask(self, text: str, asking: Asking) -> Route:
-        talk = self._talk
-        asked = cast("Asking", {**self._circumstances(talk), **asking})
+    async def _ask_router(self, text: str, options: RouteOptions) -> Route:
+        talk = self._state
+        asked = cast("RouteOptions", {**self._build_options(talk), **options})
         try:
             route = await self._router.route(text, **asked)
         except Exception:
-            self._tally.count(None, ())
+            self._counter.count(None, ())
             raise
-        self._tally.count(route.outcome, route.events)
+        self._counter.count(route.outcome, route.events)
         if route.outcome is RouteOutcome.HANDED_BACK:
-            self._hold(talk, _Handed(text=text, asking=asking, route=route))
+            self._hold_request(talk, _HandedBackRequest(text=text, options=options, route=route))
         else:
-            self._keep(talk, Message(role="user", text=text), route)
+            self._keep_turn(talk, Message(role="user", text=text), route)
         return route
 
-    def _hold(self, before: _Talk, handed: _Handed) -> None:
+    def _hold_request(self, before: _AgentState, handed: _HandedBackRequest) -> None:
         """Nothing is said until the request is answered."""
         with self._lock:
-            if self._talk.conversation == before.conversation:
-                self._talk = replace(self._talk, handed=handed)
+            if self._state.conversation == before.conversation:
+                self._state = replace(self._state, handed=handed)
 
-    async def resume(self, approval: Approval | None = None, **asking: Unpack[Asking]) -> Route:
+    async def resume(self, approval: Approval | None = None, **options: Unpack[RouteOptions]) -> Route:
         """Go on with the request that waits for a person; `approval` is their word."""
         async with self._one_at_a_time:
-            talk = self._talk
+            talk = self._state
             if talk.waiting is None:
                 message = "nothing of this conversation waits for a person"
                 raise CallError(message, hint="Only a route whose outcome is 'waiting' can be resumed.")
-            route = await self._router.resume(talk.waiting, approval, **asking)
-            self._tally.went_on(route.outcome, route.events)
-            self._keep(replace(talk, history=talk.history[:-1]), None, route)
+            route = await self._router.resume(talk.waiting, approval, **options)
+            self._counter.count_resumed(route.outcome, route.events)
+            self._keep_turn(replace(talk, history=talk.history[:-1]), None, route)
             return route
 
     def reset(self) -> None:
         """Forget the conversation and begin another; how it is switched stays, and so do the figures."""
         with self._lock:
-            self._talk = replace(
-                self._talk, conversation=new_id("ses"), history=(), waiting=None, handed=None
+            self._state = replace(
+                self._state, conversation=create_id("ses"), history=(), waiting=None, handed=None
             )
 
-    def _circumstances(self, talk: _Talk) -> Asking:
-        asking: Asking = {
-            "history": talk.history,
-            "conversation": talk.conversation,
-            "mode": talk.mode,
-            "max_turns": talk.max_turns,
+    def _build_options(self, state: _AgentState) -> RouteOptions:
+        asking: RouteOptions = {
+            "history": state.history,
+            "conversation": state.conversation,
+            "mode": state.mode,
+            "max_turns": state.max_turns,
         }
-        if talk.persona is not None:
-            asking["persona"] = talk.persona
+        if state.persona is not None:
+            asking["persona"] = state.persona
         return asking
 
-    def _keep(self, before: _Talk, said: Message | None, route: Route) -> None:
+    def _keep_turn(self, before: _AgentState, message: Message | None, route: Route) -> None:
         """Add what was said, unless the conversation was reset meanwhile."""
         answer = Message(role="assistant", text=route.answer)
-        history = (*before.history, *((said,) if said is not None else ()), answer)[-MOST_MESSAGES:]
+        history = (*before.history, *((message,) if message is not None else ()), answer)[-MAX_MESSAGES:]
         waiting = route if route.outcome is RouteOutcome.WAITING else None
         with self._lock:
-            if self._talk.conversation == before.conversation:
-                self._talk = replace(self._talk, history=history, waiting=waiting, handed=None)
+            if self._state.conversation == before.conversation:
+                self._state = replace(self._state, history=history, waiting=waiting, handed=None)
 
     # -- looking ------------------------------------------------------------------------------------
 
     @property
     def conversation(self) -> str:
-        return self._talk.conversation
+        return self._state.conversation
 
     @property
     def history(self) -> tuple[Message, ...]:
         """What was said so far, the oldest first."""
-        return self._talk.history
+        return self._state.history
 
     @property
     def mode(self) -> AgentMode:
-        return self._talk.mode
+        return self._state.mode
 
     @property
     def max_turns(self) -> int:
         """Rounds of tools one request may take."""
-        return self._router.switches.now.rounds(self._talk.mode, self._talk.max_turns)
+        return self._router.switches.now.get_max_rounds(self._state.mode, self._state.max_turns)
 
     @property
     def is_smart_routing_enabled(self) -> bool:
@@ -214,24 +214,24 @@ class Agent:
         return self._router.switches.now.smart_routing.mode != "off"
 
     @property
-    def thresholds(self) -> Thresholds:
+    def thresholds(self) -> RoutingThresholds:
         routing = self._router.switches.now.smart_routing
-        return Thresholds(max_tools=routing.max_tools, max_servers=routing.max_servers)
+        return RoutingThresholds(max_tools=routing.max_tools, max_servers=routing.max_servers)
 
     @property
     def waiting(self) -> Route | None:
         """The request that waits for a person, if one does."""
-        return self._talk.waiting
+        return self._state.waiting
 
     def stats(self) -> AgentStats:
         """How it has done so far."""
-        return self._tally.stats
+        return self._counter.stats
 
     def status(self) -> AgentStatus:
         """Everything about it at this moment."""
-        from fingerpost.narrow.preselection import is_wanted
+        from fingerpost.narrow.preselection import should_pick_servers
 
-        talk, routing = self._talk, self._router.switches.now.smart_routing
+        talk, routing = self._state, self._router.switches.now.smart_routing
         cards = self._router.tools.cards
         servers = len({card.server for card in cards})
         return AgentStatus(
@@ -241,25 +241,25 @@ class Agent:
             messages=len(talk.history),
             busy=self._one_at_a_time.locked(),
             smart_routing=routing.mode,
-            thresholds=Thresholds(max_tools=routing.max_tools, max_servers=routing.max_servers),
+            thresholds=RoutingThresholds(max_tools=routing.max_tools, max_servers=routing.max_servers),
             total_tools=len(cards),
             total_servers=servers,
-            chooses_servers=is_wanted(routing, tools=len(cards), servers=servers),
+            chooses_servers=should_pick_servers(routing, tools=len(cards), servers=servers),
         )
 
     # -- switching ----------------------------------------------------------------------------------
 
     def set_mode(self, mode: AgentMode) -> None:
         """ "simple": call and answer; "react": say what it thinks before each call."""
-        self._set(mode=_checked_mode(mode))
+        self._set_state(mode=_check_mode(mode))
 
     def set_max_turns(self, turns: int | None) -> None:
         """Rounds of tools one request may take; None: as many as the router says."""
-        self._set(max_turns=_checked_turns(turns))
+        self._set_state(max_turns=_check_turns(turns))
 
     def set_persona(self, persona: str | None) -> None:
         """Who the assistant is; None: as the settings say."""
-        self._set(persona=persona)
+        self._set_state(persona=persona)
 
     def set_smart_routing(self, enabled: bool | Literal["auto", "on", "off"]) -> None:
         """Choose servers always, never, or ("auto") above the thresholds. For the whole router."""
@@ -269,20 +269,20 @@ class Agent:
         """Above how many tools and servers "auto" chooses servers. For the whole router."""
         self._router.switches.set_thresholds(max_tools=max_tools, max_servers=max_servers)
 
-    def _set(self, **values: object) -> None:
+    def _set_state(self, **values: object) -> None:
         with self._lock:
-            self._talk = replace(self._talk, **values)
+            self._state = replace(self._state, **values)
 
 
-def _checked_mode(mode: str) -> AgentMode:
+def _check_mode(mode: str) -> AgentMode:
     if mode not in get_args(AgentMode):
         message = f"an agent has no mode {mode!r:.60}"
         raise ConfigError(message, hint="An agent is simple or react; router.route knows more modes.")
     return cast("AgentMode", mode)
 
 
-def _checked_turns(turns: int | None) -> int | None:
-    if turns is not None and not 1 <= turns <= MOST_TURNS:
+def _check_turns(turns: int | None) -> int | None:
+    if turns is not None and not 1 <= turns <= MAX_TURNS:
         message = f"max_turns = {turns} is not possible"
-        raise ConfigError(message, hint=f"An agent has 1 to {MOST_TURNS} turns.")
+        raise ConfigError(message, hint=f"An agent has 1 to {MAX_TURNS} turns.")
     return turns

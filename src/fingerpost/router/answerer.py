@@ -16,10 +16,10 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from fingerpost.call.path import CallPath
+from fingerpost.call.path import CallPipeline
 from fingerpost.catalog import Snapshot
 from fingerpost.choose.calibration import Calibration
-from fingerpost.choose.summaries import Summaries
+from fingerpost.choose.summaries import SummaryCache
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import (
     Event,
@@ -33,42 +33,42 @@ from fingerpost.events import (
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import (
     Approval,
-    Chosen,
     Effort,
     Message,
     Mode,
     Narrowing,
     Outcome,
+    ParsedSelection,
     Pending,
     Question,
     RouteOutcome,
     UsageProfile,
 )
-from fingerpost.router.conversations import recall
+from fingerpost.router.conversations import read_history
 from fingerpost.router.elsewhere import hold_claim
-from fingerpost.router.guide import Guide, packet_of
-from fingerpost.router.journeys.endings import broken_off
-from fingerpost.router.journeys.journey import House, Journey
-from fingerpost.router.journeys.keyless import replied
-from fingerpost.router.journeys.offers import Offers
-from fingerpost.router.journeys.resuming import Remembered, answered, remembered, resume
-from fingerpost.router.journeys.staged import selected
-from fingerpost.router.journeys.ways import travel, within_limits
+from fingerpost.router.guide import RequestNarrower, build_packet
+from fingerpost.router.journeys.endings import record_interrupted_run
+from fingerpost.router.journeys.journey import RunDeps, RunState
+from fingerpost.router.journeys.keyless import resume_with_reply
+from fingerpost.router.journeys.offers import OfferedToolsCache
+from fingerpost.router.journeys.resuming import RecordedRun, read_recorded_run, resume_run, resume_with_answer
+from fingerpost.router.journeys.staged import select_tools
+from fingerpost.router.journeys.ways import run_mode, run_within_limits
 from fingerpost.router.profiles import Profiles
 from fingerpost.router.route import AnswerPiece, Route, StreamItem
-from fingerpost.router.switches import Switches
-from fingerpost.router.thresholds import Thresholds
-from fingerpost.router.wanted import Asking, Wanted
-from fingerpost.router.witness import Witness
+from fingerpost.router.switches import RuntimeSwitches
+from fingerpost.router.thresholds import ConfidenceThresholds
+from fingerpost.router.wanted import NarrowOptions, RouteOptions
+from fingerpost.router.witness import PacketSubscriptions
 from fingerpost.settings import Settings
 from fingerpost.store import Store
 
-READ_AGAIN_S: Final = 30.0
+REFRESH_INTERVAL_S: Final = 30.0
 EFFORT_MODES: Final = {Effort.QUICK: Mode.SINGLE, Effort.THOROUGH: Mode.STAGED}
-TOLD_OF_REQUEST: Final = 500
+MAX_REQUEST_LENGTH: Final = 500
 
 
-class Learn(Protocol):
+class LearnFromOutcome(Protocol):
     """Takes the request, what came of it, where, and who asked."""
 
     def __call__(
@@ -76,7 +76,7 @@ class Learn(Protocol):
     ) -> None: ...
 
 
-class Answerer:
+class RequestRunner:
     """Takes requests from `Router.route` to their end; one per router."""
 
     def __init__(
@@ -85,13 +85,13 @@ class Answerer:
         *,
         events: Fanout,
         store: Store,
-        calls: CallPath,
-        guide: Guide,
+        calls: CallPipeline,
+        narrower: RequestNarrower,
         pool: ModelPool,
         snapshot: Callable[[], Snapshot],
         tasks: TaskGroup,
-        switches: Switches,
-        learn: Learn,
+        switches: RuntimeSwitches,
+        learn: LearnFromOutcome,
         profiles: Profiles,
         instance: str,
     ) -> None:
@@ -101,88 +101,93 @@ class Answerer:
         self._store = store
         self._tasks = tasks
         self._switches = switches
-        self._witness = Witness()
-        events.add(self._witness)
-        self.thresholds = Thresholds(settings, store, events)
-        self._calibration = Calibration.identity()
-        self._calibrated_at = -READ_AGAIN_S
+        self._subscriptions = PacketSubscriptions()
+        events.add(self._subscriptions)
+        self.thresholds = ConfidenceThresholds(settings, store, events)
+        self._calibration = Calibration.create_identity()
+        self._calibrated_at = -REFRESH_INTERVAL_S
         self._usage: Mapping[str, UsageProfile] = {}
-        self._used_at = -READ_AGAIN_S
-        self._under_way: dict[str, Journey] = {}  # by packet
+        self._used_at = -REFRESH_INTERVAL_S
+        self._running: dict[str, RunState] = {}  # by packet
         self._resuming: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by packet
-        self._house = House(
+        self._deps = RunDeps(
             settings=settings,
             events=events,
-            guide=guide,
+            narrower=narrower,
             calls=calls,
             pool=pool,
             store=store,
-            offers=Offers(),
+            offers=OfferedToolsCache(),
             snapshot=snapshot,
             calibration=self._calibrate,
-            settings_for=self.thresholds.settings_for,
+            get_settings=self.thresholds.get_settings,
             learn=lambda outcome, packet: learn(
                 packet.content.original_prompt,
                 outcome,
                 packet.header.session_id,
                 caller=packet.header.caller,
             ),
-            summaries=Summaries(),
-            usage=self._use,
+            summaries=SummaryCache(),
+            usage=self._read_usage,
             profiles=profiles,
             instance=instance,
         )
 
-    async def route(self, text: str, asking: Asking) -> Route:
+    async def route(self, text: str, options: RouteOptions) -> Route:
         """One request, from its words to its end."""
-        journey = self._begin(text, await self._recalled(asking))
-        return await self._watched(journey, lambda: self._set_out(journey))
+        journey = self._build_run(text, await self._add_history(options))
+        return await self._run_with_events(journey, lambda: self._run_new(journey))
 
-    async def _recalled(self, asking: Asking) -> Asking:
+    async def _add_history(self, options: RouteOptions) -> RouteOptions:
         """With what was said before, where a conversation is named and its history is not given."""
-        conversation = asking.get("conversation")
-        if conversation is None or "history" in asking or asking.get("parent") is not None:
-            return asking
-        asking = asking.copy()
-        asking["history"] = await recall(self._store, conversation, caller=asking.get("caller"))
-        return asking
+        conversation = options.get("conversation")
+        if conversation is None or "history" in options or options.get("parent") is not None:
+            return options
+        options = options.copy()
+        options["history"] = await read_history(self._store, conversation, caller=options.get("caller"))
+        return options
 
     async def resume(
-        self, what: str, approval: Approval | None, asking: Asking, *, packet_id: str | None = None
+        self,
+        pending_id: str,
+        approval: Approval | None,
+        options: RouteOptions,
+        *,
+        packet_id: str | None = None,
     ) -> Route:
         """Go on with a request that waited for a person. Whoever comes second finds it done.
 
         Of several that wait for one call: the one that is named, else the first that has not gone on.
         """
-        pending = await self._waiting(what)
-        packet_id = packet_id or await self._next_of(pending)
-        lock = self._resuming.setdefault(packet_id or what, anyio.Lock())
-        async with lock, hold_claim(self._store, f"packet {packet_id or what}", self._house.instance):
-            pending = await self._waiting(what)
-            known, journey = await self._remembered(pending, asking, packet_id)
+        pending = await self._get_pending(pending_id)
+        packet_id = packet_id or await self._find_next_packet(pending)
+        lock = self._resuming.setdefault(packet_id or pending_id, anyio.Lock())
+        async with lock, hold_claim(self._store, f"packet {packet_id or pending_id}", self._deps.instance):
+            pending = await self._get_pending(pending_id)
+            known, journey = await self._restore_run(pending, options, packet_id)
 
             async def go_on() -> Route:
-                standing = pending if approval is None else await self._decided(approval)
-                return await within_limits(journey, lambda journey: resume(journey, standing, known))
+                standing = pending if approval is None else await self._apply_approval(approval)
+                return await run_within_limits(journey, lambda journey: resume_run(journey, standing, known))
 
-            return await self._watched(journey, go_on)
+            return await self._run_with_events(journey, go_on)
 
-    async def _next_of(self, pending: Pending) -> str | None:
+    async def _find_next_packet(self, pending: Pending) -> str | None:
         """The first request that waits for this call and has not gone on; else the first of all."""
         for packet_id in pending.packets if pending.joined else ():
-            known = await remembered(self._store, packet_id)
+            known = await read_recorded_run(self._store, packet_id)
             if known.outcome is RouteOutcome.WAITING:
                 return packet_id
         return pending.packet_id
 
-    async def _waiting(self, what: str) -> Pending:
-        pending = await self._house.calls.approvals.get(what)
+    async def _get_pending(self, pending_id: str) -> Pending:
+        pending = await self._deps.calls.approvals.get(pending_id)
         if pending is None:
-            message = f"no call waits under {what}"
+            message = f"no call waits under {pending_id}"
             raise CallError(message, hint="`fingerpost approvals` lists those that do.")
         return pending
 
-    async def reply(self, asked: Route, answer: str, asking: Asking) -> Route:
+    async def reply(self, asked: Route, answer: str, options: RouteOptions) -> Route:
         """Go on after the person answered a question.
 
         Where a tool asked, its call goes on with the answer. Otherwise a model is told the question and the
@@ -193,49 +198,51 @@ class Answerer:
             message = "this route asks nothing"
             raise CallError(message, hint="Only a route whose outcome is 'asked' can be replied to.")
         if question.call is not None:
-            return await self._answered(asked, question, answer, asking)
+            return await self._resume_with_answer(asked, question, answer, options)
         if asked.mode is not Mode.KEYLESS:
-            asking = asking.copy()
-            asking["mode"] = asked.mode
-            asking["history"] = (
+            options = options.copy()
+            options["mode"] = asked.mode
+            options["history"] = (
                 *before.context.history,
                 Message(role="user", text=before.content.original_prompt),
                 Message(role="assistant", text=question.text),
             )
-            return await self.route(answer, asking)
-        asking = self._profiles.applied(asking)
-        journey = Journey(self._house, before, mode=Mode.KEYLESS, asking=asking, narrowing=asked.narrowing)
-        return await self._watched(
+            return await self.route(answer, options)
+        options = self._profiles.apply_profile(options)
+        journey = RunState(self._deps, before, mode=Mode.KEYLESS, options=options, narrowing=asked.narrowing)
+        return await self._run_with_events(
             journey,
-            lambda: within_limits(journey, lambda journey: replied(journey, question, answer)),
+            lambda: run_within_limits(journey, lambda journey: resume_with_reply(journey, question, answer)),
         )
 
-    async def _answered(self, asked: Route, question: Question, answer: str, asking: Asking) -> Route:
+    async def _resume_with_answer(
+        self, asked: Route, question: Question, answer: str, options: RouteOptions
+    ) -> Route:
         """The packet goes on, within the bounds it began in."""
         before = asked.packet
-        known = await remembered(self._store, before.packet_id)
-        asking = asking.copy()
+        known = await read_recorded_run(self._store, before.packet_id)
+        options = options.copy()
         assert question.call is not None
-        asking["conversation"] = question.call.conversation
-        asking["caller"], asking["profile"] = before.header.caller, before.context.profile
-        asking["scopes"] = tuple(dict.fromkeys((*known.scopes, *asking.get("scopes", ()))))
-        journey = Journey(
-            self._house,
+        options["conversation"] = question.call.conversation
+        options["caller"], options["profile"] = before.header.caller, before.context.profile
+        options["scopes"] = tuple(dict.fromkeys((*known.scopes, *options.get("scopes", ()))))
+        journey = RunState(
+            self._deps,
             before,
             mode=asked.mode,
-            asking=asking,
+            options=options,
             narrowing=asked.narrowing or known.narrowing,
-            parent=self._parent_of(asking),
+            parent=self._find_parent(options),
         )
         journey.confidence = known.confidence
-        return await self._watched(
+        return await self._run_with_events(
             journey,
-            lambda: within_limits(journey, lambda journey: answered(journey, question, answer)),
+            lambda: run_within_limits(journey, lambda journey: resume_with_answer(journey, question, answer)),
         )
 
-    async def _decided(self, approval: Approval) -> Pending:
+    async def _apply_approval(self, approval: Approval) -> Pending:
         """The call as it stands after the person's word; an earlier word may have settled it."""
-        return await self._house.calls.decide(
+        return await self._deps.calls.decide(
             approval.pending_id,
             approval.decision,
             by=approval.by,
@@ -244,11 +251,11 @@ class Answerer:
             for_conversation=approval.for_conversation,
         )
 
-    async def stream(self, text: str, asking: Asking) -> AsyncGenerator[StreamItem]:
+    async def stream(self, text: str, options: RouteOptions) -> AsyncGenerator[StreamItem]:
         """Everything that happens to one request, the answer piece by piece, and the route at last."""
-        asking = (await self._recalled(asking)).copy()
-        asking["on_text"] = lambda piece: pass_on(AnswerPiece(text=piece))
-        journey = self._begin(text, asking)  # it may raise, and then there is nothing to close
+        options = (await self._add_history(options)).copy()
+        options["on_text"] = lambda piece: pass_on(AnswerPiece(text=piece))
+        journey = self._build_run(text, options)  # it may raise, and then there is nothing to close
         send, receive = anyio.create_memory_object_stream[StreamItem](float("inf"))
         packet_id = journey.packet.packet_id
         scope, failures = anyio.CancelScope(), list[Exception]()
@@ -258,10 +265,10 @@ class Answerer:
                 send.send_nowait(item)
 
         async def run() -> None:
-            with scope, send, self._witness.watch(packet_id, pass_on):
+            with scope, send, self._subscriptions.watch(packet_id, pass_on):
                 try:
-                    async with self._house.calls.under_way.one():
-                        pass_on(await self._watched(journey, lambda: self._set_out(journey)))
+                    async with self._deps.calls.under_way.track():
+                        pass_on(await self._run_with_events(journey, lambda: self._run_new(journey)))
                 except Exception as error:  # noqa: BLE001 - it is the reader's, and must not end other tasks
                     failures.append(error)
 
@@ -275,44 +282,46 @@ class Answerer:
         if failures:
             raise failures[0]
 
-    async def select(self, text: str, narrowing: Narrowing, wanted: Wanted) -> Chosen:
+    async def select(self, text: str, narrowing: Narrowing, options: NarrowOptions) -> ParsedSelection:
         """What the selecting model takes of these tools."""
-        asking = self._profiles.applied(Asking(**wanted))
-        packet = packet_of(text, asking)
+        asking = self._profiles.apply_profile(RouteOptions(**options))
+        packet = build_packet(text, asking)
         if narrowing.packet_id is not None:  # one request, one packet
             packet = replace(packet, header=replace(packet.header, packet_id=narrowing.packet_id))
-        journey = Journey(self._house, packet, mode=Mode.STAGED, asking=asking, narrowing=narrowing)
+        journey = RunState(self._deps, packet, mode=Mode.STAGED, options=asking, narrowing=narrowing)
         offered = [candidate.tool for candidate in narrowing.shortlist.offered]
-        cards = [self._house.snapshot().get(tool) for tool in offered]
-        return await selected(journey, tuple(card for card in cards if card is not None))
+        cards = [self._deps.snapshot().get(tool) for tool in offered]
+        return await select_tools(journey, tuple(card for card in cards if card is not None))
 
-    async def _set_out(self, journey: Journey) -> Route:
-        self._announce(journey)
-        return await travel(journey)
+    async def _run_new(self, run: RunState) -> Route:
+        self._emit_began(run)
+        return await run_mode(run)
 
-    async def _watched(self, journey: Journey, work: Callable[[], Awaitable[Route]]) -> Route:
+    async def _run_with_events(self, run: RunState, work: Callable[[], Awaitable[Route]]) -> Route:
         """The route, with everything that happened to its packet on the way."""
         events: list[Event] = []
-        packet_id = journey.packet.packet_id
-        self._under_way[packet_id] = journey
-        with self._witness.watch(packet_id, events.append):
+        packet_id = run.packet.packet_id
+        self._running[packet_id] = run
+        with self._subscriptions.watch(packet_id, events.append):
             try:
-                route = await self._told_of(journey, work)
+                route = await self._run_as_subagent(run, work)
             except BaseException as error:
                 if events and not any(isinstance(event, RouteEnded) for event in events):
-                    broken_off(journey, left=not isinstance(error, Exception))
+                    record_interrupted_run(run, left=not isinstance(error, Exception))
                 raise
             finally:
-                self._under_way.pop(packet_id, None)
+                self._running.pop(packet_id, None)
         return replace(route, events=tuple(events))
 
-    async def _told_of(self, journey: Journey, work: Callable[[], Awaitable[Route]]) -> Route:
+    async def _run_as_subagent(self, run: RunState, work: Callable[[], Awaitable[Route]]) -> Route:
         """The route; a subagent's beginning and end stand in its parent's trace."""
-        parent_id, spent = journey.packet.header.parent_id, journey.budget.spent
+        parent_id, spent = run.packet.header.parent_id, run.budget.spent
         if parent_id is None:
             return await work()
-        child, request = journey.packet.packet_id, journey.packet.content.original_prompt
-        self._events.emit(SubagentBegan(packet_id=parent_id, child=child, request=request[:TOLD_OF_REQUEST]))
+        child, request = run.packet.packet_id, run.packet.content.original_prompt
+        self._events.emit(
+            SubagentBegan(packet_id=parent_id, child=child, request=request[:MAX_REQUEST_LENGTH])
+        )
         outcome = RouteOutcome.LEFT
         try:
             route = await work()
@@ -326,30 +335,30 @@ class Answerer:
                     packet_id=parent_id,
                     child=child,
                     outcome=outcome,
-                    milliseconds=journey.budget.milliseconds,
+                    milliseconds=run.budget.milliseconds,
                     tokens=spent.prompt_tokens + spent.completion_tokens,
                 )
             )
         return route
 
-    def _begin(self, text: str, asking: Asking) -> Journey:
-        parent = self._parent_of(asking)
+    def _build_run(self, text: str, options: RouteOptions) -> RunState:
+        parent = self._find_parent(options)
         if parent is not None:  # whoever acts for somebody acts under the same profile
-            asking = asking.copy()
-            asking["profile"] = asking.get("profile") or parent.asking.get("profile")
-        asking = self._profiles.applied(asking)
-        mode = self._mode(asking)
+            options = options.copy()
+            options["profile"] = options.get("profile") or parent.options.get("profile")
+        options = self._profiles.apply_profile(options)
+        mode = self._choose_mode(options)
         enabled = self._settings.tool_routing.enabled
-        rounds = self._switches.now.rounds(mode, asking.get("max_turns")) if enabled else 0
-        packet = packet_of(text, _apart(asking), rounds=rounds, parent=asking.get("parent"))
-        return Journey(self._house, packet, mode=mode, asking=asking, parent=parent)
+        rounds = self._switches.now.get_max_rounds(mode, options.get("max_turns")) if enabled else 0
+        packet = build_packet(text, _detach_from_parent(options), rounds=rounds, parent=options.get("parent"))
+        return RunState(self._deps, packet, mode=mode, options=options, parent=parent)
 
-    def _parent_of(self, asking: Asking) -> Journey | None:
+    def _find_parent(self, options: RouteOptions) -> RunState | None:
         """The journey on whose behalf this is asked. Raises where it may not begin another."""
-        name = asking.get("parent")
+        name = options.get("parent")
         if name is None:
             return None
-        parent = self._under_way.get(name)
+        parent = self._running.get(name)
         if parent is None:
             message = f"{name} is not under way here, so nothing can be done on its behalf"
             raise CallError(message, hint="Ask without `parent`.")
@@ -359,62 +368,62 @@ class Answerer:
             raise CallError(message, hint="Do this part yourself, or raise builtin.subagents.max_depth.")
         return parent
 
-    def _announce(self, journey: Journey) -> None:
-        pool = self._house.pool
-        journey.tell(PacketReceived.of(journey.packet))
-        journey.tell(
+    def _emit_began(self, run: RunState) -> None:
+        pool = self._deps.pool
+        run.emit(PacketReceived.from_packet(run.packet))
+        run.emit(
             RouteBegan(
-                packet_id=journey.packet.packet_id,
-                mode=journey.mode,
+                packet_id=run.packet.packet_id,
+                mode=run.mode,
                 lite=pool.name(Role.LITE),
-                prime=journey.brought.model or pool.name(Role.PRIME),
-                profile=journey.asking.get("profile"),
-                scopes=journey.asking.get("scopes", ()),
-                working_directory=journey.asking.get("working_directory"),
-                own_terms=journey.brought.own_terms,
-                arms=journey.arms,
-                instance=self._house.instance,
+                prime=run.client_options.model or pool.name(Role.PRIME),
+                profile=run.options.get("profile"),
+                scopes=run.options.get("scopes", ()),
+                working_directory=run.options.get("working_directory"),
+                own_terms=run.client_options.sets_own_limits,
+                arms=run.arms,
+                instance=self._deps.instance,
             )
         )
 
-    def _mode(self, asking: Asking) -> Mode:
-        wanted = asking.get("mode") or self._switches.now.mode
-        effort = asking.get("effort")
-        if effort is not None and asking.get("mode") in (None, "auto") and wanted != Mode.KEYLESS:
-            wanted = EFFORT_MODES[Effort(effort)] if self._house.pool.ready else "auto"
+    def _choose_mode(self, options: RouteOptions) -> Mode:
+        wanted = options.get("mode") or self._switches.now.mode
+        effort = options.get("effort")
+        if effort is not None and options.get("mode") in (None, "auto") and wanted != Mode.KEYLESS:
+            wanted = EFFORT_MODES[Effort(effort)] if self._deps.pool.ready else "auto"
         if wanted == "auto":
-            return Mode.STAGED if self._house.pool.ready else Mode.KEYLESS
+            return Mode.STAGED if self._deps.pool.ready else Mode.KEYLESS
         try:
             mode = Mode(wanted)
         except ValueError:
             message = f"there is no mode {wanted!r}"
             raise ConfigError(message, hint=f"The modes are auto, {', '.join(Mode)}.") from None
-        if mode is not Mode.KEYLESS and not self._house.pool.ready:
+        if mode is not Mode.KEYLESS and not self._deps.pool.ready:
             message = f"the mode {mode} needs a language model, and none is configured"
             raise ConfigError(message, hint="Set models.prime (or models.lite), or use the mode keyless.")
         return mode
 
-    async def _remembered(
-        self, pending: Pending, asking: Asking, packet_id: str | None
-    ) -> tuple[Remembered, Journey]:
-        known = None if packet_id is None else await remembered(self._store, packet_id)
+    async def _restore_run(
+        self, pending: Pending, options: RouteOptions, packet_id: str | None
+    ) -> tuple[RecordedRun, RunState]:
+        known = None if packet_id is None else await read_recorded_run(self._store, packet_id)
         packet = None if known is None else known.packet
         if known is None or packet is None or packet.context.mode is None:
             message = f"{pending.pending_id} belongs to a single call, not to a request"
             raise CallError(message, hint="Decide it with `fingerpost approvals`, then make the call again.")
-        asking = asking.copy()
-        asking["conversation"] = pending.conversation
-        asking["caller"], asking["profile"] = packet.header.caller, packet.context.profile
-        asking["scopes"] = tuple(dict.fromkeys((*known.scopes, *asking.get("scopes", ()))))
-        asking.setdefault("history", packet.context.history)
-        asking = self._profiles.applied(asking)
-        journey = Journey(
-            self._house,
+        options = options.copy()
+        options["conversation"] = pending.conversation
+        options["caller"], options["profile"] = packet.header.caller, packet.context.profile
+        options["scopes"] = tuple(dict.fromkeys((*known.scopes, *options.get("scopes", ()))))
+        options.setdefault("history", packet.context.history)
+        options = self._profiles.apply_profile(options)
+        journey = RunState(
+            self._deps,
             packet,
             mode=Mode(packet.context.mode),
-            asking=asking,
+            options=options,
             narrowing=known.narrowing,
-            parent=self._parent_of(asking),
+            parent=self._find_parent(options),
         )
         journey.confidence = known.confidence
         return known, journey
@@ -424,26 +433,26 @@ class Answerer:
     async def _calibrate(self) -> Calibration:
         """How sure we may be, from what came of being sure before; read again now and then."""
         if not self._settings.flags.calibration:
-            return Calibration.identity()
-        if time.monotonic() - self._calibrated_at >= READ_AGAIN_S:
+            return Calibration.create_identity()
+        if time.monotonic() - self._calibrated_at >= REFRESH_INTERVAL_S:
             self._calibrated_at = time.monotonic()
-            samples = await self._store.confidences.recent()
+            samples = await self._store.confidences.list_recent()
             self._calibration = await anyio.to_thread.run_sync(Calibration.fit, samples)
         return self._calibration
 
-    async def _use(self) -> Mapping[str, UsageProfile]:
+    async def _read_usage(self) -> Mapping[str, UsageProfile]:
         """How tools were used before, for instructions that follow it; read again now and then."""
-        stale = time.monotonic() - self._used_at >= READ_AGAIN_S
+        stale = time.monotonic() - self._used_at >= REFRESH_INTERVAL_S
         if self._settings.flags.adaptive_instructions and stale:
             self._used_at = time.monotonic()
-            self._usage = await self._store.usage.profiles()
+            self._usage = await self._store.usage.get_profiles()
         return self._usage
 
 
-def _apart(asking: Asking) -> Asking:
+def _detach_from_parent(options: RouteOptions) -> RouteOptions:
     """What a subagent says is no part of its parent's conversation, though it acts within it."""
-    if asking.get("parent") is None:
-        return asking
-    asking = asking.copy()
-    asking["conversation"] = None
-    return asking
+    if options.get("parent") is None:
+        return options
+    options = options.copy()
+    options["conversation"] = None
+    return options

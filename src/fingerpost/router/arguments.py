@@ -7,10 +7,10 @@ from typing import cast
 
 from fingerpost.errors import CallError
 from fingerpost.records import check_json
-from fingerpost.records.json import as_valid_json
+from fingerpost.records.json import to_valid_json
 
 
-def check_arguments(arguments: object) -> None:
+def check_json_object(arguments: object) -> None:
     """Raise where they are no JSON object. Half a character is let pass: calls with it are on record."""
     if not isinstance(arguments, Mapping):
         message = f"the arguments are a {type(arguments).__name__} and no object"
@@ -20,7 +20,7 @@ def check_arguments(arguments: object) -> None:
     if reason is None:
         return
     try:
-        reason = check_json(as_valid_json(given))
+        reason = check_json(to_valid_json(given))
     except ValueError as deep:
         reason = str(deep)
     if reason is not None:

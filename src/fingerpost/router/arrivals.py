@@ -10,32 +10,32 @@ from dataclasses import replace
 import anyio
 
 from fingerpost.call import reread
-from fingerpost.call.names import NotFound, resolve
-from fingerpost.call.path import CallPath
+from fingerpost.call.names import ToolNotFound, resolve_tool
+from fingerpost.call.path import CallPipeline
 from fingerpost.catalog import Snapshot
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import CallContext, ServerState, ToolCall
-from fingerpost.servers import Servers
+from fingerpost.servers import ServerPool
 
 
-class Arrivals:
+class LazyConnector:
     """Connects servers when a request or a call comes that they may have the tools for."""
 
     def __init__(
         self,
-        servers: Servers,
-        calls: CallPath,
+        servers: ServerPool,
+        calls: CallPipeline,
         *,
-        tools: Callable[[], Snapshot],
-        patience: float,
-        request_waits: float,
+        get_tools: Callable[[], Snapshot],
+        timeout: float,
+        request_timeout: float,
     ) -> None:
         """`patience` is for one server, whichever it is; `request_waits` for all of them together."""
         self._servers = servers
         self._calls = calls
-        self._tools = tools
-        self._patience = patience
-        self._request_waits = request_waits
+        self._tools = get_tools
+        self._patience = timeout
+        self._request_waits = request_timeout
         self._met = False  # whether a request has waited for servers that were still connecting
         self._meeting = anyio.Lock()  # who asks meanwhile waits for the same servers
         self._connecting = anyio.Lock()
@@ -53,38 +53,42 @@ class Arrivals:
             ]
             if names:
                 self._servers.start(*names)
-                await self._servers.settled(timeout=self._request_waits)
+                await self._servers.wait_until_settled(timeout=self._request_waits)
         return bool(names)
 
-    async def meet(self, server: str | None = None) -> None:
+    async def connect_for_request(self, server: str | None = None) -> None:
         """The same, and the first request waits for those that somebody else is connecting as well."""
         async with self._meeting:
             if not await self.connect_idle(server) and not self._met:
-                await self._servers.settled(timeout=self._request_waits)
+                await self._servers.wait_until_settled(timeout=self._request_waits)
             self._met = True
 
-    async def for_call(self, wish: ToolCall, context: CallContext) -> CallContext:
+    async def connect_for_call(self, tool_call: ToolCall, context: CallContext) -> CallContext:
         """Wait for the server whose tool this may be, within the call's time; the context has what is left.
 
         That is the server which the name begins with, or any where it begins with none. A tool that is
         known waits for nobody here.
         """
-        found = resolve(wish, self._tools())
-        if not isinstance(found, NotFound) or found.ambiguous or wish.name == reread.NAME:
+        found = resolve_tool(tool_call, self._tools())
+        if (
+            not isinstance(found, ToolNotFound)
+            or found.ambiguous
+            or tool_call.name == reread.READ_RESULT_TOOL_NAME
+        ):
             return context
         began = anyio.current_time()
         with anyio.move_on_after(math.inf if context.seconds is None else context.seconds):
-            away = self._calls.away(wish, context)
+            away = self._calls.find_absence(tool_call, context)
             if away is None:
                 await self.connect_idle()
-            elif self._is_coming(away.server):
+            elif self._is_connecting(away.server):
                 with suppress(ServerUnavailable):  # the call says so, in its own words
                     await self._servers.ensure(away.server, timeout=self._patience)
         if context.seconds is None:
             return context
         return replace(context, seconds=max(0.0, context.seconds - (anyio.current_time() - began)))
 
-    def _is_coming(self, server: str) -> bool:
+    def _is_connecting(self, server: str) -> bool:
         """Whether it has not said yet what it offers, and may."""
         coming = (ServerState.IDLE, ServerState.CONNECTING)
         return any(status.name == server and status.state in coming for status in self._servers.statuses)

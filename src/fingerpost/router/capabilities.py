@@ -6,8 +6,8 @@ from typing import Final
 
 from fingerpost.store.cache import Cache
 
-SPACE: Final = "capabilities"
-KEPT_S: Final = 7 * 86_400.0  # servers are upgraded; after so long they are looked at afresh
+CAPABILITY_SPACE: Final = "capabilities"
+CAPABILITY_TTL_S: Final = 7 * 86_400.0  # servers are upgraded; after so long they are looked at afresh
 
 
 class StoredCapabilities:
@@ -17,7 +17,7 @@ class StoredCapabilities:
         self._cache = cache
 
     async def get(self, key: str) -> bytes | None:
-        return await self._cache.get(SPACE, key)
+        return await self._cache.get(CAPABILITY_SPACE, key)
 
     async def put(self, key: str, value: bytes) -> None:
-        await self._cache.put(SPACE, key, value, ttl=KEPT_S)
+        await self._cache.put(CAPABILITY_SPACE, key, value, ttl=CAPABILITY_TTL_S)

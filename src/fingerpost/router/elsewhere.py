@@ -17,17 +17,17 @@ from fingerpost.store.instances import Instance
 
 log = logging.getLogger("fingerpost.router")
 
-READ_AGAIN_S: Final = 3.0
-BEATS_A_LEASE: Final = 5  # a beat may be late, and the next too
-LOOK_AGAIN_S: Final = 0.1
+POLL_INTERVAL_S: Final = 3.0
+HEARTBEATS_PER_LEASE: Final = 5  # a beat may be late, and the next too
+CLAIM_POLL_INTERVAL_S: Final = 0.1
 _WINDOW: Final = 5_000  # numbers of the journal looked through at a time
 _WORK: Final = (RouteBegan.kind, RouteResumed.kind, RouteEnded.kind, CallReceived.kind, CallFinished.kind)
 
 
-async def keep_up(*readers: Callable[[], Awaitable[None]]) -> None:
+async def poll_store(*readers: Callable[[], Awaitable[None]]) -> None:
     """Read again every few seconds, until cancelled. A store that cannot be read now may be later."""
     while True:
-        await anyio.sleep(READ_AGAIN_S)
+        await anyio.sleep(POLL_INTERVAL_S)
         for read in readers:
             try:
                 await read()
@@ -38,15 +38,15 @@ async def keep_up(*readers: Callable[[], Awaitable[None]]) -> None:
 # -- processes that are gone --------------------------------------------------------------------------
 
 
-async def keep_alive(store: Store, instance: str, *, lease_s: float) -> None:
+async def renew_lease(store: Store, instance: str, *, lease_s: float) -> None:
     """Say that this process is alive, and record what others left when they were killed. Until cancelled."""
     while True:
         try:
-            await store.instances.beat(instance, lease_s=lease_s)
+            await store.instances.renew_lease(instance, lease_s=lease_s)
             await record_interrupted(store)
         except StoreError as error:
             log.warning("that this process is alive could not be recorded: %s", error)
-        await anyio.sleep(lease_s / BEATS_A_LEASE)
+        await anyio.sleep(lease_s / HEARTBEATS_PER_LEASE)
 
 
 @asynccontextmanager
@@ -57,7 +57,7 @@ async def hold_claim(store: Store, name: str, instance: str) -> AsyncGenerator[N
         with anyio.CancelScope(shield=True):  # a claim its holder does not know of would never be released
             claimed = await store.instances.claim(name, instance)
         if not claimed:
-            await anyio.sleep(LOOK_AGAIN_S)
+            await anyio.sleep(CLAIM_POLL_INTERVAL_S)
     try:
         yield
     finally:
@@ -73,19 +73,21 @@ async def record_interrupted(store: Store) -> None:
 
     A process that was only away for long, and goes on, records its own end later; that one counts.
     """
-    for instance in await store.instances.gone():
-        left = await _left_by(store, instance)
+    for instance in await store.instances.list_expired():
+        left = await _build_interrupted_events(store, instance)
         await store.journal.append(*left)  # once, also where two processes do so
         await store.instances.end(instance.instance_id)
 
 
-async def _left_by(store: Store, instance: Instance) -> list[Event]:
+async def _build_interrupted_events(store: Store, instance: Instance) -> list[Event]:
     """How everything ended that this process began and never ended."""
     running: dict[str, Event] = {}
-    last, after = await store.journal.last_seq(), instance.since_seq
+    last, after = await store.journal.get_last_seq(), instance.since_seq
     while after < last:
         end = min(after + _WINDOW, last)
-        for entry in await store.journal.events(kinds=_WORK, after_seq=after, up_to_seq=end, limit=_WINDOW):
+        for entry in await store.journal.list_events(
+            kinds=_WORK, after_seq=after, up_to_seq=end, limit=_WINDOW
+        ):
             event = entry.event
             assert event.packet_id is not None
             if isinstance(event, RouteBegan | RouteResumed | CallReceived):
@@ -97,10 +99,10 @@ async def _left_by(store: Store, instance: Instance) -> list[Event]:
             elif isinstance(event, RouteEnded) or getattr(event, "call_id", None) == event.packet_id:
                 running.pop(event.packet_id, None)
         after = end
-    return [_interrupted(event) for event in running.values()]
+    return [_build_interrupted_event(event) for event in running.values()]
 
 
-def _interrupted(begun: Event) -> Event:
+def _build_interrupted_event(begun: Event) -> Event:
     event_id = f"evt_interrupted_{begun.event_id}"
     if isinstance(begun, CallReceived):
         detail = "the process that made the call ended; whether the call took effect is unknown"

@@ -18,16 +18,18 @@ class ModelNames:
     prime: str = ""
 
 
-def names_of(given: tuple[ChatModel | None, ChatModel | None], configured: ModelsSettings) -> ModelNames:
+def resolve_model_names(
+    models: tuple[ChatModel | None, ChatModel | None], configured: ModelsSettings
+) -> ModelNames:
     """The models given, else those configured; each stands in for the other."""
     lite, prime = (
         model.name if model is not None else (settings.model if settings is not None else "")
-        for model, settings in zip(given, (configured.lite, configured.prime), strict=True)
+        for model, settings in zip(models, (configured.lite, configured.prime), strict=True)
     )
     return ModelNames(lite=lite or prime, prime=prime or lite)
 
 
-async def close_given(models: Iterable[ChatModel | None]) -> None:
+async def close_models(models: Iterable[ChatModel | None]) -> None:
     """Close each of them once: nobody else would. One that is asked again afterwards opens anew."""
     async with AsyncExitStack() as leaving:
         for model in {id(model): model for model in models}.values():

@@ -24,10 +24,10 @@ from fingerpost.events import (
     ToolsOffered,
 )
 from fingerpost.llm import ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
-from fingerpost.llm.content import worded
+from fingerpost.llm.content import to_text_only
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.parts import shipped
-from fingerpost.narrow.preselection import RecentFigures, ServerPicker, adapted, read_template
+from fingerpost.narrow.parts import build_default_components
+from fingerpost.narrow.preselection import RecentRoutingStats, ServerPicker, adapt_settings, read_template
 from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import (
@@ -41,18 +41,18 @@ from fingerpost.records import (
     ServerChoice,
     Signals,
 )
-from fingerpost.router.recollection import Recollection
-from fingerpost.router.sight import Sight, View
-from fingerpost.router.switches import Switches
-from fingerpost.router.wanted import Wanted
+from fingerpost.router.recollection import LearnedData
+from fingerpost.router.sight import VisibilityCache, VisibleCatalog
+from fingerpost.router.switches import RuntimeSwitches
+from fingerpost.router.wanted import NarrowOptions
 from fingerpost.settings import Settings, SmartRoutingSettings
-from fingerpost.settings.rollouts import assign, resolve
+from fingerpost.settings.rollouts import apply_arms, assign_arms
 from fingerpost.store import Store
 
-_NEEDS: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVerdict.UNCLEAR: None}
+_NEED_REASONS: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVerdict.UNCLEAR: None}
 
 
-class Guide:
+class RequestNarrower:
     """Answers questions; one per router, used from the event loop.
 
     Making one reads files and loads heavy libraries, so it is made in a worker thread.
@@ -64,62 +64,62 @@ class Guide:
         events: Fanout,
         store: Store,
         *,
-        unusable: Callable[[], Mapping[str, str]],
-        away: Callable[[], Mapping[str, str]] = dict[str, str],
+        get_unusable: Callable[[], Mapping[str, str]],
+        get_absent: Callable[[], Mapping[str, str]] = dict[str, str],
         pool: ModelPool | None = None,
-        switches: Switches | None = None,
-        sight: Sight | None = None,
+        switches: RuntimeSwitches | None = None,
+        visibility: VisibilityCache | None = None,
         tasks: TaskGroup | None = None,
     ) -> None:
         self._settings = settings
         self._events = events
         self._store = store
-        self._unusable = unusable
-        self.away = away  # servers that are not connected, each with the reason
-        self._sight = sight or Sight(settings.policy)
-        self._past = Recollection(settings, store, tasks=tasks)
+        self._unusable = get_unusable
+        self.away = get_absent  # servers that are not connected, each with the reason
+        self._sight = visibility or VisibilityCache(settings.policy)
+        self._past = LearnedData(settings, store, tasks=tasks)
         self._narrower = Narrower(
             settings,
-            parts=shipped(
+            parts=build_default_components(
                 settings,
-                learned=self._past.experience,
+                history=self._past.experience,
                 corrections=self._past.corrections,
                 preferences=self._past.preferences,
             ),
         )
         if self._narrower.parts.meaning is not None:
-            self._past.compare_by_meaning(self._narrower.vector)
+            self._past.compare_by_meaning(self._narrower.encode)
         self._switches = switches
-        self._results = RecentFigures(store)
+        self._results = RecentRoutingStats(store)
         self._picker = ServerPicker(
             settings.smart_routing,
             events,
-            live=self._thresholds,
-            model=_Lite(pool) if pool is not None and pool.ready else None,
+            live=self._get_smart_routing,
+            model=_LiteModel(pool) if pool is not None and pool.ready else None,
             template=read_template(settings.smart_routing),
         )
         self._costs = DefinitionCosts()
-        self._seen: tuple[View, int] | None = None  # the view counted last, and what its tools take
+        self._seen: tuple[VisibleCatalog, int] | None = None  # the view counted last, and what its tools take
 
-    def _thresholds(self) -> SmartRoutingSettings:
+    def _get_smart_routing(self) -> SmartRoutingSettings:
         """Smart routing as it is switched now, its thresholds moved by results where that is wanted."""
         now = self._settings.smart_routing if self._switches is None else self._switches.now.smart_routing
-        return adapted(now, self._results.figures) if self._settings.flags.adaptive_thresholds else now
+        return adapt_settings(now, self._results.figures) if self._settings.flags.adaptive_thresholds else now
 
-    def learned_something(self, *, at_once: bool = False) -> None:
+    def mark_stale(self, *, at_once: bool = False) -> None:
         """Something was recorded: what is known is out of date. `at_once`: somebody waits to see it."""
-        self._past.learned_something(at_once=at_once)
+        self._past.mark_stale(at_once=at_once)
 
-    async def read(self, text: str) -> Signals:
+    async def read_signals(self, text: str) -> Signals:
         """What can be read off some words by themselves."""
-        return await anyio.to_thread.run_sync(self._narrower.read, text)
+        return await anyio.to_thread.run_sync(self._narrower.read_signals, text)
 
-    async def settle(self, snapshot: Snapshot, seconds: float) -> bool:
+    async def wait_until_indexed(self, snapshot: Snapshot, seconds: float) -> bool:
         """Wait, at most so long, until every tool can be compared by meaning."""
 
         def work() -> bool:
             self._narrower.prepare(snapshot)
-            return self._narrower.settle(seconds)
+            return self._narrower.wait_until_ready(seconds)
 
         return await anyio.to_thread.run_sync(work)
 
@@ -127,24 +127,24 @@ class Guide:
         """Stop what runs in the background."""
         await anyio.to_thread.run_sync(self._narrower.close)
 
-    async def narrow(self, snapshot: Snapshot, text: str, **wanted: Unpack[Wanted]) -> Narrowing:
+    async def narrow(self, snapshot: Snapshot, text: str, **options: Unpack[NarrowOptions]) -> Narrowing:
         """The whole answer; the journal of a new packet tells it too."""
-        packet = packet_of(text, wanted)
-        self._events.emit(PacketReceived.of(packet))
-        narrowing, facts = await self.found(snapshot, packet, wanted)
+        packet = build_packet(text, options)
+        self._events.emit(PacketReceived.from_packet(packet))
+        narrowing, facts = await self.narrow_packet(snapshot, packet, options)
         for fact in facts:
             self._events.emit(fact)
         return narrowing
 
-    async def found(
+    async def narrow_packet(
         self,
         snapshot: Snapshot,
         packet: Packet,
-        wanted: Wanted,
+        options: NarrowOptions,
         *,
         text: str | None = None,
         model: ChatModel | None = None,
-        none_taken: bool = False,
+        widened: bool = False,
         arms: Mapping[str, str] | None = None,
     ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
         """The answer for a packet that is on its way, and the facts to be told about it.
@@ -154,106 +154,112 @@ class Guide:
         it and took none, so more servers are looked at. `arms` are those of a journey.
         """
         if arms is None:
-            arms = assign(self._settings.rollout, wanted.get("conversation") or packet.packet_id)
-        settings = resolve(self._settings, arms)
+            arms = assign_arms(self._settings.rollout, options.get("conversation") or packet.packet_id)
+        settings = apply_arms(self._settings, arms)
         if await self._past.refresh():
-            self._narrower.forget()
+            self._narrower.clear_cache()
         if self._settings.flags.adaptive_thresholds:
             await self._results.refresh()
-        who = (wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ()))
-        view = await self._sight.look(snapshot, *who)
-        request = self._request(snapshot, packet, view, wanted)
+        who = (options.get("caller"), options.get("profile"), options.get("scopes", ()))
+        view = await self._sight.compute_view(snapshot, *who)
+        request = self._build_request(snapshot, packet, view, options)
         if settings is not self._settings:
             request = replace(request, settings=settings)
         if text is not None:
             request = replace(request, text=text)
-        gate = settings.flags.need_gate and not wanted.get("asked_for_tools", False)
-        choice = wanted.get("chosen_servers") or await self._servers(
+        gate = settings.flags.need_gate and not options.get("asked_for_tools", False)
+        choice = options.get("chosen_servers") or await self._choose_servers(
             snapshot,
             request,
             view,
             packet.packet_id,
             model=model,
             gate=gate,
-            none_taken=none_taken,
-            behind=[worded(message) for message in wanted.get("since", ())],
-            ask_model=wanted.get("ask_model", True),
+            widened=widened,
+            behind=[to_text_only(message) for message in options.get("since", ())],
+            ask_model=options.get("ask_model", True),
         )
-        narrowing = await self._narrower.look(snapshot, replace(request, servers=choice))
+        narrowing = await self._narrower.narrow_snapshot(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
         if gate:
-            narrowing = gated(narrowing)
-        return narrowing, _facts(packet, narrowing, *await self._sizes(snapshot, view, narrowing), arms)
+            narrowing = drop_unneeded(narrowing)
+        return narrowing, _build_events(
+            packet, narrowing, *await self._count_tokens(snapshot, view, narrowing), arms
+        )
 
     async def filter_usable(
-        self, snapshot: Snapshot, tools: Sequence[str], wanted: Wanted
+        self, snapshot: Snapshot, tools: Sequence[str], wanted: NarrowOptions
     ) -> tuple[str, ...]:
         """Those of `tools` (keys) that this caller may see and use now, in the same order."""
         if not tools:
             return ()
-        view = await self._sight.look(
+        view = await self._sight.compute_view(
             snapshot, wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ())
         )
         away, server = self._unusable(), wanted.get("server")
         found = [card for key in tools if (card := view.visible.get(key)) is not None]
         return tuple(card.key for card in found if card.server not in away and server in (None, card.server))
 
-    async def _sizes(self, snapshot: Snapshot, view: View, narrowing: Narrowing) -> tuple[int, int]:
+    async def _count_tokens(
+        self, snapshot: Snapshot, view: VisibleCatalog, narrowing: Narrowing
+    ) -> tuple[int, int]:
         """Tokens of the definitions of all visible tools, and of those offered.
 
         All of them are counted once for as long as the caller sees the same ones.
         """
         if self._seen is None or self._seen[0] is not view:
-            total = await anyio.to_thread.run_sync(self._costs.total, view.visible.cards)
+            total = await anyio.to_thread.run_sync(self._costs.count_total, view.visible.cards)
             self._seen = (view, total)
         found = (snapshot.get(candidate.tool) for candidate in narrowing.shortlist.offered)
-        return self._seen[1], self._costs.total(card for card in found if card is not None)
+        return self._seen[1], self._costs.count_total(card for card in found if card is not None)
 
-    def _request(self, snapshot: Snapshot, packet: Packet, view: View, wanted: Wanted) -> NarrowRequest:
-        server = wanted.get("server")
+    def _build_request(
+        self, snapshot: Snapshot, packet: Packet, view: VisibleCatalog, options: NarrowOptions
+    ) -> NarrowRequest:
+        server = options.get("server")
         scope = None if server is None else frozenset(card.key for card in snapshot.by_server(server))
         return NarrowRequest(
             text=packet.content.original_prompt,
             history=packet.context.history,
-            conversation=wanted.get("conversation"),
-            caller=wanted.get("caller"),
-            profile=wanted.get("profile"),
+            conversation=options.get("conversation"),
+            caller=options.get("caller"),
+            profile=options.get("profile"),
             allowed=scope,
             hidden=view.hidden,
-            max_tools=wanted.get("max_tools"),
+            max_tools=options.get("max_tools"),
             health=self._unusable(),
-            used=wanted.get("used", ()),
-            about=wanted.get("about"),
-            effort=None if (effort := wanted.get("effort")) is None else Effort(effort),
-            person=wanted.get("caller") if self._past.tells_people_apart else None,
+            used=options.get("used", ()),
+            about=options.get("about"),
+            effort=None if (effort := options.get("effort")) is None else Effort(effort),
+            person=options.get("caller") if self._past.is_personal else None,
         )
 
-    async def _servers(
+    async def _choose_servers(
         self,
         snapshot: Snapshot,
         request: NarrowRequest,
-        view: View,
+        view: VisibleCatalog,
         packet_id: str,
         *,
         model: ChatModel | None,
         gate: bool,
-        none_taken: bool,
+        widened: bool,
         ask_model: bool,
         behind: Sequence[Message] = (),
     ) -> ServerChoice | None:
         """The servers of this turn; None where there is nothing to choose or nothing to choose for."""
-        if request.allowed is not None or not self._picker.is_on(len(view.visible.cards), view.servers):
+        if request.allowed is not None or not self._picker.is_enabled(len(view.visible.cards), view.servers):
             return None
-        signals = await self.read(request.text)
+        signals = await self.read_signals(request.text)
         new = not self._picker.has_chosen(request.conversation, caller=request.caller)
-        if gate and new and await anyio.to_thread.run_sync(self._narrower.needs_none, request, signals):
+        if gate and new and await anyio.to_thread.run_sync(self._narrower.is_tool_unneeded, request, signals):
             return None  # nobody is asked which servers a greeting needs
 
         def scores() -> Mapping[str, Sequence[float]]:
             self._narrower.prepare(snapshot)
-            return self._narrower.by_server(request, signals)
+            return self._narrower.score_servers(request, signals)
 
-        return await self._picker.choose(
+        return await self._picker.pick(
             request.text,
             (*request.history, *behind),
             request.conversation,
@@ -264,56 +270,62 @@ class Guide:
             signals=signals,
             model=model,
             ask_model=ask_model,
-            none_taken=none_taken,
-            remembered=await self._remembered(request, view, signals) if new else frozenset(),
-            taught=await self._taught(request, view, signals),
+            none_taken=widened,
+            remembered=await self._find_remembered_servers(request, view, signals) if new else frozenset(),
+            taught=await self._find_taught_servers(request, view, signals),
         )
 
-    async def _remembered(self, request: NarrowRequest, view: View, signals: Signals) -> frozenset[str]:
+    async def _find_remembered_servers(
+        self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
+    ) -> frozenset[str]:
         """The servers of the tools that were right for this request before, as far as they can be used."""
         if not self._settings.flags.decision_cache:
             return frozenset()
 
         def recall() -> frozenset[str]:
-            found = self._past.decided(request.text, self._narrower.vector_of(request.text, signals))
+            found = self._past.find_decision(
+                request.text, self._narrower.encode_signals(request.text, signals)
+            )
             tools = () if found is None else found.tools
-            return _servers_of(tools, view) - request.health.keys()
+            return _get_servers(tools, view) - request.health.keys()
 
         return await anyio.to_thread.run_sync(recall)
 
-    async def _taught(self, request: NarrowRequest, view: View, signals: Signals) -> frozenset[str]:
+    async def _find_taught_servers(
+        self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
+    ) -> frozenset[str]:
         """The servers of tools that people agree on for this request: no choice may leave them out."""
         if not self._settings.flags.learn_from_feedback:
             return frozenset()
 
         def recall() -> frozenset[str]:
-            vector = self._narrower.vector_of(request.text, signals)
-            said = self._past.corrections.evidence(request.text, vector, person=request.person)
-            return _servers_of((tool for tool, one in said.items() if one.settled), view)
+            vector = self._narrower.encode_signals(request.text, signals)
+            said = self._past.corrections.find_corrections(request.text, vector, person=request.person)
+            return _get_servers((tool for tool, one in said.items() if one.settled), view)
 
         return await anyio.to_thread.run_sync(recall)
 
 
-def _servers_of(tools: Iterable[str], view: View) -> frozenset[str]:
+def _get_servers(tools: Iterable[str], view: VisibleCatalog) -> frozenset[str]:
     cards = (view.visible.get(tool) for tool in tools)
     return frozenset(card.server for card in cards if card is not None)
 
 
-def packet_of(
-    text: str, wanted: Wanted, *, rounds: int = MAX_REINJECTIONS, parent: str | None = None
+def build_packet(
+    text: str, options: NarrowOptions, *, rounds: int = MAX_REINJECTIONS, parent: str | None = None
 ) -> Packet:
     """A request as it enters the house: words alone, so that journals hold no images."""
     return Packet.start(
         text,
-        session_id=wanted.get("conversation"),
-        caller=wanted.get("caller"),
+        session_id=options.get("conversation"),
+        caller=options.get("caller"),
         parent_id=parent,
-        history=tuple(worded(message) for message in wanted.get("history", ())),
+        history=tuple(to_text_only(message) for message in options.get("history", ())),
         max_reinjections=rounds,
     )
 
 
-def _facts(
+def _build_events(
     packet: Packet, narrowing: Narrowing, tokens_all: int, tokens_offered: int, arms: Mapping[str, str]
 ) -> tuple[PacketEvent, ...]:
     best = narrowing.signals.intents[:1]
@@ -323,7 +335,7 @@ def _facts(
         reasons=(*narrowing.need.reasons, *(f"about {match.category}" for match in best)),
     )
     offered = tuple(candidate.tool for candidate in narrowing.shortlist.offered)
-    needs = _NEEDS[narrowing.need.verdict]
+    needs = _NEED_REASONS[narrowing.need.verdict]
     return (
         IntentDetected(packet_id=packet.packet_id, intent=intent, needs_tool=needs),
         RequestNarrowed(
@@ -337,7 +349,7 @@ def _facts(
     )
 
 
-class _Lite:
+class _LiteModel:
     """The light model of the pool, or whoever stands in for it, as one model."""
 
     def __init__(self, pool: ModelPool) -> None:
@@ -351,7 +363,7 @@ class _Lite:
         return await self._pool.ask(Role.LITE, request, on_text=on_text)
 
 
-def gated(narrowing: Narrowing) -> Narrowing:
+def drop_unneeded(narrowing: Narrowing) -> Narrowing:
     """Nothing is offered for a request that needs no tool; what was found stays to be looked at."""
     if narrowing.need.verdict is not NeedVerdict.NONE:
         return narrowing

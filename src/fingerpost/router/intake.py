@@ -7,34 +7,34 @@ import logging
 import anyio
 
 from fingerpost.catalog import Catalog
-from fingerpost.catalog.cards import Refusal
+from fingerpost.catalog.cards import RefusedDefinition
 from fingerpost.errors import StoreUnavailable
 from fingerpost.records import Listing, ToolCard
 from fingerpost.store import Store
-from fingerpost.tasks import aside
+from fingerpost.tasks import run_in_thread
 
 log = logging.getLogger("fingerpost.router")
 
-SAVE_AGAIN_S = 1.0
-MANY = 100  # tools whose cards take the event loop too long
+SAVE_RETRY_S = 1.0
+MANY_TOOLS = 100  # tools whose cards take the event loop too long
 
 
-class Intake:
+class CatalogSync:
     """Keeps the catalog at what the servers list, and the store at what the catalog has pinned."""
 
     def __init__(self, catalog: Catalog, store: Store) -> None:
         self._catalog = catalog
         self._store = store
         self._taken: dict[str, Listing] = {}
-        self._studied: dict[str, tuple[Listing, tuple[ToolCard | Refusal, ...]]] = {}
+        self._studied: dict[str, tuple[Listing, tuple[ToolCard | RefusedDefinition, ...]]] = {}
         self._unsaved = anyio.Event()
 
-    async def study(self, listing: Listing) -> None:
+    async def prepare_listing(self, listing: Listing) -> None:
         """Before a listing is taken: where it is long, calls go on while its cards are made."""
-        if len(listing.definitions) > MANY:
-            self._studied[listing.server] = listing, await aside(self._catalog.study, listing)
+        if len(listing.definitions) > MANY_TOOLS:
+            self._studied[listing.server] = listing, await run_in_thread(self._catalog.build_cards, listing)
 
-    def take(self, listing: Listing) -> None:
+    def apply_listing(self, listing: Listing) -> None:
         """What a server offers now, unless that is in the catalog already."""
         before, studied = self._studied.pop(listing.server, (None, None))
         if listing is not self._taken.get(listing.server):
@@ -42,7 +42,7 @@ class Intake:
             self._catalog.replace_server(listing, studied if listing is before else None)
             self._unsaved.set()
 
-    def forget(self, server: str) -> None:
+    def remove_server(self, server: str) -> None:
         """It is no longer configured."""
         self._taken.pop(server, None)
         self._studied.pop(server, None)
@@ -55,7 +55,7 @@ class Intake:
             self._unsaved = anyio.Event()
             if not await self.save_pins():
                 self._unsaved.set()
-                await anyio.sleep(SAVE_AGAIN_S)
+                await anyio.sleep(SAVE_RETRY_S)
 
     async def save_pins(self) -> bool:
         """Whether nothing is left to save. A store that cannot write now may do so later: pins wait."""

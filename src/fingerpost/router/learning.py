@@ -26,24 +26,24 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Feedback, FeedbackVerdict, Packet, Scope, utc_now
 from fingerpost.settings import Settings
 from fingerpost.store import Store
-from fingerpost.store.learned import EVERYBODY, Mark
+from fingerpost.store.learned import EVERYBODY, LearningMark
 
 if TYPE_CHECKING:
     from fingerpost.records import Learned
-    from fingerpost.router.sight import View
+    from fingerpost.router.sight import VisibleCatalog
 
-What = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
-EVERY_WHAT: Final[tuple[What, ...]] = get_args(What)
-OWN: Final[tuple[What, ...]] = ("corrections", "preferences")  # what belongs to one person
-MOST_EVENTS: Final = 5_000
-LOOKED_BACK: Final = 50  # requests, for somebody's latest
-_NEAR: Final = 3
+LearnedKind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
+LEARNED_KINDS: Final[tuple[LearnedKind, ...]] = get_args(LearnedKind)
+PERSONAL_KINDS: Final[tuple[LearnedKind, ...]] = ("corrections", "preferences")  # what belongs to one person
+MAX_EVENTS: Final = 5_000
+MAX_PACKETS: Final = 50  # requests, for somebody's latest
+_NEAR_NAMES: Final = 3
 
-Look = Callable[[str | None, str | None, tuple[Scope, ...]], Awaitable["View"]]
+FindVisible = Callable[[str | None, str | None, tuple[Scope, ...]], Awaitable["VisibleCatalog"]]
 
 
 @frozen
-class _Journey:
+class _RecordedRequest:
     """What the journal says of one request, as far as it matters here."""
 
     packet: Packet
@@ -54,7 +54,7 @@ class _Journey:
     routed: bool  # it was answered here; otherwise somebody else took what they were offered
 
 
-class Learning:
+class FeedbackService:
     """One for each router. `changed` is told when what is learned from has changed."""
 
     def __init__(
@@ -63,18 +63,18 @@ class Learning:
         store: Store,
         events: EventSink,
         *,
-        look: Look,
+        find_visible: FindVisible,
         tools: Callable[[], Snapshot],
-        changed: Callable[[], None],
+        on_changed: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._store = store
         self._events = events
-        self._look = look
+        self._look = find_visible
         self._tools = tools
-        self._changed = changed
+        self._changed = on_changed
 
-    async def feedback(
+    async def give_feedback(
         self,
         packet_id: str,
         verdict: FeedbackVerdict | str,
@@ -91,13 +91,13 @@ class Learning:
         Raises where there is no such request, or where `should_have` is no tool this request could have
         used.
         """
-        said = _verdict(verdict)
+        said = _parse_verdict(verdict)
         if not by.strip():
             message = "nobody said this"
             raise ConfigError(message, hint="Say who does with `by`.")
-        journey = await self._journey(packet_id)
-        judged = await self._judged(journey, tool)
-        right = await self._right(journey, said, judged, should_have, scopes)
+        journey = await self._read_request(packet_id)
+        judged = await self._find_judged_tool(journey, tool)
+        right = await self._find_right_tool(journey, said, judged, should_have, scopes)
         kept = await self._store.feedback.record(
             Feedback(
                 packet_id=packet_id,
@@ -124,18 +124,18 @@ class Learning:
         self._changed()
         return kept
 
-    async def used(self, packet_id: str) -> tuple[str, ...]:
+    async def find_used_tools(self, packet_id: str) -> tuple[str, ...]:
         """The tools a request called, or would have, each once."""
-        return (await self._journey(packet_id)).called
+        return (await self._read_request(packet_id)).called
 
-    async def about(self, packet_id: str) -> list[Feedback]:
+    async def list_feedback(self, packet_id: str) -> list[Feedback]:
         """What was said of one request, newest first."""
-        return await self._store.feedback.about(packet_id)
+        return await self._store.feedback.list_about(packet_id)
 
-    async def latest(self, *, caller: str | None = None) -> str | None:
+    async def find_latest_request(self, *, caller: str | None = None) -> str | None:
         """The latest request of this caller; None: of whoever asked without a name."""
         await self._store.journal.flush()
-        recorded = await self._store.journal.newest(kinds=("packet_received",), limit=LOOKED_BACK)
+        recorded = await self._store.journal.list_newest(kinds=("packet_received",), limit=MAX_PACKETS)
         for entry in recorded:
             if isinstance(entry.event, PacketReceived):
                 header = entry.event.packet.header
@@ -143,23 +143,23 @@ class Learning:
                     return header.packet_id
         return None
 
-    async def learned(self, *, person: str | None = None) -> Learned:
+    async def build_overview(self, *, person: str | None = None) -> Learned:
         """Everything that was learned; `person`: as they may see it, without the words of others."""
-        from fingerpost.router.learned import overview
+        from fingerpost.router.learned import build_overview
 
-        return await overview(self._settings, self._store, self._tools(), person=person)
+        return await build_overview(self._settings, self._store, self._tools(), person=person)
 
     async def forget(self, *what: str, by: str, person: str | None = None) -> int:
         """Forget this (all of it when nothing is named), or this person's part of it; how much it was."""
-        wanted = _wanted(what, person)
-        gone = sum([await self._forget(one, person) for one in wanted])
+        wanted = _parse_kinds(what, person)
+        gone = sum([await self._forget_kind(one, person) for one in wanted])
         for one in wanted:
             self._events.emit(LearningForgotten(what=one, by=by, person=person, count=gone))
         await self._store.journal.flush()
         self._changed()
         return gone
 
-    async def _forget(self, what: What, person: str | None) -> int:
+    async def _forget_kind(self, what: LearnedKind, person: str | None) -> int:
         store = self._store
         match what:
             case "corrections":
@@ -167,53 +167,55 @@ class Learning:
             case "outcomes":
                 return await store.choices.clear()
             case "preferences" | "decisions":
-                await store.learned.mark(Mark(what=what, person=person or EVERYBODY, at=utc_now()))
+                await store.learned.set_mark(
+                    LearningMark(what=what, person=person or EVERYBODY, at=utc_now())
+                )
                 return 0
             case "thresholds":
-                await store.learned.mark(Mark(what=what, person=EVERYBODY, at=utc_now()))
+                await store.learned.set_mark(LearningMark(what=what, person=EVERYBODY, at=utc_now()))
                 return await store.learned.clear_thresholds()
 
-    async def _journey(self, packet_id: str) -> _Journey:
+    async def _read_request(self, packet_id: str) -> _RecordedRequest:
         await self._store.journal.flush()
-        recorded = await self._store.journal.events(packet_id=packet_id, limit=MOST_EVENTS)
-        journey = _journey([entry.event for entry in recorded])
+        recorded = await self._store.journal.list_events(packet_id=packet_id, limit=MAX_EVENTS)
+        journey = _build_recorded_request([entry.event for entry in recorded])
         if journey is None:
             message = f"no request is recorded under {packet_id[:80]!r}"
             raise CallError(message, hint="`fingerpost ask --explain` and the console show a request's id.")
         return journey
 
-    async def _judged(self, journey: _Journey, tool: str | None) -> str | None:
+    async def _find_judged_tool(self, request: _RecordedRequest, tool: str | None) -> str | None:
         """The tool that is meant: the one that was called, or the first where we did no more than offer.
 
         An answer that took no tool is no word about any: good says that none was needed.
         """
         if tool is None:
-            if len(journey.called) == 1:
-                return journey.called[0]
-            only_offered = not journey.called and not journey.routed
-            return journey.offered[0] if only_offered and journey.offered else None
+            if len(request.called) == 1:
+                return request.called[0]
+            only_offered = not request.called and not request.routed
+            return request.offered[0] if only_offered and request.offered else None
         card = self._tools().find(tool)
         key = tool if card is None else card.key
-        if key not in (*journey.called, *journey.offered):
-            among = ", ".join((*journey.called, *journey.offered)[:_NEAR]) or "none"
+        if key not in (*request.called, *request.offered):
+            among = ", ".join((*request.called, *request.offered)[:_NEAR_NAMES]) or "none"
             message = f"{tool[:80]} was neither used nor offered for this request"
             raise UnknownTool(message, hint=f"There were: {among}.")
         return key
 
-    async def _right(
+    async def _find_right_tool(
         self,
-        journey: _Journey,
-        said: FeedbackVerdict,
+        request: _RecordedRequest,
+        verdict: FeedbackVerdict,
         judged: str | None,
         should_have: str | None,
         scopes: tuple[Scope, ...],
     ) -> str | None:
         if should_have is None:
             return None
-        if said is FeedbackVerdict.GOOD:
+        if verdict is FeedbackVerdict.GOOD:
             message = "a tool that was right leaves none that should have been used"
             raise ConfigError(message, hint="Say bad together with the tool it should have used.")
-        view = await self._look(journey.packet.header.caller, journey.profile, (*journey.scopes, *scopes))
+        view = await self._look(request.packet.header.caller, request.profile, (*request.scopes, *scopes))
         card = view.visible.find(should_have)
         if card is None:
             near = ", ".join(view.visible.near(should_have))
@@ -227,7 +229,7 @@ class Learning:
         return card.key
 
 
-def _verdict(text: str) -> FeedbackVerdict:
+def _parse_verdict(text: str) -> FeedbackVerdict:
     try:
         return FeedbackVerdict(text)
     except ValueError:
@@ -235,11 +237,11 @@ def _verdict(text: str) -> FeedbackVerdict:
         raise ConfigError(message, hint="Say good or bad.") from None
 
 
-def _wanted(what: Sequence[str], person: str | None) -> tuple[What, ...]:
-    possible = EVERY_WHAT if person is None else OWN
+def _parse_kinds(what: Sequence[str], person: str | None) -> tuple[LearnedKind, ...]:
+    possible = LEARNED_KINDS if person is None else PERSONAL_KINDS
     if not what:
         return possible
-    wanted: list[What] = [one for one in possible if one in what]
+    wanted: list[LearnedKind] = [one for one in possible if one in what]
     unknown = [one for one in what if one not in possible]
     if unknown:
         message = f"{unknown[0][:40]!r} cannot be forgotten" + ("" if person is None else " for one person")
@@ -247,7 +249,7 @@ def _wanted(what: Sequence[str], person: str | None) -> tuple[What, ...]:
     return tuple(wanted)
 
 
-def _journey(events: Iterable[Event]) -> _Journey | None:
+def _build_recorded_request(events: Iterable[Event]) -> _RecordedRequest | None:
     packet: Packet | None = None
     called: dict[str, None] = {}
     chosen: dict[str, None] = {}
@@ -269,7 +271,7 @@ def _journey(events: Iterable[Event]) -> _Journey | None:
                 pass
     if packet is None:
         return None
-    return _Journey(
+    return _RecordedRequest(
         packet=packet,
         called=tuple(called or chosen),
         offered=offered,

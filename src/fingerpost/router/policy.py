@@ -47,7 +47,7 @@ class Policy:
         )
 
 
-def profile_rules(profiles: Mapping[str, ProfileSettings]) -> tuple[ProfileRule, ...]:
+def build_profile_rules(profiles: Mapping[str, ProfileSettings]) -> tuple[ProfileRule, ...]:
     """The rules of all profiles, each bound to its own."""
     return tuple(
         ProfileRule.model_validate({**rule.model_dump(), "profile": name})

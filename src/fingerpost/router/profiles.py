@@ -14,18 +14,18 @@ from typing import Final, TypeVar
 import anyio
 import anyio.to_thread
 
-from fingerpost.call.patterns import Fit, fits_exactly
+from fingerpost.call.patterns import PatternFit, match_exactly
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.records import Effort, Scope
-from fingerpost.router.wanted import Wanted
+from fingerpost.router.wanted import NarrowOptions
 from fingerpost.settings import ProfileFiles, ProfileSettings
 
-LOOK_EVERY_S: Final = 2.0
-NOTHING: Final = Scope(servers=("",))  # no server is called so
-_NAMED: Final = 20
+POLL_INTERVAL_S: Final = 2.0
+NO_PROFILE_SETTINGS: Final = Scope(servers=("",))  # no server is called so
+_PROFILE_NAME_RULE: Final = 20
 
-W = TypeVar("W", bound=Wanted)
-Heard = Callable[[tuple[str, ...]], None]  # the names that are new, gone or different
+W = TypeVar("W", bound=NarrowOptions)
+OnProfilesChanged = Callable[[tuple[str, ...]], None]  # the names that are new, gone or different
 
 
 class ProfileRefused(CallError):
@@ -43,7 +43,7 @@ class Profiles(Mapping[str, ProfileSettings]):
         self.version = 1
         self.efforts: Mapping[str, Effort] = {}  # what callers prefer
         self.problems: tuple[str, ...] = ()  # what is wrong with files as they are now
-        self.bounds: Mapping[str, Scope] = self._bounds()
+        self.bounds: Mapping[str, Scope] = self._build_bounds()
 
     def __getitem__(self, name: str) -> ProfileSettings:
         return self._now[name]
@@ -57,18 +57,18 @@ class Profiles(Mapping[str, ProfileSettings]):
     # -- who and which ------------------------------------------------------------------------------
 
     @property
-    def by_caller(self) -> bool:
+    def depends_on_caller(self) -> bool:
         """Whether it matters who asks."""
         return any(profile.users or profile.plans for profile in self._now.values())
 
     def may_use(self, name: str, caller: str | None) -> bool:
         """Whether it is there for this caller. What bounds their key is another matter."""
         profile = self._now.get(name)
-        return profile is not None and self._closeness(profile, caller) is not None
+        return profile is not None and self._get_closeness(profile, caller) is not None
 
-    def meant(
+    def resolve_profile(
         self,
-        named: str | None = None,
+        requested: str | None = None,
         *,
         caller: str | None = None,
         api_version: str | None = None,
@@ -79,13 +79,14 @@ class Profiles(Mapping[str, ProfileSettings]):
         `among` are the only ones their key opens. Raises `ConfigError` where there is none of that name,
         `ProfileRefused` where it is not theirs.
         """
-        if named is not None:
-            self._check(named, caller)
-            return named
+        if requested is not None:
+            self._check_allowed(requested, caller)
+            return requested
         theirs = {
             name: (closeness, name)
             for name, profile in self._now.items()
-            if (not among or name in among) and (closeness := self._closeness(profile, caller)) is not None
+            if (not among or name in among)
+            and (closeness := self._get_closeness(profile, caller)) is not None
         }
         if api_version is not None:
             versioned = [name for name in theirs if api_version in self._now[name].api_versions]
@@ -98,76 +99,76 @@ class Profiles(Mapping[str, ProfileSettings]):
     def prefer(self, name: str | None) -> None:
         """Whoever names none gets this one, as far as they may use it."""
         if name is not None:
-            self.known(name)
+            self.get_profile(name)
         self._preferred = name
 
-    def applied(self, wanted: W) -> W:
+    def apply_profile(self, options: W) -> W:
         """What is wanted, under the profile that is meant: its name, and no more tools than it allows."""
-        name = self.meant(
-            wanted.get("profile"), caller=wanted.get("caller"), api_version=wanted.get("api_version")
+        name = self.resolve_profile(
+            options.get("profile"), caller=options.get("caller"), api_version=options.get("api_version")
         )
-        effort = self._effort(wanted, name)
+        effort = self._choose_effort(options, name)
         if name is None and effort is None:
-            return wanted
-        wanted = wanted.copy()
-        wanted["effort"] = effort
+            return options
+        options = options.copy()
+        options["effort"] = effort
         if name is None:
-            return wanted
-        wanted["profile"] = name
+            return options
+        options["profile"] = name
         if (most := self._now[name].max_tools) is not None:
-            wanted["max_tools"] = min(wanted.get("max_tools") or most, most)
-        return wanted
+            options["max_tools"] = min(options.get("max_tools") or most, most)
+        return options
 
-    def _effort(self, wanted: Wanted, profile: str | None) -> Effort | None:
+    def _choose_effort(self, options: NarrowOptions, profile: str | None) -> Effort | None:
         """What the request says, else what its caller prefers, else its profile."""
-        if (asked := wanted.get("effort")) is not None:
+        if (asked := options.get("effort")) is not None:
             if asked not in tuple(Effort):
                 message = f"there is no effort {str(asked)[:60]!r}"
                 raise ConfigError(message, hint=f"There are: {', '.join(Effort)}.")
             return Effort(asked)
-        theirs = self.efforts.get(wanted.get("caller") or "")
+        theirs = self.efforts.get(options.get("caller") or "")
         return theirs or (None if profile is None else self._now[profile].effort)
 
-    def _check(self, name: str, caller: str | None) -> None:
-        self.known(name)
+    def _check_allowed(self, name: str, caller: str | None) -> None:
+        self.get_profile(name)
         if not self.may_use(name, caller):
             message = f"the profile {name} is not for {caller or 'somebody without a name'}"
             raise ProfileRefused(message, hint="Whoever runs this names them in its users, or in [plans].")
 
-    def known(self, name: str) -> ProfileSettings:
+    def get_profile(self, name: str) -> ProfileSettings:
         """The profile of this name, whoever may use it. Raises `ConfigError`."""
         profile = self._now.get(name)
         if profile is None:
-            there = ", ".join(sorted(self._now)[:_NAMED]) or "none"
+            there = ", ".join(sorted(self._now)[:_PROFILE_NAME_RULE]) or "none"
             message = f"there is no profile {name[:80]!r}"
             raise ConfigError(message, hint=f"There are: {there}. `fingerpost profiles` lists them.")
         return profile
 
-    def _closeness(self, profile: ProfileSettings, caller: str | None) -> int | None:
+    def _get_closeness(self, profile: ProfileSettings, caller: str | None) -> int | None:
         """How much it is theirs: 0 by name, 1 by plan, 2 as everybody's; None where it is not."""
         if not profile.users and not profile.plans:
             return 2
         if caller is None:
             return None
-        if _one_of(profile.users, caller):
+        if _matches_any(profile.users, caller):
             return 0
-        return 1 if self.plan_of(caller) in profile.plans else None
+        return 1 if self.get_plan(caller) in profile.plans else None
 
-    def plan_of(self, caller: str) -> str | None:
+    def get_plan(self, caller: str) -> str | None:
         """The plan this caller is on."""
-        return next((plan for who, plan in self._plans.items() if _one_of((who,), caller)), None)
+        return next((plan for who, plan in self._plans.items() if _matches_any((who,), caller)), None)
 
     # -- bounds -------------------------------------------------------------------------------------
 
-    def _bounds(self) -> dict[str, Scope]:
+    def _build_bounds(self) -> dict[str, Scope]:
         """What may be used under each, those that are gone included."""
-        now = {name: scope_of(name, profile) for name, profile in self._now.items()}
+        now = {name: build_scope(name, profile) for name, profile in self._now.items()}
         return {
-            **dict.fromkeys(self._gone - now.keys(), NOTHING),
+            **dict.fromkeys(self._gone - now.keys(), NO_PROFILE_SETTINGS),
             **{name: scope for name, scope in now.items() if scope is not None},
         }
 
-    def agent_scope(self, name: str | None) -> Scope | None:
+    def get_agent_scope(self, name: str | None) -> Scope | None:
         """What an agent may use under a profile in place of the profile's bounds; None: as the profile."""
         profile = None if name is None else self._now.get(name)
         if profile is None or not profile.agent_tools:
@@ -176,7 +177,7 @@ class Profiles(Mapping[str, ProfileSettings]):
 
     # -- changing -----------------------------------------------------------------------------------
 
-    def change(
+    def replace_profiles(
         self, profiles: Mapping[str, ProfileSettings], problems: tuple[str, ...] = ()
     ) -> tuple[str, ...] | None:
         """Take these from now on. The names that changed; None where nothing did, problems included."""
@@ -189,33 +190,35 @@ class Profiles(Mapping[str, ProfileSettings]):
             return None if told == problems else ()
         self._gone |= before.keys()
         self._now = dict(profiles)
-        self.bounds = self._bounds()
+        self.bounds = self._build_bounds()
         self.version += 1
         return changed
 
 
-def scope_of(name: str, profile: ProfileSettings) -> Scope | None:
+def build_scope(name: str, profile: ProfileSettings) -> Scope | None:
     """What a profile bounds; None where it bounds nothing."""
     scope = Scope(servers=profile.servers, tools=profile.tools, effects=profile.effects, profile=name)
     return scope if scope.bounded else None
 
 
-def _one_of(patterns: tuple[str, ...], name: str) -> bool:
-    return any(fits_exactly(pattern, name) is Fit.YES for pattern in patterns)
+def _matches_any(patterns: tuple[str, ...], name: str) -> bool:
+    return any(match_exactly(pattern, name) is PatternFit.YES for pattern in patterns)
 
 
-async def keep_reading(files: ProfileFiles, profiles: Profiles, heard: Heard, *, every: float) -> None:
+async def poll_profiles(
+    files: ProfileFiles, profiles: Profiles, on_changed: OnProfilesChanged, *, interval: float
+) -> None:
     """Look at the files now and then; a broken one leaves its profile as it was, and is told of."""
     mark = None
     while True:
         with suppress(OSError):
-            seen = await anyio.to_thread.run_sync(files.mark)
+            seen = await anyio.to_thread.run_sync(files.get_fingerprint)
             if seen != mark:
                 reading = await anyio.to_thread.run_sync(files.read)
                 kept = {name: profiles[name] for name in reading.broken if name in profiles}
                 problems = tuple(f"{problem} (fix: {problem.fix})" for problem in reading.problems)
-                changed = profiles.change({**kept, **reading.profiles, **files.written}, problems)
+                changed = profiles.replace_profiles({**kept, **reading.profiles, **files.written}, problems)
                 mark = seen
                 if changed is not None:
-                    heard(changed)
-        await anyio.sleep(every)
+                    on_changed(changed)
+        await anyio.sleep(interval)

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import anyio
 import anyio.to_thread
 
-from fingerpost.call.execution import Background, BreakerState
-from fingerpost.call.lessons import lesson
-from fingerpost.call.path import CallPath
+from fingerpost.call.execution import BackgroundCalls, BreakerState
+from fingerpost.call.lessons import build_choice_sample
+from fingerpost.call.path import CallPipeline
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.catalog.names import tool_key
+from fingerpost.catalog.names import build_tool_key
 from fingerpost.errors import (
     CallError,
     ConfigError,
@@ -37,7 +37,6 @@ from fingerpost.events import EventSink, Fanout, LiveFeed, ProfilesChanged
 from fingerpost.records import (
     Approval,
     CallContext,
-    Chosen,
     Effect,
     Effort,
     Feedback,
@@ -45,6 +44,7 @@ from fingerpost.records import (
     JsonObject,
     Narrowing,
     Outcome,
+    ParsedSelection,
     Pending,
     Pin,
     Principal,
@@ -54,38 +54,38 @@ from fingerpost.records import (
     ServerStatus,
     ToolCall,
     ToolCard,
-    new_id,
+    create_id,
     utc_now,
 )
-from fingerpost.router.arguments import check_arguments
-from fingerpost.router.arrivals import Arrivals
-from fingerpost.router.elsewhere import keep_alive, keep_up
-from fingerpost.router.given import ModelNames, close_given, names_of
-from fingerpost.router.intake import Intake
-from fingerpost.router.learning import Learning
-from fingerpost.router.policy import Policy, profile_rules
-from fingerpost.router.profiles import LOOK_EVERY_S, Profiles, keep_reading
-from fingerpost.router.shutters import Shutters
-from fingerpost.router.sight import Sight, View
-from fingerpost.router.switches import Switches
-from fingerpost.router.trust import Trust
-from fingerpost.router.wanted import Asking, Circumstances, Wanted
-from fingerpost.servers import Servers, login
+from fingerpost.router.arguments import check_json_object
+from fingerpost.router.arrivals import LazyConnector
+from fingerpost.router.elsewhere import poll_store, renew_lease
+from fingerpost.router.given import ModelNames, close_models, resolve_model_names
+from fingerpost.router.intake import CatalogSync
+from fingerpost.router.learning import FeedbackService
+from fingerpost.router.policy import Policy, build_profile_rules
+from fingerpost.router.profiles import POLL_INTERVAL_S, Profiles, poll_profiles
+from fingerpost.router.shutters import DisabledTools
+from fingerpost.router.sight import VisibilityCache, VisibleCatalog
+from fingerpost.router.switches import RuntimeSwitches
+from fingerpost.router.trust import PinSync
+from fingerpost.router.wanted import CallOptions, NarrowOptions, RouteOptions
+from fingerpost.servers import ServerPool, sign_in
 from fingerpost.settings import ProfileFiles, Settings
 from fingerpost.store import Store
-from fingerpost.tasks import kept_up
+from fingerpost.tasks import run_restarting
 
 if TYPE_CHECKING:
     from fingerpost.llm import ChatModel, ModelPool
-    from fingerpost.router.answerer import Answerer
-    from fingerpost.router.guide import Guide
+    from fingerpost.router.answerer import RequestRunner
+    from fingerpost.router.guide import RequestNarrower
     from fingerpost.router.route import Route, StreamItem
     from fingerpost.servers.functions import FunctionServer
 
 log = logging.getLogger("fingerpost.router")
 
-OWN_LISTS_S = 5.0  # a request waits so long for what servers list to its caller's own key
-FIRST_CONNECT_S = 10.0  # a request waits so long for servers; whoever is later joins for the next one
+PERSONAL_LIST_TIMEOUT_S = 5.0  # a request waits so long for what servers list to its caller's own key
+FIRST_CONNECT_TIMEOUT_S = 10.0  # a request waits so long for servers; whoever is later joins for the next one
 
 
 class Router:
@@ -113,13 +113,13 @@ class Router:
         given = () if policy is None else policy.rules
         self._rules = (given, settings.policy)  # before and behind those of profiles
         self.profiles = Profiles(settings.profiles, settings.plans)
-        self.settings = settings = self._settled(settings)
-        self.switches = Switches(settings)
-        self._sight = Sight(settings.policy, self.profiles.bounds)
+        self.settings = settings = self._apply_profiles(settings)
+        self.switches = RuntimeSwitches(settings)
+        self._sight = VisibilityCache(settings.policy, self.profiles.bounds)
         self._models = (lite or model, prime or model)
         self._pool: ModelPool | None = None
-        self._guide: Guide | None = None
-        self._answerer: Answerer | None = None
+        self._guide: RequestNarrower | None = None
+        self._answerer: RequestRunner | None = None
         self._making_guide = anyio.Lock()
         self.live = LiveFeed()
         self.events = Fanout(self.live, *sinks)
@@ -129,13 +129,13 @@ class Router:
         self._specs = tuple(servers)
         self._functions: dict[str, FunctionServer] = {}  # what was registered at run time, by server
         self._stack = AsyncExitStack()
-        self.instance = new_id("ins")  # this process, among others on the same store
+        self.instance = create_id("ins")  # this process, among others on the same store
         self._opened = False  # ever
         self._open = False
 
     async def __aenter__(self) -> Self:
         _check_event_loop()
-        self._check_unopened()
+        self._check_not_open()
         async with AsyncExitStack() as stack:
             self.store = await stack.enter_async_context(
                 Store.open(
@@ -146,27 +146,27 @@ class Router:
                     anchor_seconds=self.settings.audit.anchor_seconds,
                 )
             )
-            self._check_unopened()
+            self._check_not_open()
             self._opened = True  # a store that could not be opened may be tried again
             self.events.add(self.store.journal)
-            self.catalog.learn(await self.store.usage.profiles())
-            self._intake = Intake(self.catalog, self.store)
-            trust = Trust(store=self.store, catalog=self.catalog, intake=self._intake)
-            await trust.read()
+            self.catalog.learn(await self.store.usage.get_profiles())
+            self._intake = CatalogSync(self.catalog, self.store)
+            trust = PinSync(store=self.store, catalog=self.catalog, intake=self._intake)
+            await trust.refresh()
             # Before any task runs: a task group would wrap what is wrong with them.
-            servers = Servers(
+            servers = ServerPool(
                 self._specs,
                 events=self.events,
                 limits=self.settings.limits,
                 tokens=self.store.tokens,
-                study=self._intake.study,
+                on_listing=self._intake.prepare_listing,
             )
             stack.push_async_callback(self._intake.save_pins)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            tasks.start_soon(kept_up, self._intake.keep_saving)
+            tasks.start_soon(run_restarting, self._intake.keep_saving)
             self.servers = await stack.enter_async_context(servers)
-            self.calls = CallPath(
+            self.calls = CallPipeline(
                 catalog=self.catalog,
                 servers=self.servers,
                 store=self.store,
@@ -176,38 +176,44 @@ class Router:
                 bounds=self.profiles.bounds,
                 instance=self.instance,
             )
-            self._arrivals = Arrivals(
+            self._arrivals = LazyConnector(
                 self.servers,
                 self.calls,
-                tools=lambda: self.tools,
-                patience=self._patience,
-                request_waits=FIRST_CONNECT_S,
+                get_tools=lambda: self.tools,
+                timeout=self._connect_timeout,
+                request_timeout=FIRST_CONNECT_TIMEOUT_S,
             )
-            self.shutters = Shutters(
+            self.shutters = DisabledTools(
                 store=self.store, catalog=self.catalog, servers=self.servers, events=self.events
             )
-            await self.shutters.read()
+            await self.shutters.refresh()
             await self._read_preferences()
-            self.learning = Learning(
+            self.learning = FeedbackService(
                 self.settings,
                 self.store,
                 self.events,
-                look=lambda caller, profile, scopes: self.look(caller=caller, profile=profile, scopes=scopes),
+                find_visible=lambda caller, profile, scopes: self.look(
+                    caller=caller, profile=profile, scopes=scopes
+                ),
                 tools=lambda: self.tools,
-                changed=self._learned_at_once,
+                on_changed=self._mark_learning_stale,
             )
-            stack.callback(self.servers.watch(self._take_listing))
-            stack.push_async_callback(self._close_guide)
+            stack.callback(self.servers.subscribe_to_changes(self._apply_listing))
+            stack.push_async_callback(self._close_narrower)
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
-            self._tasks.start_soon(kept_up, keep_up, self.shutters.read, trust.read, self._read_preferences)
+            self._tasks.start_soon(
+                run_restarting, poll_store, self.shutters.refresh, trust.refresh, self._read_preferences
+            )
             lease_s = self.settings.store.lease_seconds
             with suppress(StoreError):  # one that can only be read now serves what only reads
-                await self.store.instances.beat(self.instance, lease_s=lease_s)
+                await self.store.instances.renew_lease(self.instance, lease_s=lease_s)
             stack.push_async_callback(self._end_instance)
-            self._tasks.start_soon(kept_up, partial(keep_alive, self.store, self.instance, lease_s=lease_s))
-            stack.push_async_callback(self.calls.under_way.end)  # while everything is there to record it
-            self.background = await stack.enter_async_context(Background[Outcome]())
+            self._tasks.start_soon(
+                run_restarting, partial(renew_lease, self.store, self.instance, lease_s=lease_s)
+            )
+            stack.push_async_callback(self.calls.under_way.end_all)  # while everything is there to record it
+            self.background = await stack.enter_async_context(BackgroundCalls[Outcome]())
             self._stack = stack.pop_all()
         self._open = True
         return self
@@ -231,7 +237,7 @@ class Router:
         """
         self._check_open()
         self.servers.start(*names)
-        await self.servers.settled(timeout=self._patience if timeout is None else timeout)
+        await self.servers.wait_until_settled(timeout=self._connect_timeout if timeout is None else timeout)
         return self.servers.statuses
 
     async def _end_instance(self) -> None:
@@ -239,28 +245,28 @@ class Router:
             await self.store.instances.end(self.instance)
 
     @property
-    def _patience(self) -> float:
+    def _connect_timeout(self) -> float:
         """Each server is bounded by its own time-out; a little more lets the slowest report it."""
         return 5.0 + max((spec.connect_timeout for spec in self._specs), default=0.0)
 
-    def _settled(self, settings: Settings) -> Settings:
+    def _apply_profiles(self, settings: Settings) -> Settings:
         """The settings with the profiles as they are, and their rules in their place."""
         before, behind = self._rules
-        rules = (*before, *profile_rules(self.profiles), *behind)
+        rules = (*before, *build_profile_rules(self.profiles), *behind)
         return settings.model_copy(update={"policy": rules, "profiles": dict(self.profiles)})
 
-    def follow_profiles(self, files: ProfileFiles, *, every: float = LOOK_EVERY_S) -> None:
+    def follow_profiles(self, files: ProfileFiles, *, every: float = POLL_INTERVAL_S) -> None:
         """From now on, take up what changes in these files while we run."""
         self._check_open()
-        reading = partial(keep_reading, files, self.profiles, self._take_profiles, every=every)
-        self._tasks.start_soon(kept_up, reading)
+        reading = partial(poll_profiles, files, self.profiles, self._take_profiles, interval=every)
+        self._tasks.start_soon(run_restarting, reading)
 
     def _take_profiles(self, changed: tuple[str, ...]) -> None:
         """Profiles changed: whoever is asked next is asked under the new ones."""
         profiles = self.profiles
         if changed:
-            self.settings = self._settled(self.settings)
-            self._sight.use(self.settings.policy, profiles.bounds)
+            self.settings = self._apply_profiles(self.settings)
+            self._sight.set_rules(self.settings.policy, profiles.bounds)
             self.calls.use_rules(self.settings.policy, profiles.bounds)
         for problem in profiles.problems:
             log.warning("a profile stays as it was: %s", problem)
@@ -268,29 +274,33 @@ class Router:
             ProfilesChanged(profiles_version=profiles.version, changed=changed, problems=profiles.problems)
         )
 
-    async def narrow(self, text: str, **wanted: Unpack[Wanted]) -> Narrowing:
+    async def narrow(self, text: str, **options: Unpack[NarrowOptions]) -> Narrowing:
         """Whether the request needs a tool at all, and which few suit it, with reasons for everything."""
-        async with self._request():
-            await self._arrivals.connect_idle(wanted.get("server"))
-            guide = await self._ready_guide()
-            return await guide.narrow(self.catalog.whole, text, **self.profiles.applied(wanted))
+        async with self._track_request():
+            await self._arrivals.connect_idle(options.get("server"))
+            guide = await self._get_narrower()
+            return await guide.narrow(
+                self.catalog.full_snapshot, text, **self.profiles.apply_profile(options)
+            )
 
     async def settle(self, seconds: float) -> bool:
         """Wait, at most so long, until every tool can be compared by meaning and not by words alone."""
-        async with self._request():
-            guide = await self._ready_guide()
-            return await guide.settle(self.catalog.whole, seconds)
+        async with self._track_request():
+            guide = await self._get_narrower()
+            return await guide.wait_until_indexed(self.catalog.full_snapshot, seconds)
 
-    async def route(self, text: str, **asking: Unpack[Asking]) -> Route:
+    async def route(self, text: str, **options: Unpack[RouteOptions]) -> Route:
         """Answer a request: narrow, choose, call, answer. How it ended, or where it waits, is a `Route`."""
-        async with self._request():
-            return await (await self._ready_answerer(asking.get("server"))).route(text, asking)
+        async with self._track_request():
+            return await (await self._get_request_runner(options.get("server"))).route(text, options)
 
-    async def stream(self, text: str, **asking: Unpack[Asking]) -> AsyncGenerator[StreamItem]:
+    async def stream(self, text: str, **options: Unpack[RouteOptions]) -> AsyncGenerator[StreamItem]:
         """The same, as it happens: events, pieces of the answer, and the `Route` as the last item."""
-        async with self._request():  # what comes behind it is ended by itself: a reader may never come back
-            answerer = await self._ready_answerer(asking.get("server"))
-        async with aclosing(answerer.stream(text, asking)) as items:
+        async with (
+            self._track_request()
+        ):  # what comes behind it is ended by itself: a reader may never come back
+            answerer = await self._get_request_runner(options.get("server"))
+        async with aclosing(answerer.stream(text, options)) as items:
             async for item in items:
                 yield item
 
@@ -300,7 +310,7 @@ class Router:
         approval: Approval | None = None,
         *,
         packet_id: str | None = None,
-        **asking: Unpack[Asking],
+        **options: Unpack[RouteOptions],
     ) -> Route:
         """Go on with a request that waited for a person, in this process or after a restart.
 
@@ -309,58 +319,60 @@ class Router:
         wait for one call, it runs once; a route, or `packet_id`, says which of them goes on, else the
         first that has not.
         """
-        async with self._request():
+        async with self._track_request():
             named = packet_id or (None if isinstance(waiting, str | Pending) else waiting.packet_id)
-            answerer = await self._ready_answerer()
-            return await answerer.resume(_pending_id(waiting), approval, asking, packet_id=named)
+            answerer = await self._get_request_runner()
+            return await answerer.resume(_get_pending_id(waiting), approval, options, packet_id=named)
 
-    async def reply(self, asked: Route, answer: str, **asking: Unpack[Asking]) -> Route:
+    async def reply(self, asked: Route, answer: str, **options: Unpack[RouteOptions]) -> Route:
         """Go on with a request after the person answered its question (`asked.question`)."""
-        async with self._request():
-            return await (await self._ready_answerer()).reply(asked, answer, asking)
+        async with self._track_request():
+            return await (await self._get_request_runner()).reply(asked, answer, options)
 
-    async def select(self, text: str, narrowing: Narrowing | None = None, **wanted: Unpack[Wanted]) -> Chosen:
+    async def select(
+        self, text: str, narrowing: Narrowing | None = None, **options: Unpack[NarrowOptions]
+    ) -> ParsedSelection:
         """Which of the narrowed tools a model would take, with which arguments. Nothing is called."""
-        async with self._request():
-            answerer = await self._ready_answerer()
-            return await answerer.select(text, narrowing or await self.narrow(text, **wanted), wanted)
+        async with self._track_request():
+            answerer = await self._get_request_runner()
+            return await answerer.select(text, narrowing or await self.narrow(text, **options), options)
 
     def _check_open(self) -> None:
         if not self._open:
             message = "the router is not open"
             raise ConfigError(message, hint="Ask inside of `async with Router(…) as router:`.")
 
-    def _check_unopened(self) -> None:
+    def _check_not_open(self) -> None:
         if self._opened:
             message = "this router is open already" if self._open else "this router was opened before"
             raise ConfigError(message, hint="A router is opened once: make a new one with `Router(…)`.")
 
-    def _request(self) -> AbstractAsyncContextManager[None]:
+    def _track_request(self) -> AbstractAsyncContextManager[None]:
         """Around everything that takes time: it is ended, and on record, before the router is closed."""
         self._check_open()
-        return self.calls.under_way.one()
+        return self.calls.under_way.track()
 
-    async def _ready_answerer(self, server: str | None = None) -> Answerer:
+    async def _get_request_runner(self, server: str | None = None) -> RequestRunner:
         """What answers. Servers nobody has connected yet are connected first: all, or the one asked for."""
         self._check_open()
         if server is not None:
-            self.servers.status(server)  # raises where there is none
-        await self._arrivals.meet(server)
-        if server is not None and (status := self.servers.status(server)).state is ServerState.DOWN:
+            self.servers.get_status(server)  # raises where there is none
+        await self._arrivals.connect_for_request(server)
+        if server is not None and (status := self.servers.get_status(server)).state is ServerState.DOWN:
             message = f"{server} is down: {status.reason or 'it did not say why'}"
             raise ServerUnavailable(message, server=server, hint="`fingerpost doctor` says more about it.")
-        guide = await self._ready_guide()
+        guide = await self._get_narrower()
         if self._answerer is None:
-            from fingerpost.router.answerer import Answerer
+            from fingerpost.router.answerer import RequestRunner
 
-            self._answerer = Answerer(
+            self._answerer = RequestRunner(
                 self.settings,
                 events=self.events,
                 store=self.store,
                 calls=self.calls,
-                guide=guide,
-                pool=self._ready_pool(),
-                snapshot=lambda: self.catalog.whole,
+                narrower=guide,
+                pool=self._get_pool(),
+                snapshot=lambda: self.catalog.full_snapshot,
                 tasks=self._tasks,
                 switches=self.switches,
                 learn=self.learn,
@@ -372,9 +384,9 @@ class Router:
     @property
     def models(self) -> ModelNames:
         """Who answers: the models given, else those of the settings."""
-        return names_of(self._models, self.settings.models)
+        return resolve_model_names(self._models, self.settings.models)
 
-    def _ready_pool(self) -> ModelPool:
+    def _get_pool(self) -> ModelPool:
         """The models given, else those in the settings."""
         if self._pool is None:
             from fingerpost.llm import ModelPool
@@ -385,39 +397,39 @@ class Router:
             self._pool = ModelPool.of(self.settings.models, lite=lite, prime=prime, memory=memory)
         return self._pool
 
-    async def _ready_guide(self) -> Guide:
+    async def _get_narrower(self) -> RequestNarrower:
         """What narrows. Made when it is first needed: numpy and the encoder take time to load."""
         self._check_open()
         async with self._making_guide:
             if self._guide is None:
-                self._guide = await anyio.to_thread.run_sync(self._make_guide)
+                self._guide = await anyio.to_thread.run_sync(self._build_narrower)
         return self._guide
 
-    def _make_guide(self) -> Guide:
+    def _build_narrower(self) -> RequestNarrower:
         """In a worker thread: what answers is loaded here too, or the first request would hold up others."""
         import_module("fingerpost.router.answerer")
-        from fingerpost.router.guide import Guide
+        from fingerpost.router.guide import RequestNarrower
 
-        return Guide(
+        return RequestNarrower(
             self.settings,
             self.events,
             self.store,
-            unusable=self._unusable_servers,
-            away=self._servers_away,
-            pool=self._ready_pool(),
+            get_unusable=self._find_unusable_servers,
+            get_absent=self._find_absent_servers,
+            pool=self._get_pool(),
             switches=self.switches,
-            sight=self._sight,
+            visibility=self._sight,
             tasks=self._tasks,
         )
 
-    async def _close_guide(self) -> None:
+    async def _close_narrower(self) -> None:
         if self._guide is not None:
             await self._guide.close()
         if self._pool is not None:
             await self._pool.aclose()
-        await close_given(self._models)
+        await close_models(self._models)
 
-    def _servers_away(self) -> dict[str, str]:
+    def _find_absent_servers(self) -> dict[str, str]:
         """Servers that should be connected and are not, each with the reason."""
         connected = (ServerState.READY, ServerState.DISABLED)
         return {
@@ -426,7 +438,7 @@ class Router:
             if status.state not in connected
         }
 
-    def _unusable_servers(self) -> dict[str, str]:
+    def _find_unusable_servers(self) -> dict[str, str]:
         """Servers whose tools cannot be called now, each with the reason."""
         reasons = {
             status.name: status.reason or "it is down"
@@ -440,12 +452,12 @@ class Router:
 
     async def prefer(self, caller: str, effort: Effort | str | None) -> None:
         """What this caller wants of answers from now on: quick, thorough, or (None) what is usual."""
-        async with self._request():
+        async with self._track_request():
             await self.store.preferences.set_effort(caller, None if effort is None else Effort(effort))
             await self._read_preferences()
 
     async def _read_preferences(self) -> None:
-        self.profiles.efforts = await self.store.preferences.efforts()
+        self.profiles.efforts = await self.store.preferences.get_efforts()
 
     async def register(
         self,
@@ -463,16 +475,16 @@ class Router:
         as with every tool. Calls go down the whole path: policy, arguments, time-outs, digest, events.
         Raises `ConfigError` when there is nothing to call, or its parameters cannot be told to a model.
         """
-        from fingerpost.servers.functions import FunctionServer, tool_of
+        from fingerpost.servers.functions import FunctionServer, build_function_tool
 
-        async with self._request():
-            tool = tool_of(function, name=name, description=description, effect=effect)
+        async with self._track_request():
+            tool = build_function_tool(function, name=name, description=description, effect=effect)
             made = self._functions.get(server)
             if made is None:
                 made = FunctionServer(server)
-                await self.servers.add(made.spec())
+                await self.servers.add(made.build_spec())
                 self._functions[server] = made
-            key = made.put(tool)
+            key = made.add(tool)
             await self.servers.refresh(server)
             card = self.tools.get(key)
             if card is None:
@@ -482,8 +494,10 @@ class Router:
             return card
 
     async def unregister(self, key: str) -> None:
-        """Take a registered function away. Raises `UnknownTool` where none is registered under this key."""
-        async with self._request():
+        """Take a registered function away. Raises `ToolNotFoundError` where none is registered under this
+        key.
+        """
+        async with self._track_request():
             server, _, name = key.partition("/")
             made = self._functions.get(server)
             if made is None or not made.remove(name):
@@ -497,7 +511,7 @@ class Router:
         arguments: JsonObject,
         *,
         api_version: str | None = None,
-        **context: Unpack[Circumstances],
+        **options: Unpack[CallOptions],
     ) -> Outcome:
         """Call a tool through the whole path. Whatever happens comes back as an `Outcome`.
 
@@ -507,16 +521,18 @@ class Router:
         and where the arguments are no JSON object.
         """
         self._check_open()
-        check_arguments(arguments)
+        check_json_object(arguments)
         wish = ToolCall(name=name, arguments=arguments)
-        context["profile"] = self.profiles.meant(
-            context.get("profile"), caller=context.get("caller"), api_version=api_version
+        options["profile"] = self.profiles.resolve_profile(
+            options.get("profile"), caller=options.get("caller"), api_version=api_version
         )
-        async with self._request():
-            made = await self._arrivals.for_call(wish, CallContext(call_id=new_id("cal"), **context))
+        async with self._track_request():
+            made = await self._arrivals.connect_for_call(
+                wish, CallContext(call_id=create_id("cal"), **options)
+            )
             outcome = await self.calls.call(wish, made)
         self.learn(
-            context.get("request", ""), outcome, context.get("conversation"), caller=context.get("caller")
+            options.get("request", ""), outcome, options.get("conversation"), caller=options.get("caller")
         )
         return outcome
 
@@ -526,11 +542,11 @@ class Router:
         A server that is not connected yet is connected first: it may have been asked for in another process.
         """
         self._check_open()
-        async with self._request():
-            context = CallContext(call_id=new_id("cal"))
+        async with self._track_request():
+            context = CallContext(call_id=create_id("cal"))
             if (pending := await self.calls.approvals.get(pending_id)) is not None:
                 wish = ToolCall(name=pending.tool, arguments=pending.arguments)
-                context = await self._arrivals.for_call(wish, context)
+                context = await self._arrivals.connect_for_call(wish, context)
             return await self.calls.resume(pending_id, context)
 
     def learn(
@@ -539,11 +555,11 @@ class Router:
         """Remember whether the tool was the right one for the request it was called for."""
         if not self.settings.flags.learned_use:
             return
-        learned = lesson(request, outcome, at=utc_now(), conversation=conversation)
+        learned = build_choice_sample(request, outcome, at=utc_now(), conversation=conversation)
         if learned is not None:
-            self.store.choices.note(replace(learned, caller=caller))
+            self.store.choices.record_soon(replace(learned, caller=caller))
             if self._guide is not None:
-                self._guide.learned_something()
+                self._guide.mark_stale()
 
     async def feedback(
         self,
@@ -557,30 +573,30 @@ class Router:
     ) -> Feedback:
         """A person's word about a request: "good", or "bad" and perhaps which tool it should have used."""
         self._check_open()
-        return await self.learning.feedback(
+        return await self.learning.give_feedback(
             packet_id, verdict, by=by, tool=tool, should_have=should_have, comment=comment
         )
 
-    def _learned_at_once(self) -> None:
+    def _mark_learning_stale(self) -> None:
         if self._guide is not None:
-            self._guide.learned_something(at_once=True)
+            self._guide.mark_stale(at_once=True)
         if self._answerer is not None:
             self._answerer.thresholds.forget()
 
-    def start(self, name: str, arguments: JsonObject, **context: Unpack[Circumstances]) -> str:
+    def start(self, name: str, arguments: JsonObject, **options: Unpack[CallOptions]) -> str:
         """The same in the background: a handle for `router.background`'s poll, result and cancel."""
         self._check_open()
-        return self.background.start(lambda _: self.call(name, arguments, **context), tool=name)
+        return self.background.start(lambda _: self.call(name, arguments, **options), tool=name)
 
     async def sign_in(self, server: str, *, open_browser: Callable[[str], None]) -> ServerStatus:
         """Sign in to a server with OAuth, keep the token, and connect."""
         self._check_open()
         spec = next((spec for spec in self._specs if spec.name == server), None)
         if spec is None:
-            return self.servers.status(server)  # raises, naming the servers that are meant perhaps
-        await login(spec, self.store.tokens, open_browser=open_browser)
+            return self.servers.get_status(server)  # raises, naming the servers that are meant perhaps
+        await sign_in(spec, self.store.tokens, open_browser=open_browser)
         await self.servers.ensure(server, timeout=spec.connect_timeout)
-        return self.servers.status(server)
+        return self.servers.get_status(server)
 
     @property
     def tools(self) -> Snapshot:
@@ -595,23 +611,23 @@ class Router:
         if authorization is None:
             return principal
         who = f"{principal.kind}:{principal.name}"
-        found = await self.servers.own_tools(who, authorization, timeout=OWN_LISTS_S)
+        found = await self.servers.list_caller_tools(who, authorization, timeout=PERSONAL_LIST_TIMEOUT_S)
         if not found:
             return principal
-        keys = tuple(tool_key(server, name) for server, name in found)
+        keys = tuple(build_tool_key(server, name) for server, name in found)
         return replace(principal, scope=replace(principal.scope, personal=keys))
 
     def view(
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
-    ) -> View:
+    ) -> VisibleCatalog:
         """The tools this caller may see and call. Worked out once for each until the catalog changes."""
-        return self._sight.of(self.catalog.whole, caller, profile, scopes)
+        return self._sight.get_view(self.catalog.full_snapshot, caller, profile, scopes)
 
     async def look(
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
-    ) -> View:
+    ) -> VisibleCatalog:
         """The same, worked out in a thread: many tools against many rules take a while."""
-        return await self._sight.look(self.catalog.whole, caller, profile, scopes)
+        return await self._sight.compute_view(self.catalog.full_snapshot, caller, profile, scopes)
 
     async def accept(self, key: str, *, by: str, fingerprint: str) -> Pin:
         """A person accepts the changed definition of a quarantined tool; it is offered again.
@@ -619,7 +635,7 @@ class Router:
         `fingerprint` is of the definition they were shown: one that changed once more is refused.
         """
         self._check_open()
-        return await self._keep_pin(self.catalog.accept(key, by, fingerprint=fingerprint))
+        return await self._store_pin(self.catalog.accept(key, by, fingerprint=fingerprint))
 
     async def accept_instructions(self, server: str, *, by: str, fingerprint: str) -> Pin:
         """A person accepts what a server now says of itself; it is passed on again.
@@ -627,7 +643,7 @@ class Router:
         `fingerprint` is of the text they were shown: one that changed once more is refused.
         """
         self._check_open()
-        return await self._keep_pin(self.catalog.accept_instructions(server, by, fingerprint=fingerprint))
+        return await self._store_pin(self.catalog.accept_instructions(server, by, fingerprint=fingerprint))
 
     async def say_only_reads(self, key: str, *, by: str, fingerprint: str, only_reads: bool = True) -> Pin:
         """A person says that a tool only reads, so that its calls run without a question; or takes it back.
@@ -635,25 +651,25 @@ class Router:
         `fingerprint` is of the definition they were shown: the word holds for that one.
         """
         self._check_open()
-        pin = self.catalog.say_only_reads(key, by, fingerprint=fingerprint, only_reads=only_reads)
-        return await self._keep_pin(pin)
+        pin = self.catalog.set_read_only(key, by, fingerprint=fingerprint, only_reads=only_reads)
+        return await self._store_pin(pin)
 
-    async def _keep_pin(self, pin: Pin) -> Pin:
+    async def _store_pin(self, pin: Pin) -> Pin:
         await self.store.pins.put(pin)
         await self.store.journal.flush()
         return pin
 
-    def _take_listing(self, server: str) -> None:
+    def _apply_listing(self, server: str) -> None:
         """A server changed. Its last tools stay while it is down: it comes back, and lists stay stable."""
         try:
-            listing = self.servers.listing(server)
+            listing = self.servers.get_listing(server)
         except UnknownServer:
-            self._intake.forget(server)
+            self._intake.remove_server(server)
             return
-        if self.servers.status(server).state in (ServerState.READY, ServerState.DEGRADED):
-            self.calls.runner.reconnected(server)
+        if self.servers.get_status(server).state in (ServerState.READY, ServerState.DEGRADED):
+            self.calls.runner.on_reconnected(server)
         if listing is not None:
-            self._intake.take(listing)
+            self._intake.apply_listing(listing)
 
 
 def _check_event_loop() -> None:
@@ -666,7 +682,7 @@ def _check_event_loop() -> None:
         raise ConfigError(message, hint=hint) from None
 
 
-def _pending_id(waiting: Route | Pending | str) -> str:
+def _get_pending_id(waiting: Route | Pending | str) -> str:
     if isinstance(waiting, str):
         return waiting
     pending = waiting if isinstance(waiting, Pending) else waiting.pending

@@ -15,75 +15,75 @@ import anyio
 from fingerpost.catalog import Catalog
 from fingerpost.events import Fanout, ServerSwitched, ToolSwitched
 from fingerpost.records import utc_now
-from fingerpost.servers import Servers
-from fingerpost.store import Shut, Shutter, Store
+from fingerpost.servers import ServerPool
+from fingerpost.store import DisabledEntry, DisabledKind, Store
 
 
-class Shutters:
+class DisabledTools:
     """Switches tools and servers off and on, and keeps up with what others switch."""
 
-    def __init__(self, *, store: Store, catalog: Catalog, servers: Servers, events: Fanout) -> None:
+    def __init__(self, *, store: Store, catalog: Catalog, servers: ServerPool, events: Fanout) -> None:
         self._store = store
         self._catalog = catalog
         self._servers = servers
         self._events = events
-        self._closed: dict[tuple[Shut, str], Shutter] = {}
+        self._closed: dict[tuple[DisabledKind, str], DisabledEntry] = {}
         self._changing = anyio.Lock()
 
-    def of(self, what: Shut, name: str) -> Shutter | None:
+    def find_entry(self, kind: DisabledKind, name: str) -> DisabledEntry | None:
         """Who switched this off, when and why; None: nobody did."""
-        return self._closed.get((what, name))
+        return self._closed.get((kind, name))
 
-    async def read(self) -> None:
+    async def refresh(self) -> None:
         """Take over what the store says."""
         async with self._changing:
             await self._apply()
 
-    async def switch_tool(self, key: str, *, on: bool, by: str, reason: str = "") -> bool:
+    async def set_tool_enabled(self, key: str, *, enabled: bool, by: str, reason: str = "") -> bool:
         """Switch a tool, by its key. False when it was like that already."""
-        return await self._switch(Shut.TOOL, key, on=on, by=by, reason=reason)
+        return await self._set_enabled(DisabledKind.TOOL, key, on=enabled, by=by, reason=reason)
 
-    async def switch_server(self, name: str, *, on: bool, by: str, reason: str = "") -> bool:
+    async def set_server_enabled(self, name: str, *, enabled: bool, by: str, reason: str = "") -> bool:
         """Switch a server, by its name. False when it was like that already."""
-        return await self._switch(Shut.SERVER, name, on=on, by=by, reason=reason)
+        return await self._set_enabled(DisabledKind.SERVER, name, on=enabled, by=by, reason=reason)
 
-    async def _switch(self, what: Shut, name: str, *, on: bool, by: str, reason: str) -> bool:
+    async def _set_enabled(self, kind: DisabledKind, name: str, *, on: bool, by: str, reason: str) -> bool:
         async with self._changing:
             if on:
-                changed = await self._store.shutters.open(what, name)
+                changed = await self._store.disabled.enable(kind, name)
             else:
-                shutter = Shutter(what=what, name=name, by=by, at=utc_now(), reason=reason)
-                changed = await self._store.shutters.close(shutter)
+                shutter = DisabledEntry(what=kind, name=name, by=by, at=utc_now(), reason=reason)
+                changed = await self._store.disabled.disable(shutter)
             if changed:
-                self._tell(what, name, on=on, by=by, reason=reason)
+                self._emit_switched(kind, name, on=on, by=by, reason=reason)
             await self._apply()
         await self._store.journal.flush()
         return changed
 
-    def _tell(self, what: Shut, name: str, *, on: bool, by: str, reason: str) -> None:
-        if what is Shut.TOOL:
+    def _emit_switched(self, kind: DisabledKind, name: str, *, on: bool, by: str, reason: str) -> None:
+        if kind is DisabledKind.TOOL:
             self._events.emit(ToolSwitched(tool=name, on=on, by=by, reason=reason))
         else:
             self._events.emit(ServerSwitched(server=name, on=on, by=by, reason=reason))
 
     async def _apply(self) -> None:
-        closed = {(shutter.what, shutter.name): shutter for shutter in await self._store.shutters.all()}
+        closed = {(shutter.what, shutter.name): shutter for shutter in await self._store.disabled.list_all()}
         changed = closed != self._closed
         self._closed = closed
-        off = {what: _sentences(closed.values(), what) for what in Shut}
+        off = {what: _build_sentences(closed.values(), what) for what in DisabledKind}
         if changed:
-            self._catalog.shut_off(off[Shut.TOOL], off[Shut.SERVER])
-        if changed or off[Shut.SERVER]:
+            self._catalog.set_disabled(off[DisabledKind.TOOL], off[DisabledKind.SERVER])
+        if changed or off[DisabledKind.SERVER]:
             with anyio.CancelScope(shield=True):  # who asked may leave: what is written holds
-                await self._switch_servers(off[Shut.SERVER])
+                await self._apply_to_servers(off[DisabledKind.SERVER])
 
-    async def _switch_servers(self, off: Mapping[str, str]) -> None:
+    async def _apply_to_servers(self, off: Mapping[str, str]) -> None:
         for status in self._servers.statuses:
             if (reason := off.get(status.name)) is None:
-                self._servers.switch_on(status.name)
+                self._servers.enable(status.name)
             else:
-                await self._servers.switch_off(status.name, reason)
+                await self._servers.disable(status.name, reason)
 
 
-def _sentences(closed: Iterable[Shutter], what: Shut) -> dict[str, str]:
-    return {shutter.name: shutter.sentence() for shutter in closed if shutter.what is what}
+def _build_sentences(closed: Iterable[DisabledEntry], kind: DisabledKind) -> dict[str, str]:
+    return {shutter.name: shutter.describe() for shutter in closed if shutter.what is kind}

@@ -18,32 +18,32 @@ from fingerpost.records import Mode
 from fingerpost.settings import ChooseSettings, Settings, SmartRoutingSettings
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
-MOST_TURNS: Final = 100  # as `choose.max_turns` has it
+MAX_TURNS: Final = 100  # as `choose.max_turns` has it
 REACT_ROUNDS: Final = 8  # one call in each
 
 
 @frozen
-class Switched:
+class RuntimeOptions:
     """How everything is switched at one moment."""
 
     smart_routing: SmartRoutingSettings
     mode: str  # of answering: one of `MODES`
-    max_turns: int | None  # of agents; None: see `rounds`
+    max_turns: int | None  # of agents; None: see `get_max_rounds`
     max_reinjections: int
 
-    def rounds(self, mode: str, wanted: int | None = None) -> int:
+    def get_max_rounds(self, mode: str, requested: int | None = None) -> int:
         """How many rounds of tools one request may take in this mode; `wanted` is said with the request."""
         if mode not in (Mode.SIMPLE, Mode.REACT):
             return self.max_reinjections
         usual = REACT_ROUNDS if mode == Mode.REACT else self.max_reinjections
-        return wanted or self.max_turns or usual
+        return requested or self.max_turns or usual
 
 
-class Switches:
+class RuntimeSwitches:
     """The values, and the way to change them. What is out of bounds is refused and changes nothing."""
 
     def __init__(self, settings: Settings) -> None:
-        self._first = Switched(
+        self._first = RuntimeOptions(
             smart_routing=settings.smart_routing,
             mode=settings.choose.mode,
             max_turns=settings.choose.max_turns,
@@ -53,7 +53,7 @@ class Switches:
         self._lock = Lock()
 
     @property
-    def now(self) -> Switched:
+    def now(self) -> RuntimeOptions:
         """Everything, as it is at this moment."""
         return self._now
 
@@ -74,7 +74,7 @@ class Switches:
 
     def set_max_turns(self, turns: int) -> None:
         """How many rounds of tools an agent may have."""
-        self._set_choosing(f"An agent has 1 to {MOST_TURNS} turns.", max_turns=turns)
+        self._set_choosing(f"An agent has 1 to {MAX_TURNS} turns.", max_turns=turns)
 
     def restore(self) -> None:
         """Back to what the settings say."""
@@ -87,7 +87,7 @@ class Switches:
             try:
                 changed = SmartRoutingSettings.model_validate({**before, **values}, strict=True)
             except ValidationError as wrong:
-                raise _refusal(values, hint) from wrong
+                raise _build_refusal(values, hint) from wrong
             self._now = replace(self._now, smart_routing=changed)
 
     def _set_choosing(self, hint: str, **values: object) -> None:
@@ -95,11 +95,11 @@ class Switches:
             try:
                 checked = ChooseSettings.model_validate(values, strict=True)
             except ValidationError as wrong:
-                raise _refusal(values, hint) from wrong
+                raise _build_refusal(values, hint) from wrong
             changed = {name: getattr(checked, name) for name in values}
             self._now = replace(self._now, **changed)
 
 
-def _refusal(values: dict[str, object], hint: str) -> ConfigError:
+def _build_refusal(values: dict[str, object], hint: str) -> ConfigError:
     told = " and ".join(f"{name} = {value!r:.60}" for name, value in values.items())
     return ConfigError(f"{told} is not possible", hint=hint)

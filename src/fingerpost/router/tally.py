@@ -30,7 +30,7 @@ class AgentStats:
 
 
 @dataclass(slots=True)
-class _Sums:
+class _AgentTotals:
     requests: int = 0
     answered: int = 0
     waiting: int = 0
@@ -47,41 +47,41 @@ class _Sums:
 
 
 _WAITING = (RouteOutcome.WAITING, RouteOutcome.ASKED)
-_GOOD = (RouteOutcome.ANSWERED, RouteOutcome.HANDED_BACK)
+_SUCCESSES = (RouteOutcome.ANSWERED, RouteOutcome.HANDED_BACK)
 
 
-class Tally:
+class AgentCounter:
     """Counts. Safe to read from any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._sums = _Sums()
+        self._sums = _AgentTotals()
 
     def count(self, outcome: RouteOutcome | None, events: Iterable[Event]) -> None:
         """One more request; `outcome` is None where an error ended it."""
         with self._lock:
             sums = self._sums
             sums.requests += 1
-            sums.answered += outcome in _GOOD
+            sums.answered += outcome in _SUCCESSES
             sums.waiting += outcome in _WAITING
-            sums.failures += outcome not in _GOOD and outcome not in _WAITING
-            self._take(events)
+            sums.failures += outcome not in _SUCCESSES and outcome not in _WAITING
+            self._count_events(events)
 
-    def went_on(self, outcome: RouteOutcome | None, events: Iterable[Event]) -> None:
+    def count_resumed(self, outcome: RouteOutcome | None, events: Iterable[Event]) -> None:
         """A request that had stopped for a person came to this end."""
         with self._lock:
             sums = self._sums
             if outcome not in _WAITING:
                 sums.waiting -= 1
-                sums.answered += outcome in _GOOD
-                sums.failures += outcome not in _GOOD
-            self._take(events)
+                sums.answered += outcome in _SUCCESSES
+                sums.failures += outcome not in _SUCCESSES
+            self._count_events(events)
 
-    def _take(self, events: Iterable[Event]) -> None:
+    def _count_events(self, events: Iterable[Event]) -> None:
         sums = self._sums
         for event in events:
             if isinstance(event, RequestNarrowed):
-                self._take_narrowing(event.narrowing)
+                self._count_narrowing(event.narrowing)
             elif isinstance(event, SmartRoutingEnd) and not event.widened:
                 sums.choices += 1
                 sums.fallbacks += event.filtered_tools >= event.total_tools
@@ -92,7 +92,7 @@ class Tally:
             elif isinstance(event, SyntaxStopped):
                 sums.invented += event.count
 
-    def _take_narrowing(self, narrowing: Narrowing) -> None:
+    def _count_narrowing(self, narrowing: Narrowing) -> None:
         sums, shortlist, servers = self._sums, narrowing.shortlist, narrowing.servers
         sums.narrowings += 1
         sums.spared += 1 - len(shortlist.offered) / shortlist.considered if shortlist.considered else 0.0
@@ -104,13 +104,13 @@ class Tally:
             sums = self._sums
             return AgentStats(
                 requests=sums.requests,
-                success_rate=_share(sums.answered, sums.requests),
+                success_rate=_divide(sums.answered, sums.requests),
                 waiting=sums.waiting,
                 failures=sums.failures,
-                reduction=_share(sums.spared, sums.narrowings),
-                mean_added_ms=_share(sums.added_ms, sums.narrowings),
+                reduction=_divide(sums.spared, sums.narrowings),
+                mean_added_ms=_divide(sums.added_ms, sums.narrowings),
                 server_choices=sums.choices,
-                fallback_rate=_share(sums.fallbacks, sums.choices),
+                fallback_rate=_divide(sums.fallbacks, sums.choices),
                 tokens_saved=sums.tokens_saved,
                 tool_calls=sums.calls,
                 tool_failures=sums.failed_calls,
@@ -118,5 +118,5 @@ class Tally:
             )
 
 
-def _share(part: float, whole: int) -> float:
+def _divide(part: float, whole: int) -> float:
     return part / whole if whole else 0.0

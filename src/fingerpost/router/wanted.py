@@ -8,7 +8,7 @@ from fingerpost.llm.base import OnText
 from fingerpost.records import Effort, Json, JsonObject, Message, Mode, Scope, ServerChoice
 
 
-class Circumstances(TypedDict, total=False):
+class CallOptions(TypedDict, total=False):
     """What may be said about a call: the fields of `CallContext`, all optional."""
 
     packet_id: str | None
@@ -27,7 +27,7 @@ class Circumstances(TypedDict, total=False):
     authorization: str | None
 
 
-class Wanted(TypedDict, total=False):
+class NarrowOptions(TypedDict, total=False):
     """What may be said about a request whose tools are looked for."""
 
     history: tuple[Message, ...]  # without it, what was said in `conversation` is recalled for an answer
@@ -47,7 +47,7 @@ class Wanted(TypedDict, total=False):
     asked_for_tools: bool  # the tools are wanted whether or not the request needs one
 
 
-class Asking(Wanted, total=False):
+class RouteOptions(NarrowOptions, total=False):
     """What may be said about a request that is to be answered."""
 
     authorization: str | None  # the caller's own key, for servers set up for it; kept nowhere

@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 from fingerpost.events import Event
 
-Watcher: TypeAlias = Callable[[Event], None]
+OnPacketEvent: TypeAlias = Callable[[Event], None]
 
 
-class Witness:
+class PacketSubscriptions:
     """A sink that hands each event to those who watch its packet."""
 
     def __init__(self) -> None:
-        self._watchers: dict[str, list[Watcher]] = {}
+        self._watchers: dict[str, list[OnPacketEvent]] = {}
 
     def emit(self, event: Event) -> None:
         if event.packet_id is not None:
@@ -23,7 +23,7 @@ class Witness:
                 watcher(event)
 
     @contextmanager
-    def watch(self, packet_id: str, watcher: Watcher) -> Generator[None]:
+    def watch(self, packet_id: str, watcher: OnPacketEvent) -> Generator[None]:
         """Call `watcher` with every event of this packet until the block ends."""
         watchers = self._watchers.setdefault(packet_id, [])
         watchers.append(watcher)

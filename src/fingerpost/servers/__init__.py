@@ -1,10 +1,18 @@
 """Connections to tool servers: stdio, streamable HTTP, legacy SSE and in-process."""
 
-from fingerpost.servers.caller import CallerSide, Passage
-from fingerpost.servers.login import login
-from fingerpost.servers.oauth import TokenBook
-from fingerpost.servers.pool import Servers
+from fingerpost.servers.caller import CallerChannel, RequestContext
+from fingerpost.servers.login import sign_in
+from fingerpost.servers.oauth import SignInStore
+from fingerpost.servers.pool import ServerPool
 from fingerpost.servers.spec import Server
-from fingerpost.servers.talk import Progress
+from fingerpost.servers.talk import ProgressCallback
 
-__all__ = ["CallerSide", "Passage", "Progress", "Server", "Servers", "TokenBook", "login"]
+__all__ = [
+    "CallerChannel",
+    "ProgressCallback",
+    "RequestContext",
+    "Server",
+    "ServerPool",
+    "SignInStore",
+    "sign_in",
+]

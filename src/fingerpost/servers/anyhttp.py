@@ -16,16 +16,16 @@ from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 from yarl import URL
 
 from fingerpost.records import ServerSpec
-from fingerpost.servers.failures import too_large
-from fingerpost.servers.posting import END_SECONDS, NotReached, with_headers
-from fingerpost.servers.redirects import shown, stays, target_of
-from fingerpost.servers.replies import EVENTS, kind_of
+from fingerpost.servers.failures import build_too_large
+from fingerpost.servers.posting import STREAM_END_SECONDS, ConnectFailed, merge_headers
+from fingerpost.servers.redirects import is_same_server, resolve_redirect, strip_secrets
+from fingerpost.servers.replies import EVENT_STREAM_TYPE, parse_content_type
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 CONNECT_SECONDS = 10.0
 KEEPALIVE_SECONDS = 600.0
 READ_BUFFER = 256 * 1024
-LONGEST_HEADER = 64 * 1024
+MAX_HEADER_LENGTH = 64 * 1024
 
 
 def open_session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
@@ -37,48 +37,48 @@ def open_session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         skip_auto_headers=("User-Agent",),
         read_bufsize=READ_BUFFER,
-        max_field_size=LONGEST_HEADER,
+        max_field_size=MAX_HEADER_LENGTH,
         trust_env=False,
     )
 
 
 @contextmanager
-def _errors_of_ours() -> Generator[None]:
+def _translate_errors() -> Generator[None]:
     """The library's own words hold the whole address, and what was read as Python writes it."""
     try:
         yield
     except aiohttp.ConnectionTimeoutError as error:
         message = f"it did not answer within {CONNECT_SECONDS:g} s"
-        raise NotReached(message) from error
+        raise ConnectFailed(message) from error
     except aiohttp.ClientConnectorError as error:
         why = error.os_error.strerror or "it cannot be connected to"
-        raise NotReached(f"{error.host}:{error.port}: {why}") from error
+        raise ConnectFailed(f"{error.host}:{error.port}: {why}") from error
     except aiohttp.ClientError as error:
-        raise ConnectionError(_in_words(error)) from error
+        raise ConnectionError(_describe_error(error)) from error
 
 
-def _in_words(error: aiohttp.ClientError) -> str:
+def _describe_error(error: aiohttp.ClientError) -> str:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed the connection"
     if isinstance(error, aiohttp.ClientPayloadError):
-        packed = _is_behind(error, ContentEncodingError)
+        packed = _is_caused_by(error, ContentEncodingError)
         return "the answer cannot be unpacked" if packed else "the answer broke off before its end"
     if isinstance(error, aiohttp.ClientResponseError):
-        if _is_behind(error, LineTooLong):
-            return f"the head of the answer has a line of more than {LONGEST_HEADER} bytes"
+        if _is_caused_by(error, LineTooLong):
+            return f"the head of the answer has a line of more than {MAX_HEADER_LENGTH} bytes"
         return "the answer is not valid HTTP"
     if isinstance(error, aiohttp.ClientOSError) and error.errno is not None:
         return os.strerror(error.errno)
     return f"the request failed ({type(error).__name__})"
 
 
-def _is_behind(error: BaseException | None, kind: type[Exception]) -> bool:
+def _is_caused_by(error: BaseException | None, kind: type[Exception]) -> bool:
     while error is not None and not isinstance(error, kind):
         error = error.__cause__
     return error is not None
 
 
-class AnyAnswer:
+class AiohttpResponse:
     """One answer; see `Answer`."""
 
     def __init__(self, server: str, response: aiohttp.ClientResponse, limit: int) -> None:
@@ -86,40 +86,40 @@ class AnyAnswer:
         self._response = response
         self._limit = limit
         self.status = response.status
-        self.kind = kind_of(response.headers.get("Content-Type", ""))
+        self.kind = parse_content_type(response.headers.get("Content-Type", ""))
         self.retry_after = response.headers.get("Retry-After")
 
     @property
     def leads_to(self) -> str | None:
-        target = _target_of(self._response)
-        return None if target is None else shown(target)
+        target = _get_redirect_target(self._response)
+        return None if target is None else strip_secrets(target)
 
-    async def whole(self) -> bytes:
+    async def read_all(self) -> bytes:
         if (self._response.content_length or 0) > self._limit:
-            raise too_large(self._server, self._limit)
+            raise build_too_large(self._server, self._limit)
         pieces: list[bytes] = []
         size = 0
-        while piece := await self.more():
+        while piece := await self.read_chunk():
             size += len(piece)
             if size > self._limit:
-                raise too_large(self._server, self._limit)
+                raise build_too_large(self._server, self._limit)
             pieces.append(piece)
         return b"".join(pieces)
 
-    async def more(self) -> bytes:
-        with _errors_of_ours():
+    async def read_chunk(self) -> bytes:
+        with _translate_errors():
             return await self._response.content.readany()
 
-    def keep(self) -> None:
+    def release(self) -> None:
         if not self._response.content.at_eof():
-            asyncio.get_running_loop().call_later(END_SECONDS, self._response.close)
+            asyncio.get_running_loop().call_later(STREAM_END_SECONDS, self._response.close)
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         self._response.close()
 
 
 class AnyPosting:
-    """The way to one server's address; see `Posting`."""
+    """The way to one server's address; see `HttpEndpoint`."""
 
     def __init__(
         self,
@@ -136,26 +136,26 @@ class AnyPosting:
         self._headers = headers
         self._limit = limit
 
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> AnyAnswer:
-        full = with_headers(self._headers, headers)
-        with _errors_of_ours():
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> AiohttpResponse:
+        full = merge_headers(self._headers, headers)
+        with _translate_errors():
             response = await self._http.post(self._url, data=body, headers=full, allow_redirects=False)
-            for _ in range(MOST_REDIRECTS):
-                target = _target_of(response)
-                if target is None or not stays(str(response.url), response.status, target):
+            for _ in range(MAX_REDIRECTS):
+                target = _get_redirect_target(response)
+                if target is None or not is_same_server(str(response.url), response.status, target):
                     break
                 response.close()
                 self._url = URL(target)
                 response = await self._http.post(self._url, data=body, headers=full, allow_redirects=False)
-        return AnyAnswer(self._server, response, self._limit)
+        return AiohttpResponse(self._server, response, self._limit)
 
-    async def read_on(self, last_id: str, headers: Mapping[str, str]) -> AnyAnswer:
-        full = with_headers(self._headers, headers) | {"accept": EVENTS, "last-event-id": last_id}
+    async def resume_stream(self, last_id: str, headers: Mapping[str, str]) -> AiohttpResponse:
+        full = merge_headers(self._headers, headers) | {"accept": EVENT_STREAM_TYPE, "last-event-id": last_id}
         del full["content-type"]
-        with _errors_of_ours():
+        with _translate_errors():
             response = await self._http.get(self._url, headers=full, allow_redirects=False)
-        return AnyAnswer(self._server, response, self._limit)
+        return AiohttpResponse(self._server, response, self._limit)
 
 
-def _target_of(response: aiohttp.ClientResponse) -> str | None:
-    return target_of(str(response.url), response.status, response.headers.get("Location"))
+def _get_redirect_target(response: aiohttp.ClientResponse) -> str | None:
+    return resolve_redirect(str(response.url), response.status, response.headers.get("Location"))

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
-from fingerpost.servers.clock import Clock
+from fingerpost.servers.clock import RequestClock
 
 # Goes to servers in this process alone: the call under way, for which they may ask who makes it.
 CALL_ID: Final = "fingerpost/call"
@@ -22,7 +22,7 @@ FAULT: Final = "fingerpost/fault"
 AWAITS: Final = "fingerpost/awaits"
 
 
-class CallerSide(Protocol):
+class CallerChannel(Protocol):
     """The caller, as far as a server may talk back to them while their request runs."""
 
     @property
@@ -36,7 +36,7 @@ class CallerSide(Protocol):
         ...
 
     @property
-    def takes_rounds(self) -> bool:
+    def accepts_input_required(self) -> bool:
         """Whether they take an `input_required` result and come back with the answers (2026-07-28)."""
         ...
 
@@ -58,10 +58,10 @@ class CallerSide(Protocol):
 
 
 @frozen
-class Passage:
+class RequestContext:
     """What belongs to one request beyond its arguments, carried through untouched."""
 
-    caller: CallerSide | None = None
+    caller: CallerChannel | None = None
     meta: JsonObject = field(
         default_factory=dict[str, Json]
     )  # `_meta` without the keys of the protocol itself
@@ -70,11 +70,11 @@ class Passage:
     log_level: str | None = None  # from which the caller hears log messages …
     usual_level: bool = False  # … where they never said, as a session may: nothing of theirs depends on it
     authorization: str | None = field(default=None, repr=False)  # the caller's own, where no `caller` stands
-    clock: Clock | None = None  # of whoever keeps the time already: then nobody else does
+    clock: RequestClock | None = None  # of whoever keeps the time already: then nobody else does
 
-    def for_caller(self, caller: CallerSide, clock: Clock | None = None) -> Passage:
+    def replace_caller(self, caller: CallerChannel, clock: RequestClock | None = None) -> RequestContext:
         """The same on behalf of this caller. (`replace` takes much longer, and every call comes by here.)"""
-        return Passage(
+        return RequestContext(
             caller=caller,
             meta=self.meta,
             input_responses=self.input_responses,
@@ -85,6 +85,6 @@ class Passage:
         )
 
     @property
-    def continues(self) -> bool:
+    def is_continuation(self) -> bool:
         """Whether this is a further round of a call already begun."""
         return self.input_responses is not None or self.request_state is not None

@@ -20,14 +20,14 @@ from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, JsonObject, ServerSpec
 
-log = logging.getLogger("fingerpost.servers")
+logger = logging.getLogger("fingerpost.servers")
 
 _HINTS: Final[Mapping[Effect, Mapping[str, bool]]] = {
     Effect.READ: {"readOnlyHint": True},
     Effect.WRITE: {"readOnlyHint": False, "destructiveHint": False},
     Effect.DESTROY: {"readOnlyHint": False, "destructiveHint": True},
 }
-_HOW: Final = "Give a function, `async def` or `def`, whose parameters have names and types."
+_EFFECT_HINTS: Final = "Give a function, `async def` or `def`, whose parameters have names and types."
 
 
 @frozen
@@ -48,7 +48,7 @@ class FunctionTool:
         return await made if inspect.isawaitable(made) else made
 
 
-def tool_of(
+def build_function_tool(
     function: Callable[..., Any],
     *,
     name: str | None = None,
@@ -58,12 +58,12 @@ def tool_of(
     """A function as a tool. Name, description and parameters are its own unless given."""
     if not callable(function):
         message = f"{str(function)[:80]} is not a function: nothing could be called"
-        raise ConfigError(message, hint=_HOW)
+        raise ConfigError(message, hint=_EFFECT_HINTS)
     name = name or getattr(function, "__name__", "")
     if not name or name == "<lambda>":
         message = "the function has no name"
         raise ConfigError(message, hint='Give one: register(function, name="…").')
-    arguments = _arguments_of(function, name)
+    arguments = _build_arguments_model(function, name)
     definition: dict[str, Any] = {
         "name": name,
         "description": description or inspect.getdoc(function) or "",
@@ -83,15 +83,15 @@ class FunctionServer:
         self._mcp: McpServer[Any] = McpServer(
             name,
             version="1.0",
-            get_tool_input_schema=self._schema_of,
+            get_tool_input_schema=self._get_output_schema,
             on_list_tools=self._list,
             on_call_tool=self._call,
         )
 
-    def spec(self) -> ServerSpec:
+    def build_spec(self) -> ServerSpec:
         return ServerSpec(name=self.name, transport="in_process", in_process=self._mcp)
 
-    def put(self, tool: FunctionTool) -> str:
+    def add(self, tool: FunctionTool) -> str:
         """Offer this one, or in the place of the one with the same name. Its key."""
         name = str(tool.definition["name"])
         self.tools[name] = tool
@@ -101,7 +101,7 @@ class FunctionServer:
         """Whether there was one."""
         return self.tools.pop(name, None) is not None
 
-    def _schema_of(self, name: str) -> Mapping[str, Any] | None:
+    def _get_output_schema(self, name: str) -> Mapping[str, Any] | None:
         tool = self.tools.get(name)
         return None if tool is None else cast("Mapping[str, Any]", tool.definition["inputSchema"])
 
@@ -116,35 +116,37 @@ class FunctionServer:
     ) -> types.CallToolResult:
         tool = self.tools.get(params.name)
         if tool is None:
-            return _said(f"No function is registered as {params.name!r:.100}.", failed=True)
+            return _build_result(f"No function is registered as {params.name!r:.100}.", failed=True)
         try:
             given = to_jsonable_python(await tool.run(params.arguments or {}))
         except ValidationError as wrong:
-            return _said(f"The arguments do not fit: {wrong.errors()[0]['msg']}", failed=True)
+            return _build_result(f"The arguments do not fit: {wrong.errors()[0]['msg']}", failed=True)
         except Exception as error:  # of the caller's own function: what it says is the result
-            log.exception("%s/%s failed", self.name, params.name)
-            return _said(f"{params.name} failed: {error or type(error).__name__}", failed=True)
+            logger.exception("%s/%s failed", self.name, params.name)
+            return _build_result(f"{params.name} failed: {error or type(error).__name__}", failed=True)
         text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-        return _said(text, data=cast("dict[str, Any]", given) if isinstance(given, dict) else None)
+        return _build_result(text, data=cast("dict[str, Any]", given) if isinstance(given, dict) else None)
 
 
-def _said(text: str, *, data: dict[str, Any] | None = None, failed: bool = False) -> types.CallToolResult:
+def _build_result(
+    text: str, *, data: dict[str, Any] | None = None, failed: bool = False
+) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
     return types.CallToolResult(content=content, structured_content=data, is_error=failed)
 
 
-def _arguments_of(function: Callable[..., Any], name: str) -> type[BaseModel]:
+def _build_arguments_model(function: Callable[..., Any], name: str) -> type[BaseModel]:
     """The parameters as a model: those without a default are required."""
     fields: dict[str, Any] = {}
     try:
         parameters = inspect.signature(function, eval_str=True).parameters
     except (NameError, TypeError, ValueError) as error:
         message = f"the parameters of {name} cannot be read: {error}"
-        raise ConfigError(message, hint=_HOW) from error
+        raise ConfigError(message, hint=_EFFECT_HINTS) from error
     for parameter in parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             message = f"{name} takes {parameter}, which no model can fill in"
-            raise ConfigError(message, hint=_HOW)
+            raise ConfigError(message, hint=_EFFECT_HINTS)
         kind = Any if parameter.annotation is parameter.empty else parameter.annotation
         fields[parameter.name] = (kind, ... if parameter.default is parameter.empty else parameter.default)
     try:
@@ -152,5 +154,5 @@ def _arguments_of(function: Callable[..., Any], name: str) -> type[BaseModel]:
         made.model_json_schema()
     except (PydanticUserError, TypeError, ValueError) as error:
         message = f"the parameters of {name} have no JSON schema: {str(error).splitlines()[0]}"
-        raise ConfigError(message, hint=_HOW) from error
+        raise ConfigError(message, hint=_EFFECT_HINTS) from error
     return made

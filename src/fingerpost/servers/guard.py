@@ -17,7 +17,7 @@ from typing import IO, cast
 _PROGRAM = Path(__file__).with_name("watchdog.py")
 
 
-class Guard:
+class WatchdogClient:
     """Reports process groups to the watchdog. Its calls block for moments: make them off the event loop."""
 
     def __init__(self) -> None:
@@ -27,36 +27,36 @@ class Guard:
         self._marks: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Have a watchdog: what is started before there is one could outlive us."""
         with self._lock:
-            self._tell(b"")
+            self._send(b"")
 
-    def expect(self, mark: str) -> None:
+    def add_mark(self, mark: str) -> None:
         """From now on whatever carries this mark dies with us, also before anybody knows its number."""
         with self._lock:
             self._marks.add(mark)
-            self._tell(b"?%s\n" % mark.encode())
+            self._send(b"?%s\n" % mark.encode())
 
-    def forget(self, mark: str) -> None:
+    def remove_mark(self, mark: str) -> None:
         """Nothing that carries this mark is left."""
         with self._lock:
             self._marks.discard(mark)
-            self._tell(b"!%s\n" % mark.encode())
+            self._send(b"!%s\n" % mark.encode())
 
-    def add(self, group: int) -> None:
+    def add_group(self, group: int) -> None:
         """From now on this group dies with us."""
         with self._lock:
             self._groups.add(group)
-            self._tell(b"+%d\n" % group)
+            self._send(b"+%d\n" % group)
 
-    def remove(self, group: int) -> None:
+    def remove_group(self, group: int) -> None:
         """This group is gone; its number may be reused by strangers."""
         with self._lock:
             self._groups.discard(group)
-            self._tell(b"-%d\n" % group)
+            self._send(b"-%d\n" % group)
 
-    def _tell(self, line: bytes) -> None:
+    def _send(self, line: bytes) -> None:
         # After a fork the pipe is shared with the parent, whose groups are not ours to kill.
         if self._owner != os.getpid():
             self._process = None
@@ -68,7 +68,7 @@ class Guard:
         if self._process is None:
             self._process = self._start()
             self._owner = os.getpid()
-            atexit.register(_let_go, self._process)
+            atexit.register(_detach, self._process)
             everything = b"".join(
                 [b"+%d\n" % group for group in sorted(self._groups)]
                 + [b"?%s\n" % mark.encode() for mark in sorted(self._marks)]
@@ -86,10 +86,10 @@ class Guard:
         )
 
 
-def _let_go(process: subprocess.Popen[bytes]) -> None:
+def _detach(process: subprocess.Popen[bytes]) -> None:
     """It outlives us on purpose: nobody is to be warned that it still runs, or that its pipe is open."""
     process.returncode = 0
     cast("IO[bytes]", process.stdin).close()
 
 
-guard = Guard()
+watchdog_client = WatchdogClient()

@@ -12,13 +12,13 @@ from typing import Final, cast
 from fingerpost.errors import ToolFailed
 from fingerpost.records import Json, JsonObject
 
-OLDER: Final = "2025-11-25"
+LEGACY_VERSION: Final = "2025-11-25"
 INVALID_REQUEST: Final = -32600  # what the MCP library answers with
-_WORDS: Final = "server-initiated requests"
-_LOOKED_AT: Final = 1000  # characters: a long text is no such sentence
+_UNSUPPORTED_PHRASES: Final = "server-initiated requests"
+_MAX_TEXT_LENGTH: Final = 1000  # characters: a long text is no such sentence
 
 
-class AskedInVain(ToolFailed):
+class ServerRequestUnsupported(ToolFailed):
     """The tool failed because its server could not ask. `result` is what it said of that, if it was a result.
 
     `again`: the same call, made once more, can be asked about.
@@ -30,25 +30,31 @@ class AskedInVain(ToolFailed):
         self.again = again
 
 
-def could_not_ask(failed: JsonObject | ToolFailed) -> bool:
+def is_unsupported_request_failure(failed: JsonObject | ToolFailed) -> bool:
     """Whether this failure is that of a server which wanted to ask something."""
-    said = [str(failed)] if isinstance(failed, ToolFailed) else _texts(failed)
-    return any(_WORDS in text[:_LOOKED_AT] for text in said)
+    said = [str(failed)] if isinstance(failed, ToolFailed) else _get_texts(failed)
+    return any(_UNSUPPORTED_PHRASES in text[:_MAX_TEXT_LENGTH] for text in said)
 
 
-def in_vain(server: str, failed: JsonObject | ToolFailed, advice: str, *, again: bool) -> AskedInVain:
+def build_unsupported_request(
+    server: str, failed: JsonObject | ToolFailed, advice: str, *, again: bool
+) -> ServerRequestUnsupported:
     """The same failure, with what helps against it."""
     if isinstance(failed, ToolFailed):
         message = f"{str(failed).rstrip('.')}. {advice}"
-        return AskedInVain(message, server=server, code=failed.code, data=failed.data, again=again)
-    texts = [*_texts(failed), advice]
-    error = AskedInVain("\n".join(texts), server=server, code=INVALID_REQUEST, data=None, again=again)
+        return ServerRequestUnsupported(
+            message, server=server, code=failed.code, data=failed.data, again=again
+        )
+    texts = [*_get_texts(failed), advice]
+    error = ServerRequestUnsupported(
+        "\n".join(texts), server=server, code=INVALID_REQUEST, data=None, again=again
+    )
     content = cast("Sequence[Json]", failed["content"])
     error.result = {**failed, "content": [*content, {"type": "text", "text": advice}]}
     return error
 
 
-def _texts(result: JsonObject) -> list[str]:
+def _get_texts(result: JsonObject) -> list[str]:
     content = result.get("content")
     if not isinstance(content, list | tuple):
         return []

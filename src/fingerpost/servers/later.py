@@ -7,24 +7,24 @@ from email.utils import parsedate_to_datetime
 
 from fingerpost.records import utc_now
 
-LONGEST = 10 * 365 * 24 * 3600.0  # whoever says more means never
+MAX_RETRY_AFTER = 10 * 365 * 24 * 3600.0  # whoever says more means never
 
 
-def seconds_asked(retry_after: str | None) -> float | None:
+def parse_retry_after(retry_after: str | None) -> float | None:
     """Seconds from now on; None where nothing was asked that can be understood."""
     if retry_after is None:
         return None
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
-        return min(float(text[:12]), LONGEST)
+        return min(float(text[:12]), MAX_RETRY_AFTER)
     try:
         when = parsedate_to_datetime(text)
     except ValueError:
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return min(max(0.0, _until(when)), LONGEST)
+    return min(max(0.0, _get_seconds_until(when)), MAX_RETRY_AFTER)
 
 
-def _until(when: datetime) -> float:
+def _get_seconds_until(when: datetime) -> float:
     return (when - utc_now()).total_seconds()

@@ -18,22 +18,22 @@ from typing import Final
 
 import httpx2
 
-from fingerpost.servers.redirects import looked_up
+from fingerpost.servers.redirects import resolve_addresses
 from fingerpost.settings.addresses import is_link_local, is_loopback
 
-Address = IPv4Address | IPv6Address
+IpAddress = IPv4Address | IPv6Address
 
 _LINK_LOCAL: Final = (
     "link-local and metadata addresses are for this machine alone: clouds keep credentials there"
 )
 
 # What names of one's own network end in; those without a dot are none of the internet's either.
-_AT_HOME: Final = (".local", ".lan", ".internal", ".home.arpa")
+_PRIVATE_NETWORKS: Final = (".local", ".lan", ".internal", ".home.arpa")
 
 
-def why_not(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
+def find_redirect_fault(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
     """Why an address this server points to is not followed; None when it may be."""
-    host, own = _host(address), _host(server)
+    host, own = _get_host(address), _get_host(server)
     if address.scheme not in ("http", "https") or host == "":
         return "it is not a web address"
     if is_link_local(str(host)) and host != own:
@@ -42,32 +42,32 @@ def why_not(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
         return None
     if is_loopback(str(host)):
         return None if is_loopback(str(own)) else "it is this machine, where the server is not"
-    if host == own and server.scheme == "http" and _is_at_home(host):
+    if host == own and server.scheme == "http" and _is_private_host(host):
         return None
     return "it is not https, so that anybody on the way could read or change what is said"
 
 
 async def why_not_connect(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
     """The same before it is connected to: what its name stands for counts, too."""
-    why = why_not(address, server=server)
-    if why is not None or _host(address) == _host(server):
+    why = find_redirect_fault(address, server=server)
+    if why is not None or _get_host(address) == _get_host(server):
         return why
     default = 443 if address.scheme == "https" else 80
-    found = await looked_up((address.raw_host.decode("ascii"), address.port or default))
+    found = await resolve_addresses((address.raw_host.decode("ascii"), address.port or default))
     return _LINK_LOCAL if any(map(is_link_local, found)) else None
 
 
-def _host(url: httpx2.URL) -> str | Address:
+def _get_host(url: httpx2.URL) -> str | IpAddress:
     """Whom a URL leads to: an address where it is one, however it is written, else a name."""
     name = url.raw_host.decode("ascii").lower().rstrip(".")
     try:
         address = ip_address(name)
     except ValueError:
-        return _odd_address(name) or name
+        return _parse_numeric_address(name) or name
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _odd_address(name: str) -> Address | None:
+def _parse_numeric_address(name: str) -> IpAddress | None:
     """`2852039166` and `0xa9fea9fe` are addresses to whoever connects."""
     try:
         return IPv4Address(socket.inet_aton(name))
@@ -75,8 +75,8 @@ def _odd_address(name: str) -> Address | None:
         return None
 
 
-def _is_at_home(host: str | Address) -> bool:
+def _is_private_host(host: str | IpAddress) -> bool:
     """Whether a host lies in a network of one's own, where https is hard to come by."""
     if isinstance(host, str):
-        return "." not in host or host.endswith(_AT_HOME)
+        return "." not in host or host.endswith(_PRIVATE_NETWORKS)
     return not host.is_global

@@ -8,16 +8,16 @@ from typing import Generic, TypeVarTuple
 
 logger = logging.getLogger("fingerpost.servers")
 
-Facts = TypeVarTuple("Facts")
+CallbackArgs = TypeVarTuple("CallbackArgs")
 
 
-class Listeners(Generic[*Facts]):
+class CallbackList(Generic[*CallbackArgs]):
     """Callbacks for one kind of news."""
 
     def __init__(self) -> None:
-        self._callbacks: dict[object, Callable[[*Facts], None]] = {}
+        self._callbacks: dict[object, Callable[[*CallbackArgs], None]] = {}
 
-    def add(self, callback: Callable[[*Facts], None]) -> Callable[[], None]:
+    def add(self, callback: Callable[[*CallbackArgs], None]) -> Callable[[], None]:
         """Have `callback` called from now on, until the function returned here is."""
         token = object()
         self._callbacks[token] = callback
@@ -27,9 +27,9 @@ class Listeners(Generic[*Facts]):
 
         return stop
 
-    def tell(self, *facts: *Facts) -> None:
+    def call_all(self, *arguments: *CallbackArgs) -> None:
         for callback in tuple(self._callbacks.values()):
             try:
-                callback(*facts)
+                callback(*arguments)
             except Exception:
-                logger.exception("a listener of the servers failed on %s", " ".join(map(str, facts[:2])))
+                logger.exception("a listener of the servers failed on %s", " ".join(map(str, arguments[:2])))

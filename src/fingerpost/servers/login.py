@@ -19,17 +19,17 @@ from pydantic import AnyUrl
 
 from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.records import ServerSpec
-from fingerpost.servers.failures import from_exception, readable
-from fingerpost.servers.http import HttpStack
-from fingerpost.servers.oauth import Keeper, SignIn, TokenBook, metadata
+from fingerpost.servers.failures import clean_text, from_exception
+from fingerpost.servers.http import HttpClients
+from fingerpost.servers.oauth import OAuthSignIn, OAuthTokenStorage, SignInStore, build_client_metadata
 from fingerpost.servers.redirects import check_address
-from fingerpost.servers.wary import WarySignIn, check_lead
+from fingerpost.servers.wary import CheckedSignIn, check_redirect
 
-PERSON_SECONDS = 300.0
-LONGEST_CALLBACK = 16 * 1024
+SIGN_IN_SECONDS = 300.0
+MAX_CALLBACK_LENGTH = 16 * 1024
 CALLBACK_SECONDS = 10.0
 
-_GREETING = {
+_INITIALIZE_REQUEST = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
@@ -42,59 +42,65 @@ _GREETING = {
 _PAGE = b"<!doctype html><meta charset=utf-8><title>Fingerpost</title><p>%s You can close this window."
 
 
-async def login(
+async def sign_in(
     spec: ServerSpec,
-    tokens: TokenBook,
+    tokens: SignInStore,
     *,
     open_browser: Callable[[str], object],
-    timeout: float = PERSON_SECONDS,
+    timeout: float = SIGN_IN_SECONDS,
 ) -> bool:
     """Sign in to this server. False when it did not ask for that. Raises `ServerUnavailable`."""
     if spec.url is None or spec.transport not in ("http", "sse"):
         message = f"{spec.name} is not a server at an address; only those are signed in to"
         raise ConfigError(message, hint="programs get their credentials by their env")
-    keeper = Keeper(tokens, spec.name, SignIn(address=spec.url))
+    keeper = OAuthTokenStorage(tokens, spec.name, OAuthSignIn(address=spec.url))
     try:
         with anyio.fail_after(timeout):
             await check_address(spec)
-            await _go_through(spec, spec.url, keeper, open_browser)
+            await _run_sign_in(spec, spec.url, keeper, open_browser)
     except TimeoutError:
         message = f"nobody signed in to {spec.name} within {timeout:g} s"
         raise ServerUnavailable(message, server=spec.name, hint="run the command again") from None
     except OAuthFlowError as error:
-        message = f"signing in to {spec.name} failed: {readable(str(error))}"
+        message = f"signing in to {spec.name} failed: {clean_text(str(error))}"
         raise ServerUnavailable(message, server=spec.name) from error
     except Exception as error:
         raise from_exception(spec.name, error) from error
     return keeper.sign_in.tokens is not None
 
 
-async def _go_through(
-    spec: ServerSpec, address: str, keeper: Keeper, open_browser: Callable[[str], object]
+async def _run_sign_in(
+    spec: ServerSpec, address: str, storage: OAuthTokenStorage, open_browser: Callable[[str], object]
 ) -> None:
     async with AsyncExitStack() as stack:
-        callback = await stack.enter_async_context(_Callback(spec.oauth.redirect_port if spec.oauth else 0))
-        keeper.sign_in.client = _known_client(spec, callback.address)
+        callback = await stack.enter_async_context(
+            _OAuthCallback(spec.oauth.redirect_port if spec.oauth else 0)
+        )
+        storage.sign_in.client = _build_registered_client(spec, callback.address)
 
         async def send_person(url: str) -> None:
-            await check_lead(url, "to authorize", address)
+            await check_redirect(url, "to authorize", address)
             await anyio.to_thread.run_sync(open_browser, url)
 
-        flow = WarySignIn(
-            address, metadata(spec.oauth, callback.address), keeper, send_person, callback.answer
+        flow = CheckedSignIn(
+            address,
+            build_client_metadata(spec.oauth, callback.address),
+            storage,
+            send_person,
+            callback.wait_for_code,
         )
-        keeper.context = flow.context
-        http = HttpStack()
+        storage.context = flow.context
+        http = HttpClients()
         stack.push_async_callback(http.aclose)
-        client = await stack.enter_async_context(await http.client(headers=spec.headers, auth=flow))
+        client = await stack.enter_async_context(await http.build_client(headers=spec.headers, auth=flow))
         accept = {"Accept": "application/json, text/event-stream"}
-        async with client.stream("POST", address, json=_GREETING, headers=accept) as response:
+        async with client.stream("POST", address, json=_INITIALIZE_REQUEST, headers=accept) as response:
             if response.status_code in (401, 403):
                 message = f"{spec.name} still refuses after signing in (HTTP {response.status_code})"
                 raise ServerUnavailable(message, server=spec.name, hint="does this account have access?")
 
 
-def _known_client(spec: ServerSpec, redirect: str) -> OAuthClientInformationFull | None:
+def _build_registered_client(spec: ServerSpec, redirect: str) -> OAuthClientInformationFull | None:
     """The client somebody registered by hand, when the authority does not let us register ourselves."""
     if spec.oauth is None or spec.oauth.client_id is None:
         return None
@@ -106,7 +112,7 @@ def _known_client(spec: ServerSpec, redirect: str) -> OAuthClientInformationFull
     )
 
 
-class _Callback:
+class _OAuthCallback:
     """The loopback address the browser is sent back to."""
 
     def __init__(self, port: int) -> None:
@@ -114,7 +120,7 @@ class _Callback:
         self._came = anyio.Event()
         self._query: dict[str, list[str]] = {}
 
-    async def __aenter__(self) -> _Callback:
+    async def __aenter__(self) -> _OAuthCallback:
         self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self._port)
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
@@ -134,7 +140,7 @@ class _Callback:
         port = self._listener.listeners[0].extra(SocketAttribute.local_port)  # noqa: S610 - not Django's
         return f"http://127.0.0.1:{port}/callback"
 
-    async def answer(self) -> AuthorizationCodeResult:
+    async def wait_for_code(self) -> AuthorizationCodeResult:
         await self._came.wait()
         first = {name: values[0] for name, values in self._query.items()}
         if "code" not in first:
@@ -146,7 +152,7 @@ class _Callback:
         async with stream:
             with anyio.move_on_after(CALLBACK_SECONDS):
                 try:
-                    target = await _request_target(stream)
+                    target = await _read_request_target(stream)
                 except (anyio.EndOfStream, anyio.BrokenResourceError):
                     return
                 parts = urlsplit(target)
@@ -162,9 +168,9 @@ class _Callback:
                     self._came.set()
 
 
-async def _request_target(stream: SocketStream) -> str:
+async def _read_request_target(stream: SocketStream) -> str:
     head = b""
-    while b"\r\n\r\n" not in head and len(head) < LONGEST_CALLBACK:
+    while b"\r\n\r\n" not in head and len(head) < MAX_CALLBACK_LENGTH:
         head += await stream.receive()
     words = head.split(b"\r\n", 1)[0].split()
     return words[1].decode("latin-1") if len(words) > 1 else "/"

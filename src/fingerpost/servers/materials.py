@@ -17,57 +17,59 @@ from mcp_types import METHOD_NOT_FOUND
 from pydantic_core import to_json
 
 from fingerpost.errors import FingerpostError, ServerReplyInvalid, ToolFailed
-from fingerpost.records import JsonObject, Materials, check_json
-from fingerpost.servers.backoff import wait_before
-from fingerpost.servers.connection import Connection
-from fingerpost.servers.lifeline import Pace
+from fingerpost.records import JsonObject, ServerResources, check_json
+from fingerpost.servers.backoff import compute_delay
+from fingerpost.servers.connection import ServerConnection
+from fingerpost.servers.lifeline import RetryPace
 from fingerpost.settings.model import LimitSettings
 
 logger = logging.getLogger("fingerpost.servers")
 
-Kind = Literal["resources", "prompts"]
-Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+ResourceKind = Literal["resources", "prompts"]
+AskServer = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
-KINDS: tuple[Kind, ...] = ("resources", "prompts")
-CHANGED: dict[str, Kind] = {f"notifications/{kind}/list_changed": kind for kind in KINDS}
+RESOURCE_KINDS: tuple[ResourceKind, ...] = ("resources", "prompts")
+CHANGED_METHODS: dict[str, ResourceKind] = {
+    f"notifications/{kind}/list_changed": kind for kind in RESOURCE_KINDS
+}
 DEBOUNCE_SECONDS = 0.1
-MOST_ATTEMPTS = 6  # for a list that cannot be read; a later announcement starts anew
+MAX_ATTEMPTS = 6  # for a list that cannot be read; a later announcement starts anew
 
 
-class Shelf:
+class ServerResourceCache:
     """The materials of one server, kept while it is down."""
 
-    def __init__(self, server: str, limits: LimitSettings, changed: Callable[[Kind], None]) -> None:
+    def __init__(self, server: str, limits: LimitSettings, on_change: Callable[[ResourceKind], None]) -> None:
         self._server = server
         self._limits = limits
-        self._changed = changed
-        self._stale: set[Kind] = set()
+        self._changed = on_change
+        self._stale: set[ResourceKind] = set()
         self._wake = anyio.Event()
-        self.materials: Materials | None = None
-        self.stocked = anyio.Event()  # everything was read once, or could not be
+        self.materials: ServerResources | None = None
+        self.loaded = anyio.Event()  # everything was read once, or could not be
 
-    def greet(self, connection: Connection) -> None:
+    def start(self, connection: ServerConnection) -> None:
         """A server came up: what it can do is known at once, what it has is to be read."""
-        known = self.materials or Materials(server=self._server)
+        known = self.materials or ServerResources(server=self._server)
         self.materials = replace(known, capabilities=connection.capabilities)
-        for kind in KINDS:
+        for kind in RESOURCE_KINDS:
             if kind in connection.capabilities or self._has(kind):
-                self.mark(kind)
+                self.mark_stale(kind)
         if not self._stale:
-            self.stocked.set()
+            self.loaded.set()
 
-    def _has(self, kind: Kind) -> bool:
+    def _has(self, kind: ResourceKind) -> bool:
         known = self.materials
         if known is None:
             return False
         return bool(known.prompts if kind == "prompts" else known.resources or known.templates)
 
-    def mark(self, kind: Kind) -> None:
+    def mark_stale(self, kind: ResourceKind) -> None:
         """This list is said to have changed."""
         self._stale.add(kind)
         self._wake.set()
 
-    async def follow(self, connection: Connection) -> None:
+    async def refresh_stale(self, connection: ServerConnection) -> None:
         """Read what is stale, for as long as the connection lasts."""
         failures = 0
         while True:
@@ -75,7 +77,7 @@ class Shelf:
             if failures == 0:
                 await anyio.sleep(DEBOUNCE_SECONDS)
             self._wake = anyio.Event()
-            failed: set[Kind] = set()
+            failed: set[ResourceKind] = set()
             while self._stale:
                 kind = self._stale.pop()
                 try:
@@ -86,19 +88,21 @@ class Shelf:
                 except Exception:
                     logger.exception("%s: its %s could not be listed", self._server, kind)
                     failed.add(kind)
-            self.stocked.set()
+            self.loaded.set()
             failures = failures + 1 if failed else 0
-            if failed and failures < MOST_ATTEMPTS:
-                await anyio.sleep(wait_before(failures, pace=Pace.SOON, longest=self._limits.reconnect_max))
+            if failed and failures < MAX_ATTEMPTS:
+                await anyio.sleep(
+                    compute_delay(failures, pace=RetryPace.SOON, max_delay=self._limits.reconnect_max)
+                )
                 for kind in failed:
-                    self.mark(kind)
+                    self.mark_stale(kind)
             else:
                 failures = 0
 
-    async def _read(self, kind: Kind, connection: Connection) -> None:
+    async def _read(self, kind: ResourceKind, connection: ServerConnection) -> None:
         assert self.materials is not None
         before = self.materials
-        ask = connection.fetch if kind in connection.capabilities else _nothing
+        ask = connection.fetch if kind in connection.capabilities else _return_nothing
         if kind == "prompts":
             prompts = await self._list(ask, "prompts/list", "prompts", "name")
             self.materials = replace(self.materials, prompts=prompts)
@@ -109,7 +113,7 @@ class Shelf:
         if self.materials != before:
             self._changed(kind)
 
-    async def _list(self, ask: Ask, method: str, field: str, key: str) -> tuple[JsonObject, ...]:
+    async def _list(self, ask: AskServer, method: str, field: str, key: str) -> tuple[JsonObject, ...]:
         """All entries, page by page; a bad one drops only itself."""
         entries: dict[str, JsonObject] = {}
         cursor: str | None = None
@@ -128,7 +132,7 @@ class Shelf:
             for entry in cast("list[object]", listed):
                 if len(entries) >= self._limits.tools_per_server:
                     return tuple(entries.values())
-                if (name := self._name(entry, key)) is not None:
+                if (name := self._get_entry_name(entry, key)) is not None:
                     entries.setdefault(name, cast("JsonObject", entry))
             following: object = page.get("nextCursor")
             if not isinstance(following, str) or not following or following in seen:
@@ -137,7 +141,7 @@ class Shelf:
             cursor = following
         return tuple(entries.values())
 
-    def _name(self, entry: object, key: str) -> str | None:
+    def _get_entry_name(self, entry: object, key: str) -> str | None:
         """What identifies an entry that can be used; None for one that cannot."""
         if not isinstance(entry, Mapping):
             return None
@@ -150,5 +154,5 @@ class Shelf:
         return name if len(to_json(entry)) <= self._limits.definition_bytes else None
 
 
-async def _nothing(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+async def _return_nothing(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     raise ToolFailed(method, server="", code=METHOD_NOT_FOUND)

@@ -24,11 +24,11 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from fingerpost.records import OAuthSpec, ServerSpec
-from fingerpost.redaction import remember
+from fingerpost.redaction import register_secret
 from fingerpost.servers.leads import why_not_connect
 
 
-class TokenBook(Protocol):
+class SignInStore(Protocol):
     """Where sign-ins are kept, by the server's name. The store implements this; `data` is secret."""
 
     async def get(self, server: str) -> bytes | None: ...
@@ -38,7 +38,7 @@ class TokenBook(Protocol):
     async def remove(self, server: str) -> object: ...
 
 
-class SignIn(BaseModel):
+class OAuthSignIn(BaseModel):
     """All that is needed to go on being signed in after a restart.
 
     The library would keep tokens and client only, and guess where to renew
@@ -52,21 +52,21 @@ class SignIn(BaseModel):
     authority: OAuthMetadata | None = None
     resource: ProtectedResourceMetadata | None = None
 
-    def protect(self) -> None:
+    def register_secrets(self) -> None:
         """Have every secret in here masked wherever it might turn up."""
         secrets = [self.client.client_secret] if self.client is not None else []
         if self.tokens is not None:
             secrets += [self.tokens.access_token, self.tokens.refresh_token]
         for secret in secrets:
             if secret is not None:
-                remember(secret)
+                register_secret(secret)
 
 
-class Keeper:
+class OAuthTokenStorage:
     """The library's token storage over our token book. Knows the flow it serves, to keep its findings too."""
 
-    def __init__(self, book: TokenBook, server: str, sign_in: SignIn) -> None:
-        self._book = book
+    def __init__(self, store: SignInStore, server: str, sign_in: OAuthSignIn) -> None:
+        self._book = store
         self._server = server
         self.sign_in = sign_in
         self.context: OAuthContext | None = None
@@ -84,7 +84,7 @@ class Keeper:
                 "resource": context.protected_resource_metadata if context is not None else None,
             }
         )
-        self.sign_in.protect()
+        self.sign_in.register_secrets()
         await self._book.put(self._server, self.sign_in.model_dump_json(exclude_none=True).encode())
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -95,15 +95,15 @@ class Keeper:
         self.sign_in = self.sign_in.model_copy(update={"client": client_info})
 
 
-async def stored_sign_in(spec: ServerSpec, book: TokenBook | None) -> httpx2.Auth | None:
+async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Auth | None:
     """What signs our requests to this server, if somebody signed in to it before."""
-    if book is None or spec.url is None or any(name.lower() == "authorization" for name in spec.headers):
+    if store is None or spec.url is None or any(name.lower() == "authorization" for name in spec.headers):
         return None
-    data = await book.get(spec.name)
+    data = await store.get(spec.name)
     if data is None:
         return None
     try:
-        sign_in = SignIn.model_validate_json(data)
+        sign_in = OAuthSignIn.model_validate_json(data)
     except ValidationError:
         return None
     # A token is for the server it was given for: an entry that now points elsewhere must not leak it there.
@@ -113,13 +113,15 @@ async def stored_sign_in(spec: ServerSpec, book: TokenBook | None) -> httpx2.Aut
     renewed_at = None if sign_in.authority is None else httpx2.URL(str(sign_in.authority.token_endpoint))
     if renewed_at is not None and await why_not_connect(renewed_at, server=httpx2.URL(spec.url)) is not None:
         return None
-    sign_in.protect()
-    return _Bearer(
-        spec.url, metadata(spec.oauth, "http://127.0.0.1/callback"), Keeper(book, spec.name, sign_in)
+    sign_in.register_secrets()
+    return _BearerAuth(
+        spec.url,
+        build_client_metadata(spec.oauth, "http://127.0.0.1/callback"),
+        OAuthTokenStorage(store, spec.name, sign_in),
     )
 
 
-def metadata(oauth: OAuthSpec | None, redirect: str) -> OAuthClientMetadata:
+def build_client_metadata(oauth: OAuthSpec | None, redirect: str) -> OAuthClientMetadata:
     """How we introduce ourselves to an authority."""
     scopes = oauth.scopes if oauth is not None else ()
     return OAuthClientMetadata(
@@ -127,21 +129,21 @@ def metadata(oauth: OAuthSpec | None, redirect: str) -> OAuthClientMetadata:
     )
 
 
-class _Bearer(OAuthClientProvider):
+class _BearerAuth(OAuthClientProvider):
     """Uses and renews tokens; never asks a person.
 
     The library's own flow holds a lock from sending a request to its answer, so
     that one slow call would hold up all others. Here the lock covers renewal only.
     """
 
-    def __init__(self, address: str, client: OAuthClientMetadata, keeper: Keeper) -> None:
-        super().__init__(address, client, keeper)
-        keeper.context = self.context
-        self.context.current_tokens = keeper.sign_in.tokens
-        self.context.token_expiry_time = keeper.sign_in.expires_at
-        self.context.client_info = keeper.sign_in.client
-        self.context.oauth_metadata = keeper.sign_in.authority
-        self.context.protected_resource_metadata = keeper.sign_in.resource
+    def __init__(self, address: str, client: OAuthClientMetadata, storage: OAuthTokenStorage) -> None:
+        super().__init__(address, client, storage)
+        storage.context = self.context
+        self.context.current_tokens = storage.sign_in.tokens
+        self.context.token_expiry_time = storage.sign_in.expires_at
+        self.context.client_info = storage.sign_in.client
+        self.context.oauth_metadata = storage.sign_in.authority
+        self.context.protected_resource_metadata = storage.sign_in.resource
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         async with self.context.lock:

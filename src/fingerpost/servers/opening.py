@@ -15,29 +15,29 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from fingerpost.errors import ServerUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ServerSpec
-from fingerpost.servers.connection import Connection, Thin
-from fingerpost.servers.http import HttpStack
-from fingerpost.servers.lifeline import Lifeline
-from fingerpost.servers.oauth import TokenBook, stored_sign_in
-from fingerpost.servers.pipe import ThinPipe
-from fingerpost.servers.posting import standing_headers
+from fingerpost.servers.connection import DirectTransport, ServerConnection
+from fingerpost.servers.http import HttpClients
+from fingerpost.servers.lifeline import ConnectionState
+from fingerpost.servers.oauth import SignInStore, load_sign_in
+from fingerpost.servers.pipe import DirectStdio
+from fingerpost.servers.posting import build_common_headers
 from fingerpost.servers.redirects import check_address
-from fingerpost.servers.replies import EVENTS, kind_of
-from fingerpost.servers.session import NOTHING, PROBE_SECONDS, RawClient, our_name
-from fingerpost.servers.spec import OwnSecrets
-from fingerpost.servers.stdio import Child, stdio_transport
-from fingerpost.servers.streamable import Transport, http_transport
-from fingerpost.servers.talk import Outside, Talks
-from fingerpost.servers.thin import ThinHttp
-from fingerpost.servers.watched import Watched
+from fingerpost.servers.replies import EVENT_STREAM_TYPE, parse_content_type
+from fingerpost.servers.session import NO_CAPABILITIES, PROBE_SECONDS, RawClient, build_client_info
+from fingerpost.servers.spec import ServerSecrets
+from fingerpost.servers.stdio import ChildServer, open_stdio_transport
+from fingerpost.servers.streamable import StreamableTransport, open_http_transport
+from fingerpost.servers.talk import NotificationCallback, RequestRegistry
+from fingerpost.servers.thin import DirectHttp
+from fingerpost.servers.watched import WatchedTransport
 from fingerpost.settings.model import LimitSettings
 
-_VERSION = version("fingerpost")
-PROBE_SHARE = 0.3  # of the connect timeout: what a server that ignores the modern greeting may cost
+_PROGRAM_VERSION = version("fingerpost")
+PROBE_TIMEOUT_SHARE = 0.3  # of the connect timeout: what a server that ignores the modern greeting may cost
 
 
 @frozen
-class Standard:
+class ConnectionProfile:
     """What a connection has to match to be taken instead of another one of the same server."""
 
     capabilities: JsonObject  # those of the other one
@@ -46,99 +46,108 @@ class Standard:
 
 
 @frozen
-class Surroundings:
+class ConnectDeps:
     """What a connection needs besides its server's entry."""
 
     limits: LimitSettings
-    http: HttpStack
-    tokens: TokenBook | None
-    abilities: Callable[[], ClientCapabilities] = lambda: NOTHING  # of those who can be asked something
-    standard: Standard | None = None
+    http: HttpClients
+    tokens: SignInStore | None
+    abilities: Callable[[], ClientCapabilities] = lambda: (
+        NO_CAPABILITIES
+    )  # of those who can be asked something
+    standard: ConnectionProfile | None = None
 
 
 @asynccontextmanager
 async def open_connection(
-    spec: ServerSpec, around: Surroundings, *, lifeline: Lifeline, outside: Outside
-) -> AsyncGenerator[Connection]:
+    spec: ServerSpec, deps: ConnectDeps, *, state: ConnectionState, on_notification: NotificationCallback
+) -> AsyncGenerator[ServerConnection]:
     """Connect, shake hands, and stay connected until the block ends.
 
     `outside` is told of every notification that belongs to no request. Raises our errors, also where the
     server gives less than the standard.
     """
-    talks = Talks(spec.name, outside, secrets=OwnSecrets(spec))
+    talks = RequestRegistry(spec.name, on_notification, secrets=ServerSecrets(spec))
     async with AsyncExitStack() as stack:
-        way = _Way(spec, around, lifeline=lifeline, talks=talks)
+        way = _Connector(spec, deps, state=state, registry=talks)
         client = RawClient(
-            cast("Any", await way.target(stack)),
-            client_info=our_name(_VERSION),
+            cast("Any", await way.build_target(stack)),
+            client_info=build_client_info(_PROGRAM_VERSION),
             mode="legacy" if spec.era == "2025-11-25" else "auto",
             cache=None,
-            talks=talks,
-            abilities=around.abilities(),
-            probe_seconds=min(PROBE_SECONDS, spec.connect_timeout * PROBE_SHARE),
+            registry=talks,
+            declared_capabilities=deps.abilities(),
+            probe_seconds=min(PROBE_SECONDS, spec.connect_timeout * PROBE_TIMEOUT_SHARE),
         )
         await stack.enter_async_context(client)
         if spec.era not in ("auto", client.protocol_version) and spec.era in MODERN_PROTOCOL_VERSIONS:
             message = f"{spec.name} speaks {client.protocol_version}, and {spec.era} was asked for"
             raise ServerUnavailable(message, server=spec.name, hint='set its era to "auto"')
-        lifeline.handshaken = True
+        state.is_initialized = True
         modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
         if not modern:
-            await way.greeted()
+            await way.wait_until_initialized()
         stack.callback(talks.abandon)
-        connection = Connection(
-            spec, client, around.limits, lifeline, talks=talks, thin=await way.thin(modern=modern)
+        connection = ServerConnection(
+            spec,
+            client,
+            deps.limits,
+            state,
+            registry=talks,
+            direct=await way.build_direct_transport(modern=modern),
         )
-        if around.standard is not None and (lacking := await way.lacks(around.standard, connection)):
+        if deps.standard is not None and (lacking := await way.find_missing(deps.standard, connection)):
             message = f"{spec.name} serves {connection.protocol} without {lacking}"
             raise ServerUnavailable(message, server=spec.name)
         yield connection
 
 
-class _Way:
+class _Connector:
     """How one server is reached."""
 
-    def __init__(self, spec: ServerSpec, around: Surroundings, *, lifeline: Lifeline, talks: Talks) -> None:
+    def __init__(
+        self, spec: ServerSpec, deps: ConnectDeps, *, state: ConnectionState, registry: RequestRegistry
+    ) -> None:
         self._spec = spec
-        self._around = around
-        self._lifeline = lifeline
-        self._talks = talks
+        self._around = deps
+        self._lifeline = state
+        self._talks = registry
         self._client: httpx2.AsyncClient | None = None
-        self._transport: Transport | None = None
-        self._child: Child | None = None
+        self._transport: StreamableTransport | None = None
+        self._child: ChildServer | None = None
         self._streams = False  # whether the greeting was answered by a stream
 
-    async def target(self, stack: AsyncExitStack) -> object:
+    async def build_target(self, stack: AsyncExitStack) -> object:
         """What the library's client connects to: a server object, or a transport of ours."""
         spec, limits = self._spec, self._around.limits
         if spec.transport == "in_process":
             return spec.in_process
         if spec.transport == "stdio":
-            return stdio_transport(spec, limits, self._lifeline, opened=self._started)
+            return open_stdio_transport(spec, limits, self._lifeline, on_open=self._on_child_started)
         if not spec.url:
             message = f"{spec.name} has no address"
             raise ServerUnavailable(message, server=spec.name, hint="give it a url")
         await check_address(spec)
-        auth = await stored_sign_in(spec, self._around.tokens)
-        client = await self._around.http.client(headers=spec.headers, auth=auth)
+        auth = await load_sign_in(spec, self._around.tokens)
+        client = await self._around.http.build_client(headers=spec.headers, auth=auth)
         if spec.transport == "http":
             self._client = await stack.enter_async_context(client)
             if self._around.standard is not None:
-                client.event_hooks["response"].append(self._look_at)
-            return http_transport(
-                spec, client, limits, self._lifeline, talks=self._talks, opened=self._opened
+                client.event_hooks["response"].append(self._check_streaming)
+            return open_http_transport(
+                spec, client, limits, self._lifeline, registry=self._talks, on_open=self._on_transport_opened
             )
 
         def ours(*_: object, **__: object) -> httpx2.AsyncClient:
             return client
 
-        return Watched(sse_client(spec.url, httpx_client_factory=ours), self._lifeline)
+        return WatchedTransport(sse_client(spec.url, httpx_client_factory=ours), self._lifeline)
 
-    async def _look_at(self, response: httpx2.Response) -> None:
+    async def _check_streaming(self, response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code == 200:
-            self._streams = kind_of(response.headers.get("content-type", "")) == EVENTS
+            self._streams = parse_content_type(response.headers.get("content-type", "")) == EVENT_STREAM_TYPE
 
-    async def lacks(self, standard: Standard, connection: Connection) -> str | None:
+    async def find_missing(self, profile: ConnectionProfile, connection: ServerConnection) -> str | None:
         """What of the standard a server of the older era does not give; None: nothing.
 
         Where it keeps no session, or never answers by a stream, it cannot ask anything during a call. Raises
@@ -146,48 +155,50 @@ class _Way:
         """
         if self._transport is None or self._transport.session_id is None:
             return "sessions"
-        if standard.questions and not self._streams:
+        if profile.questions and not self._streams:
             return "streams"
-        if missing := _names(standard.capabilities) - _names(connection.capabilities):
+        if missing := _get_capability_names(profile.capabilities) - _get_capability_names(
+            connection.capabilities
+        ):
             return ", ".join(sorted(missing))
         page = await connection.fetch("tools/list", {})
         complete = not page.get("nextCursor")
-        return "some of its tools" if complete and len(page.get("tools") or ()) < standard.tools else None
+        return "some of its tools" if complete and len(page.get("tools") or ()) < profile.tools else None
 
-    async def greeted(self) -> None:
+    async def wait_until_initialized(self) -> None:
         """Until the server has heard that the handshake is over: a request of ours must not overtake that."""
         if self._transport is not None:
-            await self._transport.greeted.wait()
+            await self._transport.initialized.wait()
 
-    def _opened(self, transport: Transport) -> None:
+    def _on_transport_opened(self, transport: StreamableTransport) -> None:
         self._transport = transport
 
-    def _started(self, child: Child) -> None:
+    def _on_child_started(self, child: ChildServer) -> None:
         self._child = child
 
-    async def thin(self, *, modern: bool) -> Thin | None:
+    async def build_direct_transport(self, *, modern: bool) -> DirectTransport | None:
         """The short way, where nothing but plain requests is needed: no sign-in to renew, no proxy."""
         if self._child is not None:
-            return ThinPipe(self._spec.name, self._child, self._lifeline)
+            return DirectStdio(self._spec.name, self._child, self._lifeline)
         if self._client is None or self._transport is None or self._client.auth is not None:
             return None
         limits = self._around.limits
-        headers = standing_headers(self._spec, self._client.cookies, session=self._transport.session_id)
-        posting = await self._around.http.posting(self._spec, headers, limit=limits.response_bytes)
+        headers = build_common_headers(self._spec, self._client.cookies, session=self._transport.session_id)
+        posting = await self._around.http.build_endpoint(self._spec, headers, limit=limits.response_bytes)
         if posting is None:
             return None
-        return ThinHttp(
+        return DirectHttp(
             self._spec.name,
             posting,
             self._transport,
             limits=limits,
-            lifeline=self._lifeline,
-            talks=self._talks,
+            state=self._lifeline,
+            registry=self._talks,
             modern=modern,
         )
 
 
-def _names(capabilities: JsonObject) -> frozenset[str]:
+def _get_capability_names(capabilities: JsonObject) -> frozenset[str]:
     """What a server says it can do. How it tells of changes is said in the same place; eras differ there."""
     further = (capabilities.get(group) for group in ("extensions", "experimental"))
     own = (name for group in further if isinstance(group, Mapping) for name in group)

@@ -24,31 +24,38 @@ from anyio.abc import TaskGroup
 
 from fingerpost.errors import ToolFailed
 from fingerpost.records import JsonObject, ServerSpec
-from fingerpost.servers.caller import CallerSide, Passage
-from fingerpost.servers.connection import Connection
-from fingerpost.servers.in_vain import OLDER, AskedInVain, could_not_ask, in_vain
-from fingerpost.servers.isolated import Isolated, Own
-from fingerpost.servers.opening import Standard, Surroundings
-from fingerpost.servers.session import NOTHING, abilities_of
-from fingerpost.servers.talk import QUESTIONS
+from fingerpost.servers.caller import CallerChannel, RequestContext
+from fingerpost.servers.connection import ServerConnection
+from fingerpost.servers.in_vain import (
+    LEGACY_VERSION,
+    ServerRequestUnsupported,
+    build_unsupported_request,
+    is_unsupported_request_failure,
+)
+from fingerpost.servers.isolated import CallerConnection, CallerConnections
+from fingerpost.servers.opening import ConnectDeps, ConnectionProfile
+from fingerpost.servers.session import NO_CAPABILITIES, build_client_capabilities
+from fingerpost.servers.talk import QUESTION_CAPABILITIES
 
-OFTEN: Final = 64  # calls of one session: opening another for it takes us as long as twenty of them,
-LISTED: Final = 1920  # unless the server may have listed that many tools for them, all in all
-TRY_AGAIN_SECONDS: Final = 300.0  # after a server did not take the older era, or gave less in it
-REMEMBERED: Final = 1000  # sessions
-SET_LEVEL: Final = "logging/setLevel"
+FREQUENT_CALLS: Final = 64  # calls of one session: opening another for it takes us as long as twenty of them,
+FREQUENT_CALLS_TIMES_TOOLS: Final = (
+    1920  # unless the server may have listed that many tools for them, all in all
+)
+RETRY_SECONDS: Final = 300.0  # after a server did not take the older era, or gave less in it
+MAX_COUNTED_CALLERS: Final = 1000  # sessions
+SET_LEVEL_METHOD: Final = "logging/setLevel"
 
 
-class OwnEra:
+class LegacySessions:
     """The sessions at one server of those who call it often, or whom it can ask nothing otherwise."""
 
-    def __init__(self, spec: ServerSpec, around: Surroundings) -> None:
+    def __init__(self, spec: ServerSpec, deps: ConnectDeps) -> None:
         self._server = spec.name
         self._possible = spec.transport == "http" and spec.era == "auto" and not spec.isolate
-        self._around = around
-        self._sessions = Isolated(replace(spec, era=OLDER), around, _told_already)
+        self._around = deps
+        self._sessions = CallerConnections(replace(spec, era=LEGACY_VERSION), deps, _ignore_notification)
         self._calls: OrderedDict[str, int] = OrderedDict()
-        self._begun: Own | None = None  # the latest
+        self._begun: CallerConnection | None = None  # the latest
         self._not_before = 0.0
         self._refusal = ""  # why the last one did not come about
         self._asks = False  # in the middle of a call, which it can in the older era alone
@@ -56,94 +63,109 @@ class OwnEra:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def of(self, passage: Passage | None, shared: Connection, tasks: TaskGroup, *, tools: int) -> Own | None:
+    def get_connection(
+        self, context: RequestContext | None, shared: ServerConnection, tasks: TaskGroup, *, tools: int
+    ) -> CallerConnection | None:
         """The caller's own connection; None: the shared one is to be used. `tools`: how many there are.
 
-        One that is still being opened is given to those alone who have to wait for it: see `connection`.
+        One that is still being opened is given to those alone who have to wait for it: see
+        `wait_for_connection`.
         """
-        if not self._possible or passage is None or not shared.modern:
+        if not self._possible or context is None or not shared.modern:
             return None
-        caller = passage.caller
-        if caller is None or caller.takes_rounds:
+        caller = context.caller
+        if caller is None or caller.accepts_input_required:
             return None
-        if self._asks and _can_be_asked(caller):
-            return self._sessions.begun(caller.key) or self._begin(caller, shared, tasks, tools)
+        if self._asks and _can_answer_questions(caller):
+            return self._sessions.get_pending_or_open(caller.key) or self._begin(caller, shared, tasks, tools)
         # Which log messages are wanted belongs to a request in the newer era, and to a session in the older.
-        if not shared.is_thin or (passage.log_level is not None and not passage.usual_level):
+        if not shared.is_direct or (context.log_level is not None and not context.usual_level):
             return None
-        own = self._sessions.opened(caller.key)
+        own = self._sessions.get_open(caller.key)
         if own is None:
             calls = self._count(caller.key)
-            if calls >= OFTEN or calls * tools >= LISTED:
+            if calls >= FREQUENT_CALLS or calls * tools >= FREQUENT_CALLS_TIMES_TOOLS:
                 self._begin(caller, shared, tasks, tools)
         return own
 
-    def _begin(self, caller: CallerSide, shared: Connection, tasks: TaskGroup, tools: int) -> Own | None:
-        if self._refuses():
+    def _begin(
+        self, caller: CallerChannel, shared: ServerConnection, tasks: TaskGroup, tools: int
+    ) -> CallerConnection | None:
+        if self._is_refused():
             return None
-        around = self._around_caller(caller.capabilities, shared, tools)
-        own = self._sessions.begin(caller.key, tasks, around)
+        around = self._build_caller_deps(caller.capabilities, shared, tools)
+        own = self._sessions.open_in_background(caller.key, tasks, around)
         self._begun = own or self._begun
         return own
 
-    async def connection(self, own: Own, passage: Passage | None) -> Connection | None:
+    async def wait_for_connection(
+        self, caller_connection: CallerConnection, context: RequestContext | None
+    ) -> ServerConnection | None:
         """The connection itself, once it is open, with the log level this session set; None: it failed."""
-        if own.connection is None:
-            await own.ready.wait()
-        opened = own.connection
-        if opened is None or passage is None or passage.usual_level:
+        if caller_connection.connection is None:
+            await caller_connection.ready.wait()
+        opened = caller_connection.connection
+        if opened is None or context is None or context.usual_level:
             return opened
-        level = passage.log_level
-        if level is not None and level != own.log_level and "logging" in opened.capabilities:
-            own.log_level = level
+        level = context.log_level
+        if level is not None and level != caller_connection.log_level and "logging" in opened.capabilities:
+            caller_connection.log_level = level
             with suppress(ToolFailed):  # it says what it says; the session hears no more than it asked for
-                await opened.fetch(SET_LEVEL, {"level": level})
+                await opened.fetch(SET_LEVEL_METHOD, {"level": level})
         return opened
 
     # -- questions that are put in the older era alone ----------------------------------------------
 
-    def in_vain(
-        self, failed: JsonObject | ToolFailed, passage: Passage | None, shared: Connection
-    ) -> AskedInVain | None:
+    def build_unsupported_error(
+        self, failed: JsonObject | ToolFailed, context: RequestContext | None, shared: ServerConnection
+    ) -> ServerRequestUnsupported | None:
         """Whether a call on the shared connection failed because its caller could not be asked. If so: why.
 
         From then on callers of the older era have sessions of their own, where they can be.
         """
-        caller = None if passage is None else passage.caller
-        if caller is None or caller.takes_rounds or not shared.modern or not _can_be_asked(caller):
+        caller = None if context is None else context.caller
+        if (
+            caller is None
+            or caller.accepts_input_required
+            or not shared.modern
+            or not _can_answer_questions(caller)
+        ):
             return None
-        if not could_not_ask(failed):
+        if not is_unsupported_request_failure(failed):
             return None
         if not self._asks:
             self._asks = True
             self._begun, self._not_before = None, 0.0  # what was lacking before may be less than this
-        again = self._possible and not self._refuses()
-        return in_vain(self._server, failed, self._advice(again=again), again=again)
+        again = self._possible and not self._is_refused()
+        return build_unsupported_request(self._server, failed, self._build_hint(again=again), again=again)
 
-    def _advice(self, *, again: bool) -> str:
+    def _build_hint(self, *, again: bool) -> str:
         if again:
             return (
-                f"{self._server} can ask this in protocol {OLDER} alone, and is spoken to in it from now on "
+                f"{self._server} can ask this in protocol {LEGACY_VERSION} "
+                "alone, and is spoken to in it from now on "
                 "for this session: the next call can be asked about. Check what this one did before it is "
                 "repeated."
             )
         if self._possible:
-            return f"It could be asked in protocol {OLDER} alone, but {self._refusal}."
+            return f"It could be asked in protocol {LEGACY_VERSION} alone, but {self._refusal}."
         return (
-            f"{self._server} can ask this in protocol {OLDER} alone: where it speaks that as well, "
-            f'`era = "{OLDER}"` in its entry lets it ask.'
+            f"{self._server} can ask this in protocol {LEGACY_VERSION} alone: where it speaks that as well, "
+            f'`era = "{LEGACY_VERSION}"` in its entry lets it ask.'
         )
 
-    def _around_caller(self, capabilities: JsonObject, shared: Connection, tools: int) -> Surroundings:
+    def _build_caller_deps(
+        self, capabilities: JsonObject, shared: ServerConnection, tools: int
+    ) -> ConnectDeps:
         """With what the caller can do, and nothing less from the server than now.
 
         That it can ask outweighs extensions: servers name theirs in the newer era alone.
         """
-        abilities = abilities_of(capabilities)
+        abilities = build_client_capabilities(capabilities)
         given = shared.capabilities
         if self._asks:
             given = {name: value for name, value in given.items() if name != "extensions"}
-        standard = Standard(capabilities=given, tools=tools, questions=abilities != NOTHING)
+        standard = ConnectionProfile(capabilities=given, tools=tools, questions=abilities != NO_CAPABILITIES)
         return replace(self._around, abilities=lambda: abilities, standard=standard)
 
     def close(self) -> None:
@@ -151,24 +173,24 @@ class OwnEra:
 
     def _count(self, key: str) -> int:
         self._calls[key] = calls = self._calls.pop(key, 0) + 1
-        if len(self._calls) > REMEMBERED:
+        if len(self._calls) > MAX_COUNTED_CALLERS:
             self._calls.popitem(last=False)
         return calls
 
-    def _refuses(self) -> bool:
+    def _is_refused(self) -> bool:
         if self._begun is not None and self._begun.connection is None and self._begun.error is not None:
             self._refusal = str(self._begun.error)
             self._begun = None
-            self._not_before = anyio.current_time() + TRY_AGAIN_SECONDS
+            self._not_before = anyio.current_time() + RETRY_SECONDS
         return anyio.current_time() < self._not_before
 
 
-def _can_be_asked(caller: CallerSide) -> bool:
-    return not _ABILITIES.isdisjoint(caller.capabilities)
+def _can_answer_questions(caller: CallerChannel) -> bool:
+    return not _QUESTION_CAPABILITIES.isdisjoint(caller.capabilities)
 
 
-_ABILITIES: Final = frozenset(QUESTIONS.values())
+_QUESTION_CAPABILITIES: Final = frozenset(QUESTION_CAPABILITIES.values())
 
 
-def _told_already(method: str, params: JsonObject, caller: str | None) -> None:
+def _ignore_notification(method: str, params: JsonObject, caller: str | None) -> None:
     """What changed at the server, the shared connection is told as well."""

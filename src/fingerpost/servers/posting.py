@@ -12,17 +12,19 @@ import httpx2
 from mcp.client.streamable_http import MCP_SESSION_ID
 
 from fingerpost.records import ServerSpec
-from fingerpost.servers.replies import EVENTS, JSON
+from fingerpost.servers.replies import EVENT_STREAM_TYPE, JSON_TYPE
 
-END_SECONDS = 0.25  # the end of a stream mostly follows its reply at once, and leaves the connection usable
+STREAM_END_SECONDS = (
+    0.25  # the end of a stream mostly follows its reply at once, and leaves the connection usable
+)
 
 
-class NotReached(ConnectionError):
+class ConnectFailed(ConnectionError):
     """No connection was made: nothing was sent."""
 
 
-class Answer(Protocol):
-    """One HTTP answer, from its head on. Ended by `keep` or `drop`. Its reading raises `OSError`."""
+class HttpResponse(Protocol):
+    """One HTTP answer, from its head on. Ended by `release` or `abort`. Its reading raises `OSError`."""
 
     @property
     def status(self) -> int: ...
@@ -42,40 +44,40 @@ class Answer(Protocol):
         """When to come again, as the server writes it."""
         ...
 
-    async def whole(self) -> bytes:
+    async def read_all(self) -> bytes:
         """The whole body. Raises `LimitReached` for what is larger than allowed, which is not read."""
         ...
 
-    async def more(self) -> bytes:
+    async def read_chunk(self) -> bytes:
         """The next piece of the body; nothing when it has ended."""
         ...
 
-    def keep(self) -> None:
+    def release(self) -> None:
         """What mattered was read: the connection may be used again."""
         ...
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Nobody wants the rest. The server sees it by the closed connection."""
         ...
 
 
-class Posting(Protocol):
-    """The way to one server's address. Both raise `OSError`; `NotReached` where nothing was sent."""
+class HttpEndpoint(Protocol):
+    """The way to one server's address. Both raise `OSError`; `ConnectFailed` where nothing was sent."""
 
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """Send. Redirects are followed only where they stay with this server."""
         ...
 
-    async def read_on(self, last_id: str, headers: Mapping[str, str]) -> Answer:
+    async def resume_stream(self, last_id: str, headers: Mapping[str, str]) -> HttpResponse:
         """Ask for the rest of a stream, behind the event with this id."""
         ...
 
 
-def standing_headers(spec: ServerSpec, cookies: httpx2.Cookies, *, session: str | None) -> dict[str, str]:
+def build_common_headers(spec: ServerSpec, cookies: httpx2.Cookies, *, session: str | None) -> dict[str, str]:
     """What every request carries, by names in small letters: built once."""
     headers = {name.lower(): value for name, value in spec.headers.items()}
-    headers["accept"] = f"{JSON}, {EVENTS}"
-    headers["content-type"] = JSON
+    headers["accept"] = f"{JSON_TYPE}, {EVENT_STREAM_TYPE}"
+    headers["content-type"] = JSON_TYPE
     if session is not None:
         headers[MCP_SESSION_ID.lower()] = session
     if len(cookies):
@@ -87,6 +89,6 @@ def standing_headers(spec: ServerSpec, cookies: httpx2.Cookies, *, session: str 
     return headers
 
 
-def with_headers(standing: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+def merge_headers(common: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """All of them; one request's own go before those that every request carries."""
-    return {**standing, **{name.lower(): value for name, value in own.items()}}
+    return {**common, **{name.lower(): value for name, value in own.items()}}

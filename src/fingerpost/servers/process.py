@@ -12,9 +12,9 @@ from anyio.abc import Process
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerSpec
-from fingerpost.servers.watchdog import MARK, end_kin, kin
+from fingerpost.servers.watchdog import MARK, find_descendants, kill_descendants
 
-INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+INHERITED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
 EOF_GRACE = 1.0  # after closing stdin, which is how a client says goodbye
 TERM_GRACE = 1.0  # after SIGTERM to the whole group
@@ -36,7 +36,7 @@ async def spawn(spec: ServerSpec, mark: str) -> Process:
         try:
             process = await anyio.open_process(
                 [spec.command, *spec.args],
-                env=_environment() | dict(spec.env) | {MARK: mark},
+                env=_build_environment() | dict(spec.env) | {MARK: mark},
                 cwd=spec.cwd,
                 start_new_session=True,
             )
@@ -49,13 +49,13 @@ async def spawn(spec: ServerSpec, mark: str) -> Process:
     return process
 
 
-def _environment() -> dict[str, str]:
-    inherited = {name: os.environ.get(name, "") for name in INHERITED}
+def _build_environment() -> dict[str, str]:
+    inherited = {name: os.environ.get(name, "") for name in INHERITED_VARIABLES}
     # A value that begins so is a shell function: running a shell would execute it.
     return {name: value for name, value in inherited.items() if value and not value.startswith("()")}
 
 
-async def exits_within(process: Process, seconds: float) -> bool:
+async def wait_for_exit(process: Process, seconds: float) -> bool:
     """Whether it is gone by then."""
     # `Process.wait` also waits for the end of the pipes, which a grandchild can hold open for ever.
     deadline = anyio.current_time() + seconds
@@ -66,27 +66,29 @@ async def exits_within(process: Process, seconds: float) -> bool:
     return True
 
 
-async def end(process: Process) -> None:
+async def terminate(process: Process) -> None:
     """Ask politely, then firmly, then kill, the child and everything it started. All within bounds."""
     assert process.stdin is not None
-    below = await anyio.to_thread.run_sync(kin, process.pid)
+    below = await anyio.to_thread.run_sync(find_descendants, process.pid)
     with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         await process.stdin.aclose()
-    if not await exits_within(process, EOF_GRACE):
-        _signal(process, signal.SIGTERM)
-        await exits_within(process, TERM_GRACE)
+    if not await wait_for_exit(process, EOF_GRACE):
+        _send_signal(process, signal.SIGTERM)
+        await wait_for_exit(process, TERM_GRACE)
     # Also when the child itself is gone: its children are in the same group.
-    _signal(process, signal.SIGKILL)
-    await exits_within(process, KILL_GRACE)
-    await anyio.to_thread.run_sync(end_kin, below)  # and those of them that are in groups of their own
+    _send_signal(process, signal.SIGKILL)
+    await wait_for_exit(process, KILL_GRACE)
+    await anyio.to_thread.run_sync(
+        kill_descendants, below
+    )  # and those of them that are in groups of their own
 
 
-def _signal(process: Process, number: signal.Signals) -> None:
+def _send_signal(process: Process, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
-async def let_go(process: Process) -> None:
+async def close_pipes(process: Process) -> None:
     """Close what is left of its pipes on our side."""
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
@@ -100,17 +102,17 @@ async def let_go(process: Process) -> None:
             close()
 
 
-def how_it_ended(process: Process) -> str:
+def describe_exit(process: Process) -> str:
     """The end of its output, in words."""
     status = process.returncode
     if status is None:
         return "it closed its output"
     if status < 0:
-        return f"its process was ended by {_signal_name(-status)}"
+        return f"its process was ended by {_get_signal_name(-status)}"
     return f"its process exited with status {status}"
 
 
-def _signal_name(number: int) -> str:
+def _get_signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

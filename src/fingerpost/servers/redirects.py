@@ -9,14 +9,14 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerSpec
-from fingerpost.settings.addresses import LINK_LOCAL, LINK_LOCAL_FIX, is_link_local
+from fingerpost.settings.addresses import LINK_LOCAL_FIX, LINK_LOCAL_MESSAGE, is_link_local
 
-REDIRECTS = (301, 302, 303, 307, 308)
-SAME_AGAIN = (307, 308)  # only these mean: the same request, body and all
-_PORTS = {"http": 80, "https": 443}
+REDIRECT_STATUSES = (301, 302, 303, 307, 308)
+SAME_METHOD_STATUSES = (307, 308)  # only these mean: the same request, body and all
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-async def looked_up(origin: tuple[str, int]) -> list[str]:
+async def resolve_addresses(origin: tuple[str, int]) -> list[str]:
     """The addresses a name stands for now; none where it cannot be found out."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(*origin, type=socket.SOCK_STREAM)
@@ -31,43 +31,43 @@ async def check_address(spec: ServerSpec) -> None:
     host = parts.hostname or ""
     if spec.allow_link_local:
         return
-    addresses = await looked_up((host, parts.port or _PORTS.get(parts.scheme, 80)))
+    addresses = await resolve_addresses((host, parts.port or _DEFAULT_PORTS.get(parts.scheme, 80)))
     if any(map(is_link_local, (host, *addresses))):
-        message = f"the address of {spec.name} {LINK_LOCAL}"
+        message = f"the address of {spec.name} {LINK_LOCAL_MESSAGE}"
         raise ServerUnavailable(message, server=spec.name, hint=LINK_LOCAL_FIX)
 
 
-def target_of(here: str, status: int, location: str | None) -> str | None:
+def resolve_redirect(here: str, status: int, location: str | None) -> str | None:
     """The address a redirect leads to."""
-    if status not in REDIRECTS or not location:
+    if status not in REDIRECT_STATUSES or not location:
         return None
     with suppress(ValueError):
         target = urljoin(here, location)
-        _origin(urlsplit(target))
+        _get_origin(urlsplit(target))
         return target
     return None
 
 
-def stays(here: str, status: int, target: str) -> bool:
+def is_same_server(here: str, status: int, target: str) -> bool:
     """Whether the same request may be sent there: to the same server, or to its TLS port."""
-    if status not in SAME_AGAIN:
+    if status not in SAME_METHOD_STATUSES:
         return False
     before, after = urlsplit(here), urlsplit(target)
     if after.username is not None or after.password is not None:
         return False
-    upgraded = (_origin(before), _origin(after)) == (
+    upgraded = (_get_origin(before), _get_origin(after)) == (
         ("http", before.hostname, 80),
         ("https", before.hostname, 443),
     )
-    return upgraded or _origin(before) == _origin(after)
+    return upgraded or _get_origin(before) == _get_origin(after)
 
 
-def shown(target: str) -> str:
+def strip_secrets(target: str) -> str:
     """An address without what may be secret in it."""
     parts = urlsplit(target)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+def _get_origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
     """Raises `ValueError` for a port that is none."""
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)

@@ -15,7 +15,7 @@ import orjson
 from fingerpost.records.json import MAX_DEPTH, check_json
 
 # What only looks like a value of JSON is left to the walk.
-_STRICTLY: Final = (
+_STRICT_OPTIONS: Final = (
     orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 )
 # Many schemas say "null", which is a text. It begins with the word itself because that is looked for thirty
@@ -23,20 +23,20 @@ _STRICTLY: Final = (
 _NULL: Final = re.compile(rb"null(?<=[:,\[]null)")
 
 
-def json_fault(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
+def find_json_fault(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
     """Why `value` cannot be carried, or None when it can; as `check_json`, and sooner."""
-    return None if plainly_sound(value, max_depth) is not None else check_json(value, max_depth=max_depth)
+    return None if encode_if_valid(value, max_depth) is not None else check_json(value, max_depth=max_depth)
 
 
-def plainly_sound(value: object, max_depth: int) -> bytes | None:
+def encode_if_valid(value: object, max_depth: int) -> bytes | None:
     """`value` as JSON, where one can see by that alone that it can be carried; None: walk through it."""
     try:
-        data = orjson.dumps(value, option=_STRICTLY)
+        data = orjson.dumps(value, option=_STRICT_OPTIONS)
     except TypeError:  # half a character, a long integer, no JSON at all
         return None
     # What JSON has no word for (NaN) is written as null, and what is deep has many brackets.
-    return data if data.count(b"[") + data.count(b"{") <= max_depth and not _holds_null(data) else None
+    return data if data.count(b"[") + data.count(b"{") <= max_depth and not _has_null(data) else None
 
 
-def _holds_null(data: bytes) -> bool:
+def _has_null(data: bytes) -> bool:
     return data == b"null" or _NULL.search(data) is not None

@@ -11,18 +11,18 @@ from urllib.parse import urlsplit
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import Era, OAuthSpec, ServerSpec
-from fingerpost.records.json import holds_much
+from fingerpost.records.json import is_large_value
 from fingerpost.records.servers import IN_PROCESS, OWN_PROGRAM
 from fingerpost.redaction import (
     MASK,
-    holds_secret_header,
-    names_secret_setting,
-    remember,
-    secrets_in_setting,
+    find_secrets_in_setting,
+    is_secret_header,
+    is_secret_setting,
+    register_secret,
 )
-from fingerpost.tasks import aside
+from fingerpost.tasks import run_in_thread
 
-SHORTEST_ECHO: Final = 8  # characters; shorter ones are words that answers hold by chance
+MIN_ECHO_LENGTH: Final = 8  # characters; shorter ones are words that answers hold by chance
 
 
 class Server:
@@ -114,13 +114,13 @@ _RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {  # programs that start a pack
     "pipx": ("run",),
     "uv": ("tool", "run"),
 }
-_AGREEING: Final = frozenset({"-y", "--yes", "-q", "--quiet"})  # options that do not change what is started
+_YES_FLAGS: Final = frozenset({"-y", "--yes", "-q", "--quiet"})  # options that do not change what is started
 _PYTHON = re.compile(r"python[0-9.]*")
-_IN_MODULES = re.compile(r"[\\/]node_modules[\\/]((?:@[\w.-]+[\\/])?[\w.-]+)[\\/]")
-_VERSION = re.compile(r"(?<=.)(?:@|==)[\w.^~*-]+$")
+_NODE_MODULES_PATH = re.compile(r"[\\/]node_modules[\\/]((?:@[\w.-]+[\\/])?[\w.-]+)[\\/]")
+_VERSION_SUFFIX = re.compile(r"(?<=.)(?:@|==)[\w.^~*-]+$")
 
 
-def package_of(spec: ServerSpec) -> str | None:
+def get_package(spec: ServerSpec) -> str | None:
     """What this entry starts or names: the package of a program, an address over TLS. None: not to be told.
 
     It is read off the operator's own entry, never off what a server says of itself. An option that
@@ -139,52 +139,52 @@ def package_of(spec: ServerSpec) -> str | None:
             return None
         program, args = args[1].replace("_", "-"), args[2:]
     if program in _RUNNERS:
-        return _started(args, _RUNNERS[program])
+        return _find_started_package(args, _RUNNERS[program])
     if program == "node" and args:
-        found = _IN_MODULES.search(args[0])
+        found = _NODE_MODULES_PATH.search(args[0])
         return found[1].replace("\\", "/") if found else None
     if program == "fingerpost" and args[:1] == ("builtin",):
         return OWN_PROGRAM
     return program
 
 
-def _started(args: Sequence[str], before: tuple[str, ...]) -> str | None:
+def _find_started_package(args: Sequence[str], before: tuple[str, ...]) -> str | None:
     rest = [*args]
     for word in before:
         if not rest or rest.pop(0) != word:
             return None
-    while rest and rest[0] in _AGREEING:
+    while rest and rest[0] in _YES_FLAGS:
         rest.pop(0)
-    return None if not rest or rest[0].startswith("-") else _VERSION.sub("", rest[0])
+    return None if not rest or rest[0].startswith("-") else _VERSION_SUFFIX.sub("", rest[0])
 
 
-def protect(spec: ServerSpec) -> None:
+def register_secrets(spec: ServerSpec) -> None:
     """Have the secrets of this entry masked wherever they might turn up."""
-    for secret in (*_secrets_of(spec), *_echoes_of(spec)):
-        remember(secret)
+    for secret in (*_collect_secrets(spec), *_collect_echoes(spec)):
+        register_secret(secret)
 
 
-def _secrets_of(spec: ServerSpec) -> set[str]:
+def _collect_secrets(spec: ServerSpec) -> set[str]:
     found: set[str] = set()
     for name, value in spec.env.items():
-        if names_secret_setting(name):
-            found.update(secrets_in_setting(name, value))
+        if is_secret_setting(name):
+            found.update(find_secrets_in_setting(name, value))
     for name, value in spec.headers.items():
-        if holds_secret_header(name):
-            found.update(secrets_in_setting(name, value))
-            found.update(_of_basic(value))
+        if is_secret_header(name):
+            found.update(find_secrets_in_setting(name, value))
+            found.update(_decode_basic(value))
     if spec.oauth is not None and spec.oauth.client_secret is not None:
         found.add(spec.oauth.client_secret)
     return found
 
 
-def _echoes_of(spec: ServerSpec) -> set[str]:
+def _collect_echoes(spec: ServerSpec) -> set[str]:
     """Those long enough to be looked for in what the server says, also as base64."""
-    found = {secret for secret in _secrets_of(spec) if len(secret) >= SHORTEST_ECHO}
+    found = {secret for secret in _collect_secrets(spec) if len(secret) >= MIN_ECHO_LENGTH}
     return found | {base64.b64encode(secret.encode()).decode().rstrip("=") for secret in found}
 
 
-def _of_basic(value: str) -> tuple[str, ...]:
+def _decode_basic(value: str) -> tuple[str, ...]:
     """User and password of basic authentication, and the password alone."""
     scheme, _, encoded = value.partition(" ")
     if scheme.lower() != "basic":
@@ -196,7 +196,7 @@ def _of_basic(value: str) -> tuple[str, ...]:
     return pair, pair.partition(":")[2]
 
 
-class OwnSecrets:
+class ServerSecrets:
     """What a server was configured with, taken out of everything it says: also where it only echoes it.
 
     A server that wants to tell its secret can write it in a way that nobody recognises. This is against
@@ -204,27 +204,27 @@ class OwnSecrets:
     """
 
     def __init__(self, spec: ServerSpec | None) -> None:
-        self._texts = () if spec is None else tuple(sorted(_echoes_of(spec), key=len, reverse=True))
+        self._texts = () if spec is None else tuple(sorted(_collect_echoes(spec), key=len, reverse=True))
 
     def __bool__(self) -> bool:
         return bool(self._texts)
 
-    async def masked(self, value: Any) -> Any:
+    async def mask_async(self, value: Any) -> Any:
         """The same value where it holds none of them."""
         if not self._texts:
             return value
-        return await aside(self.mask, value) if holds_much(value) else self.mask(value)
+        return await run_in_thread(self.mask, value) if is_large_value(value) else self.mask(value)
 
     def mask(self, value: Any) -> Any:
         """The same at once, for what is known to be small."""
         if not self._texts:
             return value
         try:
-            return self._mask(value)
+            return self._mask_value(value)
         except RecursionError:  # nested deeper than anything that is carried: it is refused for that
             return value
 
-    def _mask(self, value: Any) -> Any:
+    def _mask_value(self, value: Any) -> Any:
         if isinstance(value, str):
             for secret in self._texts:
                 if secret in value:
@@ -232,13 +232,13 @@ class OwnSecrets:
             return value
         if isinstance(value, dict):
             members = cast("dict[Any, Any]", value)
-            made = {self._mask(key): self._mask(entry) for key, entry in members.items()}
+            made = {self._mask_value(key): self._mask_value(entry) for key, entry in members.items()}
             return members if made == members else made
         if isinstance(value, list):
             items = cast("list[Any]", value)
-            masked = [self._mask(item) for item in items]
+            masked = [self._mask_value(item) for item in items]
             return items if masked == items else masked
         return value
 
 
-NO_SECRETS: Final = OwnSecrets(None)
+NO_SECRETS: Final = ServerSecrets(None)

@@ -12,23 +12,23 @@ from fingerpost.errors import ServerUnavailable
 from fingerpost.events import EventSink, ServerStateChanged
 from fingerpost.records import Listing, ServerSpec, ServerState, ServerStatus, utc_now
 from fingerpost.redaction import scrub
-from fingerpost.servers.ring import Ring
+from fingerpost.servers.ring import RingBuffer
 
-STDERR_SHOWN = 2000
+MAX_STDERR_SHOWN = 2000
 
-SETTLED = frozenset({ServerState.READY, ServerState.DEGRADED, ServerState.DOWN, ServerState.DISABLED})
+SETTLED_STATES = frozenset({ServerState.READY, ServerState.DEGRADED, ServerState.DOWN, ServerState.DISABLED})
 
 
-class Standing:
+class StatusTracker:
     """The status of one server, kept by its supervisor."""
 
     def __init__(
-        self, spec: ServerSpec, stderr: Ring, *, events: EventSink, changed: Callable[[str], None]
+        self, spec: ServerSpec, stderr: RingBuffer, *, events: EventSink, on_change: Callable[[str], None]
     ) -> None:
         self._name = spec.name
         self._stderr = stderr
         self._events = events
-        self._changed = changed
+        self._changed = on_change
         self._status = ServerStatus(
             name=spec.name,
             transport=spec.transport,
@@ -42,26 +42,26 @@ class Standing:
 
     @property
     def status(self) -> ServerStatus:
-        return replace(self._status, stderr_tail=scrub(self._stderr.text(STDERR_SHOWN)))
+        return replace(self._status, stderr_tail=scrub(self._stderr.read_text(MAX_STDERR_SHOWN)))
 
     @property
     def state(self) -> ServerState:
         return self._status.state
 
-    def last_words(self) -> str:
+    def describe_last_stderr(self) -> str:
         """The last line of its stderr, to end a sentence with."""
-        lines = self._stderr.text(STDERR_SHOWN).strip().splitlines()
+        lines = self._stderr.read_text(MAX_STDERR_SHOWN).strip().splitlines()
         return f"; it last said: {scrub(lines[-1])[:200]}" if lines else ""
 
-    def note(self, **facts: Any) -> None:
+    def update(self, **facts: Any) -> None:
         """Facts about the server that are no change of its state."""
         self._status = replace(self._status, **facts)
 
-    async def moved(self) -> None:
+    async def wait_for_change(self) -> None:
         """Return at its next move."""
         await self._moved.wait()
 
-    def move(
+    def set_state(
         self,
         state: ServerState,
         reason: str | None,
@@ -81,7 +81,7 @@ class Standing:
             retry_in=retry_in,
             attempts=attempts,
         )
-        if state in SETTLED:
+        if state in SETTLED_STATES:
             self.settled.set()
         self._moved.set()
         self._moved = anyio.Event()
@@ -92,12 +92,12 @@ class Standing:
         )
         self._changed(self._name)
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Nobody asked for it yet: whoever waits until it has settled waits for its next attempt."""
         self.settled = anyio.Event()
-        self.move(ServerState.IDLE, None)
+        self.set_state(ServerState.IDLE, None)
 
-    def unavailable(self) -> ServerUnavailable:
+    def build_unavailable(self) -> ServerUnavailable:
         """Why nothing can be asked of this server now."""
         status = self._status
         name = self._name
@@ -114,7 +114,7 @@ class Standing:
         return ServerUnavailable(f"{name} is {status.state}: {reason}", server=name, hint=hint)
 
 
-def flaw_of(listing: Listing | None) -> str | None:
+def describe_listing_fault(listing: Listing | None) -> str | None:
     """What is missing or wrong with a listing, in one sentence."""
     if listing is None:
         return None

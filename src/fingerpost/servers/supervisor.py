@@ -24,113 +24,120 @@ from fingerpost.errors import FingerpostError, ServerUnavailable
 from fingerpost.events import EventSink, ToolDropped
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState
-from fingerpost.servers.backoff import Backoff, wait_before
-from fingerpost.servers.caller import Passage
-from fingerpost.servers.connection import Connection
+from fingerpost.servers.backoff import Backoff, compute_delay
+from fingerpost.servers.caller import RequestContext
+from fingerpost.servers.connection import ServerConnection
 from fingerpost.servers.failures import (
-    Broken,
-    SessionLost,
+    ConnectionBroken,
+    SessionRejected,
+    build_caller_key_required,
+    build_connection_failure,
     from_exception,
-    is_loss,
-    needs_callers_key,
-    setback_of,
+    is_connection_lost,
 )
-from fingerpost.servers.heartbeat import keep_probing
-from fingerpost.servers.isolated import Isolated
-from fingerpost.servers.lifeline import STRAYS_HINT, Lifeline, Pace, Setback
-from fingerpost.servers.materials import CHANGED, Kind, Shelf
-from fingerpost.servers.oauth import stored_sign_in
-from fingerpost.servers.opening import Surroundings, open_connection
-from fingerpost.servers.own_era import OwnEra
-from fingerpost.servers.own_lists import CONNECT_NOTE, NOTE, REFUSALS, OwnLists
-from fingerpost.servers.ring import Ring
-from fingerpost.servers.standing import Standing, flaw_of
-from fingerpost.servers.watches import Watches
-from fingerpost.tasks import kept_up
+from fingerpost.servers.heartbeat import probe_periodically
+from fingerpost.servers.isolated import CallerConnections
+from fingerpost.servers.lifeline import STRAY_OUTPUT_HINT, ConnectionFailure, ConnectionState, RetryPace
+from fingerpost.servers.materials import CHANGED_METHODS, ResourceKind, ServerResourceCache
+from fingerpost.servers.oauth import load_sign_in
+from fingerpost.servers.opening import ConnectDeps, open_connection
+from fingerpost.servers.own_era import LegacySessions
+from fingerpost.servers.own_lists import CALLER_KEY_CONNECT_NOTE, CALLER_KEY_NOTE, REFUSALS, CallerToolLists
+from fingerpost.servers.ring import RingBuffer
+from fingerpost.servers.standing import StatusTracker, describe_listing_fault
+from fingerpost.servers.watches import ResourceSubscriptions
+from fingerpost.tasks import run_restarting
 
 logger = logging.getLogger("fingerpost.servers")
 
 DEBOUNCE_SECONDS = 0.1  # a server that adds ten tools says so ten times
 SUBSCRIBE_SECONDS = 0.5  # a slow subscription does not delay readiness; the list is then read twice
-DROPPED_EVENTS = 100  # of one listing; the status counts them all
-LOOK_NOW_SECONDS = 5.0  # after which a list is read again when something is asked for that is not in it
+MAX_DROPPED_EVENTS = 100  # of one listing; the status counts them all
+RELIST_SECONDS = 5.0  # after which a list is read again when something is asked for that is not in it
 SECONDS_PER_TOOL = 0.01  # a long list is read again less often
-KEYED_SECONDS = 300.0  # after which a server that wants callers' keys is tried without one again
-WANTS_TLS = "if the server wants TLS, use https:// in its url"
-ANNOUNCED = ("tools", "prompts", "resources")
+CALLER_KEY_RETRY_SECONDS = 300.0  # after which a server that wants callers' keys is tried without one again
+TLS_HINT = "if the server wants TLS, use https:// in its url"
+ANNOUNCED_KINDS = ("tools", "prompts", "resources")
 
 
 @frozen
-class Shared:
+class PoolDeps:
     """What all servers of a pool share."""
 
     events: EventSink
-    around: Surroundings
-    changed: Callable[[str], None]
-    heard: Callable[[str, str, JsonObject, str | None], None]
-    study: Callable[[Listing], Awaitable[None]]  # before a listing is shown
+    connect_deps: ConnectDeps
+    on_change: Callable[[str], None]
+    on_notification: Callable[[str, str, JsonObject, str | None], None]
+    on_listing: Callable[[Listing], Awaitable[None]]  # before a listing is shown
 
 
 class Supervisor:
     """Keeps one server connected, and knows how it is doing."""
 
-    def __init__(self, spec: ServerSpec, shared: Shared) -> None:
+    def __init__(self, spec: ServerSpec, shared: PoolDeps) -> None:
         self.spec = spec
         self._shared = shared
-        self._limits = limits = shared.around.limits
-        self._stderr = Ring(limits.stderr_bytes)
-        self.standing = Standing(spec, self._stderr, events=shared.events, changed=shared.changed)
+        self._limits = limits = shared.connect_deps.limits
+        self._stderr = RingBuffer(limits.stderr_bytes)
+        self.status_tracker = StatusTracker(
+            spec, self._stderr, events=shared.events, on_change=shared.on_change
+        )
         self.listing: Listing | None = None
-        self.shelf = Shelf(spec.name, limits, self._materials_changed)
-        self.watches = Watches(spec.name, reconnect_max=limits.reconnect_max)
-        self.isolated = Isolated(spec, shared.around, self._hear)
-        self.own_era = OwnEra(spec, shared.around)
-        self._own_lists = OwnLists()
+        self.shelf = ServerResourceCache(spec.name, limits, self._on_resources_changed)
+        self.subscriptions = ResourceSubscriptions(spec.name, reconnect_max=limits.reconnect_max)
+        self.caller_connections = CallerConnections(spec, shared.connect_deps, self._on_notification)
+        self.legacy_sessions = LegacySessions(spec, shared.connect_deps)
+        self._own_lists = CallerToolLists()
         self._common = Listing(server=spec.name)  # what it lists without a caller's key
         self._refused = False  # to list without one
-        self.keyed = False  # it refuses to connect without a caller's key
-        self._by_key = Isolated(spec, replace(shared.around, tokens=None), self._hear)
-        self.connection: Connection | None = None
+        self.needs_caller_keys = False  # it refuses to connect without a caller's key
+        self._by_key = CallerConnections(
+            spec, replace(shared.connect_deps, tokens=None), self._on_notification
+        )
+        self.connection: ServerConnection | None = None
         self.started = False
-        self.shut = False  # switched off by a person while we run
+        self.disabled = False  # switched off by a person while we run
         self._forgotten = False  # the last connection ended because the server did not know it any more
         self._stale = anyio.Event()
         self._list_begun = False
         self._listing_lock = anyio.Lock()
         self._listed_at = -math.inf
 
-    async def until_settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Return when the server can be asked, or is known to be down or disabled."""
-        while not self.askable and self.standing.state not in (ServerState.DOWN, ServerState.DISABLED):
-            await self.standing.moved()
+        while not self.can_be_asked and self.status_tracker.state not in (
+            ServerState.DOWN,
+            ServerState.DISABLED,
+        ):
+            await self.status_tracker.wait_for_change()
 
-    def let_callers_go(self) -> None:
+    def close_caller_connections(self) -> None:
         """End the connections that are single callers' own."""
-        self.isolated.close()
-        self.own_era.close()
+        self.caller_connections.close()
+        self.legacy_sessions.close()
         self._by_key.close()
 
-    def rest(self) -> None:
+    def reset(self) -> None:
         """Its task was ended: it may be started again."""
         self.connection = None
         self.started = False
-        self.keyed = False
+        self.needs_caller_keys = False
 
     @property
-    def usable(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether there is a connection of which nobody knows yet that it is over."""
-        return self.connection is not None and self.connection.lifeline.setback is None
+        return self.connection is not None and self.connection.lifeline.failure is None
 
     @property
-    def askable(self) -> bool:
+    def can_be_asked(self) -> bool:
         """Whether requests can be sent: on the shared connection, or on one with the caller's own key."""
-        return self.usable or self.keyed
+        return self.is_connected or self.needs_caller_keys
 
-    def unavailable(self) -> ServerUnavailable:
+    def build_unavailable(self) -> ServerUnavailable:
         """Why nothing can be asked of it now."""
-        error = self.standing.unavailable()
-        if self._forgotten and self.standing.state is ServerState.DOWN:
-            return SessionLost(str(error), server=self.spec.name, hint=error.hint)
+        error = self.status_tracker.build_unavailable()
+        if self._forgotten and self.status_tracker.state is ServerState.DOWN:
+            return SessionRejected(str(error), server=self.spec.name, hint=error.hint)
         return error
 
     @property
@@ -142,153 +149,162 @@ class Supervisor:
 
     async def run(self) -> None:
         """Keep the server connected until this task is cancelled."""
-        backoff = Backoff(longest=self._limits.reconnect_max)
+        backoff = Backoff(max_delay=self._limits.reconnect_max)
         reason: str | None = None
         while True:
             began = anyio.current_time()
-            if not self.keyed:
-                self.standing.move(ServerState.CONNECTING, reason, attempts=backoff.failures)
-            setback = await self._attempt()
+            if not self.needs_caller_keys:
+                self.status_tracker.set_state(ServerState.CONNECTING, reason, attempts=backoff.failures)
+            setback = await self._run_connection()
             self.connection = None
-            self.own_era.close()
-            if setback.refused and await self._may_connect_with_keys():
-                self._expect_keys()
-                await anyio.sleep(KEYED_SECONDS)
+            self.legacy_sessions.close()
+            if setback.refused and await self._accepts_caller_keys():
+                self._switch_to_caller_keys()
+                await anyio.sleep(CALLER_KEY_RETRY_SECONDS)
                 continue
-            self.keyed = False
-            delay = backoff.after(setback.pace, began=began, now=anyio.current_time())
+            self.needs_caller_keys = False
+            delay = backoff.get_delay(setback.pace, began=began, now=anyio.current_time())
             reason = setback.reason
-            self._forgotten = setback.pace is Pace.NOW
+            self._forgotten = setback.pace is RetryPace.NOW
             if delay > 0:
-                self.standing.move(
+                self.status_tracker.set_state(
                     ServerState.DOWN, reason, hint=setback.hint, retry_in=delay, attempts=backoff.failures
                 )
                 await anyio.sleep(delay)
 
-    async def _may_connect_with_keys(self) -> bool:
+    async def _accepts_caller_keys(self) -> bool:
         """Whether a refusal to connect means that a caller's key is wanted, and not that ours is wrong."""
-        signed_in = await stored_sign_in(self.spec, self._shared.around.tokens)
+        signed_in = await load_sign_in(self.spec, self._shared.connect_deps.tokens)
         return self.spec.forward_authorization and not self._has_own_key and signed_in is None
 
-    def _expect_keys(self) -> None:
+    def _switch_to_caller_keys(self) -> None:
         """From here on it is connected for each caller who brings a key, with that key."""
-        if not self.keyed:
-            self.keyed = True
+        if not self.needs_caller_keys:
+            self.needs_caller_keys = True
             self._common = Listing(server=self.spec.name, prefix=self.spec.prefix)
-            self._take(self._common)
-        self.standing.move(ServerState.READY, CONNECT_NOTE)
+            self._accept_listing(self._common)
+        self.status_tracker.set_state(ServerState.READY, CALLER_KEY_CONNECT_NOTE)
 
     @asynccontextmanager
-    async def with_key(self, passage: Passage | None, tasks: TaskGroup) -> AsyncGenerator[Connection]:
+    async def connect_with_caller_key(
+        self, context: RequestContext | None, tasks: TaskGroup
+    ) -> AsyncGenerator[ServerConnection]:
         """The connection that was opened with this caller's own key. Raises our errors."""
-        caller = None if passage is None else passage.caller
-        given = caller or passage
+        caller = None if context is None else context.caller
+        given = caller or context
         key = None if given is None else given.authorization
         if key is None:
-            raise needs_callers_key(self.spec.name)
+            raise build_caller_key_required(self.spec.name)
         session = caller.key if caller is not None and self.spec.isolate else ""
-        name = self._own_lists.connection_key(key, session)
+        name = self._own_lists.build_connection_key(key, session)
         headers = {"Authorization": key}
         async with self._by_key.use(name, tasks, self.listing, headers) as connection:
             yield connection
 
-    async def _attempt(self) -> Setback:
+    async def _run_connection(self) -> ConnectionFailure:
         """One connection from its first byte to its end. Returns why it ended."""
-        lifeline = Lifeline(self.spec.name, stderr=self._stderr)
+        lifeline = ConnectionState(self.spec.name, stderr=self._stderr)
         began = anyio.current_time()
         seconds = self.spec.connect_timeout
         with anyio.CancelScope(deadline=began + seconds) as patience:
             try:
                 async with open_connection(
-                    self.spec, self._shared.around, lifeline=lifeline, outside=self._hear
+                    self.spec,
+                    self._shared.connect_deps,
+                    state=lifeline,
+                    on_notification=self._on_notification,
                 ) as connection:
                     async with anyio.create_task_group() as tasks:
-                        await self._hear_of_changes(connection, tasks)
-                        await self._first_listing(connection)
+                        await self._start_listening(connection, tasks)
+                        await self._read_first_listing(connection)
                         patience.deadline = math.inf
-                        self._go_up(connection, milliseconds=(anyio.current_time() - began) * 1000)
+                        self._set_ready(connection, milliseconds=(anyio.current_time() - began) * 1000)
                         await self._serve(connection, tasks)
-                    return lifeline.setback or Setback(reason="the connection ended")
+                    return lifeline.failure or ConnectionFailure(reason="the connection ended")
             except Exception as error:  # noqa: BLE001 - whatever a server or the library does to us ends here
-                return self._explain(error, lifeline)
+                return self._build_failure(error, lifeline)
         hint = "give it a longer connect_timeout if it is only slow"
-        if lifeline.strays:
-            reason = f"no answer within {seconds:g} s{lifeline.strays_told()}"
-            return Setback(reason=reason, hint=f"{STRAYS_HINT}; {hint}")
-        return Setback(reason=f"no answer within {seconds:g} s{self.standing.last_words()}", hint=hint)
+        if lifeline.stray_lines:
+            reason = f"no answer within {seconds:g} s{lifeline.describe_stray_lines()}"
+            return ConnectionFailure(reason=reason, hint=f"{STRAY_OUTPUT_HINT}; {hint}")
+        return ConnectionFailure(
+            reason=f"no answer within {seconds:g} s{self.status_tracker.describe_last_stderr()}", hint=hint
+        )
 
-    def _explain(self, error: Exception, lifeline: Lifeline) -> Setback:
-        if lifeline.setback is not None:
-            return lifeline.setback
+    def _build_failure(self, error: Exception, state: ConnectionState) -> ConnectionFailure:
+        if state.failure is not None:
+            return state.failure
         known = from_exception(self.spec.name, error)
         logger.debug("%s: connection failed", self.spec.name, exc_info=error)
-        setback = setback_of(known, cause=error)
-        if isinstance(known, Broken) and known.mute and (self.spec.url or "").startswith("http://"):
-            return replace(setback, hint=WANTS_TLS)
+        setback = build_connection_failure(known, cause=error)
+        if isinstance(known, ConnectionBroken) and known.mute and (self.spec.url or "").startswith("http://"):
+            return replace(setback, hint=TLS_HINT)
         return setback
 
     # -- being up -----------------------------------------------------------------------------------
 
-    async def _hear_of_changes(self, connection: Connection, tasks: TaskGroup) -> None:
+    async def _start_listening(self, connection: ServerConnection, tasks: TaskGroup) -> None:
         """Modern era: subscribe before listing, so that no change falls between the two."""
         self._list_begun = False
-        if connection.modern and any(map(connection.announces, ANNOUNCED)):
+        if connection.modern and any(map(connection.announces_changes, ANNOUNCED_KINDS)):
             subscribed = anyio.Event()
-            tasks.start_soon(kept_up, self._listen, connection, subscribed)
+            tasks.start_soon(run_restarting, self._listen, connection, subscribed)
             with anyio.move_on_after(SUBSCRIBE_SECONDS):
                 await subscribed.wait()
 
-    async def _first_listing(self, connection: Connection) -> None:
+    async def _read_first_listing(self, connection: ServerConnection) -> None:
         """List before announcing readiness. A list that cannot be read is a flaw, not the end."""
         self._stale = anyio.Event()
         self._list_begun = True
         try:
-            self._take(await self._list(connection))
+            self._accept_listing(await self._read_listing(connection))
         except FingerpostError as error:
-            if is_loss(error):
+            if is_connection_lost(error):
                 raise
-            self._take(Listing(server=self.spec.name, truncated=f"the tools could not be listed: {error}"))
+            self._accept_listing(
+                Listing(server=self.spec.name, truncated=f"the tools could not be listed: {error}")
+            )
             self._stale.set()
 
-    async def _list(self, connection: Connection) -> Listing:
+    async def _read_listing(self, connection: ServerConnection) -> Listing:
         try:
             common = await connection.list_tools()
             self._refused = False
         except REFUSALS:
-            if not self._may_want_own_keys or connection.lifeline.setback is not None:
+            if not self._may_want_own_keys or connection.lifeline.failure is not None:
                 raise
             self._refused = True
             common = Listing(server=self.spec.name, prefix=self.spec.prefix)
         self._listed_at = anyio.current_time()
         self._common = common
-        return await self._with_own_lists(connection)
+        return await self._merge_caller_lists(connection)
 
-    async def _with_own_lists(self, connection: Connection | None) -> Listing:
+    async def _merge_caller_lists(self, connection: ServerConnection | None) -> Listing:
         """What it lists to all, and to callers with a key of their own."""
-        if not self.wants_own_keys:
-            await self._shared.study(self._common)
+        if not self.lists_only_with_caller_key:
+            await self._shared.on_listing(self._common)
             return self._common
-        listing = self._own_lists.added_to(self._common, most=self._limits.tools_per_server)
+        listing = self._own_lists.add_to_listing(self._common, max_tools=self._limits.tools_per_server)
         if connection is not None:
-            connection.mirror(listing)
-        await self._shared.study(listing)
+            connection.learn_mirrored_headers(listing)
+        await self._shared.on_listing(listing)
         return listing
 
     @property
     def _may_want_own_keys(self) -> bool:
         """Whether a refusal to list means that a caller's key is wanted, and not that ours is wrong."""
-        return self.wants_own_keys and not self._has_own_key
+        return self.lists_only_with_caller_key and not self._has_own_key
 
     @property
     def _has_own_key(self) -> bool:
         return any(name.casefold() == "authorization" for name in self.spec.headers)
 
     @property
-    def wants_own_keys(self) -> bool:
+    def lists_only_with_caller_key(self) -> bool:
         """Whether callers' own keys go to this server and it lists nothing without one."""
         return self.spec.forward_authorization and not self._common.definitions
 
-    async def own_tools(
+    async def list_caller_tools(
         self, caller: str, authorization: str, tasks: TaskGroup, *, timeout: float
     ) -> frozenset[str]:
         """The names of the tools it lists to this caller's own key; they are in the listing then."""
@@ -296,44 +312,46 @@ class Supervisor:
         if connection is not None:
             ask = partial(connection.list_tools_with, authorization)
         else:
-            ask = partial(self._list_with_key, Passage(authorization=authorization), tasks)
-        if await self._own_lists.read(caller, authorization, ask, seconds=timeout):
+            ask = partial(self._list_with_key, RequestContext(authorization=authorization), tasks)
+        if await self._own_lists.refresh(caller, authorization, ask, timeout=timeout):
             async with self._listing_lock:
-                self._take(await self._with_own_lists(connection))
-        return self._own_lists.names(caller, authorization, self.listing or self._common)
+                self._accept_listing(await self._merge_caller_lists(connection))
+        return self._own_lists.get_tool_names(caller, authorization, self.listing or self._common)
 
-    async def _list_with_key(self, passage: Passage, tasks: TaskGroup) -> Listing:
-        async with self.with_key(passage, tasks) as connection:
+    async def _list_with_key(self, context: RequestContext, tasks: TaskGroup) -> Listing:
+        async with self.connect_with_caller_key(context, tasks) as connection:
             return await connection.list_tools()
 
-    def _go_up(self, connection: Connection, *, milliseconds: float) -> None:
+    def _set_ready(self, connection: ServerConnection, *, milliseconds: float) -> None:
         self.connection = connection
-        self.keyed = False
+        self.needs_caller_keys = False
         self._by_key.close()
-        self.shelf.greet(connection)
-        self.standing.note(protocol=connection.protocol, product=connection.product, connect_ms=milliseconds)
-        self._show_listing()
+        self.shelf.start(connection)
+        self.status_tracker.update(
+            protocol=connection.protocol, product=connection.product, connect_ms=milliseconds
+        )
+        self._publish_listing()
 
-    def _show_listing(self) -> None:
-        reason = flaw_of(self.listing)
-        if reason is None and self.wants_own_keys:
-            self.standing.move(ServerState.READY, NOTE)
+    def _publish_listing(self) -> None:
+        reason = describe_listing_fault(self.listing)
+        if reason is None and self.lists_only_with_caller_key:
+            self.status_tracker.set_state(ServerState.READY, CALLER_KEY_NOTE)
             return
-        self.standing.move(ServerState.READY if reason is None else ServerState.DEGRADED, reason)
+        self.status_tracker.set_state(ServerState.READY if reason is None else ServerState.DEGRADED, reason)
 
-    async def _serve(self, connection: Connection, tasks: TaskGroup) -> None:
+    async def _serve(self, connection: ServerConnection, tasks: TaskGroup) -> None:
         # Each begins anew where it breaks: calls under way on this connection are not to suffer from it.
-        tasks.start_soon(kept_up, self._follow_changes, connection)
-        tasks.start_soon(kept_up, self.shelf.follow, connection)
-        tasks.start_soon(kept_up, self.watches.follow, connection, tasks)
+        tasks.start_soon(run_restarting, self._relist_on_changes, connection)
+        tasks.start_soon(run_restarting, self.shelf.refresh_stale, connection)
+        tasks.start_soon(run_restarting, self.subscriptions.run, connection, tasks)
         if self.spec.transport in ("http", "sse"):
-            tasks.start_soon(kept_up, keep_probing, connection)
+            tasks.start_soon(run_restarting, probe_periodically, connection)
         await connection.lifeline.ended.wait()
         self.connection = None
-        await connection.last_answers()
+        await connection.drain()
         tasks.cancel_scope.cancel()
 
-    async def _follow_changes(self, connection: Connection) -> None:
+    async def _relist_on_changes(self, connection: ServerConnection) -> None:
         """List again whenever the list is said to have changed."""
         failures = 0
         while True:
@@ -345,90 +363,90 @@ class Supervisor:
                 failures = 0
             except (FingerpostError, TimeoutError) as error:
                 failures += 1
-                self.standing.move(
+                self.status_tracker.set_state(
                     ServerState.DEGRADED, f"the tools could not be listed again: {error or 'no answer'}"
                 )
                 self._stale.set()
-                pause = wait_before(failures, pace=Pace.SOON, longest=self._limits.reconnect_max)
+                pause = compute_delay(failures, pace=RetryPace.SOON, max_delay=self._limits.reconnect_max)
                 await anyio.sleep(pause)
 
-    async def relist(self, connection: Connection) -> None:
+    async def relist(self, connection: ServerConnection) -> None:
         """Read the list now and show what is in it."""
         async with self._listing_lock:
             if self._stale.is_set():
                 self._stale = anyio.Event()
-            self._take(await self._list(connection))
-            self._show_listing()
+            self._accept_listing(await self._read_listing(connection))
+            self._publish_listing()
 
-    def look_again(self) -> None:
+    def relist_in_background(self) -> None:
         """Somebody looks at the tools: have the list read anew, if it may have changed without a word."""
         if self._may_have_changed(self._limits.relist_seconds):
             self._stale.set()
 
-    async def look_now(self) -> None:
+    async def relist_if_stale(self) -> None:
         """Somebody asks for a tool that is not in the list: read it now, if it may be new."""
-        seconds = min(LOOK_NOW_SECONDS, self._limits.relist_seconds)
+        seconds = min(RELIST_SECONDS, self._limits.relist_seconds)
         if self._may_have_changed(seconds) and self.connection is not None:
             with suppress(FingerpostError):
                 await self.relist(self.connection)
 
     def _may_have_changed(self, seconds: float) -> bool:
         """A server that says when its list changes is believed; a long list is read less often."""
-        if self.connection is None or (self.connection.announces("tools") and not self._refused):
+        if self.connection is None or (self.connection.announces_changes("tools") and not self._refused):
             return False
         return anyio.current_time() - self._listed_at > max(seconds, SECONDS_PER_TOOL * self.tool_count)
 
-    async def _listen(self, connection: Connection, subscribed: anyio.Event) -> None:
+    async def _listen(self, connection: ServerConnection, subscribed: anyio.Event) -> None:
         """Hold a subscription open; after every break, subscribe and list again."""
-        backoff = Backoff(longest=self._limits.reconnect_max)
+        backoff = Backoff(max_delay=self._limits.reconnect_max)
         while True:
             began = anyio.current_time()
             try:
-                async with connection.listen() as changes:
+                async with connection.subscribe() as changes:
                     subscribed.set()
                     if self._list_begun:
                         self._mark_all_stale(connection)  # what changed before was not announced to us
                     async for _ in changes:
                         pass  # each is heard as a notification, too
             except (SubscriptionLost, MCPError, TimeoutError):
-                connection.lifeline.doubt()
-            await anyio.sleep(backoff.after(Pace.SOON, began=began, now=anyio.current_time()))
+                connection.lifeline.request_probe()
+            await anyio.sleep(backoff.get_delay(RetryPace.SOON, began=began, now=anyio.current_time()))
 
     # -- telling ------------------------------------------------------------------------------------
 
-    def _hear(self, method: str, params: JsonObject, caller: str | None) -> None:
+    def _on_notification(self, method: str, params: JsonObject, caller: str | None) -> None:
         """A notification that belongs to no request; for this caller alone where one is named."""
         if method == "notifications/tools/list_changed":
             self._stale.set()
-        elif (kind := CHANGED.get(method)) is not None:
-            self.shelf.mark(kind)
+        elif (kind := CHANGED_METHODS.get(method)) is not None:
+            self.shelf.mark_stale(kind)
         else:
-            self._shared.heard(self.spec.name, method, _without_our_id(params), caller)
+            self._shared.on_notification(self.spec.name, method, _strip_subscription_id(params), caller)
 
-    def _mark_all_stale(self, connection: Connection) -> None:
+    def _mark_all_stale(self, connection: ServerConnection) -> None:
         self._stale.set()
-        for kind in CHANGED.values():
+        for kind in CHANGED_METHODS.values():
             if kind in connection.capabilities:
-                self.shelf.mark(kind)
+                self.shelf.mark_stale(kind)
 
-    def _materials_changed(self, kind: Kind) -> None:
-        self._shared.heard(self.spec.name, f"notifications/{kind}/list_changed", {}, None)
+    def _on_resources_changed(self, kind: ResourceKind) -> None:
+        self._shared.on_notification(self.spec.name, f"notifications/{kind}/list_changed", {}, None)
 
-    def _take(self, listing: Listing) -> None:
+    def _accept_listing(self, listing: Listing) -> None:
         known = self.listing.dropped if self.listing is not None else ()
-        for dropped in listing.dropped[:DROPPED_EVENTS]:
+        for dropped in listing.dropped[:MAX_DROPPED_EVENTS]:
             if dropped not in known:
                 self._shared.events.emit(
                     ToolDropped(server=dropped.server, tool=dropped.name, reason=dropped.reason)
                 )
         changed = listing != self.listing
         self.listing = listing
-        self.standing.note(tools=len(listing.definitions), dropped=len(listing.dropped))
+        self.status_tracker.update(tools=len(listing.definitions), dropped=len(listing.dropped))
         if changed:
-            self._shared.changed(self.spec.name)
+            self._shared.on_change(self.spec.name)
 
 
-def _without_our_id(params: JsonObject) -> JsonObject:
+def _strip_subscription_id(params: JsonObject) -> JsonObject:
     """A notification of a standing request names it; that name is ours and nobody else's."""
     meta = params.get("_meta")
     if not isinstance(meta, Mapping) or SUBSCRIPTION_ID_META_KEY not in meta:

@@ -26,45 +26,49 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RequestI
 from fingerpost.errors import FingerpostError, LimitReached, ToolFailed
 from fingerpost.records import Json, JsonObject
 from fingerpost.records.json import MAX_DEPTH, check_json, has_lone_surrogate
-from fingerpost.servers.caller import CallerSide, Passage
-from fingerpost.servers.clock import Clock
-from fingerpost.servers.soundness import plainly_sound
-from fingerpost.servers.spec import NO_SECRETS, OwnSecrets
+from fingerpost.servers.caller import CallerChannel, RequestContext
+from fingerpost.servers.clock import RequestClock
+from fingerpost.servers.soundness import encode_if_valid
+from fingerpost.servers.spec import NO_SECRETS, ServerSecrets
 from fingerpost.servers.wire import encode
 from fingerpost.settings.model import LimitSettings
 
 logger = logging.getLogger("fingerpost.servers")
 
-PROGRESS = "notifications/progress"
-LOG = "notifications/message"
+PROGRESS_METHOD = "notifications/progress"
+LOG_METHOD = "notifications/message"
 # What concerns everybody, on whichever stream it comes; the rest of a request's own stream is its caller's.
-EVERYBODYS = frozenset(
+BROADCAST_METHODS = frozenset(
     {f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
     | {"notifications/resources/updated", "notifications/cancelled"}
 )
-QUESTIONS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-WAITING_NOTICES = 1000  # for a caller who reads slower than the server writes; the oldest go first
-MOST_OWED = 256  # requests of a server, on one connection, that wait for our answers
+QUESTION_CAPABILITIES = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+MAX_QUEUED_NOTICES = 1000  # for a caller who reads slower than the server writes; the oldest go first
+MAX_OPEN_SERVER_REQUESTS = 256  # requests of a server, on one connection, that wait for our answers
 FLUSH_SECONDS = 5.0  # for notices that came before the result
 GIVEN_UP_SECONDS = 300.0  # how long a server may be at work on what it never answered
 ANSWERED_SECONDS = 5.0  # how late something may come that was said before an answer
 
-AMBIGUOUS = (
+AMBIGUOUS_MESSAGE = (
     "%s: %s names no request and may be about any of %d callers; nobody was asked. "
     "Set isolate = true for this server to give each caller a connection of their own"
 )
 
-Outside = Callable[[str, JsonObject, str | None], None]
-Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+NotificationCallback = Callable[[str, JsonObject, str | None], None]
+SpawnTask = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
-class Progress(Protocol):
+class ProgressCallback(Protocol):
     """Told how far a call has come."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
-class Quota:
+class MessageQuota:
     """What a server may ask and send besides its answer, counted over one call and all its rounds.
 
     Every method raises `LimitReached`, which names the limit, and says why a message cannot be carried.
@@ -80,25 +84,27 @@ class Quota:
     def count_question(self, params: JsonObject) -> str | None:
         """One more question. What is wrong with it, if anything is."""
         self.count_questions(1)
-        return self._weigh(params)
+        return self._count_bytes(params)
 
     def count_questions(self, number: int) -> None:
         """So many more questions, asked by a result."""
         self._questions += number
         most = self._limits.questions_per_call
         if self._questions > most:
-            raise self._exceeded(f"asked more than {most:,} questions", "questions_per_call")
+            raise self._build_limit_error(f"asked more than {most:,} questions", "questions_per_call")
 
     def count_notice(self, params: JsonObject) -> str | None:
         """One more notification, or a ping. What is wrong with it, if anything is."""
         self._notices += 1
         most = self._limits.notices_per_call
         if self._notices > most:
-            raise self._exceeded(f"sent more than {most:,} notifications and pings", "notices_per_call")
-        return self._weigh(params)
+            raise self._build_limit_error(
+                f"sent more than {most:,} notifications and pings", "notices_per_call"
+            )
+        return self._count_bytes(params)
 
-    def _weigh(self, params: JsonObject) -> str | None:
-        data = plainly_sound(params, MAX_DEPTH)
+    def _count_bytes(self, params: JsonObject) -> str | None:
+        data = encode_if_valid(params, MAX_DEPTH)
         if data is None:
             if (fault := check_json(params)) is not None:
                 return fault
@@ -106,15 +112,15 @@ class Quota:
         self._bytes += len(data)
         most = self._limits.notice_bytes
         if self._bytes > most:
-            raise self._exceeded(f"sent more than {most:,} bytes besides its answer", "notice_bytes")
+            raise self._build_limit_error(f"sent more than {most:,} bytes besides its answer", "notice_bytes")
         return None
 
-    def _exceeded(self, what: str, name: str) -> LimitReached:
+    def _build_limit_error(self, what: str, name: str) -> LimitReached:
         hint = f"raise limits.{name} if this server may do so"
         return LimitReached(f"{self._server} {what} in one call", hint=hint)
 
 
-class Talk:
+class InFlightRequest:
     """The side talk of one request."""
 
     def __init__(
@@ -122,24 +128,24 @@ class Talk:
         server: str,
         request: RequestId,
         *,
-        passage: Passage | None = None,
-        on_progress: Progress | None = None,
-        clock: Clock | None = None,
-        quota: Quota | None = None,
-        secrets: OwnSecrets | None = None,
+        context: RequestContext | None = None,
+        on_progress: ProgressCallback | None = None,
+        clock: RequestClock | None = None,
+        quota: MessageQuota | None = None,
+        secrets: ServerSecrets | None = None,
     ) -> None:
         self.request = request
         self._secrets = secrets or NO_SECRETS
         self.scope: anyio.CancelScope | None = None  # cancelled when the connection is gone
         self.lost = False
         self.failure: LimitReached | None = None  # the server went beyond its quota: the request is over
-        self._quota = quota or Quota(server, LimitSettings())
+        self._quota = quota or MessageQuota(server, LimitSettings())
         self.answered = False  # by the server
         self._server = server
-        self._caller = passage.caller if passage is not None else None
+        self._caller = context.caller if context is not None else None
         self._on_progress = on_progress
-        self.clock = clock or Clock()
-        self._notices: deque[tuple[str, JsonObject]] = deque(maxlen=WAITING_NOTICES)
+        self.clock = clock or RequestClock()
+        self._notices: deque[tuple[str, JsonObject]] = deque(maxlen=MAX_QUEUED_NOTICES)
         self._pumping: anyio.CancelScope | None = None
         self._quiet: anyio.Event | None = None
 
@@ -153,12 +159,12 @@ class Talk:
 
     # -- what the server says -----------------------------------------------------------------------
 
-    async def hear(self, method: str, params: JsonObject) -> None:
+    async def forward_notification(self, method: str, params: JsonObject) -> None:
         """Pass a notification on. What the caller does with it never harms the request."""
-        if (admitted := self.admitted(method, params)) is not None:
-            await self._pass_on(method, self._secrets.mask(admitted))
+        if (admitted := self.admit(method, params)) is not None:
+            await self._deliver(method, self._secrets.mask(admitted))
 
-    def admitted(self, method: str, params: JsonObject) -> JsonObject | None:
+    def admit(self, method: str, params: JsonObject) -> JsonObject | None:
         """What is passed on of a notification, or of a ping; None: nothing. One too many ends the request."""
         if self.failure is not None:
             return None
@@ -169,7 +175,7 @@ class Talk:
             return None
         if fault is None:
             return params
-        if method == PROGRESS:  # a bad total leaves the rest of it
+        if method == PROGRESS_METHOD:  # a bad total leaves the rest of it
             return {name: value for name, value in params.items() if check_json({name: value}) is None}
         logger.debug("a notice of %s was dropped: it %s", self._server, fault)
         return None
@@ -180,44 +186,44 @@ class Talk:
         if self.scope is not None:
             self.scope.cancel()
 
-    async def _pass_on(self, method: str, params: JsonObject) -> None:
+    async def _deliver(self, method: str, params: JsonObject) -> None:
         try:
-            if method == PROGRESS:
-                await self._progress(params)
+            if method == PROGRESS_METHOD:
+                await self._deliver_progress(params)
             elif self._caller is not None:
                 await self._caller.tell(method, params)
         except Exception:
             logger.exception("a notice of %s could not be passed on", self._server)
 
-    async def _progress(self, params: JsonObject) -> None:
-        progress, message = _number(params.get("progress")), params.get("message")
+    async def _deliver_progress(self, params: JsonObject) -> None:
+        progress, message = _parse_number(params.get("progress")), params.get("message")
         if progress is None:
             return  # it says nothing, and clients of ours would choke on it
-        self.clock.moved(progress)
+        self.clock.note_progress(progress)
         if self._on_progress is not None:
-            total = _number(params.get("total"))
+            total = _parse_number(params.get("total"))
             await self._on_progress(progress, total, message if isinstance(message, str) else None)
         if self._caller is not None:
             # The token is ours; the caller's own is put in where their request is known.
             rest = {key: value for key, value in params.items() if key != "progressToken"}
-            await self._caller.tell(PROGRESS, rest)
+            await self._caller.tell(PROGRESS_METHOD, rest)
 
-    def push(self, method: str, params: JsonObject, spawn: Spawn) -> None:
-        """Like `hear`, for those who must not wait. Order is kept."""
-        if (admitted := self.admitted(method, params)) is None:
+    def queue_notification(self, method: str, params: JsonObject, spawn: SpawnTask) -> None:
+        """Like `forward_notification`, for those who must not wait. Order is kept."""
+        if (admitted := self.admit(method, params)) is None:
             return
         self._notices.append((method, self._secrets.mask(admitted)))
         if self._pumping is None:
             self._pumping = anyio.CancelScope()
             self._quiet = anyio.Event()
-            spawn(self._pump)
+            spawn(self._deliver_queued)
 
-    async def _pump(self) -> None:
+    async def _deliver_queued(self) -> None:
         assert self._pumping is not None
         try:
             with self._pumping:
                 while self._notices:
-                    await self._pass_on(*self._notices.popleft())
+                    await self._deliver(*self._notices.popleft())
         finally:
             self._pumping = None
             if self._quiet is not None:
@@ -246,19 +252,19 @@ class Talk:
 
     # -- what the server asks -----------------------------------------------------------------------
 
-    async def answer(self, method: str, params: JsonObject) -> JsonObject:
+    async def answer_server(self, method: str, params: JsonObject) -> JsonObject:
         """The caller's answer to a question of the server. Raises `MCPError` for the server."""
-        if (refusal := self.refusal_of_question(params)) is not None:
+        if (refusal := self.check_question(params)) is not None:
             raise refusal
-        return await self.put(method, params)
+        return await self.ask_caller(method, params)
 
-    async def put(self, method: str, params: JsonObject) -> JsonObject:
+    async def ask_caller(self, method: str, params: JsonObject) -> JsonObject:
         """The same for a question that was counted already."""
         if self.failure is not None:
             raise MCPError(INTERNAL_ERROR, str(self.failure))
         try:
             asked = self._secrets.mask(params)
-            return await put_question(self._server, self._caller, method, asked, self.clock)
+            return await forward_question(self._server, self._caller, method, asked, self.clock)
         except ToolFailed as error:
             raise MCPError(error.code, str(error), error.data) from error
         except FingerpostError as error:
@@ -267,7 +273,7 @@ class Talk:
             logger.exception("a question of %s could not be put", self._server)
             raise MCPError(INTERNAL_ERROR, f"{method!r:.80} could not be passed on") from error
 
-    def refusal_of_question(self, params: JsonObject) -> MCPError | None:
+    def check_question(self, params: JsonObject) -> MCPError | None:
         """Count a question; why it is not put, for the server. One too many ends the request as well."""
         if self.failure is None:
             try:
@@ -279,11 +285,11 @@ class Talk:
         return MCPError(INTERNAL_ERROR, str(self.failure))
 
 
-async def put_question(
-    server: str, caller: CallerSide | None, method: str, params: JsonObject, clock: Clock
+async def forward_question(
+    server: str, caller: CallerChannel | None, method: str, params: JsonObject, clock: RequestClock
 ) -> JsonObject:
     """Ask the caller, if there is one who can be asked this. Raises `ToolFailed`."""
-    ability = QUESTIONS.get(method)
+    ability = QUESTION_CAPABILITIES.get(method)
     if ability is None:
         raise ToolFailed(f"{method!r:.80} is not known here", server=server, code=METHOD_NOT_FOUND)
     if caller is None:
@@ -292,173 +298,179 @@ async def put_question(
     if ability not in caller.capabilities:
         message = f"{method} cannot be answered: the caller does not offer {ability}"
         raise ToolFailed(message, server=server, code=METHOD_NOT_FOUND)
-    with clock.stopped():
+    with clock.paused():
         return await caller.ask(method, params)
 
 
-class Talks:
+class RequestRegistry:
     """The requests under way on one connection."""
 
     def __init__(
         self,
         server: str,
-        outside: Outside,
+        on_notification: NotificationCallback,
         *,
         now: Callable[[], float] = time.monotonic,
-        secrets: OwnSecrets | None = None,
+        secrets: ServerSecrets | None = None,
     ) -> None:
         """`outside` is told of what belongs to no request, and to whom alone it may be told."""
         self._server = server
         own = secrets or NO_SECRETS
-        self._outside: Outside = lambda method, params, caller: outside(method, own.mask(params), caller)
+        self._outside: NotificationCallback = lambda method, params, caller: on_notification(
+            method, own.mask(params), caller
+        )
         self._now = now
-        self._open: dict[RequestId, Talk] = {}
+        self._open: dict[RequestId, InFlightRequest] = {}
         # Callers whose requests are over for us, and until when they may be meant.
         self._given_up: dict[str | None, float] = {}
         self._answered: dict[str | None, float] = {}
         self._last_closed: anyio.Event | None = None  # where somebody waits for it
         self._told_ambiguous = False  # that a question could not be put
-        self._ours: dict[RequestId, Talk] = {}  # on our own behalf: what a server asks is not about them
+        self._ours: dict[
+            RequestId, InFlightRequest
+        ] = {}  # on our own behalf: what a server asks is not about them
 
     def __len__(self) -> int:
         return len(self._open)
 
-    async def over(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when no caller's request is under way."""
         while self._open:
             self._last_closed = self._last_closed or anyio.Event()
             await self._last_closed.wait()
 
-    def open(self, talk: Talk, *, ours: bool = False) -> None:
-        (self._ours if ours else self._open)[talk.request] = talk
+    def open(self, in_flight: InFlightRequest, *, internal: bool = False) -> None:
+        (self._ours if internal else self._open)[in_flight.request] = in_flight
 
-    def close(self, talk: Talk) -> None:
-        if self._open.pop(talk.request, None) is not None:
-            self._remember(talk)
+    def close(self, in_flight: InFlightRequest) -> None:
+        if self._open.pop(in_flight.request, None) is not None:
+            self._remember(in_flight)
             if self._last_closed is not None and not self._open:
                 self._last_closed.set()
                 self._last_closed = None
-        self._ours.pop(talk.request, None)
-        for method, params in talk.close():
-            if method == LOG and talk.caller_key is not None:
-                self._outside(LOG, params, talk.caller_key)
+        self._ours.pop(in_flight.request, None)
+        for method, params in in_flight.close():
+            if method == LOG_METHOD and in_flight.caller_key is not None:
+                self._outside(LOG_METHOD, params, in_flight.caller_key)
 
-    def _remember(self, talk: Talk) -> None:
+    def _remember(self, in_flight: InFlightRequest) -> None:
         lately, seconds = self._given_up, GIVEN_UP_SECONDS
-        if talk.answered:
+        if in_flight.answered:
             lately, seconds = self._answered, ANSWERED_SECONDS
         now = self._now()
-        lately.pop(talk.caller_key, None)
-        lately[talk.caller_key] = now + seconds  # last: who is forgotten first stands first
-        _forget(lately, now)
+        lately.pop(in_flight.caller_key, None)
+        lately[in_flight.caller_key] = now + seconds  # last: who is forgotten first stands first
+        _drop_expired(lately, now)
 
     def abandon(self) -> None:
         """The connection is gone, and with it whatever was asked on it."""
         for talk in (*self._open.values(), *self._ours.values()):
             talk.abandon()
 
-    def of(self, request: RequestId) -> Talk | None:
+    def find(self, request: RequestId) -> InFlightRequest | None:
         """The talk of this request."""
         return self._open.get(coerce_request_id(request))
 
-    def _may_be_meant(self, *, answered: bool) -> set[str | None]:
+    def _list_possible_callers(self, *, answered: bool) -> set[str | None]:
         """The callers whom something that names no request may be about, be it one that was answered."""
         now = self._now()
-        _forget(self._given_up, now)
-        _forget(self._answered, now)
+        _drop_expired(self._given_up, now)
+        _drop_expired(self._answered, now)
         callers = {talk.caller_key for talk in self._open.values()} | self._given_up.keys()
         return callers | self._answered.keys() if answered else callers
 
-    def _of(self, caller: str | None) -> list[Talk]:
+    def _list_caller_requests(self, caller: str | None) -> list[InFlightRequest]:
         """The requests of this caller, the latest first."""
         return [talk for talk in reversed(self._open.values()) if talk.caller_key == caller]
 
-    def notice(
-        self, method: str, params: Mapping[str, Any] | None, spawn: Spawn, *, of: RequestId | None
+    def dispatch_notification(
+        self, method: str, params: Mapping[str, Any] | None, spawn: SpawnTask, *, request: RequestId | None
     ) -> None:
         """Bring a notification to whom it concerns, without waiting for them.
 
         A log message that may be about several callers' requests would tell each of the others'
         affairs: it is told to nobody.
         """
-        talk = self._concerned(method, params or {}, of)
+        talk = self._find_concerned(method, params or {}, request)
         if talk is not None:
-            talk.push(method, params or {}, spawn)
-        elif method == LOG:
-            self._log(params or {}, spawn)
+            talk.queue_notification(method, params or {}, spawn)
+        elif method == LOG_METHOD:
+            self._dispatch_log(params or {}, spawn)
         else:
-            self.tell_outside(method, params or {})
+            self.broadcast(method, params or {})
 
-    def _log(self, params: JsonObject, spawn: Spawn) -> None:
+    def _dispatch_log(self, params: JsonObject, spawn: SpawnTask) -> None:
         """A log message that names no request under way."""
-        callers = self._may_be_meant(answered=True)
+        callers = self._list_possible_callers(answered=True)
         if not callers:
-            self.tell_outside(LOG, params)
+            self.broadcast(LOG_METHOD, params)
             return
         if len(callers) > 1:
             logger.debug("%s: a log message may be about %d callers", self._server, len(callers))
             return
         [caller] = callers
-        if talks := self._of(caller):
-            talks[0].push(LOG, params, spawn)
+        if talks := self._list_caller_requests(caller):
+            talks[0].queue_notification(LOG_METHOD, params, spawn)
         elif caller is not None:
-            self._outside(LOG, params, caller)
+            self._outside(LOG_METHOD, params, caller)
 
-    async def take_notice(self, method: str, params: JsonObject, talk: Talk) -> None:
+    async def handle_notification(self, method: str, params: JsonObject, in_flight: InFlightRequest) -> None:
         """A notification that came on the request's own stream: wait until its caller has it."""
-        if method in EVERYBODYS:
-            self.tell_outside(method, params)
+        if method in BROADCAST_METHODS:
+            self.broadcast(method, params)
         else:
-            await talk.hear(method, params)
+            await in_flight.forward_notification(method, params)
 
-    def tell_outside(self, method: str, params: JsonObject) -> None:
-        if method not in (PROGRESS, "notifications/cancelled"):
+    def broadcast(self, method: str, params: JsonObject) -> None:
+        if method not in (PROGRESS_METHOD, "notifications/cancelled"):
             self._outside(method, params, None)
 
-    def _concerned(self, method: str, params: Mapping[str, Any], of: RequestId | None) -> Talk | None:
-        if method == PROGRESS:
+    def _find_concerned(
+        self, method: str, params: Mapping[str, Any], request: RequestId | None
+    ) -> InFlightRequest | None:
+        if method == PROGRESS_METHOD:
             token = as_request_id(params.get("progressToken"))
-            return None if token is None else self.of(token)
-        return self.of(of) if of is not None and method not in EVERYBODYS else None
+            return None if token is None else self.find(token)
+        return self.find(request) if request is not None and method not in BROADCAST_METHODS else None
 
-    async def question(
-        self, method: str, params: Mapping[str, Any] | None, *, of: RequestId | None
+    async def answer_server_request(
+        self, method: str, params: Mapping[str, Any] | None, *, request: RequestId | None
     ) -> dict[str, Any]:
         """Answer a request of the server. Raises `MCPError`."""
         if method == "ping":
-            if of is not None and (talk := self.of(of)) is not None:
-                talk.admitted(method, {})
+            if request is not None and (talk := self.find(request)) is not None:
+                talk.admit(method, {})
             return {}
-        talks = self._asked_about(method, of)
+        talks = self._find_asked_requests(method, request)
         with ExitStack() as stopped:
             for other in talks[1:]:  # which of them it is about, nobody knows
-                stopped.enter_context(other.clock.stopped())
-            return cast("dict[str, Any]", await talks[0].answer(method, params or {}))
+                stopped.enter_context(other.clock.paused())
+            return cast("dict[str, Any]", await talks[0].answer_server(method, params or {}))
 
-    def _asked_about(self, method: str, of: RequestId | None) -> list[Talk]:
+    def _find_asked_requests(self, method: str, request: RequestId | None) -> list[InFlightRequest]:
         """The requests this question may be about, all of one caller, the latest first."""
-        nobody = [Talk(self._server, 0)]
-        if of is not None:
-            talk = self.of(of)
+        nobody = [InFlightRequest(self._server, 0)]
+        if request is not None:
+            talk = self.find(request)
             return nobody if talk is None else [talk]
-        callers = self._may_be_meant(answered=False)  # who has a question does not answer before
-        if method not in QUESTIONS or not callers:
+        callers = self._list_possible_callers(answered=False)  # who has a question does not answer before
+        if method not in QUESTION_CAPABILITIES or not callers:
             return nobody
         if len(callers) > 1:
             # Once: how often it asks so is the server's choice, and a log is not its to fill.
             level = logging.DEBUG if self._told_ambiguous else logging.WARNING
             self._told_ambiguous = True
-            logger.log(level, AMBIGUOUS, self._server, method, len(callers))
+            logger.log(level, AMBIGUOUS_MESSAGE, self._server, method, len(callers))
             message = (
                 f"{method} cannot be answered: it names no request, and those of {len(callers)} callers run "
                 "or were given up lately"
             )
             raise MCPError(METHOD_NOT_FOUND, message)
         [caller] = callers
-        return self._of(caller) or nobody
+        return self._list_caller_requests(caller) or nobody
 
 
-class OwedAnswers:
+class OpenServerRequests:
     """Requests of a server that were not answered yet, on one connection.
 
     A server that asks on without taking our answers would have them pile up here: what it asks beyond a
@@ -469,27 +481,27 @@ class OwedAnswers:
         self._server = server
         self._open: set[RequestId] = set()
 
-    def admits(self, request: RequestId) -> bool:
+    def admit(self, request: RequestId) -> bool:
         """Whether a request is taken. One whose id cannot be written could not be answered."""
         unwritable = isinstance(request, str) and has_lone_surrogate(request)
-        if unwritable or request in self._open or len(self._open) >= MOST_OWED:
+        if unwritable or request in self._open or len(self._open) >= MAX_OPEN_SERVER_REQUESTS:
             logger.debug("%s: a request was dropped, %d are open", self._server, len(self._open))
             return False
         self._open.add(request)
         return True
 
-    def settle(self, request: object) -> None:
+    def close(self, request: object) -> None:
         """It was answered, or the server withdrew it."""
         if (known := as_request_id(request)) is not None:
             self._open.discard(known)
 
 
-def _forget(lately: dict[str | None, float], now: float) -> None:
+def _drop_expired(lately: dict[str | None, float], now: float) -> None:
     while lately and lately[first := next(iter(lately))] <= now:
         del lately[first]
 
 
-def _number(given: Json) -> float | None:
+def _parse_number(given: Json) -> float | None:
     """What a server calls a number, if it is one that can be passed on."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         return None

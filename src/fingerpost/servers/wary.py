@@ -11,10 +11,10 @@ from mcp.shared.auth import OAuthMetadata
 
 from fingerpost.servers.leads import why_not_connect
 
-LONGEST_ADDRESS = 200
+MAX_ADDRESS_LENGTH = 200
 
 
-class WarySignIn(OAuthClientProvider):
+class CheckedSignIn(OAuthClientProvider):
     """Looks at every address before it goes there, and at the authority before it has anybody sign in."""
 
     async def async_auth_flow(
@@ -25,7 +25,7 @@ class WarySignIn(OAuthClientProvider):
             outgoing = await anext(flow)
             while True:
                 if outgoing is not request:
-                    await self._look_at(outgoing)
+                    await self._check_request(outgoing)
                 response = yield outgoing
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
@@ -38,12 +38,12 @@ class WarySignIn(OAuthClientProvider):
             await check_authority(self.context.oauth_metadata, self.context.server_url)
         return await super()._perform_authorization()
 
-    async def _look_at(self, outgoing: httpx2.Request) -> None:
-        if outgoing.method == "GET" and _is_same_place(outgoing.url, httpx2.URL(self.context.server_url)):
+    async def _check_request(self, outgoing: httpx2.Request) -> None:
+        if outgoing.method == "GET" and _is_same_url(outgoing.url, httpx2.URL(self.context.server_url)):
             return  # its own documents are read where the server is
         if self.context.oauth_metadata is not None:
             await check_authority(self.context.oauth_metadata, self.context.server_url)
-        await check_lead(str(outgoing.url), "for its sign-in", self.context.server_url)
+        await check_redirect(str(outgoing.url), "for its sign-in", self.context.server_url)
 
 
 async def check_authority(authority: OAuthMetadata, server: str) -> None:
@@ -55,31 +55,32 @@ async def check_authority(authority: OAuthMetadata, server: str) -> None:
     }
     for purpose, endpoint in endpoints.items():
         if endpoint is not None:
-            await check_lead(str(endpoint), purpose, server)
+            await check_redirect(str(endpoint), purpose, server)
     # The MCP specification: where this is absent there is no PKCE, and clients refuse to go on. Without it
     # whoever gets hold of the code on its way back has the token.
     methods = authority.code_challenge_methods_supported or []
     if "S256" not in methods:
-        said = f"only {', '.join(methods)}"[:LONGEST_ADDRESS] if methods else "nothing"
+        said = f"only {', '.join(methods)}"[:MAX_ADDRESS_LENGTH] if methods else "nothing"
         message = (
-            f"its authority {_shown(httpx2.URL(str(authority.issuer)))} does not say that it supports PKCE "
+            f"its authority {_format_url(httpx2.URL(str(authority.issuer)))} "
+            "does not say that it supports PKCE "
             f"by S256 (code_challenge_methods_supported names {said}), without which nobody should sign in"
         )
         raise OAuthFlowError(message)
 
 
-async def check_lead(address: str, purpose: str, server: str) -> None:
+async def check_redirect(address: str, purpose: str, server: str) -> None:
     """Raises `OAuthFlowError` for an address that is not to be followed."""
     url = httpx2.URL(address)
     why = await why_not_connect(url, server=httpx2.URL(server))
     if why is not None:
-        message = f"it pointed to {_shown(url)} {purpose}, which was not followed: {why}"
+        message = f"it pointed to {_format_url(url)} {purpose}, which was not followed: {why}"
         raise OAuthFlowError(message)
 
 
-def _shown(url: httpx2.URL) -> str:
-    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:LONGEST_ADDRESS]
+def _format_url(url: httpx2.URL) -> str:
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:MAX_ADDRESS_LENGTH]
 
 
-def _is_same_place(one: httpx2.URL, other: httpx2.URL) -> bool:
+def _is_same_url(one: httpx2.URL, other: httpx2.URL) -> bool:
     return (one.scheme, one.raw_host, one.port) == (other.scheme, other.raw_host, other.port)

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 MARK = "FINGERPOST_COMMAND"  # in the environment of a server or command, and so of whatever it starts
 
 
-def watch(lines: "Iterable[bytes]") -> "tuple[set[int], set[str]]":
+def read_reports(lines: "Iterable[bytes]") -> "tuple[set[int], set[str]]":
     """Follow the lines to their end. Returns the groups and marks that were never reported gone."""
     groups: set[int] = set()
     marks: set[str] = set()
@@ -31,7 +31,7 @@ def watch(lines: "Iterable[bytes]") -> "tuple[set[int], set[str]]":
     return groups, marks
 
 
-def kin(ancestor: int) -> "dict[int, str]":
+def find_descendants(ancestor: int) -> "dict[int, str]":
     """Everything this process started that is still below it, each with its start time.
 
     Programs often put what they start into a group of its own, a browser for one. Where the system
@@ -39,8 +39,8 @@ def kin(ancestor: int) -> "dict[int, str]":
     """
     parents: dict[int, int] = {}
     starts: dict[int, str] = {}
-    for process in _processes():
-        if (found := _origin(process)) is not None:
+    for process in _list_processes():
+        if (found := _read_parent(process)) is not None:
             parents[process], starts[process] = found
     below = {ancestor}
     while more := {process for process, parent in parents.items() if parent in below} - below:
@@ -48,20 +48,24 @@ def kin(ancestor: int) -> "dict[int, str]":
     return {process: starts[process] for process in below - {ancestor}}
 
 
-def end_kin(known: "dict[int, str]") -> None:
+def kill_descendants(known: "dict[int, str]") -> None:
     """Kill these, unless the number has gone to somebody else since."""
     for process, start in known.items():
-        found = _origin(process)
+        found = _read_parent(process)
         if found is not None and found[1] == start:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
 
 
-def end_marked(mark: str) -> None:
+def kill_marked(mark: str) -> None:
     """Kill what has this mark, wherever it went: also what made itself a session of its own. Linux only."""
     wanted = f"{MARK}={mark}".encode()
     for _ in range(3):  # one that was just being started is seen the next time
-        marked = [process for process in _processes() if process != os.getpid() and _has(process, wanted)]
+        marked = [
+            process
+            for process in _list_processes()
+            if process != os.getpid() and _has_environment_entry(process, wanted)
+        ]
         if not marked:
             return
         for process in marked:
@@ -69,7 +73,7 @@ def end_marked(mark: str) -> None:
                 os.kill(process, signal.SIGKILL)
 
 
-def _has(process: int, wanted: bytes) -> bool:
+def _has_environment_entry(process: int, wanted: bytes) -> bool:
     try:
         with open(f"/proc/{process}/environ", "rb") as file:  # noqa: PTH123 - starts quicker
             return wanted in file.read().split(b"\0")
@@ -77,14 +81,14 @@ def _has(process: int, wanted: bytes) -> bool:
         return False
 
 
-def _processes() -> "list[int]":
+def _list_processes() -> "list[int]":
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - starts quicker
     except OSError:
         return []
 
 
-def _origin(process: int) -> "tuple[int, str] | None":
+def _read_parent(process: int) -> "tuple[int, str] | None":
     """Its parent, and when it was started."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123 - as above
@@ -99,14 +103,14 @@ def main() -> None:
     # Ctrl-C in the terminal reaches the whole foreground group; our work comes after that, not at it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    groups, marks = watch(sys.stdin.buffer)
+    groups, marks = read_reports(sys.stdin.buffer)
     for group in groups:
-        below = kin(group)
+        below = find_descendants(group)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-        end_kin(below)
+        kill_descendants(below)
     for mark in marks:
-        end_marked(mark)
+        kill_marked(mark)
 
 
 if __name__ == "__main__":

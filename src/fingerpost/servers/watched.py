@@ -13,13 +13,13 @@ from typing import Any, Self
 import anyio
 from mcp.shared.message import SessionMessage
 
-from fingerpost.servers.lifeline import Lifeline, Setback
+from fingerpost.servers.lifeline import ConnectionFailure, ConnectionState
 
 
-class Watched:
+class WatchedTransport:
     """A transport of the library's whose end is noticed."""
 
-    def __init__(self, transport: AbstractAsyncContextManager[Any], lifeline: Lifeline) -> None:
+    def __init__(self, transport: AbstractAsyncContextManager[Any], lifeline: ConnectionState) -> None:
         self._transport = transport
         self._lifeline = lifeline
 
@@ -34,7 +34,7 @@ class Watched:
 
 
 class _WatchedStream:
-    def __init__(self, stream: Any, lifeline: Lifeline) -> None:
+    def __init__(self, stream: Any, lifeline: ConnectionState) -> None:
         self._stream = stream
         self._lifeline = lifeline
 
@@ -51,7 +51,7 @@ class _WatchedStream:
         try:
             return await self._stream.__anext__()
         except (StopAsyncIteration, anyio.ClosedResourceError, anyio.EndOfStream):
-            self._lifeline.end(Setback(reason="its event stream ended"))
+            self._lifeline.end(ConnectionFailure(reason="its event stream ended"))
             raise StopAsyncIteration from None
 
     async def __aenter__(self) -> Self:

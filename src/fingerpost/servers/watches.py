@@ -14,20 +14,20 @@ from mcp_types import INVALID_PARAMS
 
 from fingerpost.errors import FingerpostError, LimitReached, ToolFailed
 from fingerpost.records import JsonObject
-from fingerpost.servers.backoff import wait_before
-from fingerpost.servers.caller import Passage
-from fingerpost.servers.connection import Connection
+from fingerpost.servers.backoff import compute_delay
+from fingerpost.servers.caller import RequestContext
+from fingerpost.servers.connection import ServerConnection
 from fingerpost.servers.failures import from_reply
-from fingerpost.servers.lifeline import Pace
-from fingerpost.tasks import contained
+from fingerpost.servers.lifeline import RetryPace
+from fingerpost.tasks import run_contained
 
-SUBSCRIBE = "resources/subscribe"
-UNSUBSCRIBE = "resources/unsubscribe"
-MOST_WATCHED = 1000  # addresses of one server
+SUBSCRIBE_METHOD = "resources/subscribe"
+UNSUBSCRIBE_METHOD = "resources/unsubscribe"
+MAX_SUBSCRIPTIONS = 1000  # addresses of one server
 OVERLAP_SECONDS = 5.0  # for a renewed request to be acknowledged before the old one ends
 
 
-class Watches:
+class ResourceSubscriptions:
     """The resource subscriptions of one server, which outlast its connections."""
 
     def __init__(self, server: str, *, reconnect_max: float) -> None:
@@ -40,8 +40,8 @@ class Watches:
         self._heard: frozenset[str] = frozenset()  # modern: what is asked for and acknowledged
         self._refusal: FingerpostError | None = None
 
-    async def ask(
-        self, connection: Connection, method: str, params: JsonObject, passage: Passage | None
+    async def change(
+        self, connection: ServerConnection, method: str, params: JsonObject, context: RequestContext | None
     ) -> JsonObject:
         """Subscribe or unsubscribe for one more or one less. Raises our errors."""
         uri = params.get("uri")
@@ -49,27 +49,27 @@ class Watches:
             message = "a subscription needs the uri of a resource"
             raise ToolFailed(message, server=self._server, code=INVALID_PARAMS)
         async with self._lock:
-            if method == SUBSCRIBE:
-                return await self._subscribe(connection, uri, params, passage)
-            return await self._unsubscribe(connection, uri, params, passage)
+            if method == SUBSCRIBE_METHOD:
+                return await self._subscribe(connection, uri, params, context)
+            return await self._unsubscribe(connection, uri, params, context)
 
     async def _subscribe(
-        self, connection: Connection, uri: str, params: JsonObject, passage: Passage | None
+        self, connection: ServerConnection, uri: str, params: JsonObject, context: RequestContext | None
     ) -> JsonObject:
         result: JsonObject = {}
         if uri not in self._counts:
-            if len(self._counts) >= MOST_WATCHED:
-                message = f"more than {MOST_WATCHED} resources of {self._server} are watched"
+            if len(self._counts) >= MAX_SUBSCRIPTIONS:
+                message = f"more than {MAX_SUBSCRIPTIONS} resources of {self._server} are watched"
                 raise LimitReached(message, hint="unsubscribe from some of them")
             if not connection.modern:
-                result = await _tell(connection, SUBSCRIBE, params, passage)
+                result = await _ask_server(connection, SUBSCRIBE_METHOD, params, context)
             self._counts[uri] = 0
             if connection.modern:
-                await self._acknowledged(uri)
+                await self._wait_for_acknowledgement(uri)
         self._counts[uri] += 1
         return result
 
-    async def _acknowledged(self, uri: str) -> None:
+    async def _wait_for_acknowledgement(self, uri: str) -> None:
         self._refusal = None
         self._changed.set()
         try:
@@ -83,7 +83,7 @@ class Watches:
             raise
 
     async def _unsubscribe(
-        self, connection: Connection, uri: str, params: JsonObject, passage: Passage | None
+        self, connection: ServerConnection, uri: str, params: JsonObject, context: RequestContext | None
     ) -> JsonObject:
         count = self._counts.get(uri, 0)
         if count > 1:
@@ -91,16 +91,16 @@ class Watches:
             return {}
         self._counts.pop(uri, None)
         self._changed.set()
-        return {} if connection.modern else await _tell(connection, UNSUBSCRIBE, params, passage)
+        return {} if connection.modern else await _ask_server(connection, UNSUBSCRIBE_METHOD, params, context)
 
     # -- while connected ----------------------------------------------------------------------------
 
-    async def follow(self, connection: Connection, tasks: TaskGroup) -> None:
+    async def run(self, connection: ServerConnection, tasks: TaskGroup) -> None:
         """Keep the server informed of what is watched, for as long as this connection lasts."""
         if not connection.modern:
             for uri in tuple(self._counts):
                 try:
-                    await connection.fetch(SUBSCRIBE, {"uri": uri})
+                    await connection.fetch(SUBSCRIBE_METHOD, {"uri": uri})
                 except FingerpostError:
                     self._counts.pop(uri, None)  # it is gone; whoever subscribes again hears why
             return
@@ -112,7 +112,9 @@ class Watches:
             scope = anyio.CancelScope()
             if uris:
                 acknowledged = anyio.Event()
-                tasks.start_soon(contained, self._hold, connection, uris, scope, acknowledged)
+                tasks.start_soon(
+                    run_contained, self._hold_subscription, connection, uris, scope, acknowledged
+                )
                 with anyio.move_on_after(OVERLAP_SECONDS):
                     await acknowledged.wait()
             if holding is not None:
@@ -120,9 +122,9 @@ class Watches:
             holding = scope
             await self._changed.wait()
 
-    async def _hold(
+    async def _hold_subscription(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         uris: tuple[str, ...],
         scope: anyio.CancelScope,
         acknowledged: anyio.Event,
@@ -132,30 +134,30 @@ class Watches:
         with scope:
             while True:
                 try:
-                    async with connection.listen(uris=uris) as changes:
+                    async with connection.subscribe(uris=uris) as changes:
                         failures = 0
                         acknowledged.set()
                         self._heard = frozenset(uris)
-                        self._move()
+                        self._restart()
                         async for _ in changes:
                             pass
                 except (SubscriptionLost, TimeoutError):
-                    connection.lifeline.doubt()
+                    connection.lifeline.request_probe()
                 except MCPError as error:
-                    self._refusal = from_reply(self._server, error, loss=connection.lifeline.setback)
-                    self._move()
+                    self._refusal = from_reply(self._server, error, failure=connection.lifeline.failure)
+                    self._restart()
                 failures += 1
-                await anyio.sleep(wait_before(failures, pace=Pace.SOON, longest=self._reconnect_max))
+                await anyio.sleep(compute_delay(failures, pace=RetryPace.SOON, max_delay=self._reconnect_max))
 
-    def _move(self) -> None:
+    def _restart(self) -> None:
         self._moved.set()
         self._moved = anyio.Event()
 
 
-async def _tell(
-    connection: Connection, method: str, params: JsonObject, passage: Passage | None
+async def _ask_server(
+    connection: ServerConnection, method: str, params: JsonObject, context: RequestContext | None
 ) -> JsonObject:
     """For this caller; where there is none it is our own, and what the server says then about nobody's."""
-    if passage is None:
+    if context is None:
         return await connection.fetch(method, params)
-    return await connection.ask(method, params, passage=passage)
+    return await connection.ask(method, params, context=context)

@@ -18,117 +18,119 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId, 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from fingerpost.records.json import LARGE, MAX_INTEGER_DIGITS, parse_in_steps
-from fingerpost.tasks import aside
+from fingerpost.records.json import LARGE_SIZE, MAX_INTEGER_DIGITS, parse_in_steps
+from fingerpost.tasks import run_in_thread
 
 _ID = re.compile(rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.){1,200})"|(-?\d{1,30}))')
 # A reply of millions of tiny values takes fifty times its size in memory once it is read. Counted before
 # reading, by the characters that begin or part values; text full of commas is counted, too.
-MOST_VALUES = 5_000_000
-_SEARCHED = 4096  # bytes at each end of an unreadable message in which its id is looked for
+MAX_VALUES = 5_000_000
+_SEARCHED_BYTES = 4096  # bytes at each end of an unreadable message in which its id is looked for
 
 
-class Unreadable(Exception):
+class InvalidMessage(Exception):
     """These bytes are no JSON-RPC message. `str()` says why, in words that go into a sentence."""
 
 
-class TooLongInteger:
+class OversizedInteger:
     """Stands where a number was that has more digits than we carry."""
 
 
 def parse_envelope(data: bytes) -> dict[str, Any]:
-    """The message these bytes are, as plain values. Raises `Unreadable` for what `parse_message` would."""
+    """The message these bytes are, as plain values. Raises `InvalidMessage` for what `parse_message`
+    would.
+    """
     _check_values(data)
-    if len(data) > LARGE:
-        value = _loads(data)
+    if len(data) > LARGE_SIZE:
+        value = _load_json(data)
     else:
         try:
             value = from_json(data)
         except ValueError:
-            value = _loads(data)
-    envelope = _as_envelope(value)
+            value = _load_json(data)
+    envelope = _to_envelope(value)
     if (
         envelope.get("jsonrpc") == "2.0"
         and "method" not in envelope
         and isinstance(envelope.get("result"), dict)
     ):
         return envelope  # by far the most common
-    as_message(envelope)
+    to_message(envelope)
     return envelope
 
 
 async def read_envelope(data: bytes) -> dict[str, Any]:
     """The same, off the event loop where it takes long."""
-    return await aside(parse_envelope, data) if len(data) > LARGE else parse_envelope(data)
+    return await run_in_thread(parse_envelope, data) if len(data) > LARGE_SIZE else parse_envelope(data)
 
 
 def _check_values(data: bytes) -> None:
-    if len(data) > MOST_VALUES and sum(data.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
-        message = f"holds more than {MOST_VALUES:,} values"
-        raise Unreadable(message)
+    if len(data) > MAX_VALUES and sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        message = f"holds more than {MAX_VALUES:,} values"
+        raise InvalidMessage(message)
 
 
 def parse_message(data: bytes) -> JSONRPCMessage:
-    """The message these bytes are. Raises `Unreadable`."""
+    """The message these bytes are. Raises `InvalidMessage`."""
     _check_values(data)
     try:
         message = jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError:
-        return as_message(_as_envelope(_loads(data)))
+        return to_message(_to_envelope(_load_json(data)))
     word = b'"error"' if isinstance(message, JSONRPCResponse) else b'"result"'
     if isinstance(message, JSONRPCResponse | JSONRPCError) and word in data:
-        _check_envelope(_loads(data))
+        _check_envelope(_load_json(data))
     return message
 
 
-def _as_envelope(value: object) -> dict[str, Any]:
+def _to_envelope(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         message = "is not a JSON object"
-        raise Unreadable(message)
+        raise InvalidMessage(message)
     envelope = cast("dict[str, Any]", value)
     _check_envelope(envelope)
     if "method" in envelope:
-        _check_asking(envelope)
+        _check_request(envelope)
     return envelope
 
 
-def _check_asking(envelope: dict[str, Any]) -> None:
+def _check_request(envelope: dict[str, Any]) -> None:
     """A request or notification. What is also a reply would be read as one, with members of any type."""
     if envelope.get("id", "") is None:
         del envelope["id"]  # sloppy: a notification
     asks = isinstance(envelope["method"], str) and isinstance(envelope.get("params"), dict | None)
     if not asks or "result" in envelope or "error" in envelope:
         message = "is not a JSON-RPC message"
-        raise Unreadable(message)
+        raise InvalidMessage(message)
 
 
-def as_message(envelope: dict[str, Any]) -> JSONRPCMessage:
-    """Raises `Unreadable`."""
+def to_message(envelope: dict[str, Any]) -> JSONRPCMessage:
+    """Raises `InvalidMessage`."""
     try:
         return jsonrpc_message_adapter.validate_python(envelope, by_name=False)
     except ValidationError:
         message = "is not a JSON-RPC message"
-        raise Unreadable(message) from None
+        raise InvalidMessage(message) from None
 
 
-def _loads(data: bytes) -> Any:
+def _load_json(data: bytes) -> Any:
     try:
-        if len(data) > LARGE:
+        if len(data) > LARGE_SIZE:
             return parse_in_steps(
-                data.decode(json.detect_encoding(data), "surrogatepass"), parse_int=_integer
+                data.decode(json.detect_encoding(data), "surrogatepass"), parse_int=_parse_integer
             )
-        return json.loads(data, parse_int=_integer)
+        return json.loads(data, parse_int=_parse_integer)
     except UnicodeDecodeError:
         message = "is not UTF-8"
     except RecursionError:
         message = "is nested too deep to be read"
     except ValueError as error:
         message = f"is not JSON ({error})"
-    raise Unreadable(message)
+    raise InvalidMessage(message)
 
 
-def _integer(digits: str) -> object:
-    return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else TooLongInteger()
+def _parse_integer(digits: str) -> object:
+    return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else OversizedInteger()
 
 
 def _check_envelope(value: Any) -> None:
@@ -138,10 +140,10 @@ def _check_envelope(value: Any) -> None:
     has_error = value.get("error") is not None  # `"error": null` beside a result is sloppy, not contradictory
     if has_result and has_error:
         message = "has both a result and an error"
-        raise Unreadable(message)
+        raise InvalidMessage(message)
     if not has_result and not has_error:
         message = "has neither a result nor an error"
-        raise Unreadable(message)
+        raise InvalidMessage(message)
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -149,10 +151,10 @@ def encode(message: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(message)
     except TypeError:
-        return json.dumps(message, default=_plain).encode()
+        return json.dumps(message, default=_to_plain).encode()
 
 
-def _plain(value: object) -> object:
+def _to_plain(value: object) -> object:
     """A mapping or sequence that is no dict or list."""
     return (
         dict(cast("Mapping[str, object]", value))
@@ -161,14 +163,16 @@ def _plain(value: object) -> object:
     )
 
 
-def answered_by(data: bytes, waiting: Collection[RequestId]) -> RequestId | None:
+def find_answered_request(data: bytes, waiting: Collection[RequestId]) -> RequestId | None:
     """Which of the `waiting` requests an unreadable message was meant to answer, if that can be told.
 
     Failing the right caller at once is better than letting it wait for its
     deadline; failing the wrong one is worse. So: an id we are waiting for, or
     something that is plainly a reply while only one request waits.
     """
-    edges = data if len(data) <= 2 * _SEARCHED else data[:_SEARCHED] + b"\n" + data[-_SEARCHED:]
+    edges = (
+        data if len(data) <= 2 * _SEARCHED_BYTES else data[:_SEARCHED_BYTES] + b"\n" + data[-_SEARCHED_BYTES:]
+    )
     for match in _ID.finditer(edges):
         text, number = match.groups()
         found: RequestId = int(number) if number is not None else text.decode("utf-8", "replace")

@@ -39,7 +39,7 @@ from fingerpost.settings.model import (
     ToolRoutingSettings,
     WorkspaceSettings,
 )
-from fingerpost.settings.problems import Origin, Problem
+from fingerpost.settings.problems import Problem, ValueOrigin
 from fingerpost.settings.profiles import ProfileFiles
 
 __all__ = [
@@ -63,7 +63,6 @@ __all__ = [
     "ModelsSettings",
     "NarrowSettings",
     "OAuthSettings",
-    "Origin",
     "OwnRule",
     "Problem",
     "ProfileFiles",
@@ -82,6 +81,7 @@ __all__ = [
     "TelemetrySettings",
     "ToolOverride",
     "ToolRoutingSettings",
+    "ValueOrigin",
     "WorkspaceSettings",
     "check",
     "load",

@@ -22,7 +22,7 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def host_of(url: str) -> str:
+def get_host(url: str) -> str:
     """The host of a URL, empty when it has none."""
     try:
         return (urlsplit(url).hostname or "").lower()
@@ -30,7 +30,7 @@ def host_of(url: str) -> str:
         return ""
 
 
-def base_of(url: str) -> str | None:
+def get_base_url(url: str) -> str | None:
     """`https://host:port` of an http or https URL, None for anything else."""
     try:
         parts = urlsplit(url)
@@ -42,8 +42,8 @@ def base_of(url: str) -> str | None:
 
 def is_trustworthy(url: str) -> bool:
     """Whether what comes from this address can be believed: nobody on the way could have changed it."""
-    base = base_of(url)
-    return base is not None and (base.startswith("https:") or is_loopback(host_of(url)))
+    base = get_base_url(url)
+    return base is not None and (base.startswith("https:") or is_loopback(get_host(url)))
 
 
 # Names under which clouds serve credentials of the machine to whatever runs on it.
@@ -53,7 +53,7 @@ _METADATA_NAMES: Final = frozenset(
 # Addresses of the same outside of the link-local ranges: AWS over IPv6, Alibaba, Oracle.
 _METADATA_ADDRESSES: Final = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")))
 _NAT64: Final = ip_network("64:ff9b::/96")
-LINK_LOCAL: Final = "is a link-local or metadata address, where clouds keep credentials"
+LINK_LOCAL_MESSAGE: Final = "is a link-local or metadata address, where clouds keep credentials"
 LINK_LOCAL_FIX: Final = "set allow_link_local = true for this server if that is what you want"
 
 

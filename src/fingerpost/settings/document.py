@@ -1,7 +1,7 @@
 """A settings file as read: its values, and the line of each.
 
-Reading never raises for what a file may hold. It answers with a `Document`, or
-with the `Problem` that says why there is none.
+Reading never raises for what a file may hold. It answers with a `SettingsDocument`, or
+with the `ApiProblem` that says why there is none.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 from fingerpost.frozen import frozen
-from fingerpost.settings.jsonc import Repeated, json_lines, plain_json
-from fingerpost.settings.problems import KeyPath, Origin, Problem
-from fingerpost.settings.toml_lines import toml_lines
+from fingerpost.settings.jsonc import RepeatedKey, find_json_lines, to_plain_json
+from fingerpost.settings.problems import KeyPath, Problem, ValueOrigin
+from fingerpost.settings.toml_lines import find_toml_lines
 
 # A settings file is a page or two; a huge one is a wrong path, and reading it would only cost memory.
 MAX_BYTES = 16 * 1024 * 1024
@@ -27,34 +27,34 @@ _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column \d+|end of docume
 
 
 @frozen
-class Document:
+class SettingsDocument:
     """The values of one file, and where each stands."""
 
     file: str  # as shown to the person
     folder: Path
     values: Mapping[str, object] = field(repr=False)
     lines: Mapping[KeyPath, int] = field(repr=False)
-    repeated: tuple[Repeated, ...] = field(default=())
+    repeated: tuple[RepeatedKey, ...] = field(default=())
 
-    def origin(self, path: KeyPath) -> Origin:
+    def get_origin(self, path: KeyPath) -> ValueOrigin:
         """Where `path` is written, or the nearest thing around it that is."""
         for length in range(len(path), 0, -1):
             if (line := self.lines.get(path[:length])) is not None:
-                return Origin(kind="file", file=self.file, line=line)
-        return Origin(kind="file", file=self.file, line=1)
+                return ValueOrigin(kind="file", file=self.file, line=line)
+        return ValueOrigin(kind="file", file=self.file, line=1)
 
 
-def table(value: object) -> Mapping[str, object] | None:
+def as_table(value: object) -> Mapping[str, object] | None:
     """`value` if it is a table (TOML) or an object (JSON)."""
     return cast("Mapping[str, object]", value) if isinstance(value, dict) else None
 
 
-def items(value: object) -> list[object]:
+def as_list(value: object) -> list[object]:
     """`value` if it is a list, else no items."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
-def read_document(path: Path, shown_as: str, *, toml: bool | None = None) -> Document | Problem:
+def read_document(path: Path, shown_as: str, *, toml: bool | None = None) -> SettingsDocument | Problem:
     """The file's values: TOML when it is named so (or known to be), JSON with comments otherwise."""
     text = read_text(path, shown_as)
     if isinstance(text, Problem):
@@ -65,16 +65,16 @@ def read_document(path: Path, shown_as: str, *, toml: bool | None = None) -> Doc
         document = parse(text, shown_as, path.parent)
     except RecursionError:
         document = None
-    if document is None or (isinstance(document, Document) and _too_deep(document.values)):
-        return _problem(shown_as, 1, "is nested too deeply", "a settings file has a handful of levels")
+    if document is None or (isinstance(document, SettingsDocument) and _is_too_deep(document.values)):
+        return _build_problem(shown_as, 1, "is nested too deeply", "a settings file has a handful of levels")
     return document
 
 
-def _too_deep(value: object) -> bool:
+def _is_too_deep(value: object) -> bool:
     """Whether a value is nested deeper than anything that walks it later is prepared for."""
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [inner for node in level for inner in (*(table(node) or {}).values(), *items(node))]
+        level = [inner for node in level for inner in (*(as_table(node) or {}).values(), *as_list(node))]
         if not level:
             return False
     return True
@@ -86,23 +86,25 @@ def read_text(path: Path, shown_as: str) -> str | Problem:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        return _problem(shown_as, None, "does not exist", "check the path, or create the file")
+        return _build_problem(shown_as, None, "does not exist", "check the path, or create the file")
     except IsADirectoryError:
-        return _problem(shown_as, None, "is a folder", "name the file inside it")
+        return _build_problem(shown_as, None, "is a folder", "name the file inside it")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return _problem(shown_as, None, f"cannot be read: {reason}", "check the path and its permissions")
+        return _build_problem(
+            shown_as, None, f"cannot be read: {reason}", "check the path and its permissions"
+        )
     if len(data) > MAX_BYTES:
         limit = f"{MAX_BYTES // 1024 // 1024} MiB"
-        return _problem(shown_as, None, f"is larger than {limit}", "this is not a settings file")
+        return _build_problem(shown_as, None, f"is larger than {limit}", "this is not a settings file")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return _problem(shown_as, line, "is not UTF-8 text", "save the file with the encoding UTF-8")
+        return _build_problem(shown_as, line, "is not UTF-8 text", "save the file with the encoding UTF-8")
 
 
-def parse_toml(text: str, shown_as: str, folder: Path) -> Document | Problem:
+def parse_toml(text: str, shown_as: str, folder: Path) -> SettingsDocument | Problem:
     """A TOML text as a document."""
     try:
         values = tomllib.loads(text)
@@ -110,32 +112,32 @@ def parse_toml(text: str, shown_as: str, folder: Path) -> Document | Problem:
         place = _TOML_PLACE.search(str(error))
         line = int(place["line"]) if place and place["line"] else text.rstrip().count("\n") + 1
         message = _TOML_PLACE.sub("", str(error))
-        return _problem(
-            shown_as, line, f"is not valid TOML: {_lower(message)}", _toml_fix(message, text, line)
+        return _build_problem(
+            shown_as, line, f"is not valid TOML: {_lower_first(message)}", _find_toml_fix(message, text, line)
         )
-    lines = toml_lines(text.replace("\r\n", "\n"))
-    return Document(file=shown_as, folder=folder, values=values, lines=lines)
+    lines = find_toml_lines(text.replace("\r\n", "\n"))
+    return SettingsDocument(file=shown_as, folder=folder, values=values, lines=lines)
 
 
-def parse_json(text: str, shown_as: str, folder: Path) -> Document | Problem:
+def parse_json(text: str, shown_as: str, folder: Path) -> SettingsDocument | Problem:
     """A JSON text, comments and trailing commas allowed, as a document. An empty one holds nothing."""
-    plain = plain_json(text)
+    plain = to_plain_json(text)
     if not plain.strip():
-        return Document(file=shown_as, folder=folder, values={}, lines={})
+        return SettingsDocument(file=shown_as, folder=folder, values={}, lines={})
     try:
-        values: object = json.loads(plain, parse_constant=_refuse)
+        values: object = json.loads(plain, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         fix = _JSON_FIXES.get(error.msg, "check the brackets, commas and quotes around this line")
-        message = _lower(error.msg).replace("\\", "")
-        return _problem(shown_as, error.lineno, f"is not valid JSON: {message}", fix)
+        message = _lower_first(error.msg).replace("\\", "")
+        return _build_problem(shown_as, error.lineno, f"is not valid JSON: {message}", fix)
     except ValueError as error:
-        return _problem(shown_as, 1, f"is not valid JSON: {error}", "write numbers that JSON knows")
-    entries = table(values)
+        return _build_problem(shown_as, 1, f"is not valid JSON: {error}", "write numbers that JSON knows")
+    entries = as_table(values)
     if entries is None:
         fix = 'the file starts with { and holds "mcpServers"'
-        return _problem(shown_as, 1, "does not hold a JSON object", fix)
-    lines, repeated = json_lines(plain)
-    return Document(file=shown_as, folder=folder, values=entries, lines=lines, repeated=repeated)
+        return _build_problem(shown_as, 1, "does not hold a JSON object", fix)
+    lines, repeated = find_json_lines(plain)
+    return SettingsDocument(file=shown_as, folder=folder, values=entries, lines=lines, repeated=repeated)
 
 
 _JSON_FIXES = {
@@ -151,7 +153,7 @@ _JSON_FIXES = {
 }
 
 
-def _toml_fix(message: str, text: str, line: int) -> str:
+def _find_toml_fix(message: str, text: str, line: int) -> str:
     if message.startswith(("Cannot overwrite", "Cannot declare", "Cannot mutate")):
         return "each name may be given once; remove one of the two"
     if message.startswith("Unclosed array"):
@@ -162,24 +164,24 @@ def _toml_fix(message: str, text: str, line: int) -> str:
         return "write text with backslashes in single quotes, or / instead, as in 'C:/tools/x.cmd'"
     in_quotes = 'write text in quotes ("auto"), numbers and true/false without'
     if message.startswith("Invalid value"):
-        return f"{in_quotes}, and close a list with ]" if _follows_a_list(text, line) else in_quotes
+        return f"{in_quotes}, and close a list with ]" if _is_after_open_list(text, line) else in_quotes
     return 'write `name = value`, with text in quotes: mode = "auto"'
 
 
-def _follows_a_list(text: str, line: int) -> bool:
+def _is_after_open_list(text: str, line: int) -> bool:
     """Whether the line before looks as if a list went on: what is wrong may be that it was not closed."""
     before = [row.partition("#")[0].strip() for row in text.splitlines()[: line - 1]]
     return next((row for row in reversed(before) if row), "").endswith((",", "["))
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     message = f"{constant} is not a number JSON knows"
     raise ValueError(message)
 
 
-def _lower(text: str) -> str:
+def _lower_first(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _problem(file: str, line: int | None, message: str, fix: str) -> Problem:
-    return Problem(message=message, fix=fix, origin=Origin(kind="file", file=file, line=line))
+def _build_problem(file: str, line: int | None, message: str, fix: str) -> Problem:
+    return Problem(message=message, fix=fix, origin=ValueOrigin(kind="file", file=file, line=line))

@@ -18,7 +18,7 @@ OPEN_TABLES = frozenset({"plans", "profiles", "servers", *LISTS_OF_TABLES})
 
 
 @frozen(kw_only=False)
-class Leaf:
+class SettingField:
     """One setting that holds a single value."""
 
     path: tuple[str, ...]
@@ -27,27 +27,27 @@ class Leaf:
     @property
     def kind(self) -> Any:
         """The type without `| None`."""
-        return without_none(self.field.annotation)
+        return strip_none(self.field.annotation)
 
 
-def leaves(section: type[Section] = Settings, prefix: tuple[str, ...] = ()) -> Iterator[Leaf]:
+def iterate_fields(section: type[Section] = Settings, prefix: tuple[str, ...] = ()) -> Iterator[SettingField]:
     """Every setting that holds a single value, in the order of the model."""
     for name, field in section.model_fields.items():
         path = (*prefix, name)
-        inner = section_of(field)
+        inner = get_section(field)
         if inner is not None:
-            yield from leaves(inner, path)
+            yield from iterate_fields(inner, path)
         elif path[0] not in OPEN_TABLES:
-            yield Leaf(path, field)
+            yield SettingField(path, field)
 
 
-def section_of(field: FieldInfo) -> type[Section] | None:
+def get_section(field: FieldInfo) -> type[Section] | None:
     """The section a field holds, if it holds one."""
-    kind = without_none(field.annotation)
+    kind = strip_none(field.annotation)
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
-def without_none(annotation: Any) -> Any:
+def strip_none(annotation: Any) -> Any:
     """`X` of `X | None`."""
     if get_origin(annotation) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
@@ -55,32 +55,32 @@ def without_none(annotation: Any) -> Any:
     return annotation
 
 
-def expected(field: FieldInfo) -> str:
+def describe_expected(field: FieldInfo) -> str:
     """What a field takes, in words: `a number from 0 to 2`."""
-    kind = without_none(field.annotation)
+    kind = strip_none(field.annotation)
     if get_origin(kind) is Literal:
-        return _one_of(get_args(kind))
-    if choices := choices_of(kind):
-        return _one_of(choices)
+        return _format_choices(get_args(kind))
+    if choices := get_choices(kind):
+        return _format_choices(choices)
     if isinstance(kind, type) and issubclass(kind, Section):
         return "a table"
     if get_origin(kind) is tuple:
         return "a list"
     if get_origin(kind) is dict:
         return "a table"
-    return _WORDS.get(kind, "another kind of value") + _bounds(field)
+    return _TYPE_WORDS.get(kind, "another kind of value") + _format_bounds(field)
 
 
-def choices_of(kind: Any) -> tuple[object, ...]:
+def get_choices(kind: Any) -> tuple[object, ...]:
     """The values of an enumeration; none for any other type."""
     return tuple(member.value for member in kind) if isinstance(kind, type) and issubclass(kind, Enum) else ()
 
 
-def _one_of(values: Iterable[object]) -> str:
+def _format_choices(values: Iterable[object]) -> str:
     return "one of " + ", ".join(f'"{value}"' for value in values)
 
 
-def _bounds(field: FieldInfo) -> str:
+def _format_bounds(field: FieldInfo) -> str:
     """` from 0 to 2`, out of the limits the model sets."""
     limits: dict[str, Any] = {
         name: getattr(limit, name)
@@ -99,7 +99,7 @@ def _bounds(field: FieldInfo) -> str:
     return f" of at least {least}" if least else ""
 
 
-_WORDS: dict[Any, str] = {
+_TYPE_WORDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",

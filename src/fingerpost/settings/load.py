@@ -16,18 +16,18 @@ from pathlib import Path
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import ServerSpec
-from fingerpost.settings.checks import flaws
-from fingerpost.settings.client_files import Draft, find_entries, no_servers, read_drafts
-from fingerpost.settings.document import Document, read_document, table
-from fingerpost.settings.environment import SERVERS_FILE, Given, from_environment
-from fingerpost.settings.fields import LISTS_OF_TABLES, leaves
+from fingerpost.settings.checks import find_flaws
+from fingerpost.settings.client_files import ServerDraft, build_no_servers_problem, find_entries, read_drafts
+from fingerpost.settings.document import SettingsDocument, as_table, read_document
+from fingerpost.settings.environment import SERVERS_FILE, GivenValue, read_environment
+from fingerpost.settings.fields import LISTS_OF_TABLES, iterate_fields
 from fingerpost.settings.model import ServerSettings, Settings
-from fingerpost.settings.problems import DEFAULT, KeyPath, Origin, Problem, as_error, dotted
+from fingerpost.settings.problems import DEFAULT_ORIGIN, KeyPath, Problem, ValueOrigin, format_path, to_error
 from fingerpost.settings.profiles import FOLDER, ProfileFiles
 from fingerpost.settings.secrets import remember_url
-from fingerpost.settings.server_specs import Server, realise, toml_drafts
-from fingerpost.settings.sources import Sources, arguments, config_path, is_file
-from fingerpost.settings.validate import Whereabouts, validate
+from fingerpost.settings.server_specs import ResolvedServer, read_toml_drafts, resolve_server
+from fingerpost.settings.sources import Sources, find_config, is_file, read_arguments
+from fingerpost.settings.validate import ValidationContext, validate
 
 # Written by other clients into a project. Never read unasked: entering a folder must not start programs.
 PROJECT_FILES = (".mcp.json", "mcp.json")
@@ -38,7 +38,7 @@ class Loaded:
     """The effective settings, where each came from, and the servers ready to connect."""
 
     settings: Settings
-    origins: Mapping[str, Origin]  # dotted path → where from
+    origins: Mapping[str, ValueOrigin]  # dotted path → where from
     specs: tuple[ServerSpec, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: tuple[str, ...] = ()  # that were read
@@ -47,12 +47,12 @@ class Loaded:
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _GatheredSettings:
     """Everything found, before anybody decides whether it is good enough."""
 
     settings: Settings | None = None
-    origins: dict[str, Origin] = field(default_factory=dict[str, Origin])
-    servers: tuple[Server, ...] = ()
+    origins: dict[str, ValueOrigin] = field(default_factory=dict[str, ValueOrigin])
+    servers: tuple[ResolvedServer, ...] = ()
     problems: list[Problem] = field(default_factory=list[Problem])
     server_problems: list[Problem] = field(default_factory=list[Problem])
     files: list[str] = field(default_factory=list[str])
@@ -73,7 +73,7 @@ def load(
     With `lenient_servers` a server entry that is wrong is left out with a warning,
     so that one bad entry does not keep the others from working.
     """
-    gathered = _gather(_sources(config, servers, overrides, environ, cwd))
+    gathered = _gather(_build_sources(config, servers, overrides, environ, cwd))
     found = [*gathered.problems]
     if lenient_servers:
         found += [problem.as_warning() for problem in gathered.server_problems]
@@ -81,7 +81,7 @@ def load(
         found += gathered.server_problems
     errors = tuple(problem for problem in found if not problem.warning)
     if errors or gathered.settings is None:
-        raise as_error(errors)
+        raise to_error(errors)
     return Loaded(
         settings=gathered.settings,
         origins=gathered.origins,
@@ -101,12 +101,12 @@ def check(
     cwd: Path | None = None,
 ) -> tuple[Problem, ...]:
     """Every problem and warning there is; never raises. In the order one would fix them: by file and line."""
-    gathered = _gather(_sources(config, servers, overrides, environ, cwd))
+    gathered = _gather(_build_sources(config, servers, overrides, environ, cwd))
     found = [*gathered.problems, *gathered.server_problems]
     return tuple(sorted(found, key=lambda problem: (problem.file or "", problem.line or 0)))
 
 
-def _sources(
+def _build_sources(
     config: Path | None,
     servers: Path | None,
     overrides: Mapping[str, object] | None,
@@ -127,43 +127,45 @@ def _sources(
     )
 
 
-def _gather(sources: Sources) -> _Gathered:
-    gathered = _Gathered()
+def _gather(sources: Sources) -> _GatheredSettings:
+    gathered = _GatheredSettings()
     document = _read_config(sources, gathered)
-    given, warnings = from_environment(sources.environ)
-    stronger, refused = arguments(sources)
+    given, warnings = read_environment(sources.environ)
+    stronger, refused = read_arguments(sources)
     gathered.problems += (*warnings, *refused)
     values, places = _merge(document, (*given, *stronger))
-    where = Whereabouts(lambda path: _origin(path, places, document))
+    where = ValidationContext(lambda path: _get_origin(path, places, document))
     settings, problems = validate(Settings, values, where)
     gathered.problems += problems
     if settings is not None and settings.store.url:
         remember_url(settings.store.url)
     if settings is not None:
-        gathered.problems += (where.problem(flaw.path, flaw.message, flaw.fix) for flaw in flaws(settings))
-    documents: Mapping[str, Document] = {}
+        gathered.problems += (
+            where.build_problem(flaw.path, flaw.message, flaw.fix) for flaw in find_flaws(settings)
+        )
+    documents: Mapping[str, SettingsDocument] = {}
     if settings is not None:
-        settings, documents = _with_profiles(sources, settings, where, document, gathered)
+        settings, documents = _add_profiles(sources, settings, where, document, gathered)
     servers_document = _read_servers(sources, values, where.origin(("servers_file",)), document, gathered)
     timeout = (settings or Settings()).limits.connect_timeout
-    _take_servers(sources, document, servers_document, timeout, gathered)
+    _add_servers(sources, document, servers_document, timeout, gathered)
     if settings is not None:
         entries = {
             server.draft.name: server.settings for server in gathered.servers if server.settings is not None
         }
         gathered.settings = settings.model_copy(update={"servers": entries})
-        gathered.origins = _origins(gathered.settings, where, gathered.servers)
-        gathered.origins |= _profile_origins(gathered.settings, where, documents)
+        gathered.origins = _collect_origins(gathered.settings, where, gathered.servers)
+        gathered.origins |= _collect_profile_origins(gathered.settings, where, documents)
     if not gathered.servers and not gathered.server_problems and "servers_file" not in values:
-        gathered.problems += _offer_project_file(sources)
+        gathered.problems += _suggest_project_file(sources)
     return gathered
 
 
-def _read_config(sources: Sources, gathered: _Gathered) -> Document | None:
-    path = config_path(sources)
+def _read_config(sources: Sources, gathered: _GatheredSettings) -> SettingsDocument | None:
+    path = find_config(sources)
     if path is None:
         return None
-    document = read_document(path, sources.shown(path), toml=True)
+    document = read_document(path, sources.shorten(path), toml=True)
     if isinstance(document, Problem):
         gathered.problems.append(document)
         return None
@@ -172,72 +174,78 @@ def _read_config(sources: Sources, gathered: _Gathered) -> Document | None:
 
 
 def _merge(
-    document: Document | None, given: tuple[Given, ...]
-) -> tuple[dict[str, object], dict[KeyPath, Origin]]:
+    document: SettingsDocument | None, given: tuple[GivenValue, ...]
+) -> tuple[dict[str, object], dict[KeyPath, ValueOrigin]]:
     """The values of the file with single values laid over them; servers are taken apart elsewhere."""
     values: dict[str, object] = dict(document.values) if document else {}
     values.pop("servers", None)
-    places: dict[KeyPath, Origin] = {}
+    places: dict[KeyPath, ValueOrigin] = {}
     for one in given:
-        values = _with(values, one.path, one.value)
+        values = _set_value(values, one.path, one.value)
         places[one.path] = one.origin
     return values, places
 
 
-def _with(values: Mapping[str, object], path: tuple[str, ...], value: object) -> dict[str, object]:
+def _set_value(values: Mapping[str, object], path: tuple[str, ...], value: object) -> dict[str, object]:
     """`values` with one value laid over them. A section that is no table stays, to be reported as such."""
     name, *rest = path
     if not rest:
         return {**values, name: value}
-    inner = table(values.get(name, {}))
-    return dict(values) if inner is None else {**values, name: _with(inner, tuple(rest), value)}
+    inner = as_table(values.get(name, {}))
+    return dict(values) if inner is None else {**values, name: _set_value(inner, tuple(rest), value)}
 
 
-def _origin(path: KeyPath, places: Mapping[KeyPath, Origin], document: Document | None) -> Origin:
+def _get_origin(
+    path: KeyPath, places: Mapping[KeyPath, ValueOrigin], document: SettingsDocument | None
+) -> ValueOrigin:
     for length in range(len(path), 0, -1):
         if path[:length] in places:
             return places[path[:length]]
-    return document.origin(path) if document else DEFAULT
+    return document.get_origin(path) if document else DEFAULT_ORIGIN
 
 
 def _read_servers(
     sources: Sources,
     values: Mapping[str, object],
-    origin: Origin,
-    config: Document | None,
-    gathered: _Gathered,
-) -> Document | None:
+    origin: ValueOrigin,
+    config: SettingsDocument | None,
+    gathered: _GatheredSettings,
+) -> SettingsDocument | None:
     """The mcpServers file, wherever it was named."""
     named = values.get("servers_file")
     if not isinstance(named, str):
         return None
     base = config.folder if config is not None and origin.kind == "file" else sources.cwd
     path = sources.resolve(named, base)
-    document = read_document(path, sources.shown(path))
+    document = read_document(path, sources.shorten(path))
     if isinstance(document, Problem):
         gathered.problems.append(document)
         return None
     gathered.files.append(document.file)
     if not find_entries(document):
-        gathered.problems.append(no_servers(document))
+        gathered.problems.append(build_no_servers_problem(document))
     return document
 
 
-def _with_profiles(
-    sources: Sources, settings: Settings, where: Whereabouts, config: Document | None, gathered: _Gathered
-) -> tuple[Settings, Mapping[str, Document]]:
+def _add_profiles(
+    sources: Sources,
+    settings: Settings,
+    context: ValidationContext,
+    config: SettingsDocument | None,
+    gathered: _GatheredSettings,
+) -> tuple[Settings, Mapping[str, SettingsDocument]]:
     """The settings with the profiles that have files of their own, and those files."""
     named = settings.profiles_folder
     if named is None and config is None:
         return settings, {}
-    origin = where.origin(("profiles_folder",))
+    origin = context.origin(("profiles_folder",))
     base = config.folder if config is not None and (named is None or origin.kind == "file") else sources.cwd
     folder = sources.resolve(named or FOLDER, base)
     found = ProfileFiles(
         folder=folder,
-        shown=sources.shown(folder),
+        shown=sources.shorten(folder),
         written=settings.profiles,
-        places={name: where.origin((FOLDER, name)) for name in settings.profiles},
+        places={name: context.origin((FOLDER, name)) for name in settings.profiles},
     )
     reading = found.read()
     gathered.profile_files = found
@@ -247,66 +255,79 @@ def _with_profiles(
     return settings.model_copy(update={"profiles": profiles}), reading.documents
 
 
-def _take_servers(
-    sources: Sources, config: Document | None, servers: Document | None, timeout: float, gathered: _Gathered
+def _add_servers(
+    sources: Sources,
+    config: SettingsDocument | None,
+    servers: SettingsDocument | None,
+    timeout: float,
+    gathered: _GatheredSettings,
 ) -> None:
-    drafts: dict[str, Draft] = {}
-    for document, read in ((config, toml_drafts), (servers, read_drafts)):
+    drafts: dict[str, ServerDraft] = {}
+    for document, read in ((config, read_toml_drafts), (servers, read_drafts)):
         if document is not None:
             found, problems = read(document)
             drafts |= {draft.name: draft for draft in found}
             gathered.server_problems += problems
     gathered.servers = tuple(
-        realise(draft, sources.environ, sources.home, timeout) for draft in drafts.values()
+        resolve_server(draft, sources.environ, sources.home, timeout) for draft in drafts.values()
     )
     for server in gathered.servers:
         gathered.server_problems += server.problems
 
 
-def _origins(settings: Settings, where: Whereabouts, servers: tuple[Server, ...]) -> dict[str, Origin]:
+def _collect_origins(
+    settings: Settings, context: ValidationContext, servers: tuple[ResolvedServer, ...]
+) -> dict[str, ValueOrigin]:
     """Every effective value's origin, those never written included."""
-    origins: dict[str, Origin] = {}
-    for leaf in leaves():
+    origins: dict[str, ValueOrigin] = {}
+    for leaf in iterate_fields():
         section: object = settings
         for part in leaf.path[:-1]:
             section = getattr(section, part)
         given = leaf.path[-1] in getattr(section, "model_fields_set", ())
-        origins[dotted(leaf.path)] = where.origin(leaf.path) if given else DEFAULT
+        origins[format_path(leaf.path)] = context.origin(leaf.path) if given else DEFAULT_ORIGIN
     for listed in LISTS_OF_TABLES:
         for index, entry in enumerate(getattr(settings, listed)):
             for name in sorted(entry.model_fields_set):
                 path: KeyPath = (listed, index, name)
-                origins[dotted(path)] = where.origin(path)
+                origins[format_path(path)] = context.origin(path)
     for who in settings.plans:
-        origins[dotted(("plans", who))] = where.origin(("plans", who))
+        origins[format_path(("plans", who))] = context.origin(("plans", who))
     for server in servers:
         if server.settings is not None:
-            origins |= _server_origins(server, server.settings)
+            origins |= _iterate_server_origins(server, server.settings)
     return origins
 
 
-def _profile_origins(
-    settings: Settings, where: Whereabouts, documents: Mapping[str, Document]
-) -> dict[str, Origin]:
+def _collect_profile_origins(
+    settings: Settings, context: ValidationContext, documents: Mapping[str, SettingsDocument]
+) -> dict[str, ValueOrigin]:
     """Where each profile is written: in the settings' own file, or in one of its own."""
-    origins: dict[str, Origin] = {}
+    origins: dict[str, ValueOrigin] = {}
     for name, profile in settings.profiles.items():
         document = documents.get(name)
         for given in sorted(profile.model_fields_set):
             path: KeyPath = (FOLDER, name, given)
-            origins[dotted(path)] = where.origin(path) if document is None else document.origin((given,))
+            origins[format_path(path)] = (
+                context.origin(path) if document is None else document.get_origin((given,))
+            )
     return origins
 
 
-def _server_origins(server: Server, settings: ServerSettings) -> Iterator[tuple[str, Origin]]:
+def _iterate_server_origins(
+    server: ResolvedServer, settings: ServerSettings
+) -> Iterator[tuple[str, ValueOrigin]]:
     draft = server.draft
     for name in ServerSettings.model_fields:
         path = (*draft.path, draft.renamed.get(name, name))
         given = name in settings.model_fields_set
-        yield dotted(("servers", draft.name, name)), draft.document.origin(path) if given else DEFAULT
+        yield (
+            format_path(("servers", draft.name, name)),
+            draft.document.get_origin(path) if given else DEFAULT_ORIGIN,
+        )
 
 
-def _offer_project_file(sources: Sources) -> Iterator[Problem]:
+def _suggest_project_file(sources: Sources) -> Iterator[Problem]:
     for name in PROJECT_FILES:
         if is_file(sources.cwd / name):
             yield Problem(

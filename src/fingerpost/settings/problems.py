@@ -1,6 +1,6 @@
 """Where a value came from, and what is wrong with it.
 
-Every value carries its `Origin`, so that a `Problem` can say the file and the
+Every value carries its `ValueOrigin`, so that a `ApiProblem` can say the file and the
 line instead of leaving the person to search for them.
 """
 
@@ -14,16 +14,16 @@ from typing import Literal, TypeAlias
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.redaction import MASK, names_secret, scrub
+from fingerpost.redaction import MASK, is_secret_name, scrub
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SHOWN_LENGTH = 60
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_MAX_SHOWN_LENGTH = 60
 
 
 @frozen
-class Origin:
+class ValueOrigin:
     """Where a value was written: a file and line, an environment variable, an argument, or nowhere."""
 
     kind: Literal["default", "file", "environment", "argument"] = "default"
@@ -37,7 +37,7 @@ class Origin:
         return self.kind if self.name is None else f"{self.kind} {self.name}"
 
 
-DEFAULT = Origin()
+DEFAULT_ORIGIN = ValueOrigin()
 
 
 @frozen
@@ -50,7 +50,7 @@ class Problem:
     message: str
     fix: str
     path: str = ""  # dotted: smart_routing.max_tools
-    origin: Origin = DEFAULT
+    origin: ValueOrigin = DEFAULT_ORIGIN
     warning: bool = False  # worth saying, but nothing stops
 
     def __post_init__(self) -> None:
@@ -74,21 +74,23 @@ class Problem:
         return replace(self, warning=True)
 
 
-def dotted(path: Iterable[str | int]) -> str:
+def format_path(path: Iterable[str | int]) -> str:
     """The path as TOML would write it: `servers."my server".command`, `tools[0].match`."""
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
             continue
-        name = part if _BARE.fullmatch(part) else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        name = (
+            part if _BARE_KEY.fullmatch(part) else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        )
         text += f".{name}" if text else name
     return text
 
 
-def shown(value: object, path: KeyPath = ()) -> str:
+def format_value(value: object, path: KeyPath = ()) -> str:
     """`value` as a message may quote it: short, on one line, masked when its name says it is secret."""
-    if any(isinstance(part, str) and (names_secret(part) or part in {"env", "headers"}) for part in path):
+    if any(isinstance(part, str) and (is_secret_name(part) or part in {"env", "headers"}) for part in path):
         return MASK
     # The other table types would print as walls of text; their kind is what matters.
     if isinstance(value, dict):
@@ -100,17 +102,17 @@ def shown(value: object, path: KeyPath = ()) -> str:
     text = scrub(value) if isinstance(value, str) else str(value)
     # A path of Windows stays as it was written.
     text = repr(text).replace("\\\\", "\\") if isinstance(value, str) else text
-    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"
+    return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}…"
 
 
-def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+def find_nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known name that `word` most likely means."""
     by_lower = {name.lower(): name for name in known}
     found = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[found[0]] if found else None
 
 
-def as_error(problems: tuple[Problem, ...]) -> ConfigError:
+def to_error(problems: tuple[Problem, ...]) -> ConfigError:
     """All problems in one error, readable as it stands."""
     if len(problems) == 1:
         return ConfigError(str(problems[0]), hint=problems[0].fix, problems=problems)

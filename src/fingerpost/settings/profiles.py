@@ -1,7 +1,7 @@
 """Profiles as files: `profiles/NAME.toml` beside the settings, each a `[profiles.NAME]` table of its own.
 
 They are read together with the settings, and again while Fingerpost runs whenever one of them
-changes. Reading never raises: a file that is wrong is a `Problem`, and its neighbours are unaffected.
+changes. Reading never raises: a file that is wrong is a `ApiProblem`, and its neighbours are unaffected.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from pathlib import Path
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.settings.document import Document, read_document
+from fingerpost.settings.document import SettingsDocument, read_document
 from fingerpost.settings.model import ProfileSettings
-from fingerpost.settings.problems import Origin, Problem, dotted
-from fingerpost.settings.validate import Whereabouts, validate
+from fingerpost.settings.problems import Problem, ValueOrigin, format_path
+from fingerpost.settings.validate import ValidationContext, validate
 
 FOLDER: Final = "profiles"
 SUFFIX: Final = ".toml"
-MOST_FILES: Final = 500
+MAX_FILES: Final = 500
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-Mark = tuple[tuple[str, int, int, int], ...]  # name, time, size and inode of each file
+FolderFingerprint = tuple[tuple[str, int, int, int], ...]  # name, time, size and inode of each file
 
 
 @frozen
-class Reading:
+class ProfileFolder:
     """What a folder holds: every good profile, where it is written, and what is wrong with the others."""
 
     profiles: Mapping[str, ProfileSettings] = field(default_factory=dict[str, ProfileSettings])
-    documents: Mapping[str, Document] = field(default_factory=dict[str, Document])
+    documents: Mapping[str, SettingsDocument] = field(default_factory=dict[str, SettingsDocument])
     problems: tuple[Problem, ...] = ()
     broken: frozenset[str] = frozenset()  # names whose file is there, and wrong
 
@@ -45,25 +45,27 @@ class ProfileFiles:
     folder: Path
     shown: str  # as the person would write it
     written: Mapping[str, ProfileSettings] = field(default_factory=dict[str, ProfileSettings])
-    places: Mapping[str, Origin] = field(default_factory=dict[str, Origin])  # of those in the settings' file
+    places: Mapping[str, ValueOrigin] = field(
+        default_factory=dict[str, ValueOrigin]
+    )  # of those in the settings' file
 
-    def mark(self) -> Mark:
+    def get_fingerprint(self) -> FolderFingerprint:
         """Something that is different whenever a file is."""
-        return tuple(_marks(_listed(self.folder)))
+        return tuple(_iterate_file_stats(_list_files(self.folder)))
 
-    def read(self) -> Reading:
+    def read(self) -> ProfileFolder:
         """Every file of the folder, those of the settings' own file excluded."""
-        found = _listed(self.folder)
+        found = _list_files(self.folder)
         profiles: dict[str, ProfileSettings] = {}
-        documents: dict[str, Document] = {}
+        documents: dict[str, SettingsDocument] = {}
         problems: list[Problem] = []
         broken: set[str] = set()
-        if len(found) > MOST_FILES:
-            message = f"holds more than {MOST_FILES} profiles, and the others are not read"
-            origin = Origin(kind="file", file=self.shown)
+        if len(found) > MAX_FILES:
+            message = f"holds more than {MAX_FILES} profiles, and the others are not read"
+            origin = ValueOrigin(kind="file", file=self.shown)
             fix = "move some of them elsewhere"
             problems.append(Problem(message=message, fix=fix, path=FOLDER, origin=origin))
-        for path in found[:MOST_FILES]:
+        for path in found[:MAX_FILES]:
             name = path.name.removesuffix(SUFFIX)
             profile, document, wrong = self._read_one(name, path)
             if profile is not None and document is not None:
@@ -71,26 +73,26 @@ class ProfileFiles:
             else:
                 broken.add(name)
             problems += wrong
-        return Reading(
+        return ProfileFolder(
             profiles=profiles, documents=documents, problems=tuple(problems), broken=frozenset(broken)
         )
 
     def _read_one(
         self, name: str, path: Path
-    ) -> tuple[ProfileSettings | None, Document | None, tuple[Problem, ...]]:
+    ) -> tuple[ProfileSettings | None, SettingsDocument | None, tuple[Problem, ...]]:
         shown = f"{self.shown}/{path.name}"
-        if (problem := self._misnamed(name, shown)) is not None:
+        if (problem := self._find_name_problem(name, shown)) is not None:
             return None, None, (problem,)
         document = read_document(path, shown, toml=True)
         if isinstance(document, Problem):
-            return None, None, (replace(document, path=dotted((FOLDER, name))),)
-        where = Whereabouts(document.origin, prefix=(FOLDER, name))
+            return None, None, (replace(document, path=format_path((FOLDER, name))),)
+        where = ValidationContext(document.get_origin, prefix=(FOLDER, name))
         profile, problems = validate(ProfileSettings, document.values, where)
         return profile, document, problems
 
-    def _misnamed(self, name: str, shown: str) -> Problem | None:
-        origin, path = Origin(kind="file", file=shown), dotted((FOLDER, name))
-        if not is_name(name):
+    def _find_name_problem(self, name: str, shown: str) -> Problem | None:
+        origin, path = ValueOrigin(kind="file", file=shown), format_path((FOLDER, name))
+        if not is_valid_name(name):
             message = "is a name that no profile can have"
             fix = "name the file with letters, digits, dots, hyphens and underscores, 64 at most"
         elif name in self.written:
@@ -100,12 +102,12 @@ class ProfileFiles:
         return Problem(message=message, fix=fix, path=path, origin=origin)
 
 
-def is_name(name: str) -> bool:
+def is_valid_name(name: str) -> bool:
     """Whether a profile can be called so: it becomes part of an address."""
     return _NAME.fullmatch(name) is not None
 
 
-def _listed(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     """The files by name. A folder that is not there, or may not be read, holds none."""
     try:
         return sorted(
@@ -117,7 +119,7 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
-def _marks(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
+def _iterate_file_stats(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
     for path in paths:
         try:
             seen = path.stat()
@@ -130,7 +132,7 @@ def _marks(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
 # -- those that come with Fingerpost ----------------------------------------------------------------
 
 
-def examples() -> dict[str, str]:
+def read_examples() -> dict[str, str]:
     """Ready profiles, by name: the text of the file each becomes."""
     shelf = files("fingerpost.settings").joinpath("profile_examples")
     found = (entry for entry in shelf.iterdir() if entry.name.endswith(SUFFIX))

@@ -6,8 +6,8 @@ import json
 
 from pydantic.fields import FieldInfo
 
-from fingerpost.settings.environment import ALIASES, variable_of
-from fingerpost.settings.fields import expected, leaves, section_of
+from fingerpost.settings.environment import ALIASES, get_variable_name
+from fingerpost.settings.fields import describe_expected, get_section, iterate_fields
 from fingerpost.settings.model import (
     OAuthSettings,
     ProfileSettings,
@@ -22,63 +22,65 @@ from fingerpost.settings.model import (
 BEGIN = "<!-- reference: begin -->"
 END = "<!-- reference: end -->"
 
-_PLANS = "Who is on which plan, for profiles that ask for one: a name (`*` allowed) and the plan, the first \
+_PLANS_TEXT = (
+    "Who is on which plan, for profiles that ask for one: a name (`*` allowed) and the plan, the first \
 that fits."
+)
 
 
-def reference_markdown() -> str:
+def render_reference() -> str:
     """Every setting with its default, its variable and its meaning."""
-    parts = ["### Top level", _single_values("servers_file", "profiles_folder")]
+    parts = ["### Top level", _render_values("servers_file", "profiles_folder")]
     for name, field in Settings.model_fields.items():
-        if (section := section_of(field)) is not None:
-            parts += [f"### `[{name}]`", _intro(section), _single_values(name)]
-    parts += ["### `[servers.<name>]`", _intro(ServerSettings), _open_table(ServerSettings)]
-    parts += ["### `[servers.<name>.oauth]`", _intro(OAuthSettings), _open_table(OAuthSettings)]
-    parts += ["### `[profiles.<name>]`", _intro(ProfileSettings), _open_table(ProfileSettings)]
-    parts += ["### `[plans]`", _PLANS]
-    parts += ["### `[[policy]]`", _intro(RuleSettings), _open_table(RuleSettings)]
-    parts += ["### `[[tools]]`", _intro(ToolOverride), _open_table(ToolOverride)]
-    parts += ["### `[[rollout]]`", _intro(RolloutSettings), _open_table(RolloutSettings)]
-    parts += ["### Other names for the same variables", _aliases()]
+        if (section := get_section(field)) is not None:
+            parts += [f"### `[{name}]`", _render_intro(section), _render_values(name)]
+    parts += ["### `[servers.<name>]`", _render_intro(ServerSettings), _render_open_table(ServerSettings)]
+    parts += ["### `[servers.<name>.oauth]`", _render_intro(OAuthSettings), _render_open_table(OAuthSettings)]
+    parts += ["### `[profiles.<name>]`", _render_intro(ProfileSettings), _render_open_table(ProfileSettings)]
+    parts += ["### `[plans]`", _PLANS_TEXT]
+    parts += ["### `[[policy]]`", _render_intro(RuleSettings), _render_open_table(RuleSettings)]
+    parts += ["### `[[tools]]`", _render_intro(ToolOverride), _render_open_table(ToolOverride)]
+    parts += ["### `[[rollout]]`", _render_intro(RolloutSettings), _render_open_table(RolloutSettings)]
+    parts += ["### Other names for the same variables", _render_aliases()]
     return "\n\n".join(parts) + "\n"
 
 
-def _intro(section: type[Section]) -> str:
+def _render_intro(section: type[Section]) -> str:
     return (section.__doc__ or "").strip()
 
 
-def _single_values(*sections: str) -> str:
+def _render_values(*sections: str) -> str:
     """A table of settings that a variable can set, too."""
     lines = ["| setting | takes | default | meaning | variable |", "|---|---|---|---|---|"]
     lines += [
-        _row(".".join(leaf.path[1:] or leaf.path), leaf.field, f"`{variable_of(leaf.path)}`")
-        for leaf in leaves()
+        _render_row(".".join(leaf.path[1:] or leaf.path), leaf.field, f"`{get_variable_name(leaf.path)}`")
+        for leaf in iterate_fields()
         if leaf.path[0] in sections
     ]
     return "\n".join(lines)
 
 
-def _open_table(section: type[Section]) -> str:
+def _render_open_table(section: type[Section]) -> str:
     """A table of settings whose place the person names."""
     lines = ["| setting | takes | default | meaning |", "|---|---|---|---|"]
-    lines += [_row(name, field) for name, field in section.model_fields.items()]
+    lines += [_render_row(name, field) for name, field in section.model_fields.items()]
     return "\n".join(lines)
 
 
-def _row(name: str, field: FieldInfo, *more: str) -> str:
-    cells = (f"`{name}`", expected(field), _default(field), field.description or "", *more)
+def _render_row(name: str, field: FieldInfo, *more: str) -> str:
+    cells = (f"`{name}`", describe_expected(field), _format_default(field), field.description or "", *more)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _aliases() -> str:
+def _render_aliases() -> str:
     lines = ["| variable | same as |", "|---|---|"]
     for alias in ALIASES:
         words = f" (`true` means `{alias.yes}`, `false` means `{alias.no}`)" if alias.yes else ""
-        lines.append(f"| `{alias.name}` | `{variable_of(alias.path)}`{words} |")
+        lines.append(f"| `{alias.name}` | `{get_variable_name(alias.path)}`{words} |")
     return "\n".join(lines)
 
 
-def _default(field: FieldInfo) -> str:
+def _format_default(field: FieldInfo) -> str:
     if field.is_required():
         return "(required)"
     default: object = field.get_default(call_default_factory=True)
@@ -87,8 +89,8 @@ def _default(field: FieldInfo) -> str:
     return f"`{json.dumps(default)}`"
 
 
-def with_reference(page: str) -> str:
+def insert_reference(page: str) -> str:
     """A page of documentation with the reference between its markers renewed."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{reference_markdown()}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{render_reference()}\n{END}{after}"

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from fingerpost.settings.model import RolloutSettings, Section, Settings
 
-CHANGED: Final = "changed"
-USUAL: Final = "usual"
+CHANGED_ARM: Final = "changed"
+USUAL_ARM: Final = "usual"
 # What is read anew for each request; everything else is read once, when Fingerpost starts.
-SETTINGS: Final = (
+ROLLOUT_SETTINGS: Final = (
     *(
         f"flags.{name}"
         for name in (
@@ -35,36 +35,39 @@ SETTINGS: Final = (
 )  # fmt: skip
 
 
-def assign(rollouts: tuple[RolloutSettings, ...], unit: str) -> dict[str, str]:
+def assign_arms(rollouts: tuple[RolloutSettings, ...], unit: str) -> dict[str, str]:
     """The arm of each rollout that a conversation (or a request without one) is in: always the same."""
-    return {one.name: CHANGED if _place(one.name, unit) < one.share else USUAL for one in rollouts}
+    return {
+        one.name: CHANGED_ARM if _compute_position(one.name, unit) < one.share else USUAL_ARM
+        for one in rollouts
+    }
 
 
-def resolve(settings: Settings, arms: Mapping[str, str]) -> Settings:
+def apply_arms(settings: Settings, arms: Mapping[str, str]) -> Settings:
     """The settings as they hold in these arms."""
     for one in settings.rollout:
-        if arms.get(one.name) == CHANGED:
+        if arms.get(one.name) == CHANGED_ARM:
             section, _, name = one.setting.partition(".")
             changed = getattr(settings, section).model_copy(update={name: one.value})
             settings = settings.model_copy(update={section: changed})
     return settings
 
 
-def problems(rollouts: tuple[RolloutSettings, ...]) -> Iterator[tuple[int, str, str, str]]:
+def find_rollout_problems(rollouts: tuple[RolloutSettings, ...]) -> Iterator[tuple[int, str, str, str]]:
     """What cannot be rolled out: which, the field that is wrong, what is wrong with it, and the fix."""
     seen: set[str] = set()
     for index, one in enumerate(rollouts):
         if one.name in seen:
             yield index, "name", f"there are two rollouts named {one.name!r}", "rename one of them"
         seen.add(one.name)
-        if one.setting not in SETTINGS:
+        if one.setting not in ROLLOUT_SETTINGS:
             message = f"{one.setting!r} cannot be rolled out"
-            yield index, "setting", message, f"choose from {', '.join(SETTINGS)}"
-        elif (reason := _misfit(one)) is not None:
+            yield index, "setting", message, f"choose from {', '.join(ROLLOUT_SETTINGS)}"
+        elif (reason := _find_misfit(one)) is not None:
             yield index, "value", f"does not fit {one.setting}: {reason}", "see docs/settings.md"
 
 
-def _misfit(one: RolloutSettings) -> str | None:
+def _find_misfit(one: RolloutSettings) -> str | None:
     section, _, name = one.setting.partition(".")
     given: Section = getattr(Settings(), section)
     try:
@@ -74,7 +77,7 @@ def _misfit(one: RolloutSettings) -> str | None:
     return None
 
 
-def _place(name: str, unit: str) -> float:
+def _compute_position(name: str, unit: str) -> float:
     """Where a conversation lies between 0 and 1 for this rollout, by its name alone."""
     said = hashlib.blake2b(f"{name}\n{unit}".encode("utf-8", "replace"), digest_size=8)
     return int.from_bytes(said.digest(), "big") / 2**64

@@ -9,9 +9,9 @@ from pathlib import Path
 from platformdirs import user_config_path
 
 from fingerpost.frozen import frozen
-from fingerpost.settings.environment import CONFIG_FILE, Given
+from fingerpost.settings.environment import CONFIG_FILE, GivenValue
 from fingerpost.settings.fields import OPEN_TABLES
-from fingerpost.settings.problems import Origin, Problem
+from fingerpost.settings.problems import Problem, ValueOrigin
 
 FILE_NAME = "fingerpost.toml"
 
@@ -37,18 +37,18 @@ class Sources:
             return self.home / text[2:]
         return (base or self.cwd) / text
 
-    def shown(self, path: Path) -> str:
+    def shorten(self, path: Path) -> str:
         """A path the way the person would write it: short when it is below the current folder."""
         return str(path.relative_to(self.cwd)) if path.is_relative_to(self.cwd) else str(path)
 
 
-def config_path(sources: Sources) -> Path | None:
+def find_config(sources: Sources) -> Path | None:
     """The TOML file: the one named, else the one here, else the person's own. None is fine."""
     if sources.config is not None:
         return sources.resolve(sources.config)
     if named := sources.environ.get(CONFIG_FILE):
         return sources.resolve(named)
-    for folder in (sources.cwd, _user_folder(sources)):
+    for folder in (sources.cwd, _get_user_folder(sources)):
         if is_file(folder / FILE_NAME):
             return folder / FILE_NAME
     return None
@@ -62,24 +62,24 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def _user_folder(sources: Sources) -> Path:
+def _get_user_folder(sources: Sources) -> Path:
     base = sources.environ.get("XDG_CONFIG_HOME")
     return Path(base) / "fingerpost" if base else user_config_path("fingerpost", appauthor=False)
 
 
-def arguments(sources: Sources) -> tuple[tuple[Given, ...], tuple[Problem, ...]]:
+def read_arguments(sources: Sources) -> tuple[tuple[GivenValue, ...], tuple[Problem, ...]]:
     """Every value given as an argument. Tables of servers and tools are written in files only."""
-    given: list[Given] = []
+    given: list[GivenValue] = []
     problems: list[Problem] = []
     for name, value in sources.overrides.items():
         path = tuple(name.split("."))
-        origin = Origin(kind="argument", name=name)
+        origin = ValueOrigin(kind="argument", name=name)
         if path[0] in OPEN_TABLES:
             message = "cannot be given as an argument"
             problems.append(Problem(message=message, fix="write it in a file", path=name, origin=origin))
         elif value is not None:  # None: an option that was not used
-            given.append(Given(path=path, value=value, origin=origin))
+            given.append(GivenValue(path=path, value=value, origin=origin))
     if sources.servers is not None:
-        origin = Origin(kind="argument", name="--servers")
-        given.append(Given(path=("servers_file",), value=str(sources.servers), origin=origin))
+        origin = ValueOrigin(kind="argument", name="--servers")
+        given.append(GivenValue(path=("servers_file",), value=str(sources.servers), origin=origin))
     return tuple(given), tuple(problems)

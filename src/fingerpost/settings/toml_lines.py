@@ -27,12 +27,12 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _SCALAR = re.compile(r"[^,\]}#\r\n]*")
 
 
-def toml_lines(text: str) -> dict[KeyPath, int]:
+def find_toml_lines(text: str) -> dict[KeyPath, int]:
     """Key path → line, for every table, key and array element of a valid TOML text."""
-    return _Walk(text).lines()
+    return _TomlScanner(text).find_lines()
 
 
-class _Walk:
+class _TomlScanner:
     """One pass over the text: `at` is where we are, `found` what we saw."""
 
     def __init__(self, text: str) -> None:
@@ -43,27 +43,27 @@ class _Walk:
         self._counted = 0
         self._line = 1
 
-    def lines(self) -> dict[KeyPath, int]:
+    def find_lines(self) -> dict[KeyPath, int]:
         table: KeyPath = ()
         self._skip(_BLANK)
         while self.at < len(self.text):
             if self.text.startswith("[", self.at):
-                table = self._header()
+                table = self._read_header()
             else:
-                self._pair(table)
+                self._read_pair(table)
             self._skip(_BLANK)
         return self.found
 
-    def _header(self) -> KeyPath:
+    def _read_header(self) -> KeyPath:
         """`[a.b]` or `[[a.b]]`; inside an array of tables the path goes on in its newest row."""
         row = self.text.startswith("[[", self.at)
-        line = self._here()
+        line = self._get_line()
         self.at += 2 if row else 1
-        names = self._key()
+        names = self._read_key()
         self.at += 2 if row else 1
         path: KeyPath = ()
         for name in names[:-1]:
-            path = self._newest((*path, name))
+            path = self._get_newest_path((*path, name))
             self.found.setdefault(path, line)
         path = (*path, names[-1])
         if row:
@@ -73,21 +73,21 @@ class _Walk:
         self.found[path] = line
         return path
 
-    def _newest(self, path: KeyPath) -> KeyPath:
+    def _get_newest_path(self, path: KeyPath) -> KeyPath:
         return (*path, self.rows[path]) if path in self.rows else path
 
-    def _pair(self, table: KeyPath) -> None:
+    def _read_pair(self, table: KeyPath) -> None:
         """`a.b = value`"""
-        line = self._here()
+        line = self._get_line()
         path = table
-        for name in self._key():
+        for name in self._read_key():
             path = (*path, name)
             self.found.setdefault(path, line)
         self.at += 1  # the equals sign
         self._skip(_SPACE)
-        self._value(path)
+        self._read_value(path)
 
-    def _key(self) -> list[str]:
+    def _read_key(self) -> list[str]:
         """A dotted key, and the space around it."""
         names: list[str] = []
         while True:
@@ -102,37 +102,37 @@ class _Walk:
                 return names
             self.at += 1
 
-    def _value(self, path: KeyPath) -> None:
+    def _read_value(self, path: KeyPath) -> None:
         first = self.text[self.at : self.at + 1]
         if first == "[":
-            self._array(path)
+            self._read_array(path)
         elif first == "{":
-            self._inline_table(path)
+            self._read_inline_table(path)
         elif string := _STRING.match(self.text, self.at):
             self.at = string.end()
         else:
             self._skip(_SCALAR)
 
-    def _array(self, path: KeyPath) -> None:
+    def _read_array(self, path: KeyPath) -> None:
         self.at += 1
         self._skip(_BLANK)
         index = 0
         while not self.text.startswith("]", self.at):
-            self.found[(*path, index)] = self._here()
-            self._value((*path, index))
+            self.found[(*path, index)] = self._get_line()
+            self._read_value((*path, index))
             index += 1
-            self._after_item()
+            self._skip_separator()
         self.at += 1
 
-    def _inline_table(self, path: KeyPath) -> None:
+    def _read_inline_table(self, path: KeyPath) -> None:
         self.at += 1
         self._skip(_BLANK)
         while not self.text.startswith("}", self.at):
-            self._pair(path)
-            self._after_item()
+            self._read_pair(path)
+            self._skip_separator()
         self.at += 1
 
-    def _after_item(self) -> None:
+    def _skip_separator(self) -> None:
         self._skip(_BLANK)
         if self.text.startswith(",", self.at):
             self.at += 1
@@ -144,7 +144,7 @@ class _Walk:
         self.at = match.end()
         return match[0]
 
-    def _here(self) -> int:
+    def _get_line(self) -> int:
         self._line += self.text.count("\n", self._counted, self.at)
         self._counted = self.at
         return self._line

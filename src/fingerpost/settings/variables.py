@@ -17,15 +17,15 @@ from fingerpost.frozen import frozen
 from fingerpost.settings.environment import INPUT_PREFIX
 
 # Defaults may hold variables with defaults; nobody means more levels than this.
-_DEEPEST = 10
+_MAX_EXPANSIONS = 10
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OTHER_SCHEME = re.compile(r"(?P<scheme>[a-z][A-Za-z]*):(?!-)")
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".windsurf", ".zed", ".codex"})
 
 
 @frozen
-class Input:
+class PromptInput:
     """A value that VS Code would ask the person for."""
 
     description: str | None = None
@@ -33,13 +33,13 @@ class Input:
 
 
 @frozen
-class Scope:
+class VariableScope:
     """What variables may refer to."""
 
     environ: Mapping[str, str] = field(repr=False)
     folder: Path  # of the file the text stands in
     home: Path
-    inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
+    inputs: Mapping[str, PromptInput] = field(default_factory=dict[str, PromptInput])
 
     @property
     def workspace(self) -> Path:
@@ -48,7 +48,7 @@ class Scope:
 
 
 @frozen
-class Missing:
+class MissingVariable:
     """A variable that has no value, and how to give it one."""
 
     message: str
@@ -56,7 +56,7 @@ class Missing:
 
 
 @frozen
-class Taken:
+class TakenVariable:
     """A value that came out of the environment."""
 
     name: str
@@ -68,32 +68,32 @@ class Expansion:
     """The text after expansion, what was taken from the environment, and what was not there."""
 
     text: str = ""
-    taken: list[Taken] = field(default_factory=list[Taken])
-    missing: list[Missing] = field(default_factory=list[Missing])
+    taken: list[TakenVariable] = field(default_factory=list[TakenVariable])
+    missing: list[MissingVariable] = field(default_factory=list[MissingVariable])
 
 
-def expand(text: str, scope: Scope, *, depth: int = 0) -> Expansion:
+def expand(text: str, scope: VariableScope, *, depth: int = 0) -> Expansion:
     """`text` with every variable replaced. What is missing is reported and left as it was written."""
     result = Expansion()
-    if depth > _DEEPEST:
+    if depth > _MAX_EXPANSIONS:
         result.text = text
         return result
     at = 0
     while (start := text.find("${", at)) >= 0:
-        end = _closing(text, start)
+        end = _find_closing(text, start)
         if end is None:
             break
         if start > 0 and text[start - 1] == "$":
             result.text += text[at : start - 1] + text[start : end + 1]
         else:
             result.text += text[at:start]
-            result.text += _replace(text[start + 2 : end], scope, result, depth)
+            result.text += _replace_variable(text[start + 2 : end], scope, result, depth)
         at = end + 1
     result.text += text[at:]
     return result
 
 
-def _closing(text: str, start: int) -> int | None:
+def _find_closing(text: str, start: int) -> int | None:
     """Where the brace opened at `start` closes; defaults may hold variables of their own."""
     depth = 0
     at = start
@@ -109,18 +109,18 @@ def _closing(text: str, start: int) -> int | None:
     return None
 
 
-def _replace(inside: str, scope: Scope, result: Expansion, depth: int) -> str:
-    fixed = _fixed(inside, scope)
+def _replace_variable(inside: str, scope: VariableScope, result: Expansion, depth: int) -> str:
+    fixed = _replace_folder(inside, scope)
     if fixed is not None:
         return fixed
     if inside.startswith("input:"):
-        return _input(inside.removeprefix("input:"), scope, result)
+        return _replace_input(inside.removeprefix("input:"), scope, result)
     name, has_default, default = inside.removeprefix("env:").partition(":-")
-    if not _NAME.fullmatch(name):
-        return _unknown(inside, result)
+    if not _VARIABLE_NAME.fullmatch(name):
+        return _report_unknown(inside, result)
     value = scope.environ.get(name)
     if value or (value is not None and not has_default):
-        result.taken.append(Taken(name=name, value=value))
+        result.taken.append(TakenVariable(name=name, value=value))
         return value
     if has_default:
         nested = expand(default, scope, depth=depth + 1)
@@ -128,7 +128,7 @@ def _replace(inside: str, scope: Scope, result: Expansion, depth: int) -> str:
         result.missing += nested.missing
         return nested.text
     result.missing.append(
-        Missing(
+        MissingVariable(
             message=f"needs the environment variable {name}, which is not set",
             fix=f"set it (export {name}=…), or write a default: ${{{name}:-…}}",
         )
@@ -136,7 +136,7 @@ def _replace(inside: str, scope: Scope, result: Expansion, depth: int) -> str:
     return f"${{{inside}}}"
 
 
-def _fixed(inside: str, scope: Scope) -> str | None:
+def _replace_folder(inside: str, scope: VariableScope) -> str | None:
     """Variables that are about places, not about the environment."""
     if inside in {"workspaceFolder", "workspaceRoot"}:
         return str(scope.workspace)
@@ -147,17 +147,17 @@ def _fixed(inside: str, scope: Scope) -> str | None:
     return os.sep if inside in {"pathSeparator", "/"} else None
 
 
-def _input(identifier: str, scope: Scope, result: Expansion) -> str:
+def _replace_input(identifier: str, scope: VariableScope, result: Expansion) -> str:
     variable = INPUT_PREFIX + re.sub(r"[^A-Za-z0-9]", "_", identifier).upper()
     if (value := scope.environ.get(variable)) is not None:
-        result.taken.append(Taken(name=variable, value=value))
+        result.taken.append(TakenVariable(name=variable, value=value))
         return value
-    known = scope.inputs.get(identifier, Input())
+    known = scope.inputs.get(identifier, PromptInput())
     if known.default is not None:
         return known.default
     what = f" ({known.description})" if known.description else ""
     result.missing.append(
-        Missing(
+        MissingVariable(
             message=f"needs the input {identifier!r}{what}, which an editor would ask for",
             fix=f"set the environment variable {variable}=…",
         )
@@ -165,10 +165,10 @@ def _input(identifier: str, scope: Scope, result: Expansion) -> str:
     return f"${{input:{identifier}}}"
 
 
-def _unknown(inside: str, result: Expansion) -> str:
+def _report_unknown(inside: str, result: Expansion) -> str:
     if scheme := _OTHER_SCHEME.match(inside):
         result.missing.append(
-            Missing(
+            MissingVariable(
                 message=f"uses ${{{inside}}}, which only an editor can answer",
                 fix=f"write the value itself, or an environment variable instead of {scheme['scheme']}:",
             )

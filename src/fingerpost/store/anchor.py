@@ -24,16 +24,16 @@ from fingerpost.frozen import frozen
 
 logger = logging.getLogger("fingerpost.store")
 
-_NEWEST = 48 * 1024  # bytes: some 200 lines about rows, and as many about the journal
+_MAX_NEWEST_BYTES = 48 * 1024  # bytes: some 200 lines about rows, and as many about the journal
 _LINE = re.compile(r"(\d{1,18}) ([0-9a-f]{64})")
-_JOURNAL = re.compile(r"journal (\d{1,18}) (\d{1,18}) ([0-9a-f]{64})")
+_JOURNAL_LINE = re.compile(r"journal (\d{1,18}) (\d{1,18}) ([0-9a-f]{64})")
 # Found wherever it stands in a line: a log has its own words before it.
-_OUTSIDE = re.compile(
+_REMOTE_LINE = re.compile(
     r"fingerpost-audit ([0-9a-f]{16}) (?:(\d{1,18})|journal (\d{1,18}) (\d{1,18})) ([0-9a-f]{64})"
 )
-SECONDS: Final = 10.0  # for one try to reach an anchor outside
-LAST_SECONDS: Final = 3.0  # for what is left at the end
-MOST_OBJECTS: Final = 1_000_000
+SEND_SECONDS: Final = 10.0  # for one try to reach an anchor outside
+CLOSE_SECONDS: Final = 3.0  # for what is left at the end
+MAX_OBJECTS: Final = 1_000_000
 _SYSLOG_PRIORITY: Final = 13 * 8 + 6  # "log audit", informational
 
 
@@ -50,7 +50,7 @@ class JournalRange:
 
 
 @frozen
-class OutsideLines:
+class RemoteAnchorLines:
     """What an anchor outside holds, of the store at one place and of those at others."""
 
     rows: dict[int, frozenset[str]]
@@ -65,7 +65,7 @@ class Anchor:
         self.path = path
         self._last: tuple[int, str] | None = None
 
-    def remember(self, seq: int, digest: str) -> None:
+    def append_row(self, seq: int, digest: str) -> None:
         """Append one line, unless it is the one written last. Blocks; raises `OSError`."""
         if seq == 0 or (seq, digest) == self._last:
             return
@@ -80,24 +80,24 @@ class Anchor:
             os.close(handle)
         self._last = (seq, digest)
 
-    def remember_journal(self, rows: JournalRange) -> None:
+    def append_journal_range(self, rows: JournalRange) -> None:
         """Append one line about the journal. Blocks; raises `OSError`."""
         append_line(self.path, str(rows))
 
-    def journal_ranges(self) -> tuple[JournalRange, ...]:
+    def read_journal_ranges(self) -> tuple[JournalRange, ...]:
         """Every range of the journal that is remembered."""
         try:
             with self.path.open(encoding="ascii", errors="replace") as file:
-                found = [match for line in file if (match := _JOURNAL.fullmatch(line.strip()))]
+                found = [match for line in file if (match := _JOURNAL_LINE.fullmatch(line.strip()))]
         except FileNotFoundError:
             return ()
         return tuple(JournalRange(int(match[1]), int(match[2]), match[3]) for match in found)
 
-    def newest(self) -> dict[int, frozenset[str]]:
+    def read_newest(self) -> dict[int, frozenset[str]]:
         """The same of its last lines."""
-        return self.lines(last=_NEWEST)
+        return self.read_lines(last=_MAX_NEWEST_BYTES)
 
-    def lines(self, *, last: int | None = None) -> dict[int, frozenset[str]]:
+    def read_lines(self, *, last: int | None = None) -> dict[int, frozenset[str]]:
         """Every hash remembered for a row. More than one for the same row is itself a finding.
 
         `last` reads only so many bytes at the end; a line that begins before them is passed over.
@@ -133,7 +133,7 @@ def append_line(path: Path, line: str) -> None:
 class AnchorTarget(Protocol):
     """A remote place that accepts lines and cannot be read by a client that only writes."""
 
-    def send(self, lines: Sequence[str], seconds: float) -> None:
+    def send(self, lines: Sequence[str], timeout: float) -> None:
         """Blocks; raises `OSError`."""
 
 
@@ -143,8 +143,8 @@ class FileTarget:
 
     path: Path
 
-    def send(self, lines: Sequence[str], seconds: float) -> None:
-        del seconds
+    def send(self, lines: Sequence[str], timeout: float) -> None:
+        del timeout
         for line in lines:
             append_line(self.path, line)
 
@@ -157,10 +157,10 @@ class SyslogTarget:
     host: str
     port: int
 
-    def send(self, lines: Sequence[str], seconds: float) -> None:
-        messages = [self._message(line) for line in lines]
+    def send(self, lines: Sequence[str], timeout: float) -> None:
+        messages = [self._format_message(line) for line in lines]
         if self.kind == "tcp":
-            with socket.create_connection((self.host, self.port), timeout=seconds) as stream:
+            with socket.create_connection((self.host, self.port), timeout=timeout) as stream:
                 stream.sendall(b"".join(b"%d %b" % (len(message), message) for message in messages))
             return
         family: Any = socket.AF_UNIX
@@ -168,11 +168,11 @@ class SyslogTarget:
         if self.kind == "udp":
             family, *_, place = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as sender:
-            sender.settimeout(seconds)
+            sender.settimeout(timeout)
             for message in messages:
                 sender.sendto(message, place)
 
-    def _message(self, line: str) -> bytes:
+    def _format_message(self, line: str) -> bytes:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         host = re.sub(r"[^!-~]", "-", socket.gethostname())[:255] or "-"
         return f"<{_SYSLOG_PRIORITY}>1 {at} {host} fingerpost {os.getpid()} audit - {line}".encode("ascii")
@@ -188,64 +188,64 @@ class HttpTarget:
         self._url = f"{url.rstrip('/')}/{label}"
         self._next: int | None = None
 
-    def send(self, lines: Sequence[str], seconds: float) -> None:
+    def send(self, lines: Sequence[str], timeout: float) -> None:
         body = "".join(f"{line}\n" for line in lines).encode("ascii")
-        number = self._next or self._first_free(seconds)
+        number = self._next or self._find_first_free(timeout)
         while True:
-            status, _ = _request("PUT", f"{self._url}/{number}", seconds, body)
+            status, _ = _send_request("PUT", f"{self._url}/{number}", timeout, body)
             if status in (200, 201, 204):
                 self._next = number + 1
                 return
             if status not in (409, 412):  # another process was first
-                message = f"{_shown(self._url)} answered {status}"
+                message = f"{_format_url(self._url)} answered {status}"
                 raise ConnectionError(message)
             number += 1
 
-    def _first_free(self, seconds: float) -> int:
+    def _find_first_free(self, timeout: float) -> int:
         """By doubling, then by halving: there are no gaps."""
         free = 1
-        while self._exists(free, seconds):
+        while self._exists(free, timeout):
             free *= 2
         taken = free // 2
         while free - taken > 1:
             middle = (taken + free) // 2
-            if self._exists(middle, seconds):
+            if self._exists(middle, timeout):
                 taken = middle
             else:
                 free = middle
         return free
 
-    def _exists(self, number: int, seconds: float) -> bool:
-        status, _ = _request("GET", f"{self._url}/{number}", seconds)
+    def _exists(self, number: int, timeout: float) -> bool:
+        status, _ = _send_request("GET", f"{self._url}/{number}", timeout)
         if status not in (200, 403, 404):
-            message = f"{_shown(self._url)} answered {status}"
+            message = f"{_format_url(self._url)} answered {status}"
             raise ConnectionError(message)
         return status == 200
 
 
-def _request(method: str, url: str, seconds: float, body: bytes | None = None) -> tuple[int, bytes]:
+def _send_request(method: str, url: str, timeout: float, body: bytes | None = None) -> tuple[int, bytes]:
     """One request; no redirect is followed. Raises `OSError`."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     headers = {"content-type": "text/plain", "if-none-match": "*"} if body is not None else {}
-    connection = kind(parts.hostname or "", parts.port, timeout=seconds)
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout)
     try:
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         connection.request(method, target, body=body, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
     except http.client.HTTPException as error:
-        message = f"{_shown(url)} does not answer as HTTP ({type(error).__name__})"
+        message = f"{_format_url(url)} does not answer as HTTP ({type(error).__name__})"
         raise ConnectionError(message) from error
     finally:
         connection.close()
 
 
-def _shown(url: str) -> str:
+def _format_url(url: str) -> str:
     return f"{urlsplit(url).scheme}://{urlsplit(url).hostname}"
 
 
-def read_target(text: str, label: str) -> AnchorTarget:
+def parse_target(text: str, label: str) -> AnchorTarget:
     """What an entry of `audit.anchors` names. Raises `ConfigError`."""
     parts = urlsplit(text)
     match parts.scheme:
@@ -263,13 +263,13 @@ def read_target(text: str, label: str) -> AnchorTarget:
             raise ConfigError(message, hint=hint)
 
 
-class OutsideAnchors:
+class RemoteAnchors:
     """Sends what is to be remembered to places outside, from a thread of its own: no write waits for it."""
 
-    def __init__(self, targets: Iterable[str], label: str, *, every: float) -> None:
-        self._targets = [(text, read_target(text, label)) for text in targets]
+    def __init__(self, targets: Iterable[str], label: str, *, interval: float) -> None:
+        self._targets = [(text, parse_target(text, label)) for text in targets]
         self._label = label
-        self._every = every
+        self._every = interval
         self._lock = Lock()
         self._head = ""
         self._waiting: dict[str, list[str]] = {text: [] for text, _ in self._targets}
@@ -278,7 +278,7 @@ class OutsideAnchors:
         if self._targets:
             self._thread.start()
 
-    def tell(self, head: tuple[int, str], journal: JournalRange | None) -> None:
+    def queue(self, head: tuple[int, str], journal: JournalRange | None) -> None:
         """To be sent with the next round. Returns at once."""
         if not self._targets:
             return
@@ -292,15 +292,15 @@ class OutsideAnchors:
         """Send what is left, within a few seconds. Blocks."""
         if self._targets:
             self._over.set()
-            self._thread.join(LAST_SECONDS * len(self._targets) + 1)
+            self._thread.join(CLOSE_SECONDS * len(self._targets) + 1)
 
     def _run(self) -> None:
         sent = ""
         while not self._over.wait(self._every):
-            sent = self._round(sent, SECONDS)
-        self._round(sent, LAST_SECONDS)
+            sent = self._send_round(sent, SEND_SECONDS)
+        self._send_round(sent, CLOSE_SECONDS)
 
-    def _round(self, sent: str, seconds: float) -> str:
+    def _send_round(self, sent: str, seconds: float) -> str:
         with self._lock:
             head = self._head
         if head in ("", sent):
@@ -318,13 +318,15 @@ class OutsideAnchors:
         return head
 
 
-def read_outside(place: str, label: str) -> OutsideLines:
+def read_remote_lines(place: str, label: str) -> RemoteAnchorLines:
     """The lines in a file (a log, too) or below an address. Blocks; raises `OSError`."""
-    texts = _objects(place, label) if place.startswith(("http://", "https://")) else _lines_of(place)
+    texts = (
+        _read_objects(place, label) if place.startswith(("http://", "https://")) else _read_lines_at(place)
+    )
     rows: defaultdict[int, set[str]] = defaultdict(set)
     journal: list[JournalRange] = []
     elsewhere: list[tuple[int, str]] = []
-    for found in (match for text in texts for match in _OUTSIDE.finditer(text)):
+    for found in (match for text in texts for match in _REMOTE_LINE.finditer(text)):
         whose, seq, first, last, digest = found.groups()
         if whose != label:
             elsewhere += [(int(seq), digest)] if seq is not None else []
@@ -332,24 +334,24 @@ def read_outside(place: str, label: str) -> OutsideLines:
             rows[int(seq)].add(digest)
         else:
             journal.append(JournalRange(int(first), int(last), digest))
-    return OutsideLines(
+    return RemoteAnchorLines(
         rows={seq: frozenset(hashes) for seq, hashes in rows.items()},
         journal=tuple(journal),
         elsewhere=tuple(elsewhere),
     )
 
 
-def _lines_of(place: str) -> Iterable[str]:
+def _read_lines_at(place: str) -> Iterable[str]:
     with Path(place.removeprefix("file://")).open(encoding="utf-8", errors="replace") as file:
         yield from file
 
 
-def _objects(url: str, label: str) -> Iterable[str]:
-    for number in range(1, MOST_OBJECTS):
-        status, body = _request("GET", f"{url.rstrip('/')}/{label}/{number}", SECONDS)
+def _read_objects(url: str, label: str) -> Iterable[str]:
+    for number in range(1, MAX_OBJECTS):
+        status, body = _send_request("GET", f"{url.rstrip('/')}/{label}/{number}", SEND_SECONDS)
         if status in (403, 404):
             return
         if status != 200:
-            message = f"{_shown(url)} answered {status}"
+            message = f"{_format_url(url)} answered {status}"
             raise ConnectionError(message)
         yield from body.decode("ascii", "replace").splitlines()

@@ -22,16 +22,16 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Decision, Grant, JsonObject, Pending, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import Database
-from fingerpost.store.grants import keep
+from fingerpost.store.grants import add_grants
 from fingerpost.store.schema import approvals
-from fingerpost.store.statements import insert_new
-from fingerpost.store.writer import Writer
+from fingerpost.store.statements import insert_ignoring
+from fingerpost.store.writer import StoreWriter
 
-MOST_JOINED = 100  # requests that wait for one call
+MAX_JOINED_REQUESTS = 100  # requests that wait for one call
 
 
 @frozen
-class _Verdict:
+class _DecisionRequest:
     pending_id: str
     decision: Decision
     by: str
@@ -42,39 +42,41 @@ class _Verdict:
 
 
 @frozen
-class _Question:
+class _ApprovalRequest:
     pending: Pending
     now: datetime
 
 
-class Approvals:
+class ApprovalStore:
     """Asks, and remembers what was answered."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def add(self, pending: Pending) -> None:
         """Keep a call that waits. Adding one again changes nothing."""
-        await self._writer.submit(_add, pending)
+        await self._writer.write(_add_pending, pending)
 
-    async def ask(self, pending: Pending, *, now: datetime | None = None) -> Pending:
+    async def add_or_join(self, pending: Pending, *, now: datetime | None = None) -> Pending:
         """Keep a call that waits, or return the same call of the same asker when that waits already."""
-        return await self._writer.submit(_ask, _Question(pending=pending, now=now or utc_now()))
+        return await self._writer.write(_add_or_join, _ApprovalRequest(pending=pending, now=now or utc_now()))
 
     async def get(self, pending_id: str, *, now: datetime | None = None) -> Pending | None:
         """The call as it stands at `now`, or None when no such call ever waited."""
         moment = now or utc_now()
-        return await self._database.read(lambda connection: _standing(connection, pending_id, moment))
+        return await self._database.read(lambda connection: _read_pending(connection, pending_id, moment))
 
-    async def waiting(self, *, now: datetime | None = None) -> list[Pending]:
+    async def list_waiting(self, *, now: datetime | None = None) -> list[Pending]:
         """Every call that still waits, oldest first."""
         moment = now or utc_now()
         return await self._database.read(
-            lambda connection: [_pending(row, moment) for row in connection.execute(_waiting(moment))]
+            lambda connection: [
+                _build_pending(row, moment) for row in connection.execute(_select_waiting(moment))
+            ]
         )
 
-    async def recent(
+    async def list_recent(
         self,
         *,
         decided: bool | None = None,
@@ -89,11 +91,12 @@ class Approvals:
         moment = now or utc_now()
         return await self._database.read(
             lambda connection: [
-                _pending(row, moment) for row in connection.execute(_recent(decided, limit, before, moment))
+                _build_pending(row, moment)
+                for row in connection.execute(_select_recent(decided, limit, before, moment))
             ]
         )
 
-    async def expired(self, *, since: datetime, now: datetime | None = None) -> list[Pending]:
+    async def list_expired(self, *, since: datetime, now: datetime | None = None) -> list[Pending]:
         """Calls whose time was over between then and now before anybody decided, oldest first."""
         moment = now or utc_now()
         query = (
@@ -106,10 +109,10 @@ class Approvals:
             .order_by(approvals.c.created)
         )
         return await self._database.read(
-            lambda connection: [_pending(row, moment) for row in connection.execute(query)]
+            lambda connection: [_build_pending(row, moment) for row in connection.execute(query)]
         )
 
-    async def last_word(
+    async def find_last_decision(
         self,
         call_fingerprint: str,
         *,
@@ -130,8 +133,8 @@ class Approvals:
         asked = (call_fingerprint, asker or conversation, caller)
 
         def find(connection: Connection) -> Pending | None:
-            words = (_pending(row, since) for row in connection.execute(query))
-            return next((word for word in words if _asked(word) == asked), None)
+            words = (_build_pending(row, since) for row in connection.execute(query))
+            return next((word for word in words if _get_request_key(word) == asked), None)
 
         return await self._database.read(find)
 
@@ -154,7 +157,7 @@ class Approvals:
         if decision not in (Decision.APPROVED, Decision.REJECTED):
             message = f"a person approves or rejects; {decision.value!r} is not a decision"
             raise ValueError(message)
-        verdict = _Verdict(
+        verdict = _DecisionRequest(
             pending_id=pending_id,
             decision=decision,
             by=by,
@@ -163,37 +166,37 @@ class Approvals:
             grants=grants,
             now=now or utc_now(),
         )
-        standing = await self._writer.submit(_decide, verdict)
+        standing = await self._writer.write(_decide, verdict)
         if standing is None:
             message = f"no call {pending_id!r} waits for a decision"
             raise CallError(message, hint="Look at the list of waiting calls for its id.")
         return standing
 
 
-def _add(connection: Connection, asked: Sequence[Pending]) -> list[None]:
-    connection.execute(insert_new(connection, approvals), [_row(pending) for pending in asked])
-    return [None] * len(asked)
+def _add_pending(connection: Connection, new: Sequence[Pending]) -> list[None]:
+    connection.execute(insert_ignoring(connection, approvals), [_pending_to_row(pending) for pending in new])
+    return [None] * len(new)
 
 
-def _ask(connection: Connection, questions: Sequence[_Question]) -> list[Pending]:
-    return [_ask_one(connection, question) for question in questions]
+def _add_or_join(connection: Connection, requests: Sequence[_ApprovalRequest]) -> list[Pending]:
+    return [_add_or_join_one(connection, question) for question in requests]
 
 
-def _ask_one(connection: Connection, question: _Question) -> Pending:
+def _add_or_join_one(connection: Connection, request: _ApprovalRequest) -> Pending:
     # Transactions that write follow one another, so two processes cannot both find nothing waiting.
-    asked = question.pending
+    asked = request.pending
     alike = approvals.c.record.contains(asked.call_fingerprint, autoescape=True)
-    for row in connection.execute(_waiting(question.now).where(alike)):
-        waiting = _pending(row, question.now)
-        if _asked(waiting) == _asked(asked):
-            return _join(connection, waiting, asked.packet_id)
-    _add(connection, [asked])
+    for row in connection.execute(_select_waiting(request.now).where(alike)):
+        waiting = _build_pending(row, request.now)
+        if _get_request_key(waiting) == _get_request_key(asked):
+            return _join_pending(connection, waiting, asked.packet_id)
+    _add_pending(connection, [asked])
     return asked
 
 
-def _join(connection: Connection, waiting: Pending, packet_id: str | None) -> Pending:
+def _join_pending(connection: Connection, waiting: Pending, packet_id: str | None) -> Pending:
     """One more request waits for the same call."""
-    if packet_id is None or packet_id in waiting.packets or len(waiting.joined) >= MOST_JOINED:
+    if packet_id is None or packet_id in waiting.packets or len(waiting.joined) >= MAX_JOINED_REQUESTS:
         return waiting
     joined = replace(waiting, joined=(*waiting.joined, packet_id))
     record = to_json(joined).decode()
@@ -203,12 +206,12 @@ def _join(connection: Connection, waiting: Pending, packet_id: str | None) -> Pe
     return joined
 
 
-def _asked(pending: Pending) -> tuple[str, str | None, str | None]:
+def _get_request_key(pending: Pending) -> tuple[str, str | None, str | None]:
     """What was asked for, where and by whom: who asks the same asks again, an asker in any session."""
     return (pending.call_fingerprint, pending.asker or pending.conversation, pending.caller)
 
 
-def _waiting(now: datetime) -> Select[Any]:
+def _select_waiting(now: datetime) -> Select[Any]:
     return (
         select(approvals)
         .where(approvals.c.decision == Decision.WAITING.value, approvals.c.expires > now)
@@ -216,7 +219,7 @@ def _waiting(now: datetime) -> Select[Any]:
     )
 
 
-def _recent(decided: bool | None, limit: int, before: str | None, now: datetime) -> Select[Any]:
+def _select_recent(decided: bool | None, limit: int, before: str | None, now: datetime) -> Select[Any]:
     query = select(approvals).order_by(approvals.c.created.desc(), approvals.c.pending_id.desc()).limit(limit)
     waits = and_(approvals.c.decision == Decision.WAITING.value, approvals.c.expires > now)
     if decided is not None:
@@ -230,7 +233,7 @@ def _recent(decided: bool | None, limit: int, before: str | None, now: datetime)
     return query
 
 
-def _row(pending: Pending) -> dict[str, Any]:
+def _pending_to_row(pending: Pending) -> dict[str, Any]:
     return {
         "pending_id": pending.pending_id,
         "record": to_json(pending).decode(),
@@ -240,39 +243,39 @@ def _row(pending: Pending) -> dict[str, Any]:
     }
 
 
-def _decide(connection: Connection, verdicts: Sequence[_Verdict]) -> list[Pending | None]:
-    return [_decide_one(connection, verdict) for verdict in verdicts]
+def _decide(connection: Connection, requests: Sequence[_DecisionRequest]) -> list[Pending | None]:
+    return [_decide_one(connection, verdict) for verdict in requests]
 
 
-def _decide_one(connection: Connection, verdict: _Verdict) -> Pending | None:
+def _decide_one(connection: Connection, request: _DecisionRequest) -> Pending | None:
     # The condition is in the statement: of two processes only one finds the call waiting.
     decided = connection.execute(
         update(approvals)
         .where(
-            approvals.c.pending_id == verdict.pending_id,
+            approvals.c.pending_id == request.pending_id,
             approvals.c.decision == Decision.WAITING.value,
-            approvals.c.expires > verdict.now,
+            approvals.c.expires > request.now,
         )
         .values(
-            decision=verdict.decision.value,
-            decided_by=verdict.by,
-            decided_at=verdict.now,
-            decision_reason=verdict.reason,
-            edited_arguments=verdict.edited_arguments,
+            decision=request.decision.value,
+            decided_by=request.by,
+            decided_at=request.now,
+            decision_reason=request.reason,
+            edited_arguments=request.edited_arguments,
         )
     )
-    if verdict.grants and decided.rowcount == 1:
-        keep(connection, verdict.grants)
-    return _standing(connection, verdict.pending_id, verdict.now)
+    if request.grants and decided.rowcount == 1:
+        add_grants(connection, request.grants)
+    return _read_pending(connection, request.pending_id, request.now)
 
 
-def _standing(connection: Connection, pending_id: str, now: datetime) -> Pending | None:
+def _read_pending(connection: Connection, pending_id: str, now: datetime) -> Pending | None:
     query = select(approvals).where(approvals.c.pending_id == pending_id)
     row = connection.execute(query).one_or_none()
-    return None if row is None else _pending(row, now)
+    return None if row is None else _build_pending(row, now)
 
 
-def _pending(row: Row[Any], now: datetime) -> Pending:
+def _build_pending(row: Row[Any], now: datetime) -> Pending:
     asked = from_json(Pending, row.record)
     decision = Decision(row.decision)
     if decision is Decision.WAITING:

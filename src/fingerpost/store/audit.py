@@ -13,16 +13,16 @@ from sqlalchemy import Row as FoundRow
 
 from fingerpost.events import Event
 from fingerpost.frozen import frozen
-from fingerpost.store.anchor import Anchor, JournalRange, OutsideAnchors, read_outside
-from fingerpost.store.chain import GENESIS, Break, ChainCheck, Fact, Link, next_hash
+from fingerpost.store.anchor import Anchor, JournalRange, RemoteAnchors, read_remote_lines
+from fingerpost.store.chain import GENESIS, ChainBreak, ChainCheck, ChainFact, ChainLink, hash_parts
 from fingerpost.store.columns import from_microseconds, to_microseconds
 from fingerpost.store.database import Database
-from fingerpost.store.rows import Row, Rows, quickly
+from fingerpost.store.rows import RowInserter, RowValues, execute_directly
 from fingerpost.store.schema import audit, audit_head, journal
 
-_CHUNK = 2000
-_LOOK = 200  # rows that every start looks at
-_ROWS = Rows(audit, "seq", "event_id", "at", "kind", "packet_id", "payload", "prev_hash", "hash")
+_CHUNK_ROWS = 2000
+_CHECKED_ROWS = 200  # rows that every start looks at
+_AUDIT_ROWS = RowInserter(audit, "seq", "event_id", "at", "kind", "packet_id", "payload", "prev_hash", "hash")
 
 
 @frozen
@@ -50,7 +50,7 @@ class AuditQuery:
     before: int | None = None  # a `seq`: only older entries
 
 
-EVERYTHING: Final = AuditQuery()
+ALL_ENTRIES: Final = AuditQuery()
 
 
 @frozen
@@ -72,37 +72,39 @@ class AuditTrail:
     """Reads and verifies the trail; the journal extends it."""
 
     def __init__(
-        self, database: Database, anchor: Anchor, *, enabled: bool, outside: OutsideAnchors | None = None
+        self, database: Database, anchor: Anchor, *, enabled: bool, remote: RemoteAnchors | None = None
     ) -> None:
         self._database = database
         self._anchor = anchor
         self._enabled = enabled
-        self._outside = outside
-        self._covered = database.read_now(_newest_of_journal)  # rows of the journal up to here are covered
+        self._outside = remote
+        self._covered = database.read_blocking(
+            _get_last_journal_seq
+        )  # rows of the journal up to here are covered
 
-    async def entries(
-        self, query: AuditQuery = EVERYTHING, *, limit: int = 100, before: int | None = None
+    async def list_entries(
+        self, query: AuditQuery = ALL_ENTRIES, *, limit: int = 100, before: int | None = None
     ) -> list[AuditEntry]:
         """The newest entries that fit, newest first; `before` goes on from an older row."""
         if before is not None:
             query = replace(query, before=before)
-        wanted = select(audit).where(*_conditions(query)).order_by(audit.c.seq.desc()).limit(limit)
+        wanted = select(audit).where(*_build_conditions(query)).order_by(audit.c.seq.desc()).limit(limit)
         return await self._database.read(
-            lambda connection: [_entry(row) for row in connection.execute(wanted)]
+            lambda connection: [_build_entry(row) for row in connection.execute(wanted)]
         )
 
-    async def chunks(
-        self, query: AuditQuery = EVERYTHING, *, size: int = _CHUNK
+    async def iterate_chunks(
+        self, query: AuditQuery = ALL_ENTRIES, *, size: int = _CHUNK_ROWS
     ) -> AsyncGenerator[list[AuditEntry]]:
         """Every entry that fits, oldest first, some at a time. What is written meanwhile is left out."""
         newest = select(func.max(audit.c.seq))
         end = await self._database.read(lambda connection: connection.execute(newest).scalar())
         last = 0
-        conditions = (*_conditions(query), audit.c.seq <= (end or 0))
+        conditions = (*_build_conditions(query), audit.c.seq <= (end or 0))
         while True:
             wanted = select(audit).where(*conditions, audit.c.seq > last).order_by(audit.c.seq).limit(size)
             entries = await self._database.read(
-                lambda connection, wanted=wanted: [_entry(row) for row in connection.execute(wanted)]
+                lambda connection, wanted=wanted: [_build_entry(row) for row in connection.execute(wanted)]
             )
             if entries:
                 yield entries
@@ -123,20 +125,22 @@ class AuditTrail:
 
         A short look at every start; `verify` follows the whole chain.
         """
-        return self._database.read_now(self._find_break)
+        return self._database.read_blocking(self._find_break)
 
     def _find_break(self, connection: Connection) -> str | None:
-        anchors = self._anchor.newest()  # before the snapshot, as in `_verify`
-        query = select(audit).order_by(audit.c.seq.desc()).limit(_LOOK)
-        links = [_link(row) for row in connection.execute(query)][::-1]
+        anchors = self._anchor.read_newest()  # before the snapshot, as in `_verify`
+        query = select(audit).order_by(audit.c.seq.desc()).limit(_CHECKED_ROWS)
+        links = [_build_link(row) for row in connection.execute(query)][::-1]
         check = ChainCheck(anchors)
         if links and links[0].fact.seq > 1:
             check.begin_at(links[0])
-        found = (check.follow(each) for each in links)
-        broken = next((each for each in found if each is not None), None) or check.end(_head(connection))
-        return None if broken is None else self._reason(broken)
+        found = (check.check_next(each) for each in links)
+        broken = next((each for each in found if each is not None), None) or check.check_end(
+            _read_head(connection)
+        )
+        return None if broken is None else self._describe_break(broken)
 
-    def extend(self, connection: Connection, written: Sequence[tuple[Event, Row]]) -> None:
+    def extend(self, connection: Connection, written: Sequence[tuple[Event, RowValues]]) -> None:
         """Add the audited events of those just `written` to the journal, in the same transaction.
 
         The transaction holds the write lock, so no other process moves the head meanwhile.
@@ -146,57 +150,57 @@ class AuditTrail:
         audited = [(event, row) for event, row in written if event.audited]
         if not audited:
             return
-        [(seq, head)], _ = quickly(connection, "SELECT seq, hash FROM audit_head")
-        rows: list[Row] = []
+        [(seq, head)], _ = execute_directly(connection, "SELECT seq, hash FROM audit_head")
+        rows: list[RowValues] = []
         for event, row in audited:
             seq += 1
             _, at, _, _, payload = row
             before = head
-            head = next_hash(before, seq, event.event_id, at, event.kind, event.packet_id, payload)
+            head = hash_parts(before, seq, event.event_id, at, event.kind, event.packet_id, payload)
             rows.append((seq, *row, before, head))
-        _ROWS.add(connection, rows)
-        quickly(connection, f"UPDATE audit_head SET seq = {seq:d}, hash = '{head}'")  # noqa: S608 - a number, a hash
+        _AUDIT_ROWS.add(connection, rows)
+        execute_directly(connection, f"UPDATE audit_head SET seq = {seq:d}, hash = '{head}'")  # noqa: S608 - a number, a hash
 
-    def drop_anchor(self) -> None:
+    def write_anchor(self) -> None:
         """Remember the committed head outside the database. Blocks."""
         if self._enabled:
-            head = self._database.read_now(_head)
+            head = self._database.read_blocking(_read_head)
             if head is not None:
-                self._anchor.remember(*head)
-                journal = self._database.read_now(self._cover_journal)
+                self._anchor.append_row(*head)
+                journal = self._database.read_blocking(self._hash_journal)
                 if journal is not None:
-                    self._anchor.remember_journal(journal)
+                    self._anchor.append_journal_range(journal)
                     self._covered = journal.last
                 if self._outside is not None:
-                    self._outside.tell(head, journal)
+                    self._outside.queue(head, journal)
 
-    def _cover_journal(self, connection: Connection) -> JournalRange | None:
+    def _hash_journal(self, connection: Connection) -> JournalRange | None:
         """A hash over what the journal has got since the last one."""
         last, digest = self._covered, GENESIS
-        for row in _journal_rows(connection, after=last):
-            last, digest = row[0], next_hash(digest, *row)
+        for row in _iterate_journal_rows(connection, after=last):
+            last, digest = row[0], hash_parts(digest, *row)
         return None if last == self._covered else JournalRange(self._covered + 1, last, digest)
 
     def _verify(self, connection: Connection, places: Sequence[str]) -> AuditReport:
         # Before the snapshot: what they remember is surely committed.
-        outside = [read_outside(place, self._database.location.place) for place in places]
-        anchors = merged_lines([self._anchor.lines(), *(lines.rows for lines in outside)])
-        ranges = {*self._anchor.journal_ranges(), *(one for lines in outside for one in lines.journal)}
+        outside = [read_remote_lines(place, self._database.location.identity) for place in places]
+        anchors = merge_lines([self._anchor.read_lines(), *(lines.rows for lines in outside)])
+        ranges = {*self._anchor.read_journal_ranges(), *(one for lines in outside for one in lines.journal)}
         elsewhere = {line for lines in outside for line in lines.elsewhere}
         alike = 0
         check = ChainCheck(anchors)
-        broken: Break | None = None
-        for found in _links(connection):
-            broken = check.follow(found)
+        broken: ChainBreak | None = None
+        for found in _iterate_links(connection):
+            broken = check.check_next(found)
             if broken is not None:
                 break
             alike += (found.fact.seq, found.hash) in elsewhere
-        broken = broken or check.end(_head(connection)) or _journal_break(connection, ranges)
+        broken = broken or check.check_end(_read_head(connection)) or _find_journal_break(connection, ranges)
         return AuditReport(
             rows=connection.execute(select(func.count()).select_from(audit)).scalar_one(),
             intact=broken is None,
             first_bad=broken.seq if broken else None,
-            reason=self._reason(broken) if broken else None,
+            reason=self._describe_break(broken) if broken else None,
             head=check.hash,
             anchors=len(anchors),
             journal=len(ranges),
@@ -204,7 +208,7 @@ class AuditTrail:
             elsewhere_alike=alike,
         )
 
-    def _reason(self, broken: Break) -> str:
+    def _describe_break(self, broken: ChainBreak) -> str:
         """A new database does not forget an old anchor by itself: whoever replaced it must say so."""
         if not broken.by_anchor:
             return broken.reason
@@ -214,7 +218,7 @@ class AuditTrail:
         )
 
 
-def merged_lines(found: Sequence[Mapping[int, frozenset[str]]]) -> dict[int, frozenset[str]]:
+def merge_lines(found: Sequence[Mapping[int, frozenset[str]]]) -> dict[int, frozenset[str]]:
     """All hashes remembered for a row, wherever."""
     made: dict[int, frozenset[str]] = {}
     for lines in found:
@@ -223,62 +227,62 @@ def merged_lines(found: Sequence[Mapping[int, frozenset[str]]]) -> dict[int, fro
     return made
 
 
-def _journal_rows(
+def _iterate_journal_rows(
     connection: Connection, *, after: int
 ) -> Iterator[tuple[int, str, int, str, str | None, str]]:
     while True:
-        query = select(journal).where(journal.c.seq > after).order_by(journal.c.seq).limit(_CHUNK)
+        query = select(journal).where(journal.c.seq > after).order_by(journal.c.seq).limit(_CHUNK_ROWS)
         rows = connection.execute(query).all()
         for row in rows:
             yield row.seq, row.event_id, to_microseconds(row.at), row.kind, row.packet_id, row.payload
-        if len(rows) < _CHUNK:
+        if len(rows) < _CHUNK_ROWS:
             return
         after = rows[-1].seq
 
 
-def _newest_of_journal(connection: Connection) -> int:
+def _get_last_journal_seq(connection: Connection) -> int:
     return connection.execute(select(func.max(journal.c.seq))).scalar() or 0
 
 
-def _journal_break(connection: Connection, ranges: Collection[JournalRange]) -> Break | None:
+def _find_journal_break(connection: Connection, ranges: Collection[JournalRange]) -> ChainBreak | None:
     """The first range of the journal that is not as it is remembered, in one pass over its rows."""
     waiting = sorted(ranges, key=lambda one: (one.first, one.last), reverse=True)
     if not waiting:
         return None
     under_way: list[tuple[JournalRange, str]] = []
-    for row in _journal_rows(connection, after=waiting[-1].first - 1):
+    for row in _iterate_journal_rows(connection, after=waiting[-1].first - 1):
         while waiting and waiting[-1].first <= row[0]:
             under_way.append((waiting.pop(), GENESIS))
         for place, (one, digest) in enumerate(under_way):
             if row[0] <= one.last:
-                under_way[place] = one, next_hash(digest, *row)
+                under_way[place] = one, hash_parts(digest, *row)
         over = [(one, digest) for one, digest in under_way if one.last <= row[0]]
         if (wrong := next((one for one, digest in over if digest != one.digest), None)) is not None:
-            return _changed_journal(wrong)
+            return _build_journal_break(wrong)
         under_way = [(one, digest) for one, digest in under_way if one.last > row[0]]
     left = [*(one for one, _ in under_way), *waiting]
-    return _changed_journal(min(left, key=lambda one: one.first)) if left else None
+    return _build_journal_break(min(left, key=lambda one: one.first)) if left else None
 
 
-def _changed_journal(rows: JournalRange) -> Break:
+def _build_journal_break(rows: JournalRange) -> ChainBreak:
     reason = f"the journal's rows {rows.first} to {rows.last} are not those an anchor remembers"
-    return Break(rows.first, reason, by_anchor=True)
+    return ChainBreak(rows.first, reason, by_anchor=True)
 
 
-def _conditions(query: AuditQuery) -> tuple[ColumnElement[bool], ...]:
+def _build_conditions(query: AuditQuery) -> tuple[ColumnElement[bool], ...]:
     column = audit.c
     wanted = (
         (query.kind, lambda: column.kind == query.kind),
         (query.packet_id, lambda: column.packet_id == query.packet_id),
-        (query.text or None, lambda: _holds(query.text)),
-        (query.since, lambda: column.at >= _moment(query.since)),
-        (query.until, lambda: column.at < _moment(query.until)),
+        (query.text or None, lambda: _payload_contains(query.text)),
+        (query.since, lambda: column.at >= _to_microseconds_or_none(query.since)),
+        (query.until, lambda: column.at < _to_microseconds_or_none(query.until)),
         (query.before, lambda: column.seq < query.before),
     )
     return tuple(condition() for value, condition in wanted if value is not None)
 
 
-def _holds(text: str) -> ColumnElement[bool]:
+def _payload_contains(text: str) -> ColumnElement[bool]:
     """Payloads are JSON: what a person types stands there as JSON writes it.
 
     Capitals do not matter where the database knows what they are: SQLite does of a to z alone.
@@ -291,11 +295,11 @@ def _holds(text: str) -> ColumnElement[bool]:
     )
 
 
-def _moment(moment: datetime | None) -> int | None:
+def _to_microseconds_or_none(moment: datetime | None) -> int | None:
     return None if moment is None else to_microseconds(moment)
 
 
-def _entry(row: FoundRow[Any]) -> AuditEntry:
+def _build_entry(row: FoundRow[Any]) -> AuditEntry:
     return AuditEntry(
         seq=row.seq,
         at=from_microseconds(row.at),
@@ -307,25 +311,25 @@ def _entry(row: FoundRow[Any]) -> AuditEntry:
     )
 
 
-def _head(connection: Connection) -> tuple[int, str] | None:
+def _read_head(connection: Connection) -> tuple[int, str] | None:
     row = connection.execute(select(audit_head.c.seq, audit_head.c.hash)).one_or_none()
     return None if row is None else (row.seq, row.hash)
 
 
-def _links(connection: Connection) -> Iterator[Link]:
+def _iterate_links(connection: Connection) -> Iterator[ChainLink]:
     """Every row in order, a chunk at a time: the trail may be longer than memory is large."""
     last = None
     while True:
-        query = select(audit).order_by(audit.c.seq).limit(_CHUNK)
+        query = select(audit).order_by(audit.c.seq).limit(_CHUNK_ROWS)
         rows = connection.execute(query if last is None else query.where(audit.c.seq > last)).all()
-        yield from map(_link, rows)
-        if len(rows) < _CHUNK:
+        yield from map(_build_link, rows)
+        if len(rows) < _CHUNK_ROWS:
             return
         last = rows[-1].seq
 
 
-def _link(row: FoundRow[tuple[object, ...]]) -> Link:
-    fact = Fact(
+def _build_link(row: FoundRow[tuple[object, ...]]) -> ChainLink:
+    fact = ChainFact(
         seq=row.seq,
         event_id=row.event_id,
         at=row.at,
@@ -333,4 +337,4 @@ def _link(row: FoundRow[tuple[object, ...]]) -> Link:
         packet_id=row.packet_id,
         payload=row.payload,
     )
-    return Link(fact=fact, prev_hash=row.prev_hash, hash=row.hash)
+    return ChainLink(fact=fact, prev_hash=row.prev_hash, hash=row.hash)

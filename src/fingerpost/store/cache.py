@@ -15,10 +15,10 @@ from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
 from fingerpost.store.database import Database
 from fingerpost.store.schema import cache
-from fingerpost.store.statements import insert_or_change
-from fingerpost.store.writer import Writer
+from fingerpost.store.statements import upsert
+from fingerpost.store.writer import StoreWriter
 
-Place = tuple[str, str]
+CacheKey = tuple[str, str]
 
 
 @frozen
@@ -30,22 +30,22 @@ class CacheLimits:
 
 
 @frozen
-class _Put:
-    place: Place
+class _CachePut:
+    place: CacheKey
     value: bytes
     expires: datetime | None
     now: datetime
-    uses: Mapping[Place, datetime]
+    uses: Mapping[CacheKey, datetime]
 
 
 class Cache:
     """Values by space and key. A space is whose cache it is: `listing`, `embedding`."""
 
-    def __init__(self, database: Database, writer: Writer, limits: CacheLimits) -> None:
+    def __init__(self, database: Database, writer: StoreWriter, limits: CacheLimits) -> None:
         self._database = database
         self._writer = writer
         self._limits = limits
-        self._uses: dict[Place, datetime] = {}
+        self._uses: dict[CacheKey, datetime] = {}
 
     async def get(self, space: str, key: str, *, now: datetime | None = None) -> bytes | None:
         """The value, unless it was never put, has expired or had to go."""
@@ -67,13 +67,14 @@ class Cache:
         moment = now or utc_now()
         uses, self._uses = self._uses, {}
         expires = None if ttl is None else moment + timedelta(seconds=ttl)
-        await self._writer.submit(
-            self._write, _Put(place=(space, key), value=value, expires=expires, now=moment, uses=uses)
+        await self._writer.write(
+            self._write_puts,
+            _CachePut(place=(space, key), value=value, expires=expires, now=moment, uses=uses),
         )
 
-    def _write(self, connection: Connection, puts: Sequence[_Put]) -> list[None]:
+    def _write_puts(self, connection: Connection, puts: Sequence[_CachePut]) -> list[None]:
         for item in puts:
-            _note_uses(connection, item.uses)
+            _update_last_uses(connection, item.uses)
             if len(item.value) > self._limits.size:
                 connection.execute(
                     delete(cache).where(cache.c.space == item.place[0], cache.c.key == item.place[1])
@@ -87,11 +88,11 @@ class Cache:
                 "expires": item.expires,
                 "used": item.now,
             }
-            connection.execute(insert_or_change(connection, cache), row)
-        self._shrink(connection, max(item.now for item in puts))
+            connection.execute(upsert(connection, cache), row)
+        self._evict(connection, max(item.now for item in puts))
         return [None] * len(puts)
 
-    def _shrink(self, connection: Connection, now: datetime) -> None:
+    def _evict(self, connection: Connection, now: datetime) -> None:
         connection.execute(delete(cache).where(cache.c.expires <= now))
         entries, size = connection.execute(
             select(func.count(), func.coalesce(func.sum(cache.c.size), 0))
@@ -111,7 +112,7 @@ class Cache:
         connection.execute(delete(cache).where(tuple_(cache.c.space, cache.c.key).in_(surplus)))
 
 
-def _note_uses(connection: Connection, uses: Mapping[Place, datetime]) -> None:
+def _update_last_uses(connection: Connection, uses: Mapping[CacheKey, datetime]) -> None:
     if not uses:
         return
     note = update(cache).where(cache.c.space == bindparam("in_space"), cache.c.key == bindparam("in_key"))

@@ -16,12 +16,12 @@ import orjson
 from fingerpost.frozen import frozen
 
 GENESIS = "0" * 64
-_ANY: frozenset[str] = frozenset()
-_TYPES = frozenset({str, int, type(None)})
+_ANY_HASH: frozenset[str] = frozenset()
+_FACT_TYPES = frozenset({str, int, type(None)})
 
 
 @frozen
-class Fact:
+class ChainFact:
     """What a link says: the event, as stored."""
 
     seq: int
@@ -33,28 +33,30 @@ class Fact:
 
 
 @frozen
-class Link:
+class ChainLink:
     """A fact in its place in the chain."""
 
-    fact: Fact
+    fact: ChainFact
     prev_hash: str
     hash: str
 
 
-def hash_of(fact: Fact, prev_hash: str) -> str:
+def hash_fact(fact: ChainFact, prev_hash: str) -> str:
     """SHA-256 over the previous hash and the fact, written in one way only (a JSON list in ASCII)."""
-    return next_hash(prev_hash, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload)
+    return hash_parts(prev_hash, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload)
 
 
-def next_hash(prev_hash: str, *fact: str | int | None) -> str:
+def hash_parts(prev_hash: str, *fact: str | int | None) -> str:
     """The same for a fact given by its parts, in their order."""
     parts = [prev_hash, *fact]
-    return hashlib.sha256(_quickly(parts) or _written(parts).encode("ascii")).hexdigest()
+    return hashlib.sha256(_encode_quickly(parts) or _encode_json(parts).encode("ascii")).hexdigest()
 
 
-def _quickly(parts: list[str | int | None]) -> bytes | None:
-    """The same bytes as `_written`, ten times faster, where all is ASCII and of the types it should be."""
-    if not _TYPES.issuperset(map(type, parts)):
+def _encode_quickly(parts: list[str | int | None]) -> bytes | None:
+    """The same bytes as `_encode_json`, ten times faster, where all is ASCII and of the types it should
+    be.
+    """
+    if not _FACT_TYPES.issuperset(map(type, parts)):
         return None
     try:
         data = orjson.dumps(parts)
@@ -64,15 +66,15 @@ def _quickly(parts: list[str | int | None]) -> bytes | None:
 
 
 # `default` is for rows somebody spoilt: SQLite lets a column hold any type.
-_written = json.JSONEncoder(separators=(",", ":"), default=repr).encode
+_encode_json = json.JSONEncoder(separators=(",", ":"), default=repr).encode
 
 
-def link(fact: Fact, prev_hash: str) -> Link:
-    return Link(fact=fact, prev_hash=prev_hash, hash=hash_of(fact, prev_hash))
+def build_link(fact: ChainFact, prev_hash: str) -> ChainLink:
+    return ChainLink(fact=fact, prev_hash=prev_hash, hash=hash_fact(fact, prev_hash))
 
 
 @frozen(kw_only=False)
-class Break:
+class ChainBreak:
     """Where the chain fails first, and how."""
 
     seq: int
@@ -88,35 +90,37 @@ class ChainCheck:
         self.seq = 0
         self.hash: str = GENESIS
 
-    def begin_at(self, first: Link) -> None:
+    def begin_at(self, first: ChainLink) -> None:
         """Begin with this link, whatever came before it."""
         self.seq, self.hash = first.fact.seq - 1, first.prev_hash
 
-    def follow(self, found: Link) -> Break | None:
+    def check_next(self, found: ChainLink) -> ChainBreak | None:
         """Step on to the next link, or say why it is not one."""
         expected = self.seq + 1
         fact = found.fact
         if fact.seq != expected:
-            return Break(expected, f"row {expected} is missing")
+            return ChainBreak(expected, f"row {expected} is missing")
         if found.prev_hash != self.hash:
-            return Break(expected, f"row {expected} does not follow from the row before it")
-        if found.hash != hash_of(fact, found.prev_hash):
-            return Break(expected, f"row {expected} was changed after it was written")
-        if self._anchors.get(expected, _ANY) - {found.hash}:
-            return Break(expected, f"row {expected} is not the one the anchor file remembers", by_anchor=True)
+            return ChainBreak(expected, f"row {expected} does not follow from the row before it")
+        if found.hash != hash_fact(fact, found.prev_hash):
+            return ChainBreak(expected, f"row {expected} was changed after it was written")
+        if self._anchors.get(expected, _ANY_HASH) - {found.hash}:
+            return ChainBreak(
+                expected, f"row {expected} is not the one the anchor file remembers", by_anchor=True
+            )
         self.seq, self.hash = expected, found.hash
         return None
 
-    def end(self, head: tuple[int, str] | None) -> Break | None:
+    def check_end(self, head: tuple[int, str] | None) -> ChainBreak | None:
         """The rows are over: is that where the chain should end?"""
         newest = max(self._anchors, default=0)
         if newest > self.seq:
             reason = f"rows after {self.seq} are missing: the anchor file remembers row {newest}"
-            return Break(self.seq + 1, reason, by_anchor=True)
+            return ChainBreak(self.seq + 1, reason, by_anchor=True)
         if head is None:
-            return Break(self.seq + 1, "the record of the chain's head is missing")
+            return ChainBreak(self.seq + 1, "the record of the chain's head is missing")
         if head != (self.seq, self.hash):
-            return Break(
+            return ChainBreak(
                 self.seq + 1, f"the chain ends at row {self.seq}, its recorded head is row {head[0]}"
             )
         return None

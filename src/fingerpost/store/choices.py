@@ -11,60 +11,60 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
-from fingerpost.records import Choice, Following
+from fingerpost.records import Choice, ToolFollower
 from fingerpost.redaction import scrub
-from fingerpost.store.backlog import Loss
+from fingerpost.store.backlog import LossPolicy
 from fingerpost.store.database import Database
 from fingerpost.store.schema import choices
-from fingerpost.store.writer import Writer
+from fingerpost.store.writer import StoreWriter
 
-LONGEST_REQUEST: Final = 500
-KEPT: Final = 20_000
+MAX_CHOICE_REQUEST_LENGTH: Final = 500
+MAX_CHOICES: Final = 20_000
 # Masking needs to see a secret whole, so the text is cut only afterwards; but it need not read a megabyte.
-_READ: Final = 20 * LONGEST_REQUEST
+_CHOICE_COLUMNS: Final = 20 * MAX_CHOICE_REQUEST_LENGTH
 
 
-class Choices:
+class ChoiceStore:
     """Remembers choices, and forgets them when asked."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
-        self._loss = Loss()
+        self._loss = LossPolicy()
 
     async def record(self, choice: Choice) -> None:
         """Remember one choice. Returns when it is on disk."""
-        await self._writer.submit(_add, choice)
+        await self._writer.write(_add_choices, choice)
 
-    def note(self, choice: Choice) -> None:
+    def record_soon(self, choice: Choice) -> None:
         """Remember one choice soon. Returns at once; may be lost while the disk is stuck."""
-        self._writer.post(_add, choice, loss=self._loss)
+        self._writer.write_soon(_add_choices, choice, loss=self._loss)
 
-    async def recent(self, limit: int = 2_000) -> list[Choice]:
+    async def list_recent(self, limit: int = 2_000) -> list[Choice]:
         """The newest choices, newest first."""
         newest = select(choices).order_by(choices.c.seq.desc()).limit(limit)
-        return await self._database.read(lambda found: [_choice(row) for row in found.execute(newest)])
+        return await self._database.read(lambda found: [_build_choice(row) for row in found.execute(newest)])
 
-    async def followers(self, limit: int = 1_000) -> list[Following]:
+    async def list_followers(self, limit: int = 1_000) -> list[ToolFollower]:
         """Which tool worked right after which, in one conversation: the most frequent pairs first."""
-        return await self._database.read(lambda connection: _followers(connection, limit))
+        return await self._database.read(lambda connection: _list_followers(connection, limit))
 
     async def clear(self) -> int:
         """Forget everything; how many choices that were."""
-        return await self._writer.submit(_clear, None)
+        return await self._writer.write(_clear_choices, None)
 
 
-def _add(connection: Connection, new: Sequence[Choice]) -> list[None]:
-    connection.execute(insert(choices), [_row(choice) for choice in new])
+def _add_choices(connection: Connection, new: Sequence[Choice]) -> list[None]:
+    connection.execute(insert(choices), [_choice_to_row(choice) for choice in new])
     newest = select(func.max(choices.c.seq)).scalar_subquery()
-    connection.execute(delete(choices).where(choices.c.seq <= newest - KEPT))
+    connection.execute(delete(choices).where(choices.c.seq <= newest - MAX_CHOICES))
     return [None] * len(new)
 
 
-def _row(choice: Choice) -> dict[str, Any]:
+def _choice_to_row(choice: Choice) -> dict[str, Any]:
     return {
         "at": choice.at,
-        "request": scrub(choice.request[:_READ])[:LONGEST_REQUEST],
+        "request": scrub(choice.request[:_CHOICE_COLUMNS])[:MAX_CHOICE_REQUEST_LENGTH],
         "tool": choice.tool,
         "worked": choice.worked,
         "conversation": choice.conversation,
@@ -72,7 +72,7 @@ def _row(choice: Choice) -> dict[str, Any]:
     }
 
 
-def _choice(row: Row[Any]) -> Choice:
+def _build_choice(row: Row[Any]) -> Choice:
     return Choice(
         request=row.request,
         tool=row.tool,
@@ -83,7 +83,7 @@ def _choice(row: Row[Any]) -> Choice:
     )
 
 
-def _followers(connection: Connection, limit: int) -> list[Following]:
+def _list_followers(connection: Connection, limit: int) -> list[ToolFollower]:
     before = func.lag(choices.c.tool).over(partition_by=choices.c.conversation, order_by=choices.c.seq)
     steps = (
         select(before.label("tool"), choices.c.tool.label("following"))
@@ -99,10 +99,10 @@ def _followers(connection: Connection, limit: int) -> list[Following]:
         .limit(limit)
     )
     return [
-        Following(tool=row.tool, then=row.following, times=row.times) for row in connection.execute(pairs)
+        ToolFollower(tool=row.tool, then=row.following, times=row.times) for row in connection.execute(pairs)
     ]
 
 
-def _clear(connection: Connection, asked: Sequence[None]) -> list[int]:
+def _clear_choices(connection: Connection, requests: Sequence[None]) -> list[int]:
     gone = connection.execute(delete(choices)).rowcount
-    return [gone, *[0] * (len(asked) - 1)]
+    return [gone, *[0] * (len(requests) - 1)]

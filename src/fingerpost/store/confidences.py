@@ -14,74 +14,76 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from fingerpost.records import ConfidenceSample
-from fingerpost.store.backlog import Loss
+from fingerpost.store.backlog import LossPolicy
 from fingerpost.store.database import Database
 from fingerpost.store.schema import confidences
-from fingerpost.store.writer import Writer
+from fingerpost.store.writer import StoreWriter
 
-KEPT: Final = 10_000
-LONGEST_TOOL: Final = 1_000
+MAX_CONFIDENCES: Final = 10_000
+MAX_SAMPLE_TOOL_LENGTH: Final = 1_000
 
-_Noted = tuple[ConfidenceSample, datetime]
+_TimedSample = tuple[ConfidenceSample, datetime]
 
 
-class Confidences:
+class ConfidenceStore:
     """Remembers samples, and forgets them when asked."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
-        self._loss = Loss()
+        self._loss = LossPolicy()
 
     async def record(self, sample: ConfidenceSample, at: datetime) -> None:
         """Remember one sample. Returns when it is on disk."""
-        _check(sample)
-        await self._writer.submit(_add, (sample, at))
+        _check_sample(sample)
+        await self._writer.write(_add_samples, (sample, at))
 
-    def note(self, sample: ConfidenceSample, at: datetime) -> None:
+    def record_soon(self, sample: ConfidenceSample, at: datetime) -> None:
         """Remember one sample soon. Returns at once; may be lost while the disk is stuck."""
-        _check(sample)
-        self._writer.post(_add, (sample, at), loss=self._loss)
+        _check_sample(sample)
+        self._writer.write_soon(_add_samples, (sample, at), loss=self._loss)
 
-    async def recent(self, limit: int = 2_000, *, since: datetime | None = None) -> list[ConfidenceSample]:
+    async def list_recent(
+        self, limit: int = 2_000, *, since: datetime | None = None
+    ) -> list[ConfidenceSample]:
         """The newest samples, newest first; none from before `since`."""
         newest = select(confidences).order_by(confidences.c.seq.desc()).limit(limit)
         if since is not None:
             newest = newest.where(confidences.c.at > since)
-        return await self._database.read(lambda found: [_sample(row) for row in found.execute(newest)])
+        return await self._database.read(lambda found: [_build_sample(row) for row in found.execute(newest)])
 
     async def clear(self) -> int:
         """Forget everything; how many samples that were."""
-        return await self._writer.submit(_clear, None)
+        return await self._writer.write(_clear_confidences, None)
 
 
-def _check(sample: ConfidenceSample) -> None:
+def _check_sample(sample: ConfidenceSample) -> None:
     """Refused here, to the face of whoever noted it: in the writer it would spoil a whole batch."""
     if not (math.isfinite(sample.raw) and 0.0 <= sample.raw <= 1.0):
         message = f"a confidence is between 0 and 1, not {sample.raw}"
         raise ValueError(message)
 
 
-def _add(connection: Connection, new: Sequence[_Noted]) -> list[None]:
-    connection.execute(insert(confidences), [_row(sample, at) for sample, at in new])
+def _add_samples(connection: Connection, new: Sequence[_TimedSample]) -> list[None]:
+    connection.execute(insert(confidences), [_sample_to_row(sample, at) for sample, at in new])
     newest = select(func.max(confidences.c.seq)).scalar_subquery()
-    connection.execute(delete(confidences).where(confidences.c.seq <= newest - KEPT))
+    connection.execute(delete(confidences).where(confidences.c.seq <= newest - MAX_CONFIDENCES))
     return [None] * len(new)
 
 
-def _row(sample: ConfidenceSample, at: datetime) -> dict[str, Any]:
+def _sample_to_row(sample: ConfidenceSample, at: datetime) -> dict[str, Any]:
     return {
         "at": at,
         "raw": float(sample.raw),
         "was_right": sample.right,
-        "tool": sample.tool[:LONGEST_TOOL],
+        "tool": sample.tool[:MAX_SAMPLE_TOOL_LENGTH],
     }
 
 
-def _sample(row: Row[Any]) -> ConfidenceSample:
+def _build_sample(row: Row[Any]) -> ConfidenceSample:
     return ConfidenceSample(raw=row.raw, right=row.was_right, tool=row.tool)
 
 
-def _clear(connection: Connection, asked: Sequence[None]) -> list[int]:
+def _clear_confidences(connection: Connection, requests: Sequence[None]) -> list[int]:
     gone = connection.execute(delete(confidences)).rowcount
-    return [gone, *[0] * (len(asked) - 1)]
+    return [gone, *[0] * (len(requests) - 1)]

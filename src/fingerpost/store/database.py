@@ -25,18 +25,18 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from fingerpost.errors import StoreUnavailable
-from fingerpost.store.faults import explain, outline
+from fingerpost.store.faults import explain, explain_without_location
 from fingerpost.store.integrity import IntegrityCheck, check_schema
-from fingerpost.store.locations import Location
+from fingerpost.store.locations import StoreLocation
 from fingerpost.store.migrations import migrate
-from fingerpost.store.rows import quickly
+from fingerpost.store.rows import execute_directly
 
 R = TypeVar("R")
 
 logger = logging.getLogger("fingerpost.store")
 
-READERS = 4
-_WRITES = "fingerpost_writes"
+MAX_READERS = 4
+_WRITES_OPTION = "fingerpost_writes"
 _WRITE_LOCK = 0x46696E676572  # "Finger", the number of our advisory lock
 _STATEMENT_SECONDS = 30.0
 
@@ -44,36 +44,36 @@ _STATEMENT_SECONDS = 30.0
 class Database:
     """An opened, migrated database."""
 
-    def __init__(self, engine: Engine, location: Location) -> None:
+    def __init__(self, engine: Engine, location: StoreLocation) -> None:
         self.location = location
         self._engine = engine
-        self._readers = anyio.CapacityLimiter(READERS)
+        self._readers = anyio.CapacityLimiter(MAX_READERS)
         self._damage: StoreUnavailable | None = None
         self._check: IntegrityCheck | None = None
 
     @classmethod
-    def open(cls, location: Location, *, lock_wait: float) -> Database:
+    def open(cls, location: StoreLocation, *, lock_wait: float) -> Database:
         """Create what is missing, migrate, and be ready. Blocks; raises `StoreError`."""
         try:
-            make = _postgresql_engine if location.file is None else _sqlite_engine
+            make = _create_postgresql_engine if location.file is None else _create_sqlite_engine
             database = cls(make(location, lock_wait), location)
-            database._look_and_migrate()
+            database._check_and_migrate()
         except (DBAPIError, OSError, sqlite3.Error) as error:
             raise explain(error, location) from error
         return database
 
-    def _look_and_migrate(self) -> None:
+    def _check_and_migrate(self) -> None:
         """Nothing is written to a file that is damaged, or another program's."""
         try:
             if self.location.file is not None:
                 self._check = IntegrityCheck(self.location, self.refuse_writes)
-                self._check.look()
+                self._check.check_quickly()
             with self.connect_to_write() as connection, connection.begin():
                 migrate(connection)
                 if self.location.file is not None:
-                    check_schema(_raw(connection), self.location)
+                    check_schema(_get_driver_connection(connection), self.location)
             if self._check is not None:
-                self._check.go_on()
+                self._check.continue_in_background()
         except BaseException:
             self.close()
             raise
@@ -89,13 +89,13 @@ class Database:
 
     def connect_to_write(self) -> Connection:
         """A connection whose transactions hold the write lock from their beginning."""
-        return self._engine.connect().execution_options(**{_WRITES: True})
+        return self._engine.connect().execution_options(**{_WRITES_OPTION: True})
 
     async def read(self, query: Callable[[Connection], R]) -> R:
         """What `query` finds in one snapshot of the database, off the event loop."""
-        return await anyio.to_thread.run_sync(self.read_now, query, limiter=self._readers)
+        return await anyio.to_thread.run_sync(self.read_blocking, query, limiter=self._readers)
 
-    def read_now(self, query: Callable[[Connection], R]) -> R:
+    def read_blocking(self, query: Callable[[Connection], R]) -> R:
         """The same, for a thread that may block."""
         try:
             with self._engine.connect() as connection:
@@ -104,7 +104,7 @@ class Database:
                 return query(connection)
         except DBAPIError as error:
             logger.warning("%s", explain(error, self.location))
-            raise outline(error, self.location) from error
+            raise explain_without_location(error, self.location) from error
 
     def close(self) -> None:
         if self._check is not None:
@@ -112,13 +112,13 @@ class Database:
         self._engine.dispose()
 
 
-def _sqlite_engine(location: Location, lock_wait: float) -> Engine:
+def _create_sqlite_engine(location: StoreLocation, lock_wait: float) -> Engine:
     assert location.file is not None
-    _create_private(location)
+    _create_private_file(location)
     engine = create_engine(
         location.url,
         connect_args={"timeout": lock_wait, "check_same_thread": False, "isolation_level": None},
-        pool_size=READERS + 1,
+        pool_size=MAX_READERS + 1,
         hide_parameters=True,
     )
 
@@ -130,22 +130,22 @@ def _sqlite_engine(location: Location, lock_wait: float) -> Engine:
         connection.execute("PRAGMA temp_store=MEMORY")
 
     def begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get(_WRITES, False)
+        writes = connection.get_execution_options().get(_WRITES_OPTION, False)
         # A transaction that starts by reading and writes later cannot wait for the lock; IMMEDIATE can.
-        quickly(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
+        execute_directly(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
 
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
 
 
-def _raw(connection: Connection) -> sqlite3.Connection:
+def _get_driver_connection(connection: Connection) -> sqlite3.Connection:
     found = connection.connection.driver_connection
     assert isinstance(found, sqlite3.Connection)
     return found
 
 
-def _create_private(location: Location) -> None:
+def _create_private_file(location: StoreLocation) -> None:
     """The file, readable by its owner only: it will hold tokens and arguments."""
     assert location.file is not None
     location.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -206,12 +206,12 @@ def _switch_to_wal(connection: sqlite3.Connection, lock_wait: float) -> None:
             return
 
 
-def _postgresql_engine(location: Location, lock_wait: float) -> Engine:
+def _create_postgresql_engine(location: StoreLocation, lock_wait: float) -> Engine:
     try:
         engine = create_engine(
             location.url,
             connect_args={"connect_timeout": max(2, round(lock_wait)), "tcp_user_timeout": 30_000},
-            pool_size=READERS + 1,
+            pool_size=MAX_READERS + 1,
             pool_pre_ping=True,
             hide_parameters=True,
         )
@@ -227,7 +227,7 @@ def _postgresql_engine(location: Location, lock_wait: float) -> Engine:
         connection.autocommit = False
 
     def begin(connection: Connection) -> None:
-        if connection.get_execution_options().get(_WRITES, False):
+        if connection.get_execution_options().get(_WRITES_OPTION, False):
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
 
     event.listen(engine, "connect", prepare)

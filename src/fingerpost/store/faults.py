@@ -12,7 +12,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.redaction import scrub
-from fingerpost.store.locations import Location
+from fingerpost.store.locations import StoreLocation
 
 _LOCKED = (
     "is locked by another program",
@@ -57,45 +57,45 @@ _POSTGRESQL = {
 }
 
 
-def is_databases_trouble(error: BaseException) -> bool:
+def is_database_failure(error: BaseException) -> bool:
     """Whether the database is to blame, not the one write it was working on."""
     if isinstance(error, StoreUnavailable):
         return True
     return isinstance(error, DBAPIError) and not isinstance(error, DataError | IntegrityError)
 
 
-def cause_of(error: BaseException) -> BaseException:
+def get_cause(error: BaseException) -> BaseException:
     """What lies under SQLAlchemy's wrapping, whose text repeats the statement and its values."""
     return error.orig if isinstance(error, StatementError) and error.orig is not None else error
 
 
-def explain(error: BaseException, location: Location) -> StoreUnavailable:
+def explain(error: BaseException, location: StoreLocation) -> StoreUnavailable:
     """The error for whoever runs this: which database it is, and what it said."""
     if isinstance(error, StoreUnavailable):
         return error
-    what, hint = _meaning(cause_of(error), location)
-    message = f"the database {location.label} {what} ({_reason(error)})"
+    what, hint = _find_meaning(get_cause(error), location)
+    message = f"the database {location.label} {what} ({_describe_cause(error)})"
     return StoreUnavailable(message, hint=hint.format(anchor=location.anchor))
 
 
-def outline(error: BaseException, location: Location) -> StoreUnavailable:
+def explain_without_location(error: BaseException, location: StoreLocation) -> StoreUnavailable:
     """The error for whoever asked for something: where the database is may be no business of theirs."""
     if isinstance(error, StoreUnavailable):
         return error
-    what, hint = _meaning(cause_of(error), location)
-    reason = "" if what in _SAY_ENOUGH else f" ({_reason(error)})"
+    what, hint = _find_meaning(get_cause(error), location)
+    reason = "" if what in _SELF_EXPLAINING else f" ({_describe_cause(error)})"
     return StoreUnavailable(f"the database {what}{reason}", hint=hint.format(anchor=location.anchor.name))
 
 
 # What the database itself says of these names files or hosts.
-_SAY_ENOUGH = frozenset({_FULL[0], _UNREACHABLE[0]})
+_SELF_EXPLAINING = frozenset({_FULL[0], _UNREACHABLE[0]})
 
 
-def _reason(error: BaseException) -> str:
-    return scrub(" ".join(str(cause_of(error)).split()))[:300]
+def _describe_cause(error: BaseException) -> str:
+    return scrub(" ".join(str(get_cause(error)).split()))[:300]
 
 
-def _meaning(cause: BaseException, location: Location) -> tuple[str, str]:
+def _find_meaning(cause: BaseException, location: StoreLocation) -> tuple[str, str]:
     if isinstance(cause, OSError):
         return _FULL if cause.errno in (errno.ENOSPC, errno.EDQUOT) else _UNWRITABLE
     name: str | None = getattr(cause, "sqlite_errorname", None)
@@ -111,14 +111,14 @@ def _meaning(cause: BaseException, location: Location) -> tuple[str, str]:
     return _REFUSED
 
 
-def _is_full(location: Location) -> bool:
+def _is_full(location: StoreLocation) -> bool:
     """SQLite calls it an I/O error when there is no room for its log or its shared memory."""
     if location.file is None:
         return False
     try:
-        return shutil.disk_usage(location.file.parent).free < _ROOM
+        return shutil.disk_usage(location.file.parent).free < _MIN_FREE_BYTES
     except OSError:
         return False
 
 
-_ROOM = 64 * 1024  # less than SQLite needs to open a database
+_MIN_FREE_BYTES = 64 * 1024  # less than SQLite needs to open a database

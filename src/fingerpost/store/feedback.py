@@ -16,75 +16,79 @@ from fingerpost.records import Feedback, FeedbackVerdict
 from fingerpost.redaction import scrub
 from fingerpost.store.database import Database
 from fingerpost.store.schema import feedback
-from fingerpost.store.statements import insert_or_change
-from fingerpost.store.writer import Writer
+from fingerpost.store.statements import upsert
+from fingerpost.store.writer import StoreWriter
 
-LONGEST_REQUEST: Final = 500
-LONGEST_COMMENT: Final = 1_000
-LONGEST_NAME: Final = 200
-LONGEST_TOOL: Final = 1_000
-KEPT: Final = 20_000
+MAX_FEEDBACK_REQUEST_LENGTH: Final = 500
+MAX_COMMENT_LENGTH: Final = 1_000
+MAX_PERSON_LENGTH: Final = 200
+MAX_FEEDBACK_TOOL_LENGTH: Final = 1_000
+MAX_FEEDBACK: Final = 20_000
 # Masking needs to see a secret whole, so a text is cut only afterwards; but it need not read a megabyte.
-_READ: Final = 10_000
+_FEEDBACK_COLUMNS: Final = 10_000
 
 
-class FeedbackBook:
+class FeedbackStore:
     """Remembers what was said, and forgets it when asked."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
-    async def record(self, said: Feedback) -> Feedback:
+    async def record(self, feedback: Feedback) -> Feedback:
         """Remember it, in place of what this person said before. Returns it as it was kept, on disk."""
-        kept = _bounded(said)
-        await self._writer.submit(_put, kept)
+        kept = _bound_feedback(feedback)
+        await self._writer.write(_put_feedback, kept)
         return kept
 
-    async def recent(self, limit: int = 2_000) -> list[Feedback]:
+    async def list_recent(self, limit: int = 2_000) -> list[Feedback]:
         """What was said, newest first."""
         return await self._find(limit)
 
-    async def about(self, packet_id: str) -> list[Feedback]:
+    async def list_about(self, packet_id: str) -> list[Feedback]:
         """What was said of one request, by whomever, newest first."""
-        return await self._find(KEPT, feedback.c.packet_id == packet_id)
+        return await self._find(MAX_FEEDBACK, feedback.c.packet_id == packet_id)
 
     async def clear(self, *, by: str | None = None) -> int:
         """Forget everything, or what this person said; how much that was."""
-        return await self._writer.submit(_clear, by)
+        return await self._writer.write(_clear_feedback, by)
 
     async def _find(self, limit: int, *conditions: ColumnElement[bool]) -> list[Feedback]:
         newest = select(feedback).where(*conditions)
         newest = newest.order_by(feedback.c.at.desc(), feedback.c.packet_id, feedback.c.by_whom).limit(limit)
-        return await self._database.read(lambda found: [_feedback(row) for row in found.execute(newest)])
+        return await self._database.read(
+            lambda found: [_build_feedback(row) for row in found.execute(newest)]
+        )
 
 
-def _bounded(said: Feedback) -> Feedback:
+def _bound_feedback(feedback: Feedback) -> Feedback:
     return Feedback(
-        packet_id=said.packet_id[:LONGEST_NAME],
-        by=said.by[:LONGEST_NAME],
-        verdict=said.verdict,
-        request=_masked(said.request, LONGEST_REQUEST),
-        at=said.at,
-        tool=None if said.tool is None else said.tool[:LONGEST_TOOL],
-        should_have=None if said.should_have is None else said.should_have[:LONGEST_TOOL],
-        comment=_masked(said.comment, LONGEST_COMMENT),
+        packet_id=feedback.packet_id[:MAX_PERSON_LENGTH],
+        by=feedback.by[:MAX_PERSON_LENGTH],
+        verdict=feedback.verdict,
+        request=_mask_text(feedback.request, MAX_FEEDBACK_REQUEST_LENGTH),
+        at=feedback.at,
+        tool=None if feedback.tool is None else feedback.tool[:MAX_FEEDBACK_TOOL_LENGTH],
+        should_have=None if feedback.should_have is None else feedback.should_have[:MAX_FEEDBACK_TOOL_LENGTH],
+        comment=_mask_text(feedback.comment, MAX_COMMENT_LENGTH),
     )
 
 
-def _masked(text: str, longest: int) -> str:
-    return scrub(text[:_READ])[:longest]
+def _mask_text(text: str, max_length: int) -> str:
+    return scrub(text[:_FEEDBACK_COLUMNS])[:max_length]
 
 
-def _put(connection: Connection, new: Sequence[Feedback]) -> list[None]:
+def _put_feedback(connection: Connection, new: Sequence[Feedback]) -> list[None]:
     for said in new:  # one by one: a batch may hold the same person's word twice
-        connection.execute(insert_or_change(connection, feedback), _row(said))
-    beyond = select(feedback.c.at).order_by(feedback.c.at.desc()).offset(KEPT).limit(1).scalar_subquery()
+        connection.execute(upsert(connection, feedback), _feedback_to_row(said))
+    beyond = (
+        select(feedback.c.at).order_by(feedback.c.at.desc()).offset(MAX_FEEDBACK).limit(1).scalar_subquery()
+    )
     connection.execute(delete(feedback).where(feedback.c.at <= beyond))
     return [None] * len(new)
 
 
-def _row(said: Feedback) -> dict[str, Any]:
+def _feedback_to_row(said: Feedback) -> dict[str, Any]:
     return {
         "packet_id": said.packet_id,
         "by_whom": said.by,
@@ -97,7 +101,7 @@ def _row(said: Feedback) -> dict[str, Any]:
     }
 
 
-def _feedback(row: Row[Any]) -> Feedback:
+def _build_feedback(row: Row[Any]) -> Feedback:
     return Feedback(
         packet_id=row.packet_id,
         by=row.by_whom,
@@ -110,10 +114,10 @@ def _feedback(row: Row[Any]) -> Feedback:
     )
 
 
-def _clear(connection: Connection, asked: Sequence[str | None]) -> list[int]:
-    return [connection.execute(_deletion(by)).rowcount for by in asked]
+def _clear_feedback(connection: Connection, requests: Sequence[str | None]) -> list[int]:
+    return [connection.execute(_build_deletion(by)).rowcount for by in requests]
 
 
-def _deletion(by: str | None) -> Any:
+def _build_deletion(by: str | None) -> Any:
     every = delete(feedback)
     return every if by is None else every.where(feedback.c.by_whom == by)

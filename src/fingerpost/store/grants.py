@@ -19,14 +19,14 @@ from fingerpost.records import Grant, utc_now
 from fingerpost.store.columns import Moment
 from fingerpost.store.database import Database
 from fingerpost.store.schema import grants
-from fingerpost.store.statements import insert_new
-from fingerpost.store.writer import Writer
+from fingerpost.store.statements import insert_ignoring
+from fingerpost.store.writer import StoreWriter
 
-_COLUMNS = tuple(item.name for item in fields(Grant))
+_GRANT_COLUMNS = tuple(item.name for item in fields(Grant))
 
 
 @frozen
-class _Wish:
+class _SpendRequest:
     """Names that are no columns: SQLAlchemy keeps those for the values of an UPDATE."""
 
     this_call: str
@@ -36,18 +36,18 @@ class _Wish:
     now: datetime
 
 
-class Grants:
+class GrantStore:
     """Permissions, given and spent."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def add(self, grant: Grant) -> None:
         """Keep a permission. Adding one again changes nothing, least of all a spent one."""
-        await self._writer.submit(keep, grant)
+        await self._writer.write(add_grants, grant)
 
-    async def first_use(self, grant: Grant, *, now: datetime | None = None) -> bool:
+    async def add_and_spend(self, grant: Grant, *, now: datetime | None = None) -> bool:
         """Keep a one-time permission and use it in the same breath. Whether nobody had done so before."""
         await self.add(grant)
         assert grant.call_fingerprint is not None
@@ -68,43 +68,43 @@ class Grants:
         A grant for the exact call may be bound to an asker in the place of a conversation. A one-time
         grant is gone after this; any other stays until it expires.
         """
-        wish = _Wish(
+        wish = _SpendRequest(
             this_call=call_fingerprint,
             this_conversation=conversation,
             this_asker=asker,
             this_operation=operation,
             now=now or utc_now(),
         )
-        return await self._writer.submit(_spend, wish)
+        return await self._writer.write(_spend_grants, wish)
 
-    async def active(self, *, now: datetime | None = None) -> list[Grant]:
+    async def list_active(self, *, now: datetime | None = None) -> list[Grant]:
         """Every permission that could be used at `now`, the one that expires first at the front."""
-        query = select(grants).where(_usable(now or utc_now())).order_by(grants.c.expires)
+        query = select(grants).where(_is_usable(now or utc_now())).order_by(grants.c.expires)
         rows = await self._database.read(lambda connection: connection.execute(query).all())
-        return [_grant(row) for row in rows]
+        return [_build_grant(row) for row in rows]
 
 
-def keep(connection: Connection, new: Sequence[Grant]) -> list[None]:
+def add_grants(connection: Connection, new: Sequence[Grant]) -> list[None]:
     """Write permissions, within a transaction that may hold more than them."""
-    rows = [{name: getattr(grant, name) for name in _COLUMNS} for grant in new]
-    connection.execute(insert_new(connection, grants), rows)
+    rows = [{name: getattr(grant, name) for name in _GRANT_COLUMNS} for grant in new]
+    connection.execute(insert_ignoring(connection, grants), rows)
     return [None] * len(new)
 
 
-def _spend(connection: Connection, wishes: Sequence[_Wish]) -> list[Grant | None]:
-    return [_spend_one(connection, wish) for wish in wishes]
+def _spend_grants(connection: Connection, requests: Sequence[_SpendRequest]) -> list[Grant | None]:
+    return [_spend_grant(connection, wish) for wish in requests]
 
 
-def _spend_one(connection: Connection, wish: _Wish) -> Grant | None:
-    row = connection.execute(_SPEND, asdict(wish)).one_or_none()
-    return None if row is None else _grant(row)
+def _spend_grant(connection: Connection, request: _SpendRequest) -> Grant | None:
+    row = connection.execute(_SPEND_STATEMENT, asdict(request)).one_or_none()
+    return None if row is None else _build_grant(row)
 
 
-def _usable(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
+def _is_usable(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
     return and_(grants.c.expires > now, or_(~grants.c.one_time, grants.c.spent_at.is_(None)))
 
 
-def _covers() -> ColumnElement[bool]:
+def _covers_call() -> ColumnElement[bool]:
     """An exact grant may be narrowed further; what it leaves open does not matter. NULL equals nothing."""
     conversation = grants.c.conversation == bindparam("this_conversation")
     operation = grants.c.operation == bindparam("this_operation")
@@ -116,23 +116,23 @@ def _covers() -> ColumnElement[bool]:
     return or_(exact, and_(grants.c.call_fingerprint.is_(None), conversation, operation))
 
 
-def _spending() -> ReturningUpdate[Any]:
+def _build_spend_statement() -> ReturningUpdate[Any]:
     now = bindparam("now", type_=Moment)
     best = (
         select(grants.c.grant_id)
-        .where(_usable(now), _covers())
+        .where(_is_usable(now), _covers_call())
         .order_by(grants.c.call_fingerprint.is_(None), grants.c.expires, grants.c.grant_id)
         .limit(1)
         .scalar_subquery()
     )
     spent_at = case((grants.c.one_time, now), else_=grants.c.spent_at)
-    statement = update(grants).where(grants.c.grant_id == best, _usable(now)).values(spent_at=spent_at)
+    statement = update(grants).where(grants.c.grant_id == best, _is_usable(now)).values(spent_at=spent_at)
     return statement.returning(grants)
 
 
 # Made once: putting it together costs ten times as much as running it.
-_SPEND: Final = _spending()
+_SPEND_STATEMENT: Final = _build_spend_statement()
 
 
-def _grant(row: Row[Any]) -> Grant:
-    return Grant(**{name: getattr(row, name) for name in _COLUMNS})
+def _build_grant(row: Row[Any]) -> Grant:
+    return Grant(**{name: getattr(row, name) for name in _GRANT_COLUMNS})

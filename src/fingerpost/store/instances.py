@@ -15,10 +15,10 @@ from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
 from fingerpost.store.database import Database
 from fingerpost.store.schema import claims, instances, journal
-from fingerpost.store.statements import insert_or_change
-from fingerpost.store.writer import Writer
+from fingerpost.store.statements import upsert
+from fingerpost.store.writer import StoreWriter
 
-LEASE_S = 30.0
+LEASE_SECONDS = 30.0
 
 
 @frozen
@@ -32,50 +32,52 @@ class Instance:
 
 
 @frozen
-class _Claim:
+class _InstanceClaim:
     name: str
     instance_id: str
     now: datetime
 
 
-class Instances:
+class InstanceStore:
     """Who is alive, and who works on what."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
-    async def beat(self, instance_id: str, *, lease_s: float = LEASE_S, now: datetime | None = None) -> None:
+    async def renew_lease(
+        self, instance_id: str, *, lease_s: float = LEASE_SECONDS, now: datetime | None = None
+    ) -> None:
         """This process is alive, and will say so again before `lease_s` seconds are over."""
         beaten = Instance(instance_id=instance_id, seen=now or utc_now(), lease_s=lease_s, since_seq=0)
-        await self._writer.submit(_beat, beaten)
+        await self._writer.write(_renew_leases, beaten)
 
     async def end(self, instance_id: str) -> None:
         """This process is over, and works on nothing any more."""
-        await self._writer.submit(_end, instance_id)
+        await self._writer.write(_end_instances, instance_id)
 
-    async def gone(self, *, now: datetime | None = None) -> list[Instance]:
+    async def list_expired(self, *, now: datetime | None = None) -> list[Instance]:
         """Those whose lease is over."""
         moment = now or utc_now()
-        found = await self._database.read(_all)
+        found = await self._database.read(_list_instances)
         return [one for one in found if not _is_alive(one, moment)]
 
     async def claim(self, name: str, instance_id: str, *, now: datetime | None = None) -> bool:
         """Work on this alone. False while a process that is alive does, this one included."""
-        return await self._writer.submit(
-            _claim, _Claim(name=name, instance_id=instance_id, now=now or utc_now())
+        return await self._writer.write(
+            _claim_names, _InstanceClaim(name=name, instance_id=instance_id, now=now or utc_now())
         )
 
     async def release(self, name: str, instance_id: str) -> None:
         """Work on it no more."""
-        await self._writer.submit(_release, (name, instance_id))
+        await self._writer.write(_release_names, (name, instance_id))
 
 
 def _is_alive(one: Instance, now: datetime) -> bool:
     return now - one.seen <= timedelta(seconds=one.lease_s)
 
 
-def _all(connection: Connection) -> list[Instance]:
+def _list_instances(connection: Connection) -> list[Instance]:
     rows = connection.execute(select(instances)).all()
     return [
         Instance(instance_id=row.instance_id, seen=row.seen, lease_s=row.lease_s, since_seq=row.since_seq)
@@ -83,34 +85,32 @@ def _all(connection: Connection) -> list[Instance]:
     ]
 
 
-def _beat(connection: Connection, beaten: Sequence[Instance]) -> list[None]:
+def _renew_leases(connection: Connection, beaten: Sequence[Instance]) -> list[None]:
     since = connection.execute(select(func.max(journal.c.seq))).scalar() or 0
-    statement = insert_or_change(
-        connection, instances, lambda new: {"seen": new["seen"], "lease_s": new["lease_s"]}
-    )
+    statement = upsert(connection, instances, lambda new: {"seen": new["seen"], "lease_s": new["lease_s"]})
     for one in beaten:
         row = {"instance_id": one.instance_id, "seen": one.seen, "lease_s": one.lease_s, "since_seq": since}
         connection.execute(statement, row)
     return [None] * len(beaten)
 
 
-def _end(connection: Connection, ended: Sequence[str]) -> list[None]:
+def _end_instances(connection: Connection, ended: Sequence[str]) -> list[None]:
     connection.execute(delete(claims).where(claims.c.instance_id.in_(ended)))
     connection.execute(delete(instances).where(instances.c.instance_id.in_(ended)))
     return [None] * len(ended)
 
 
-def _claim(connection: Connection, wanted: Sequence[_Claim]) -> list[bool]:
-    return [_claim_one(connection, claim) for claim in wanted]
+def _claim_names(connection: Connection, wanted: Sequence[_InstanceClaim]) -> list[bool]:
+    return [_claim_name(connection, claim) for claim in wanted]
 
 
-def _claim_one(connection: Connection, claim: _Claim) -> bool:
+def _claim_name(connection: Connection, claim: _InstanceClaim) -> bool:
     """Transactions that write follow one another, so two processes cannot both find it free."""
     holder = connection.execute(
         select(claims.c.instance_id).where(claims.c.name == claim.name)
     ).scalar_one_or_none()
     if holder is not None:
-        alive = {one.instance_id for one in _all(connection) if _is_alive(one, claim.now)}
+        alive = {one.instance_id for one in _list_instances(connection) if _is_alive(one, claim.now)}
         if holder in alive:
             return False
     connection.execute(delete(claims).where(claims.c.name == claim.name))
@@ -118,7 +118,7 @@ def _claim_one(connection: Connection, claim: _Claim) -> bool:
     return True
 
 
-def _release(connection: Connection, released: Sequence[tuple[str, str]]) -> list[None]:
+def _release_names(connection: Connection, released: Sequence[tuple[str, str]]) -> list[None]:
     for name, instance_id in released:
         connection.execute(delete(claims).where(claims.c.name == name, claims.c.instance_id == instance_id))
     return [None] * len(released)

@@ -18,19 +18,21 @@ from fingerpost.events import Event, EventsDropped, PacketReceived, UnknownEvent
 from fingerpost.frozen import frozen
 from fingerpost.records import Packet
 from fingerpost.store.audit import AuditTrail
-from fingerpost.store.backlog import Loss
+from fingerpost.store.backlog import LossPolicy
 from fingerpost.store.columns import escape, to_microseconds
 from fingerpost.store.database import Database
-from fingerpost.store.rows import Row, Rows, quickly
+from fingerpost.store.rows import RowInserter, RowValues, execute_directly
 from fingerpost.store.schema import journal
-from fingerpost.store.writer import Writer
+from fingerpost.store.writer import StoreWriter
 
-PROMPT_START = 120
-_ROWS = Rows(journal, "event_id", "at", "kind", "packet_id", "payload", "conversation", pass_over=True)
+MAX_PROMPT_LENGTH = 120
+_JOURNAL_ROWS = RowInserter(
+    journal, "event_id", "at", "kind", "packet_id", "payload", "conversation", skip_existing=True
+)
 
 
 @frozen(kw_only=False)
-class Recorded:
+class JournalEntry:
     """An event and its number in the journal. Numbers grow in the order of writing, with gaps."""
 
     seq: int
@@ -52,18 +54,18 @@ class PacketSummary:
 class Journal:
     """Reads and writes events."""
 
-    def __init__(self, database: Database, writer: Writer, trail: AuditTrail) -> None:
+    def __init__(self, database: Database, writer: StoreWriter, trail: AuditTrail) -> None:
         self._database = database
         self._writer = writer
         self._trail = trail
-        self._loss = Loss(stand_in=lambda count: (EventsDropped(count=count),))
+        self._loss = LossPolicy(stand_in=lambda count: (EventsDropped(count=count),))
         self._earlier: list[Callable[[], None]] = []
 
-    def comes_after(self, hand_on: Callable[[], None]) -> None:
+    def set_pending_source(self, emit_pending: Callable[[], None]) -> None:
         """`hand_on` emits what happened and waits somewhere: it belongs to what is flushed, and to an end."""
-        self._earlier.append(hand_on)
+        self._earlier.append(emit_pending)
 
-    def complete(self) -> None:
+    def emit_pending(self) -> None:
         """Have everything emitted that happened before now."""
         for hand_on in self._earlier:
             hand_on()
@@ -74,29 +76,29 @@ class Journal:
         When the disk is stuck and too many events wait, the oldest that is not audited is lost and an
         `EventsDropped` says so. An audited event is never dropped: in the last resort it is refused, here.
         """
-        self._writer.post(self._write, (event,), loss=None if event.audited else self._loss)
+        self._writer.write_soon(self._write, (event,), loss=None if event.audited else self._loss)
 
     def emit_all(self, events: Sequence[Event]) -> None:
         """The same for several. One that is refused is told of when the others were taken."""
-        self._writer.post_all(
+        self._writer.write_all_soon(
             self._write, [((event,), None if event.audited else self._loss) for event in events]
         )
 
-    def hasten(self) -> None:
+    def flush_soon(self) -> None:
         """Have what was emitted written at once, without waiting for it: another process may ask for it."""
-        self.complete()
-        self._writer.hurry()
+        self.emit_pending()
+        self._writer.flush_soon()
 
     async def append(self, *events: Event) -> None:
         """Write the events together. Returns when they are on disk; repeating it changes nothing."""
-        await self._writer.submit(self._write, events)
+        await self._writer.write(self._write, events)
 
     async def flush(self) -> None:
         """Returns when everything that happened before is on disk."""
-        self.complete()
-        await self._writer.submit(self._write, ())
+        self.emit_pending()
+        await self._writer.write(self._write, ())
 
-    async def events(
+    async def list_events(
         self,
         *,
         packet_id: str | None = None,
@@ -104,7 +106,7 @@ class Journal:
         after_seq: int = 0,
         up_to_seq: int | None = None,
         limit: int = 1000,
-    ) -> list[Recorded]:
+    ) -> list[JournalEntry]:
         """The first `limit` events after `after_seq`, in order; none behind `up_to_seq`.
 
         Whoever reads some kinds out of a long journal sets both ends: an index of kinds does not help then.
@@ -116,46 +118,46 @@ class Journal:
             query = query.where(journal.c.packet_id == packet_id)
         if kinds is not None:
             query = query.where(journal.c.kind.in_(kinds))
-        return await self._database.read(lambda found: [_recorded(row) for row in found.execute(query)])
+        return await self._database.read(lambda found: [_build_entry(row) for row in found.execute(query)])
 
-    async def newest(
+    async def list_newest(
         self, *, kinds: Collection[str], before: int | None = None, limit: int = 200
-    ) -> list[Recorded]:
+    ) -> list[JournalEntry]:
         """The last `limit` events of these kinds, newest first; `before` (a `seq`) goes on."""
 
-        def find(found: Connection) -> list[Recorded]:
+        def find(found: Connection) -> list[JournalEntry]:
             # One question for each kind: each goes backwards along its index and stops.
-            rows = [row for kind in kinds for row in found.execute(_newest_of(kind, before, limit))]
+            rows = [row for kind in kinds for row in found.execute(_select_newest(kind, before, limit))]
             rows.sort(key=lambda row: row.seq, reverse=True)
-            return [_recorded(row) for row in rows[:limit]]
+            return [_build_entry(row) for row in rows[:limit]]
 
         return await self._database.read(find)
 
-    async def of_packets(
+    async def list_packet_events(
         self,
         packet_ids: Collection[str],
         *,
         kinds: Collection[str] | None = None,
         limit: int = 10_000,
-    ) -> list[Recorded]:
+    ) -> list[JournalEntry]:
         """The first `limit` events of all these packets, in order."""
         query = (
             select(journal).where(journal.c.packet_id.in_(packet_ids)).order_by(journal.c.seq).limit(limit)
         )
 
-        def find(found: Connection) -> list[Recorded]:
+        def find(found: Connection) -> list[JournalEntry]:
             # Kinds are left out here, not in the query: it might go along their index, through everything.
             rows = found.execute(query)
-            return [_recorded(row) for row in rows if kinds is None or row.kind in kinds]
+            return [_build_entry(row) for row in rows if kinds is None or row.kind in kinds]
 
         return await self._database.read(find)
 
-    async def last_seq(self) -> int:
+    async def get_last_seq(self) -> int:
         """The number of the last event; 0 when there is none."""
         query = select(func.max(journal.c.seq))
         return await self._database.read(lambda found: found.execute(query).scalar() or 0)
 
-    async def seq_at(self, moment: datetime) -> int:
+    async def find_seq_at(self, moment: datetime) -> int:
         """The number of the first event that is not older; behind the last one when all are older.
 
         Events are written about in the order in which they happened, so halving finds it.
@@ -177,68 +179,70 @@ class Journal:
 
         return await self._database.read(find)
 
-    async def packets_of(self, session_id: str, *, limit: int = 20) -> list[Packet]:
+    async def list_session_packets(self, session_id: str, *, limit: int = 20) -> list[Packet]:
         """The newest packets of one conversation, newest first, as they came in."""
-        query = packets_query(session_id, limit=limit)
+        query = select_session_packets(session_id, limit=limit)
         found = await self._database.read(
-            lambda connection: [_recorded(row) for row in connection.execute(query)]
+            lambda connection: [_build_entry(row) for row in connection.execute(query)]
         )
         return [entry.event.packet for entry in found if isinstance(entry.event, PacketReceived)]
 
-    async def packets(self, *, limit: int = 50, before: int | None = None) -> list[PacketSummary]:
+    async def list_packets(self, *, limit: int = 50, before: int | None = None) -> list[PacketSummary]:
         """The newest packets, newest first; `before` (a `seq`) goes on from an older one."""
         query = select(journal).where(journal.c.kind == PacketReceived.kind)
         if before is not None:
             query = query.where(journal.c.seq < before)
         newest = query.order_by(journal.c.seq.desc()).limit(limit)
-        return await self._database.read(lambda connection: _summaries(connection, newest))
+        return await self._database.read(lambda connection: _build_summaries(connection, newest))
 
     def _write(self, connection: Connection, groups: Sequence[tuple[Event, ...]]) -> list[None]:
-        events = {event.event_id: (event, _row(event)) for group in groups for event in group}
+        events = {event.event_id: (event, _event_to_row(event)) for group in groups for event in group}
         if events:
-            [(last,)], _ = quickly(connection, "SELECT max(seq) FROM journal")
-            added = _ROWS.add(connection, [(*row, _conversation(event)) for event, row in events.values()])
+            [(last,)], _ = execute_directly(connection, "SELECT max(seq) FROM journal")
+            added = _JOURNAL_ROWS.add(
+                connection, [(*row, _get_conversation(event)) for event, row in events.values()]
+            )
             written = list(events.values())
             if added != len(events):  # some were appended again: of those the trail has heard
-                new = _event_ids(connection, after=last or 0)
+                new = _read_event_ids(connection, after=last or 0)
                 written = [pair for key, pair in events.items() if key in new]
             self._trail.extend(connection, written)
         return [None] * len(groups)
 
 
-def packets_query(session_id: str, *, limit: int) -> Select[Any]:
+def select_session_packets(session_id: str, *, limit: int) -> Select[Any]:
     """The arrivals of one conversation's requests, newest first."""
     of_it = select(journal).where(journal.c.conversation == session_id)
     return of_it.order_by(journal.c.seq.desc()).limit(limit)
 
 
-def _newest_of(kind: str, before: int | None, limit: int) -> Select[Any]:
+def _select_newest(kind: str, before: int | None, limit: int) -> Select[Any]:
     query = select(journal).where(journal.c.kind == kind)
     if before is not None:
         query = query.where(journal.c.seq < before)
     return query.order_by(journal.c.seq.desc()).limit(limit)
 
 
-def _row(event: Event) -> Row:
+def _event_to_row(event: Event) -> RowValues:
     """What both tables hold of an event."""
     kind = escape(event.unknown_kind) if isinstance(event, UnknownEvent) else event.kind
     packet_id = None if event.packet_id is None else escape(event.packet_id)
     return (escape(event.event_id), to_microseconds(event.at), kind, packet_id, encode(event).decode())
 
 
-def _conversation(event: Event) -> str | None:
+def _get_conversation(event: Event) -> str | None:
     """The conversation that a request arrives in."""
     return escape(event.packet.header.session_id) if isinstance(event, PacketReceived) else None
 
 
-def _event_ids(connection: Connection, *, after: int) -> set[str]:
+def _read_event_ids(connection: Connection, *, after: int) -> set[str]:
     """The events added by this transaction: it holds the write lock, so nobody else added any."""
     return set(connection.execute(select(journal.c.event_id).where(journal.c.seq > after)).scalars())
 
 
-def _recorded(row: FoundRow[Any]) -> Recorded:
+def _build_entry(row: FoundRow[Any]) -> JournalEntry:
     try:
-        return Recorded(row.seq, decode(row.payload))
+        return JournalEntry(row.seq, decode(row.payload))
     except ValueError:
         # Somebody edited the database. One spoilt row must not hide the others.
         spoilt = UnknownEvent(
@@ -249,10 +253,10 @@ def _recorded(row: FoundRow[Any]) -> Recorded:
             unknown_version=0,
             contents={"unreadable": str(row.payload)[:200]},
         )
-        return Recorded(row.seq, spoilt)
+        return JournalEntry(row.seq, spoilt)
 
 
-def _summaries(connection: Connection, newest: Any) -> list[PacketSummary]:
+def _build_summaries(connection: Connection, newest: Any) -> list[PacketSummary]:
     received = connection.execute(newest).all()
     ids = [row.packet_id for row in received]
     last_seqs = (
@@ -265,7 +269,7 @@ def _summaries(connection: Connection, newest: Any) -> list[PacketSummary]:
             packet_id=row.packet_id,
             seq=row.seq,
             at=row.at,
-            prompt=_recorded(row).event.summary()[:PROMPT_START],
+            prompt=_build_entry(row).event.summary()[:MAX_PROMPT_LENGTH],
             last_kind=last[row.packet_id].kind,
             last_at=last[row.packet_id].at,
         )

@@ -17,15 +17,15 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Threshold
 from fingerpost.store.database import Database
 from fingerpost.store.schema import choices, feedback, learned_marks, thresholds
-from fingerpost.store.statements import insert_or_change
-from fingerpost.store.writer import Writer
+from fingerpost.store.statements import upsert
+from fingerpost.store.writer import StoreWriter
 
 EVERYBODY: Final = ""
-LONGEST: Final = 500
+MAX_NAME_LENGTH: Final = 500
 
 
 @frozen
-class Mark:
+class LearningMark:
     """What is learned (`what`) of this person (or of everybody) counts from `at` on."""
 
     what: str
@@ -33,23 +33,23 @@ class Mark:
     at: datetime
 
 
-class LearnedBook:
+class LearnedStore:
     """Marks and thresholds."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
-    async def mark(self, mark: Mark) -> None:
+    async def set_mark(self, mark: LearningMark) -> None:
         """From now on nothing before it counts."""
-        await self._writer.submit(_mark, mark)
+        await self._writer.write(_set_marks, mark)
 
-    async def marks(self, what: str) -> Mapping[str, datetime]:
+    async def get_marks(self, what: str) -> Mapping[str, datetime]:
         """Since when this counts, by person; `EVERYBODY` where it holds for all."""
         query = select(learned_marks).where(learned_marks.c.what == what)
         return await self._database.read(lambda found: {row.person: row.at for row in found.execute(query)})
 
-    async def version(self) -> tuple[object, ...]:
+    async def get_version(self) -> tuple[object, ...]:
         """Changes whenever something that is learned from does, in whichever process."""
         query = select(
             select(func.count()).select_from(feedback).scalar_subquery(),
@@ -59,47 +59,49 @@ class LearnedBook:
         )
         return await self._database.read(lambda found: tuple(found.execute(query).one()))
 
-    async def thresholds(self) -> list[Threshold]:
+    async def list_thresholds(self) -> list[Threshold]:
         """Those that moved, by name."""
         query = select(thresholds).order_by(thresholds.c.name)
-        return await self._database.read(lambda found: [_threshold(row) for row in found.execute(query)])
+        return await self._database.read(
+            lambda found: [_build_threshold(row) for row in found.execute(query)]
+        )
 
-    async def move(self, moved: Threshold) -> None:
+    async def set_threshold(self, threshold: Threshold) -> None:
         """This is what it is now."""
-        await self._writer.submit(_move, moved)
+        await self._writer.write(_set_thresholds, threshold)
 
     async def clear_thresholds(self) -> int:
         """Back to what the settings say; how many had moved."""
-        return await self._writer.submit(_clear, None)
+        return await self._writer.write(_clear_thresholds, None)
 
 
-def _mark(connection: Connection, new: Sequence[Mark]) -> list[None]:
+def _set_marks(connection: Connection, new: Sequence[LearningMark]) -> list[None]:
     for mark in new:
         row = {"what": mark.what, "person": mark.person, "at": mark.at}
-        connection.execute(insert_or_change(connection, learned_marks), row)
+        connection.execute(upsert(connection, learned_marks), row)
     return [None] * len(new)
 
 
-def _move(connection: Connection, new: Sequence[Threshold]) -> list[None]:
+def _set_thresholds(connection: Connection, new: Sequence[Threshold]) -> list[None]:
     for moved in new:
         row = {
             "name": moved.name,
             "base": moved.base,
             "value": moved.value,
             "at": moved.at,
-            "reason": moved.reason[:LONGEST],
+            "reason": moved.reason[:MAX_NAME_LENGTH],
             "samples": moved.samples,
         }
-        connection.execute(insert_or_change(connection, thresholds), row)
+        connection.execute(upsert(connection, thresholds), row)
     return [None] * len(new)
 
 
-def _threshold(row: Row[Any]) -> Threshold:
+def _build_threshold(row: Row[Any]) -> Threshold:
     return Threshold(
         name=row.name, base=row.base, value=row.value, at=row.at, reason=row.reason, samples=row.samples
     )
 
 
-def _clear(connection: Connection, asked: Sequence[None]) -> list[int]:
+def _clear_thresholds(connection: Connection, requests: Sequence[None]) -> list[int]:
     gone = connection.execute(delete(thresholds)).rowcount
-    return [gone, *[0] * (len(asked) - 1)]
+    return [gone, *[0] * (len(requests) - 1)]

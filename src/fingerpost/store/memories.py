@@ -1,6 +1,6 @@
 """What models were asked to remember: short texts that belong to one person, some to one conversation.
 
-Everything here takes an `Owner`, and nothing is ever found, counted or deleted beyond them. The person
+Everything here takes an `MemoryOwner`, and nothing is ever found, counted or deleted beyond them. The person
 without a name is somebody like any other: whoever sits at this machine.
 """
 
@@ -15,13 +15,13 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, inser
 from fingerpost.frozen import frozen
 from fingerpost.store.database import Database
 from fingerpost.store.schema import memories
-from fingerpost.store.writer import Writer
+from fingerpost.store.writer import StoreWriter
 
-AT_ONCE: Final = 500  # ids in one statement
+MAX_IDS_PER_STATEMENT: Final = 500  # ids in one statement
 
 
 @frozen
-class Owner:
+class MemoryOwner:
     """Whose memories are meant: a person, and the conversation they are in (None: in none)."""
 
     person: str | None = None
@@ -40,60 +40,60 @@ class Memory:
 
 
 @frozen(kw_only=False)
-class Stamp:
+class MemoryStamp:
     """Changes whenever an owner's memories do: one is never changed, and numbers are never given again."""
 
     count: int
     newest: int
 
 
-class Memories:
+class MemoryStore:
     """Remembers and forgets."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
-    async def add(self, memory: Memory, *, most: int) -> int:
+    async def add(self, memory: Memory, *, max_memories: int) -> int:
         """Keep one more of its person's. How many of their oldest went to make room (beyond `most`)."""
-        return await self._writer.submit(_add, (memory, most))
+        return await self._writer.write(_add_memories, (memory, max_memories))
 
-    async def all(self, owner: Owner, *, limit: int | None = None) -> list[Memory]:
+    async def list_all(self, owner: MemoryOwner, *, limit: int | None = None) -> list[Memory]:
         """What the owner can see where they are: newest first."""
-        query = select(memories).where(_seen(owner)).order_by(memories.c.seq.desc()).limit(limit)
-        return await self._database.read(lambda found: [_memory(row) for row in found.execute(query)])
+        query = select(memories).where(_is_visible_to(owner)).order_by(memories.c.seq.desc()).limit(limit)
+        return await self._database.read(lambda found: [_build_memory(row) for row in found.execute(query)])
 
-    async def stamp(self, owner: Owner) -> Stamp:
-        query = select(func.count(), func.max(memories.c.seq)).where(_seen(owner))
+    async def get_stamp(self, owner: MemoryOwner) -> MemoryStamp:
+        query = select(func.count(), func.max(memories.c.seq)).where(_is_visible_to(owner))
         count, newest = await self._database.read(lambda found: found.execute(query).one())
-        return Stamp(count, newest or 0)
+        return MemoryStamp(count, newest or 0)
 
-    async def forget(self, owner: Owner, ids: Sequence[str]) -> int:
+    async def forget(self, owner: MemoryOwner, ids: Sequence[str]) -> int:
         """Forget those of these that the owner can see; how many that were."""
-        return await self._writer.submit(_forget, (owner, tuple(ids)))
+        return await self._writer.write(_forget_memories, (owner, tuple(ids)))
 
-    async def forget_all(self, owner: Owner, *, conversation_only: bool = False) -> int:
+    async def forget_all(self, owner: MemoryOwner, *, conversation_only: bool = False) -> int:
         """Forget everything of the person in every conversation, or what belongs to this conversation."""
-        return await self._writer.submit(_forget_all, (owner, conversation_only))
+        return await self._writer.write(_forget_all_memories, (owner, conversation_only))
 
 
-def _person(person: str | None) -> ColumnElement[bool]:
+def _is_persons(person: str | None) -> ColumnElement[bool]:
     return memories.c.person.is_(None) if person is None else memories.c.person == person
 
 
-def _seen(owner: Owner) -> ColumnElement[bool]:
+def _is_visible_to(owner: MemoryOwner) -> ColumnElement[bool]:
     """The person's own, and of their conversations only the one they are in."""
     everywhere = memories.c.conversation.is_(None)
     here = owner.conversation
     where = everywhere if here is None else or_(everywhere, memories.c.conversation == here)
-    return and_(_person(owner.person), where)
+    return and_(_is_persons(owner.person), where)
 
 
-def _add(connection: Connection, new: Sequence[tuple[Memory, int]]) -> list[int]:
-    return [_add_one(connection, memory, most) for memory, most in new]
+def _add_memories(connection: Connection, new: Sequence[tuple[Memory, int]]) -> list[int]:
+    return [_add_memory(connection, memory, most) for memory, most in new]
 
 
-def _add_one(connection: Connection, memory: Memory, most: int) -> int:
+def _add_memory(connection: Connection, memory: Memory, max_memories: int) -> int:
     connection.execute(
         insert(memories),
         {
@@ -104,40 +104,42 @@ def _add_one(connection: Connection, memory: Memory, most: int) -> int:
             "text": memory.text,
         },
     )
-    kept = select(memories.c.seq).where(_person(memory.person)).order_by(memories.c.seq.desc())
-    oldest = connection.execute(kept.offset(max(1, most)).limit(1)).scalar()
+    kept = select(memories.c.seq).where(_is_persons(memory.person)).order_by(memories.c.seq.desc())
+    oldest = connection.execute(kept.offset(max(1, max_memories)).limit(1)).scalar()
     if oldest is None:
         return 0
-    gone = delete(memories).where(_person(memory.person), memories.c.seq <= oldest)
+    gone = delete(memories).where(_is_persons(memory.person), memories.c.seq <= oldest)
     return connection.execute(gone).rowcount
 
 
-def _forget(connection: Connection, wanted: Sequence[tuple[Owner, tuple[str, ...]]]) -> list[int]:
-    return [_forget_some(connection, owner, ids) for owner, ids in wanted]
+def _forget_memories(
+    connection: Connection, wanted: Sequence[tuple[MemoryOwner, tuple[str, ...]]]
+) -> list[int]:
+    return [_forget_ids(connection, owner, ids) for owner, ids in wanted]
 
 
-def _forget_some(connection: Connection, owner: Owner, ids: tuple[str, ...]) -> int:
+def _forget_ids(connection: Connection, owner: MemoryOwner, ids: tuple[str, ...]) -> int:
     gone = 0
-    for begin in range(0, len(ids), AT_ONCE):
-        some = ids[begin : begin + AT_ONCE]
+    for begin in range(0, len(ids), MAX_IDS_PER_STATEMENT):
+        some = ids[begin : begin + MAX_IDS_PER_STATEMENT]
         gone += connection.execute(
-            delete(memories).where(_seen(owner), memories.c.memory_id.in_(some))
+            delete(memories).where(_is_visible_to(owner), memories.c.memory_id.in_(some))
         ).rowcount
     return gone
 
 
-def _forget_all(connection: Connection, wanted: Sequence[tuple[Owner, bool]]) -> list[int]:
-    return [_forget_everything(connection, owner, only) for owner, only in wanted]
+def _forget_all_memories(connection: Connection, wanted: Sequence[tuple[MemoryOwner, bool]]) -> list[int]:
+    return [_forget_owner(connection, owner, only) for owner, only in wanted]
 
 
-def _forget_everything(connection: Connection, owner: Owner, conversation_only: bool) -> int:
-    gone = delete(memories).where(_person(owner.person))
+def _forget_owner(connection: Connection, owner: MemoryOwner, conversation_only: bool) -> int:
+    gone = delete(memories).where(_is_persons(owner.person))
     if conversation_only:
         gone = gone.where(memories.c.conversation == owner.conversation)  # of no conversation: nothing
     return connection.execute(gone).rowcount
 
 
-def _memory(row: Row[Any]) -> Memory:
+def _build_memory(row: Row[Any]) -> Memory:
     return Memory(
         memory_id=row.memory_id, text=row.text, at=row.at, person=row.person, conversation=row.conversation
     )

@@ -18,18 +18,18 @@ from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
 from fingerpost.store.columns import escape, to_microseconds
 
-_VERSIONS = """
+_CREATE_VERSIONS = """
     CREATE TABLE IF NOT EXISTS fingerpost_schema (
         version INTEGER NOT NULL PRIMARY KEY, applied BIGINT NOT NULL)
 """
 
 # What the two databases spell differently.
-_WORDS = {
+_DIALECT_TYPES = {
     "sqlite": {"counted": "INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL", "bytes": "BLOB"},
     "postgresql": {"counted": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "bytes": "BYTEA"},
 }
 
-_FIRST = (
+_CREATE_FIRST = (
     """CREATE TABLE journal (
         seq {counted}, event_id TEXT NOT NULL UNIQUE, at BIGINT NOT NULL,
         kind TEXT NOT NULL, packet_id TEXT, payload TEXT NOT NULL)""",
@@ -67,45 +67,45 @@ _FIRST = (
     "CREATE TABLE tokens (server TEXT NOT NULL PRIMARY KEY, data {bytes} NOT NULL, saved BIGINT NOT NULL)",
 )
 
-_CHOICES = (
+_CREATE_CHOICES = (
     """CREATE TABLE choices (
         seq {counted}, at BIGINT NOT NULL, request TEXT NOT NULL, tool TEXT NOT NULL,
         worked BOOLEAN NOT NULL, conversation TEXT)""",
     "CREATE INDEX choices_conversation ON choices (conversation, seq)",
 )
 
-_CONFIDENCES = (
+_CREATE_CONFIDENCES = (
     """CREATE TABLE confidences (
         seq {counted}, at BIGINT NOT NULL, raw DOUBLE PRECISION NOT NULL, was_right BOOLEAN NOT NULL,
         tool TEXT NOT NULL)""",
 )
 
-_KEYS = (
+_CREATE_KEYS = (
     """CREATE TABLE api_keys (
         key_id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, reach TEXT NOT NULL,
         created BIGINT NOT NULL, expires BIGINT, last_used BIGINT, revoked BIGINT)""",
     "CREATE INDEX api_keys_name ON api_keys (name)",
 )
 
-_SHUTTERS = (
+_CREATE_DISABLED = (
     """CREATE TABLE shutters (
         what TEXT NOT NULL, name TEXT NOT NULL, by_whom TEXT NOT NULL, at BIGINT NOT NULL,
         reason TEXT NOT NULL, PRIMARY KEY (what, name))""",
 )
 
-_EVALS = (
+_CREATE_EVALS = (
     """CREATE TABLE evals (
         seq {counted}, at BIGINT NOT NULL, name TEXT NOT NULL, report TEXT NOT NULL)""",
 )
 
-_MEMORIES = (
+_CREATE_MEMORIES = (
     """CREATE TABLE memories (
         seq {counted}, memory_id TEXT NOT NULL UNIQUE, person TEXT, conversation TEXT, at BIGINT NOT NULL,
         text TEXT NOT NULL)""",
     "CREATE INDEX memories_person ON memories (person, seq)",
 )
 
-_LEARNING = (
+_CREATE_LEARNING = (
     """CREATE TABLE feedback (
         packet_id TEXT NOT NULL, by_whom TEXT NOT NULL, at BIGINT NOT NULL, verdict TEXT NOT NULL,
         request TEXT NOT NULL, tool TEXT, should_have TEXT, comment TEXT NOT NULL,
@@ -119,13 +119,13 @@ _LEARNING = (
     "ALTER TABLE choices ADD COLUMN caller TEXT",
 )
 
-_PIN_REVISION = (
+_CREATE_PIN_REVISION = (
     """CREATE TABLE pin_revision (
         id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), number BIGINT NOT NULL)""",
     "INSERT INTO pin_revision (id, number) VALUES (1, 0)",
 )
 
-_IDEMPOTENCY = (
+_CREATE_IDEMPOTENCY = (
     """CREATE TABLE idempotency_keys (
         caller TEXT NOT NULL, key TEXT NOT NULL, call_fingerprint TEXT NOT NULL, tool TEXT NOT NULL,
         call_id TEXT NOT NULL, began BIGINT NOT NULL, expires BIGINT NOT NULL, state TEXT NOT NULL,
@@ -133,24 +133,24 @@ _IDEMPOTENCY = (
     "CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires)",
 )
 
-_INSTANCES = (
+_CREATE_INSTANCES = (
     """CREATE TABLE instances (
         instance_id TEXT NOT NULL PRIMARY KEY, seen BIGINT NOT NULL, lease_s DOUBLE PRECISION NOT NULL,
         since_seq BIGINT NOT NULL)""",
     "CREATE TABLE claims (name TEXT NOT NULL PRIMARY KEY, instance_id TEXT NOT NULL)",
 )
 
-_PREFERENCES = ("CREATE TABLE preferences (caller TEXT NOT NULL PRIMARY KEY, effort TEXT NOT NULL)",)
+_CREATE_PREFERENCES = ("CREATE TABLE preferences (caller TEXT NOT NULL PRIMARY KEY, effort TEXT NOT NULL)",)
 
-_JOURNAL_CONVERSATION = (
+_ADD_JOURNAL_CONVERSATION = (
     "ALTER TABLE journal ADD COLUMN conversation TEXT",
     "CREATE INDEX journal_conversation ON journal (conversation, seq) WHERE conversation IS NOT NULL",
 )
 
 
-def _name_conversations(connection: Connection) -> None:
+def _fill_conversations(connection: Connection) -> None:
     """Requests that arrived before this step have their conversation in their payload alone."""
-    _running(_JOURNAL_CONVERSATION)(connection)
+    _build_migration(_ADD_JOURNAL_CONVERSATION)(connection)
     arrived = text(
         "SELECT seq, payload FROM journal WHERE kind = 'packet_received' AND seq > :seq "
         "ORDER BY seq LIMIT 500"
@@ -159,13 +159,13 @@ def _name_conversations(connection: Connection) -> None:
     last = 0
     while rows := connection.execute(arrived, {"seq": last}).all():
         last = rows[-1].seq
-        named = [{"seq": row.seq, "conversation": _conversation_in(row.payload)} for row in rows]
+        named = [{"seq": row.seq, "conversation": _parse_conversation(row.payload)} for row in rows]
         found = [row for row in named if row["conversation"] is not None]
         if found:
             connection.execute(change, found)
 
 
-def _conversation_in(payload: str) -> str | None:
+def _parse_conversation(payload: str) -> str | None:
     try:
         named = json.loads(payload)["event"]["packet"]["header"]["session_id"]
     except (ValueError, KeyError, TypeError):  # the row was edited
@@ -174,46 +174,46 @@ def _conversation_in(payload: str) -> str | None:
 
 
 @frozen(kw_only=False)
-class Step:
+class MigrationStep:
     """One change of the schema. `number` counts from 1 without gaps."""
 
     number: int
     apply: Callable[[Connection], None]
 
 
-def _running(statements: Sequence[str]) -> Callable[[Connection], None]:
+def _build_migration(statements: Sequence[str]) -> Callable[[Connection], None]:
     def apply(connection: Connection) -> None:
-        words = _WORDS[connection.dialect.name]
+        words = _DIALECT_TYPES[connection.dialect.name]
         for statement in statements:
             connection.execute(text(statement.format(**words)))
 
     return apply
 
 
-STEPS: tuple[Step, ...] = (
-    Step(1, _running(_FIRST)),
-    Step(2, _running(_CHOICES)),
-    Step(3, _running(_CONFIDENCES)),
-    Step(4, _running(_KEYS)),
-    Step(5, _running(_SHUTTERS)),
-    Step(6, _running(_EVALS)),
-    Step(7, _running(_MEMORIES)),
-    Step(8, _running(_LEARNING)),
-    Step(9, _running(_PIN_REVISION)),
-    Step(10, _running(_IDEMPOTENCY)),
-    Step(11, _running(_INSTANCES)),
-    Step(12, _running(_PREFERENCES)),
-    Step(13, _name_conversations),
+MIGRATION_STEPS: tuple[MigrationStep, ...] = (
+    MigrationStep(1, _build_migration(_CREATE_FIRST)),
+    MigrationStep(2, _build_migration(_CREATE_CHOICES)),
+    MigrationStep(3, _build_migration(_CREATE_CONFIDENCES)),
+    MigrationStep(4, _build_migration(_CREATE_KEYS)),
+    MigrationStep(5, _build_migration(_CREATE_DISABLED)),
+    MigrationStep(6, _build_migration(_CREATE_EVALS)),
+    MigrationStep(7, _build_migration(_CREATE_MEMORIES)),
+    MigrationStep(8, _build_migration(_CREATE_LEARNING)),
+    MigrationStep(9, _build_migration(_CREATE_PIN_REVISION)),
+    MigrationStep(10, _build_migration(_CREATE_IDEMPOTENCY)),
+    MigrationStep(11, _build_migration(_CREATE_INSTANCES)),
+    MigrationStep(12, _build_migration(_CREATE_PREFERENCES)),
+    MigrationStep(13, _fill_conversations),
 )
 
 
-def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> int:
+def migrate(connection: Connection, steps: Sequence[MigrationStep] = MIGRATION_STEPS) -> int:
     """Bring the database up to the last step and say which version that is.
 
     Call it inside a transaction that holds the write lock. Raises `StoreTooNew`
     when a newer Fingerpost has been here.
     """
-    connection.execute(text(_VERSIONS))
+    connection.execute(text(_CREATE_VERSIONS))
     found = connection.execute(text("SELECT max(version) FROM fingerpost_schema")).scalar() or 0
     newest = steps[-1].number
     if found > newest:

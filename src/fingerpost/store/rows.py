@@ -16,11 +16,13 @@ from typing import Any, cast
 from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
-Row = tuple[Any, ...]
-_AT_ONCE = 32  # rows in one statement
+RowValues = tuple[Any, ...]
+_ROWS_PER_STATEMENT = 32  # rows in one statement
 
 
-def quickly(connection: Connection, statement: str, values: Row = ()) -> tuple[list[Row], int]:
+def execute_directly(
+    connection: Connection, statement: str, values: RowValues = ()
+) -> tuple[list[RowValues], int]:
     """What a statement of ours finds, and how many rows it changed. Marks are the driver's own."""
     if connection.dialect.name != "sqlite":
         result = connection.exec_driver_sql(statement, values)
@@ -36,27 +38,27 @@ def quickly(connection: Connection, statement: str, values: Row = ()) -> tuple[l
         raise known from error
 
 
-class Rows:
+class RowInserter:
     """INSERT into some columns of one table; with `pass_over`, past rows that are there already."""
 
-    def __init__(self, table: Table, *columns: str, pass_over: bool = False) -> None:
+    def __init__(self, table: Table, *columns: str, skip_existing: bool = False) -> None:
         self._table = table.name
         self._columns = tuple(table.c[column].name for column in columns)  # a misspelt one fails here
-        self._tail = " ON CONFLICT DO NOTHING" if pass_over else ""
+        self._tail = " ON CONFLICT DO NOTHING" if skip_existing else ""
 
-    def add(self, connection: Connection, rows: Sequence[Row]) -> int:
+    def add(self, connection: Connection, rows: Sequence[RowValues]) -> int:
         """How many of the rows were added."""
         if connection.dialect.name != "sqlite":
-            return connection.exec_driver_sql(self._statement("%s", 1), list(rows)).rowcount
+            return connection.exec_driver_sql(self._build_statement("%s", 1), list(rows)).rowcount
         # Row by row SQLite would give up the interpreter's lock for each, and wait for it again.
         added = 0
-        for begin in range(0, len(rows), _AT_ONCE):
-            some = rows[begin : begin + _AT_ONCE]
+        for begin in range(0, len(rows), _ROWS_PER_STATEMENT):
+            some = rows[begin : begin + _ROWS_PER_STATEMENT]
             values = tuple(chain.from_iterable(some))
-            added += quickly(connection, self._statement("?", len(some)), values)[1]
+            added += execute_directly(connection, self._build_statement("?", len(some)), values)[1]
         return added
 
-    @lru_cache(maxsize=2 * _AT_ONCE)  # noqa: B019 - made once for each table, and as long-lived as the program
-    def _statement(self, mark: str, rows: int) -> str:
+    @lru_cache(maxsize=2 * _ROWS_PER_STATEMENT)  # noqa: B019 - made once for each table, and as long-lived as the program
+    def _build_statement(self, mark: str, rows: int) -> str:
         marks = ", ".join([f"({', '.join([mark] * len(self._columns))})"] * rows)
         return f"INSERT INTO {self._table} ({', '.join(self._columns)}) VALUES {marks}{self._tail}"  # noqa: S608 - names of our own

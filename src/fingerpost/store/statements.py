@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
 # From the new values of a row, by column name, to the columns to set.
-Change = Callable[[Mapping[str, ColumnElement[Any]]], Mapping[str, ColumnElement[Any]]]
+ColumnChange = Callable[[Mapping[str, ColumnElement[Any]]], Mapping[str, ColumnElement[Any]]]
 
 
-def insert_new(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+def insert_ignoring(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """INSERT that passes over rows already there."""
-    return _insert(connection.dialect.name, table).on_conflict_do_nothing()
+    return _build_insert(connection.dialect.name, table).on_conflict_do_nothing()
 
 
-def insert_or_change(
-    connection: Connection, table: Table, change: Change | None = None
+def upsert(
+    connection: Connection, table: Table, change: ColumnChange | None = None
 ) -> sqlite.Insert | postgresql.Insert:
     """INSERT that changes the row when there is one: to the new values, or as `change` says."""
-    return change_rows(connection.dialect.name, table, change)
+    return build_upsert(connection.dialect.name, table, change)
 
 
-def change_rows(
-    dialect: str, table: Table, change: Change | None = None
+def build_upsert(
+    dialect: str, table: Table, change: ColumnChange | None = None
 ) -> sqlite.Insert | postgresql.Insert:
     """The same for a database known by its name, for whoever makes the statement once."""
-    statement = _insert(dialect, table)
+    statement = _build_insert(dialect, table)
     keys = table.primary_key.columns.keys()
     new = {column.name: column for column in statement.excluded}
     changed = (
@@ -40,7 +40,7 @@ def change_rows(
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
-def _insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+def _build_insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     if dialect == "sqlite":
         return sqlite.insert(table)
     from sqlalchemy.dialects import postgresql  # only where there is one

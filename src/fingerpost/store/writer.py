@@ -1,12 +1,12 @@
 """The one thread that writes, so that many writes share one flush to disk.
 
-Whoever needs certainty awaits `submit`: it returns after the commit that holds
-the write. Whoever does not calls `post` and goes on. The writer takes all that
+Whoever needs certainty awaits `write`: it returns after the commit that holds
+the write. Whoever does not calls `write_soon` and goes on. The writer takes all that
 has gathered, writes it in one transaction, commits, and only then tells the
 waiters. Somebody waiting makes a batch due at once; a batch nobody waits for
 may gather for some milliseconds. While one commit runs the next batch gathers
 by itself, so a busy store pays one flush per batch, not per event. What is only
-added up (`post_late`) is written about once a second, or as soon as somebody waits.
+added up (`write_late`) is written about once a second, or as soon as somebody waits.
 
 Posts of one turn of the event loop are handed to the thread together: a lock and a
 possible wake-up for each event cost more than making it.
@@ -30,24 +30,24 @@ from sqlalchemy.exc import DBAPIError
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.frozen import frozen
-from fingerpost.store.backlog import Backlog, Job, Loss
+from fingerpost.store.backlog import LossPolicy, WriteJob, WriteQueue
 from fingerpost.store.database import Database
-from fingerpost.store.faults import cause_of, explain, is_databases_trouble, outline
+from fingerpost.store.faults import explain, explain_without_location, get_cause, is_database_failure
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 logger = logging.getLogger("fingerpost.store")
 
-BATCH = 1000
-GATHERED = 32  # posts that wait for the end of a turn of the event loop
+BATCH_SIZE = 1000
+GATHERED_POSTS = 32  # posts that wait for the end of a turn of the event loop
 UPKEEP_SECONDS = 1.0
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 2.0
-_MARGIN = 20.0  # beyond the wait for a lock: the time a slow disk may need
+_MARGIN_SECONDS = 20.0  # beyond the wait for a lock: the time a slow disk may need
 
 
 @frozen
-class Statistics:
+class WriterStatistics:
     """What the writer has done so far."""
 
     commits: int
@@ -60,7 +60,7 @@ class Statistics:
     largest_batch: int
 
 
-class Writer:
+class StoreWriter:
     """Owns the one writing connection."""
 
     def __init__(
@@ -73,8 +73,10 @@ class Writer:
         upkeep: Callable[[], None],
     ) -> None:
         self._database = database
-        self._backlog = Backlog(gather=flush_ms / 1000, limit=backlog, kept_limit=10 * backlog, batch=BATCH)
-        self._longest_wait = lock_wait + _MARGIN
+        self._backlog = WriteQueue(
+            gather_seconds=flush_ms / 1000, limit=backlog, kept_limit=10 * backlog, batch_size=BATCH_SIZE
+        )
+        self._longest_wait = lock_wait + _MARGIN_SECONDS
         self._upkeep = upkeep
         self._upkeep_due: float | None = None
         self._connection: Connection | None = None
@@ -85,14 +87,14 @@ class Writer:
         self._unwritten: StoreUnavailable | None = None
         self._loop = asyncio.get_running_loop()
         self._loop_thread = get_ident()
-        self._gathered: list[Job] = []  # posted in this turn of the event loop
-        self._late: deque[Job] = deque(maxlen=backlog)
+        self._gathered: list[WriteJob] = []  # posted in this turn of the event loop
+        self._late: deque[WriteJob] = deque(maxlen=backlog)
         self._thread = Thread(target=self._run, name="fingerpost-store", daemon=True)
 
     @property
-    def statistics(self) -> Statistics:
-        self._hand_over()
-        return Statistics(
+    def statistics(self) -> WriterStatistics:
+        self._enqueue_gathered()
+        return WriterStatistics(
             commits=self._commits,
             written=self._written,
             failed_commits=self._failed_commits,
@@ -106,11 +108,11 @@ class Writer:
     def start(self) -> None:
         self._thread.start()
 
-    async def submit(self, write: Callable[[Connection, Sequence[P]], Sequence[R]], item: P) -> R:
+    async def write(self, write: Callable[[Connection, Sequence[P]], Sequence[R]], item: P) -> R:
         """Write `item` and return what came of it, once that is on disk."""
         waiter: asyncio.Future[R] = self._loop.create_future()
-        self._hand_over()
-        self._backlog.put(Job(write=write, item=item, waiter=waiter))
+        self._enqueue_gathered()
+        self._backlog.add(WriteJob(write=write, item=item, waiter=waiter))
         with anyio.move_on_after(self._longest_wait):
             return await waiter
         message = f"did not confirm a write within {self._longest_wait:g} s"
@@ -118,70 +120,72 @@ class Writer:
         message = f"the database {message}"
         raise StoreUnavailable(message, hint="The disk or the database is stuck; the write may still arrive.")
 
-    def post(
+    def write_soon(
         self,
         write: Callable[[Connection, Sequence[P]], Sequence[Any]],
         item: P,
         *,
-        loss: Loss | None = None,
+        loss: LossPolicy | None = None,
         any_order: bool = False,
     ) -> None:
         """Write `item` soon. Returns at once, from any thread."""
-        job = Job(write=write, item=item, loss=loss, any_order=any_order)
+        job = WriteJob(write=write, item=item, loss=loss, any_order=any_order)
         if get_ident() != self._loop_thread:
-            self._backlog.put(job)
+            self._backlog.add(job)
             return
         self._backlog.check_room(job, ahead=len(self._gathered))
         self._gathered.append(job)
-        if len(self._gathered) >= GATHERED:
-            self._hand_over()
+        if len(self._gathered) >= GATHERED_POSTS:
+            self._enqueue_gathered()
         elif len(self._gathered) == 1:
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._enqueue_gathered)
 
-    def post_all(
+    def write_all_soon(
         self,
         write: Callable[[Connection, Sequence[P]], Sequence[Any]],
-        items: Sequence[tuple[P, Loss | None]],
+        items: Sequence[tuple[P, LossPolicy | None]],
     ) -> None:
         """Write these soon, in order. Raises when one could not be taken, after the others were."""
         if get_ident() == self._loop_thread and self._backlog.has_room(len(self._gathered) + len(items)):
             if not self._gathered:
-                self._loop.call_soon(self._hand_over)
-            self._gathered += [Job(write=write, item=item, loss=loss) for item, loss in items]
-            if len(self._gathered) >= GATHERED:
-                self._hand_over()
+                self._loop.call_soon(self._enqueue_gathered)
+            self._gathered += [WriteJob(write=write, item=item, loss=loss) for item, loss in items]
+            if len(self._gathered) >= GATHERED_POSTS:
+                self._enqueue_gathered()
             return
         refused: StoreUnavailable | None = None
         for item, loss in items:
             try:
-                self.post(write, item, loss=loss)
+                self.write_soon(write, item, loss=loss)
             except StoreUnavailable as error:
                 refused = error
         if refused is not None:
             raise refused
 
-    def post_late(
-        self, write: Callable[[Connection, Sequence[P]], Sequence[Any]], item: P, *, loss: Loss
+    def write_late(
+        self, write: Callable[[Connection, Sequence[P]], Sequence[Any]], item: P, *, loss: LossPolicy
     ) -> None:
         """Write `item` within about a second, with others of its kind. When too many wait, the oldest go."""
         if not self._late:
-            self.post(_nothing, None, loss=loss, any_order=True)  # a batch, behind which these are looked at
-        self._late.append(Job(write=write, item=item, loss=loss, any_order=True))
+            self.write_soon(
+                _write_nothing, None, loss=loss, any_order=True
+            )  # a batch, behind which these are looked at
+        self._late.append(WriteJob(write=write, item=item, loss=loss, any_order=True))
 
-    def _hand_over(self) -> None:
+    def _enqueue_gathered(self) -> None:
         if self._gathered:
             jobs, self._gathered = self._gathered, []
-            self._backlog.put_checked(jobs)
+            self._backlog.add_checked(jobs)
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         """Write what was posted so far without gathering more. Returns at once, from any thread."""
         if get_ident() == self._loop_thread:
-            self._hand_over()
-        self._backlog.hurry()
+            self._enqueue_gathered()
+        self._backlog.make_due()
 
     async def close(self) -> None:
         """Write what is left, then stop. Raises `StoreUnavailable` when something could not be written."""
-        self._hand_over()
+        self._enqueue_gathered()
         self._backlog.close()
         await anyio.to_thread.run_sync(self._thread.join, self._longest_wait)
         if self._thread.is_alive():
@@ -193,58 +197,67 @@ class Writer:
     # Everything below runs in the writer's thread.
 
     def _run(self) -> None:
-        while (jobs := self._backlog.take(self._until_upkeep())) is not None:
+        while (jobs := self._backlog.take_batch(self._get_seconds_until_upkeep())) is not None:
             if not jobs or any(job.waiter is not None for job in jobs):
                 jobs += self._take_late()
             if jobs:
-                self._write(jobs)
-            self._look_after(at_once=False)
+                self._write_jobs(jobs)
+            self._run_upkeep(at_once=False)
         if late := self._take_late():
-            self._write(late)
-        self._look_after(at_once=True)
+            self._write_jobs(late)
+        self._run_upkeep(at_once=True)
         self._disconnect()
 
-    def _take_late(self) -> list[Job]:
-        late: list[Job] = []
+    def _take_late(self) -> list[WriteJob]:
+        late: list[WriteJob] = []
         while self._late:
             late.append(self._late.popleft())
         return late
 
-    def _write(self, jobs: list[Job]) -> None:
+    def _write_jobs(self, jobs: list[WriteJob]) -> None:
         try:
-            results = self._commit(jobs)
+            results = self._commit_jobs(jobs)
         except Exception as error:  # noqa: BLE001 - the thread's boundary: every waiter must hear of it
-            if is_databases_trouble(error):
-                self._postpone(jobs, error)
+            if is_database_failure(error):
+                self._requeue(jobs, error)
             elif len(jobs) == 1:
                 self._reject(jobs[0], error)
             else:
                 self._write_singly(jobs)
         else:
             self._pause, self._told = _PAUSE_FIRST, ""
-            self._tell([(job.waiter, result) for job, result in zip(jobs, results, strict=True)])
+            self._resolve_waiters([(job.waiter, result) for job, result in zip(jobs, results, strict=True)])
 
-    def _write_singly(self, jobs: list[Job]) -> None:
+    def _write_singly(self, jobs: list[WriteJob]) -> None:
         """One write of the batch is bad. Find it; the others must not suffer."""
         for index, job in enumerate(jobs):
             try:
-                results = self._commit([job])
-            except Exception as error:  # noqa: BLE001 - as in `_write`
-                if is_databases_trouble(error):
-                    self._postpone(jobs[index:], error)
+                results = self._commit_jobs([job])
+            except Exception as error:  # noqa: BLE001 - as in `_write_jobs`
+                if is_database_failure(error):
+                    self._requeue(jobs[index:], error)
                     return
                 self._reject(job, error)
             else:
-                self._tell([(job.waiter, results[0])])
+                self._resolve_waiters([(job.waiter, results[0])])
 
-    def _reject(self, job: Job, error: Exception) -> None:
+    def _reject(self, job: WriteJob, error: Exception) -> None:
         """This write can never succeed."""
         self._rejected += 1
         if job.waiter is None:
             logger.error("a write was given up: %s", self._explain(error))
-        self._tell([(job.waiter, self._outline(error) if isinstance(error, DBAPIError) else cause_of(error))])
+        self._resolve_waiters(
+            [
+                (
+                    job.waiter,
+                    self._explain_without_location(error)
+                    if isinstance(error, DBAPIError)
+                    else get_cause(error),
+                )
+            ]
+        )
 
-    def _commit(self, jobs: list[Job]) -> list[Any]:
+    def _commit_jobs(self, jobs: list[WriteJob]) -> list[Any]:
         try:
             results = self._execute(jobs)
         except DBAPIError as error:
@@ -264,7 +277,7 @@ class Writer:
             self._upkeep_due = time.monotonic() + UPKEEP_SECONDS
         return results
 
-    def _execute(self, jobs: list[Job]) -> list[Any]:
+    def _execute(self, jobs: list[WriteJob]) -> list[Any]:
         self._database.check_writable()
         if self._connection is None:
             self._connection = self._database.connect_to_write()
@@ -280,43 +293,43 @@ class Writer:
                 for place, result in zip(places, made, strict=True):
                     results[place] = result
         except BaseException:
-            self._rollback()
+            self._roll_back()
             raise
         return results
 
-    def _postpone(self, jobs: list[Job], error: Exception) -> None:
+    def _requeue(self, jobs: list[WriteJob], error: Exception) -> None:
         """The database is in trouble: waiters hear so, the rest stays queued."""
         self._failed_commits += 1
         self._disconnect()
         if (told := str(self._explain(error))) != self._told:  # once, however often it is tried again
             self._told = told
             logger.warning("%s", told)
-        self._tell([(job.waiter, self._outline(error)) for job in jobs])
+        self._resolve_waiters([(job.waiter, self._explain_without_location(error)) for job in jobs])
         unasked = [job for job in jobs if job.waiter is None]
         if not unasked:
             return
         if self._backlog.closed:
-            self._unwritten = self._explain(error) if len(unasked) == len(jobs) else self._last_try(unasked)
+            self._unwritten = self._explain(error) if len(unasked) == len(jobs) else self._write_last(unasked)
         else:
             self._refused = True
             self._backlog.give_back(unasked, pause=self._pause)
             self._pause = min(2 * self._pause, _PAUSE_LONGEST)
 
-    def _last_try(self, jobs: list[Job]) -> StoreUnavailable | None:
+    def _write_last(self, jobs: list[WriteJob]) -> StoreUnavailable | None:
         """Nothing comes after these, and the trouble may have been with writes whose askers know by now."""
         try:
-            self._commit(jobs)
-        except Exception as error:  # noqa: BLE001 - as in `_write`
+            self._commit_jobs(jobs)
+        except Exception as error:  # noqa: BLE001 - as in `_write_jobs`
             return self._explain(error)
         return None
 
     def _explain(self, error: BaseException) -> StoreUnavailable:
         return explain(error, self._database.location)
 
-    def _outline(self, error: BaseException) -> StoreUnavailable:
-        return outline(error, self._database.location)
+    def _explain_without_location(self, error: BaseException) -> StoreUnavailable:
+        return explain_without_location(error, self._database.location)
 
-    def _tell(self, outcomes: list[tuple[asyncio.Future[Any] | None, Any]]) -> None:
+    def _resolve_waiters(self, outcomes: list[tuple[asyncio.Future[Any] | None, Any]]) -> None:
         heard = [(waiter, outcome) for waiter, outcome in outcomes if waiter is not None]
         if heard:
             try:
@@ -324,10 +337,10 @@ class Writer:
             except RuntimeError:  # the loop is closed, and with it everybody who waited
                 logger.debug("nobody is left to hear of %d writes", len(heard))
 
-    def _until_upkeep(self) -> float | None:
+    def _get_seconds_until_upkeep(self) -> float | None:
         return None if self._upkeep_due is None else max(0.0, self._upkeep_due - time.monotonic())
 
-    def _look_after(self, *, at_once: bool) -> None:
+    def _run_upkeep(self, *, at_once: bool) -> None:
         """What is to be done now and then after commits. Its failure costs no write."""
         if self._upkeep_due is None or not (at_once or time.monotonic() >= self._upkeep_due):
             return
@@ -338,7 +351,7 @@ class Writer:
             logger.warning("the audit anchor was not written: %s", error)
             self._upkeep_due = time.monotonic() + UPKEEP_SECONDS
 
-    def _rollback(self) -> None:
+    def _roll_back(self) -> None:
         try:
             if self._connection is not None:
                 self._connection.rollback()
@@ -355,7 +368,7 @@ class Writer:
                 logger.debug("a broken connection did not close cleanly", exc_info=True)
 
 
-def _nothing(_: Connection, items: Sequence[None]) -> Sequence[None]:
+def _write_nothing(_: Connection, items: Sequence[None]) -> Sequence[None]:
     return items
 
 

@@ -8,98 +8,102 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fingerpost.frozen import frozen
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
-from fingerpost.surfaces.web.gate import Gate
-from fingerpost.surfaces.web.later import Later
-from fingerpost.surfaces.web.port import Served
-from fingerpost.surfaces.web.rate import Rate
+from fingerpost.surfaces.web.gate import Authenticator
+from fingerpost.surfaces.web.later import LazyApp
+from fingerpost.surfaces.web.port import ServedApp
+from fingerpost.surfaces.web.rate import RateLimiter
 
 
 @frozen(kw_only=False)
-class House:
+class SurfaceDeps:
     """What every surface is opened with."""
 
     router: Router
-    gate: Gate
+    authenticator: Authenticator
     address: str  # where people reach us
     loaded: Loaded | None = None  # what the settings were read from
 
 
-class _Readers:
+class _StreamReaders:
     """Who reads live streams at this moment: the API knows, once it is open, and /metrics tells."""
 
     def __init__(self) -> None:
         self._counted: Callable[[], int] | None = None
 
-    def counted_by(self, counted: Callable[[], int]) -> None:
-        self._counted = counted
+    def set_counter(self, counter: Callable[[], int]) -> None:
+        self._counted = counter
 
     def count(self) -> int:
         return 0 if self._counted is None else self._counted()
 
 
-def surfaces(house: House) -> dict[str, Later]:
+def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
     """By the first part of the paths they answer; what the settings switch off is not there."""
-    settings = house.router.settings
-    rate = Rate(settings.api.per_minute)  # one caller, one rate, whichever surface
-    readers = _Readers()
-    parts: dict[str, Later] = {}
+    settings = deps.router.settings
+    rate = RateLimiter(settings.api.per_minute)  # one caller, one rate, whichever surface
+    readers = _StreamReaders()
+    parts: dict[str, LazyApp] = {}
     if settings.completions.enabled:
-        parts["v1"] = Later(lambda: _completions(house, rate))
+        parts["v1"] = LazyApp(lambda: _open_openai(deps, rate))
     if settings.api.enabled:
-        parts["api"] = Later(lambda: _api(house, rate, readers))
+        parts["api"] = LazyApp(lambda: _open_api(deps, rate, readers))
     if settings.console.enabled:
-        parts[""] = parts["console"] = Later(lambda: _console(house))
-    parts["metrics"] = parts["readyz"] = Later(lambda: _operations(house, readers))
+        parts[""] = parts["console"] = LazyApp(lambda: _open_console(deps))
+    parts["metrics"] = parts["readyz"] = LazyApp(lambda: _open_operations(deps, readers))
     return parts
 
 
 # Each is imported by the thread that opens it.
 
 
-def _completions(house: House, rate: Rate) -> AbstractAsyncContextManager[Served]:
-    from fingerpost.surfaces.completions import open_completions
+def _open_openai(deps: SurfaceDeps, rate_limiter: RateLimiter) -> AbstractAsyncContextManager[ServedApp]:
+    from fingerpost.surfaces.completions import open_openai_app
 
-    return open_completions(house.router, gate=house.gate, address=house.address, rate=rate)
+    return open_openai_app(
+        deps.router, authenticator=deps.authenticator, address=deps.address, rate_limiter=rate_limiter
+    )
 
 
-def _api(house: House, rate: Rate, readers: _Readers) -> AbstractAsyncContextManager[Served]:
-    from fingerpost.insight import Ledger
+def _open_api(
+    deps: SurfaceDeps, rate_limiter: RateLimiter, readers: _StreamReaders
+) -> AbstractAsyncContextManager[ServedApp]:
+    from fingerpost.insight import JournalReader
     from fingerpost.surfaces.api import open_api
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[Served]:
-        router = house.router
+    async def opened() -> AsyncGenerator[ServedApp]:
+        router = deps.router
         async with (
-            Ledger.open(router.store, router.live) as ledger,
+            JournalReader.open(router.store, router.live) as ledger,
             open_api(
                 router,
-                gate=house.gate,
-                address=house.address,
+                authenticator=deps.authenticator,
+                address=deps.address,
                 ledger=ledger,
-                rate=rate,
-                loaded=house.loaded,
+                rate_limiter=rate_limiter,
+                loaded=deps.loaded,
             ) as api,
         ):
-            readers.counted_by(lambda: api.streams)
+            readers.set_counter(lambda: api.streams)
             yield api
 
     return opened()
 
 
-def _console(house: House) -> AbstractAsyncContextManager[Served]:
+def _open_console(deps: SurfaceDeps) -> AbstractAsyncContextManager[ServedApp]:
     from fingerpost.surfaces.console import open_console
 
-    return open_console(house.gate)
+    return open_console(deps.authenticator)
 
 
-def _operations(house: House, readers: _Readers) -> AbstractAsyncContextManager[Served]:
+def _open_operations(deps: SurfaceDeps, readers: _StreamReaders) -> AbstractAsyncContextManager[ServedApp]:
     """Counting begins with whoever reads it first: calls that nobody counts cost nothing."""
-    from fingerpost.surfaces.operations import open_operations
+    from fingerpost.surfaces.operations import open_operations_app
 
-    if not house.router.settings.telemetry.metrics:
-        return open_operations(house.router, house.gate)
-    from fingerpost.telemetry.metrics import Metrics
+    if not deps.router.settings.telemetry.metrics:
+        return open_operations_app(deps.router, deps.authenticator)
+    from fingerpost.telemetry.metrics import PrometheusMetrics
 
-    metrics = Metrics()
-    house.router.events.add(metrics)
-    return open_operations(house.router, house.gate, metrics, streams=readers.count)
+    metrics = PrometheusMetrics()
+    deps.router.events.add(metrics)
+    return open_operations_app(deps.router, deps.authenticator, metrics, streams=readers.count)

@@ -15,17 +15,17 @@ from fingerpost.router import Router
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.parts import House, surfaces
-from fingerpost.surfaces.web.access.addresses import reachable
-from fingerpost.surfaces.web.front import Front
-from fingerpost.surfaces.web.gate import Gate
-from fingerpost.surfaces.web.port import Served, address_of, listen_at, serve_app
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.parts import SurfaceDeps, build_lazy_apps
+from fingerpost.surfaces.web.access.addresses import get_reachable_address
+from fingerpost.surfaces.web.front import PathRouter
+from fingerpost.surfaces.web.gate import Authenticator
+from fingerpost.surfaces.web.port import ServedApp, get_address, listen_at, serve_app
 from fingerpost.surfaces.web.tickets import save_address
 from fingerpost.telemetry.setup import open_spans
 
 
-def event_loop() -> dict[str, Any]:
+def get_backend_options() -> dict[str, Any]:
     """What to give `anyio.run` as `backend_options`: the fast event loop where there is one."""
     try:
         import uvloop
@@ -39,7 +39,7 @@ async def serve(
     *,
     host: str,
     port: int,
-    gate: Gate | Callable[[str], Gate],
+    authenticator: Authenticator | Callable[[str], Authenticator],
     started: Callable[[str], None] | None = None,
     signals: bool = True,
     loaded: Loaded | None = None,
@@ -51,15 +51,15 @@ async def serve(
     Raises `ConfigError` where the address cannot be had.
     """
     listening = listen_at(host, port)
-    bound = address_of(listening)
-    address = f"http://{reachable(bound)}"
+    bound = get_address(listening)
+    address = f"http://{get_reachable_address(bound)}"
     with listening:
-        judge = gate(bound) if callable(gate) else gate
+        judge = authenticator(bound) if callable(authenticator) else authenticator
         reached_at = router.settings.gateway.public_url or address
-        router.calls.addresses.listen_at(bound, reached_at)
+        router.calls.addresses.add_listener(bound, reached_at)
         with suppress(StoreError):  # `fingerpost console` then prints the address of the settings
             await save_address(router.store, reached_at)
-        async with _open_house(router, judge, reached_at, loaded) as app:
+        async with _open_surfaces(router, judge, reached_at, loaded) as app:
             await serve_app(
                 app,
                 listening,
@@ -70,52 +70,52 @@ async def serve(
 
 
 @asynccontextmanager
-async def _open_house(
-    router: Router, gate: Gate, reached_at: str, loaded: Loaded | None
-) -> AsyncGenerator[Served]:
+async def _open_surfaces(
+    router: Router, authenticator: Authenticator, reached_at: str, loaded: Loaded | None
+) -> AsyncGenerator[ServedApp]:
     """Every surface the settings want, behind one front: MCP at once, the others when they are asked for."""
     settings = router.settings
     has_console = settings.console.enabled and settings.api.enabled  # it shows what the API gives it
     async with AsyncExitStack() as stack:
-        audience = Listeners()
+        audience = NotificationListeners()
         methods = await stack.enter_async_context(
             open_methods(router, audience=audience, console=reached_at if has_console else None)
         )
         gateway = await stack.enter_async_context(
             GatewayApp(
                 methods,
-                gate,
+                authenticator,
                 settings.gateway,
                 router.events,
                 profiles=router.profiles,
                 audience=audience,
-                health=lambda: _health(router),
+                health=lambda: _build_health(router),
             )
         )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        parts = surfaces(House(router, gate, reached_at, loaded))
+        parts = build_lazy_apps(SurfaceDeps(router, authenticator, reached_at, loaded))
         for part in {id(part): part for part in parts.values()}.values():
-            tasks.start_soon(part.keep)
-        front = Front(parts, home=gateway)
+            tasks.start_soon(part.keep_open)
+        front = PathRouter(parts, default=gateway)
         tracing = await stack.enter_async_context(
-            open_spans(settings, router.events, transport_of=lambda name: _transport(router, name))
+            open_spans(settings, router.events, transport_of=lambda name: _get_transport(router, name))
         )
-        yield await anyio.to_thread.run_sync(_traced, front) if tracing else front
+        yield await anyio.to_thread.run_sync(_add_tracing, front) if tracing else front
 
 
-def _traced(app: Served) -> Served:
+def _add_tracing(app: ServedApp) -> ServedApp:
     """In a thread, and only where spans are on: it takes a library that others never load."""
-    from fingerpost.surfaces.operations import Traced
+    from fingerpost.surfaces.operations import TracedApp
 
-    return Traced(app)
+    return TracedApp(app)
 
 
-def _transport(router: Router, server: str) -> str | None:
+def _get_transport(router: Router, server: str) -> str | None:
     return next((status.transport for status in router.servers.statuses if status.name == server), None)
 
 
-def _health(router: Router) -> JsonObject:
+def _build_health(router: Router) -> JsonObject:
     """In numbers alone: whoever reads this need not be known to us."""
     statuses = [status for status in router.servers.statuses if status.state != "disabled"]
     up = sum(status.state in {"ready", "degraded"} for status in statuses)

@@ -13,29 +13,29 @@ from typing import Final
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
-LONGEST: Final = 1_000  # characters of either
+MAX_TRACE_HEADER_LENGTH: Final = 1_000  # characters of either
 
-_carried: ContextVar[Mapping[str, str] | None] = ContextVar("fingerpost_trace", default=None)
+_carrier_variable: ContextVar[Mapping[str, str] | None] = ContextVar("fingerpost_trace", default=None)
 
 
-def carried() -> Mapping[str, str] | None:
+def get_trace_carrier() -> Mapping[str, str] | None:
     """What the caller of this task sent along; None where nothing came."""
-    return _carried.get()
+    return _carrier_variable.get()
 
 
 @contextmanager
-def caller_trace(carrier: Mapping[str, object]) -> Generator[None]:
+def use_trace_carrier(carrier: Mapping[str, object]) -> Generator[None]:
     """What happens in the block happens for a caller who sent these headers (or this `_meta`)."""
     parent = carrier.get(TRACEPARENT)
-    if not isinstance(parent, str) or len(parent) > LONGEST:
+    if not isinstance(parent, str) or len(parent) > MAX_TRACE_HEADER_LENGTH:
         yield
         return
     state = carrier.get(TRACESTATE)
     kept = {TRACEPARENT: parent}
-    if isinstance(state, str) and len(state) <= LONGEST:
+    if isinstance(state, str) and len(state) <= MAX_TRACE_HEADER_LENGTH:
         kept[TRACESTATE] = state
-    token = _carried.set(kept)
+    token = _carrier_variable.set(kept)
     try:
         yield
     finally:
-        _carried.reset(token)
+        _carrier_variable.reset(token)

@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-OTHER: Final = "other"
+OTHER_LABEL: Final = "other"
 
 Labels = tuple[str, ...]
 
 
-class Names:
+class LabelLimiter:
     """Label values, so many and no more: every value is a series that somebody has to keep."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: dict[str, str] = {}
 
-    def of(self, name: str) -> str:
+    def limit(self, name: str) -> str:
         """The name itself, or `other` when there are too many already."""
         found = self._known.get(name)
         if found is None:
             if len(self._known) >= self._most:
-                return OTHER
+                return OTHER_LABEL
             found = self._known[name] = name
         return found
 
 
-class Tallies:
+class CounterMetric:
     """A counter, for each combination of labels."""
 
     def __init__(self, name: str, help_text: str, labels: Labels = ()) -> None:
@@ -57,7 +57,7 @@ class Tallies:
         yield family
 
 
-class Durations:
+class DurationHistogram:
     """A histogram of seconds, for each combination of labels."""
 
     def __init__(self, name: str, help_text: str, bounds: tuple[float, ...], labels: Labels = ()) -> None:
@@ -68,9 +68,9 @@ class Durations:
         self._rows: dict[Labels, list[int]] = {}
         self._sums: dict[Labels, float] = {}
         if not labels:
-            self._begin(())
+            self._create_series(())
 
-    def _begin(self, labels: Labels) -> list[int]:
+    def _create_series(self, labels: Labels) -> list[int]:
         row = self._rows[labels] = [0] * (len(self._bounds) + 1)
         self._sums[labels] = 0.0
         return row
@@ -79,7 +79,7 @@ class Durations:
         seconds = milliseconds / 1000
         row = self._rows.get(labels)
         if row is None:
-            row = self._begin(labels)
+            row = self._create_series(labels)
         row[bisect_left(self._bounds, seconds)] += 1
         self._sums[labels] += seconds
 

@@ -29,24 +29,24 @@ from fingerpost.events import (
     SyntaxStopped,
 )
 from fingerpost.frozen import frozen
-from fingerpost.telemetry.meters import OTHER, Durations, Labels, Names, Tallies
+from fingerpost.telemetry.meters import OTHER_LABEL, CounterMetric, DurationHistogram, LabelLimiter, Labels
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-MOST_TOOLS: Final = 500
-MOST_MODELS: Final = 50
-MOST_PURPOSES: Final = 50
-SUCCEEDED: Final = "succeeded"
+MAX_TOOLS: Final = 500
+MAX_MODELS: Final = 50
+MAX_PURPOSES: Final = 50
+SUCCEEDED_LABEL: Final = "succeeded"
 
-_QUICK: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-_CALL: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_REQUEST: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
-_MODEL: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
+_QUICK_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+_CALL_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_REQUEST_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
+_MODEL_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
 
 
 @frozen
-class House:
+class GaugeValues:
     """What is so at this moment, and no event adds up to."""
 
     servers: Mapping[str, str] = field(default_factory=dict[str, str])  # their states, by name
@@ -57,89 +57,99 @@ class House:
     version: str = ""
 
 
-class Metrics:
+class PrometheusMetrics:
     """A sink that counts. Most kinds of events pass with one look into a dict."""
 
-    def __init__(self, *, most_tools: int = MOST_TOOLS) -> None:
+    def __init__(self, *, most_tools: int = MAX_TOOLS) -> None:
         self._lock = Lock()  # events may come from any thread
         self._most_tools = most_tools
-        self._seats: dict[str, _Seat] = {}
-        self._servers = Names(most_tools)
-        self._models = Names(MOST_MODELS)
-        self._purposes = Names(MOST_PURPOSES)
-        self._requests = Tallies(
+        self._tool_labels: dict[str, _ToolLabels] = {}
+        self._servers = LabelLimiter(most_tools)
+        self._models = LabelLimiter(MAX_MODELS)
+        self._purposes = LabelLimiter(MAX_PURPOSES)
+        self._requests = CounterMetric(
             "fingerpost_requests", "Requests by how they ended, or where they wait", ("outcome",)
         )
-        self._request_s = Durations("fingerpost_request_duration_seconds", "From request to answer", _REQUEST)
-        self._narrowings = Tallies("fingerpost_narrowings", "Requests by whether they need a tool", ("need",))
-        self._narrow_s = Durations("fingerpost_narrowing_duration_seconds", "Finding the few tools", _QUICK)
-        self._considered = Tallies("fingerpost_tools_considered", "Tools looked at, over all requests")
-        self._offered = Tallies("fingerpost_tools_offered", "Tools shown to a model, over all requests")
-        self._saved = Tallies(
+        self._request_s = DurationHistogram(
+            "fingerpost_request_duration_seconds", "From request to answer", _REQUEST_BUCKETS
+        )
+        self._narrowings = CounterMetric(
+            "fingerpost_narrowings", "Requests by whether they need a tool", ("need",)
+        )
+        self._narrow_s = DurationHistogram(
+            "fingerpost_narrowing_duration_seconds", "Finding the few tools", _QUICK_BUCKETS
+        )
+        self._considered = CounterMetric("fingerpost_tools_considered", "Tools looked at, over all requests")
+        self._offered = CounterMetric("fingerpost_tools_offered", "Tools shown to a model, over all requests")
+        self._saved = CounterMetric(
             "fingerpost_tokens_saved", "Tokens one question saves each, against showing every tool"
         )
-        self._server_choices = Tallies(
+        self._server_choices = CounterMetric(
             "fingerpost_server_choices", "Choices of servers by smart routing", ("result",)
         )
-        self._server_tools = Tallies(
+        self._server_tools = CounterMetric(
             "fingerpost_server_choice_tools", "Tools kept and left out by smart routing", ("result",)
         )
-        self._questions = Tallies(
+        self._questions = CounterMetric(
             "fingerpost_model_questions", "Questions to models", ("model", "purpose", "result")
         )
-        self._model_s = Durations(
-            "fingerpost_model_duration_seconds", "What a model took to answer", _MODEL, ("model",)
+        self._model_s = DurationHistogram(
+            "fingerpost_model_duration_seconds", "What a model took to answer", _MODEL_BUCKETS, ("model",)
         )
-        self._tokens = Tallies("fingerpost_model_tokens", "Tokens read and written", ("model", "direction"))
-        self._syntax = Tallies("fingerpost_syntax_stopped", "Invented tool syntax that reached nobody")
-        self._calls = Tallies(
+        self._tokens = CounterMetric(
+            "fingerpost_model_tokens", "Tokens read and written", ("model", "direction")
+        )
+        self._syntax = CounterMetric("fingerpost_syntax_stopped", "Invented tool syntax that reached nobody")
+        self._calls = CounterMetric(
             "fingerpost_calls", "Calls of tools by how they ended", ("server", "tool", "outcome")
         )
-        self._call_s = Durations(
-            "fingerpost_call_duration_seconds", "A call from arguments to result", _CALL, ("server",)
+        self._call_s = DurationHistogram(
+            "fingerpost_call_duration_seconds", "A call from arguments to result", _CALL_BUCKETS, ("server",)
         )
-        self._attempts = Tallies("fingerpost_attempts", "Tries of tools", ("server", "outcome"))
-        self._attempt_s = Durations(
-            "fingerpost_attempt_duration_seconds", "What servers took to answer", _CALL, ("server",)
+        self._attempts = CounterMetric("fingerpost_attempts", "Tries of tools", ("server", "outcome"))
+        self._attempt_s = DurationHistogram(
+            "fingerpost_attempt_duration_seconds", "What servers took to answer", _CALL_BUCKETS, ("server",)
         )
-        self._fallbacks = Tallies("fingerpost_fallbacks", "Tools that took over from another")
-        self._results = Tallies("fingerpost_results", "Results, whole or cut to what fits", ("cut",))
-        self._asked = Tallies("fingerpost_approvals_asked", "Calls that waited for a person")
-        self._decided = Tallies("fingerpost_approvals_decided", "Decisions of people", ("decision",))
-        self._breakers = Tallies("fingerpost_breaker_openings", "Servers left alone for a while", ("server",))
-        self._refused = Tallies("fingerpost_access_refused", "Callers turned away")
-        self._lost = Tallies("fingerpost_events_lost", "Events the store could not take")
-        self._meaning: dict[type[Event], Callable[[Any], None]] = {
-            CallFinished: self._call_finished,
-            AttemptFinished: self._attempt_finished,
-            ResultDigested: self._result_digested,
-            ModelAnswered: self._model_answered,
-            RequestNarrowed: self._narrowed,
-            RouteEnded: self._route_ended,
-            SmartRoutingEnd: self._servers_chosen,
+        self._fallbacks = CounterMetric("fingerpost_fallbacks", "Tools that took over from another")
+        self._results = CounterMetric("fingerpost_results", "Results, whole or cut to what fits", ("cut",))
+        self._asked = CounterMetric("fingerpost_approvals_asked", "Calls that waited for a person")
+        self._decided = CounterMetric("fingerpost_approvals_decided", "Decisions of people", ("decision",))
+        self._breakers = CounterMetric(
+            "fingerpost_breaker_openings", "Servers left alone for a while", ("server",)
+        )
+        self._refused = CounterMetric("fingerpost_access_refused", "Callers turned away")
+        self._lost = CounterMetric("fingerpost_events_lost", "Events the store could not take")
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+            CallFinished: self._count_call_finished,
+            AttemptFinished: self._count_attempt_finished,
+            ResultDigested: self._count_result_digested,
+            ModelAnswered: self._count_model_answered,
+            RequestNarrowed: self._count_narrowed,
+            RouteEnded: self._count_route_ended,
+            SmartRoutingEnd: self._count_servers_chosen,
             SyntaxStopped: lambda event: self._syntax.add(amount=event.count),
             FallbackTaken: lambda _: self._fallbacks.add(),
             ApprovalRequested: lambda _: self._asked.add(),
             ApprovalDecided: lambda event: self._decided.add((event.decision.value,)),
-            BreakerMoved: self._breaker_moved,
+            BreakerMoved: self._count_breaker_moved,
             AccessRefused: lambda _: self._refused.add(),
             EventsDropped: lambda event: self._lost.add(amount=event.count),
         }
 
     def emit(self, event: Event) -> None:
         """Counts one event, where it counts."""
-        meaning = self._meaning.get(type(event))
+        meaning = self._handlers.get(type(event))
         if meaning is not None:
             with self._lock:
                 meaning(event)
 
-    def render(self, house: House | None = None, *, accept: str = "") -> tuple[bytes, str]:
+    def render(self, gauges: GaugeValues | None = None, *, accept: str = "") -> tuple[bytes, str]:
         """Everything counted so far, and its content type. Takes a while: not for the event loop."""
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collector(self, house))
+        registry.register(_MetricsCollector(self, gauges))
         encode, content_type = choose_encoder(accept)
         return encode(registry), content_type
 
@@ -149,15 +159,15 @@ class Metrics:
             return [
                 metric
                 for meter in vars(self).values()
-                if isinstance(meter, Tallies | Durations)
+                if isinstance(meter, CounterMetric | DurationHistogram)
                 for metric in meter.collect()
             ]
 
     # -- what events mean ---------------------------------------------------------------------------
 
-    def _call_finished(self, event: CallFinished) -> None:
+    def _count_call_finished(self, event: CallFinished) -> None:
         # Where no attempt was ever made the tool's name may be what a caller wrote.
-        seat = self._seats.get(event.tool, _ELSEWHERE)
+        seat = self._tool_labels.get(event.tool, _OTHER_TOOL_LABELS)
         if event.success:
             self._calls.add(seat.called)
         else:
@@ -165,27 +175,27 @@ class Metrics:
             self._calls.add((*seat.called[:2], outcome))
         self._call_s.observe(event.milliseconds, seat.server)
 
-    def _attempt_finished(self, event: AttemptFinished) -> None:
+    def _count_attempt_finished(self, event: AttemptFinished) -> None:
         made = event.attempt
-        seat = self._seats.get(made.tool) or self._new_seat(made.tool)
+        seat = self._tool_labels.get(made.tool) or self._create_tool_labels(made.tool)
         if made.cached:
             self._attempts.add((*seat.server, "cached"))
             return
         self._attempts.add(seat.tried if made.error is None else (*seat.server, made.error.value))
         self._attempt_s.observe(made.milliseconds, seat.server)
 
-    def _new_seat(self, tool: str) -> _Seat:
-        if len(self._seats) >= self._most_tools:
-            return _ELSEWHERE
-        server = self._servers.of(tool.partition("/")[0])
-        seat = self._seats[tool] = _seat(server, tool)
+    def _create_tool_labels(self, tool: str) -> _ToolLabels:
+        if len(self._tool_labels) >= self._most_tools:
+            return _OTHER_TOOL_LABELS
+        server = self._servers.limit(tool.partition("/")[0])
+        seat = self._tool_labels[tool] = _build_tool_labels(server, tool)
         return seat
 
-    def _result_digested(self, event: ResultDigested) -> None:
+    def _count_result_digested(self, event: ResultDigested) -> None:
         self._results.add(("yes" if event.dropped else "no",))
 
-    def _model_answered(self, event: ModelAnswered) -> None:
-        model, purpose = self._models.of(event.model), self._purposes.of(event.purpose)
+    def _count_model_answered(self, event: ModelAnswered) -> None:
+        model, purpose = self._models.limit(event.model), self._purposes.limit(event.purpose)
         if event.error is not None:
             self._questions.add((model, purpose, "failed"))
             return
@@ -194,7 +204,7 @@ class Metrics:
         self._tokens.add((model, "input"), event.prompt_tokens or 0)
         self._tokens.add((model, "output"), event.completion_tokens or 0)
 
-    def _narrowed(self, event: RequestNarrowed) -> None:
+    def _count_narrowed(self, event: RequestNarrowed) -> None:
         narrowing = event.narrowing
         self._narrowings.add((narrowing.need.verdict.value,))
         self._narrow_s.observe(narrowing.milliseconds)
@@ -202,11 +212,11 @@ class Metrics:
         self._offered.add(amount=len(narrowing.shortlist.offered))
         self._saved.add(amount=max(0, event.tokens_all - event.tokens_offered))
 
-    def _route_ended(self, event: RouteEnded) -> None:
+    def _count_route_ended(self, event: RouteEnded) -> None:
         self._requests.add((event.outcome.value,))
         self._request_s.observe(event.milliseconds)
 
-    def _servers_chosen(self, event: SmartRoutingEnd) -> None:
+    def _count_servers_chosen(self, event: SmartRoutingEnd) -> None:
         if event.widened:
             self._server_choices.add(("widened",))
             return
@@ -214,12 +224,12 @@ class Metrics:
         self._server_tools.add(("kept",), amount=event.filtered_tools)
         self._server_tools.add(("left_out",), amount=event.total_tools - event.filtered_tools)
 
-    def _breaker_moved(self, event: BreakerMoved) -> None:
+    def _count_breaker_moved(self, event: BreakerMoved) -> None:
         if event.state == "open":
-            self._breakers.add((self._servers.of(event.server),))
+            self._breakers.add((self._servers.limit(event.server),))
 
 
-class _Seat(NamedTuple):
+class _ToolLabels(NamedTuple):
     """The labels of one tool, put together once."""
 
     server: Labels
@@ -227,40 +237,40 @@ class _Seat(NamedTuple):
     tried: Labels  # and succeeded
 
 
-def _seat(server: str, tool: str) -> _Seat:
-    return _Seat((server,), (server, tool, SUCCEEDED), (server, SUCCEEDED))
+def _build_tool_labels(server: str, tool: str) -> _ToolLabels:
+    return _ToolLabels((server,), (server, tool, SUCCEEDED_LABEL), (server, SUCCEEDED_LABEL))
 
 
-_ELSEWHERE: Final = _seat(OTHER, OTHER)
+_OTHER_TOOL_LABELS: Final = _build_tool_labels(OTHER_LABEL, OTHER_LABEL)
 
 
-class _Collector:
-    def __init__(self, metrics: Metrics, house: House | None) -> None:
+class _MetricsCollector:
+    def __init__(self, metrics: PrometheusMetrics, gauges: GaugeValues | None) -> None:
         self._metrics = metrics
-        self._house = house
+        self._house = gauges
 
     def collect(self) -> Iterator[Metric]:
         yield from self._metrics.collect()
         if self._house is not None:
-            yield from _gauges(self._house)
+            yield from _collect_gauges(self._house)
 
 
-def _gauges(house: House) -> Iterator[Metric]:
+def _collect_gauges(gauges: GaugeValues) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
-    yield InfoMetricFamily("fingerpost_build", "What runs here", value={"version": house.version})
+    yield InfoMetricFamily("fingerpost_build", "What runs here", value={"version": gauges.version})
     up = GaugeMetricFamily("fingerpost_server_up", "Whether a server answers", labels=["server"])
-    for name, state in list(house.servers.items())[:MOST_TOOLS]:
+    for name, state in list(gauges.servers.items())[:MAX_TOOLS]:
         up.add_metric([name], float(state in ("ready", "degraded")))
     yield up
     breakers = GaugeMetricFamily(
         "fingerpost_breaker_open", "Whether a server is left alone for a while", labels=["server"]
     )
-    for name, state in list(house.breakers.items())[:MOST_TOOLS]:
+    for name, state in list(gauges.breakers.items())[:MAX_TOOLS]:
         breakers.add_metric([name], float(state == "open"))
     yield breakers
-    yield GaugeMetricFamily("fingerpost_tools", "Tools in the catalog", value=house.tools)
+    yield GaugeMetricFamily("fingerpost_tools", "Tools in the catalog", value=gauges.tools)
     yield GaugeMetricFamily(
-        "fingerpost_approvals_waiting", "Calls that wait for a person", value=house.approvals_waiting
+        "fingerpost_approvals_waiting", "Calls that wait for a person", value=gauges.approvals_waiting
     )
-    yield GaugeMetricFamily("fingerpost_live_streams", "Readers of live streams", value=house.live_streams)
+    yield GaugeMetricFamily("fingerpost_live_streams", "Readers of live streams", value=gauges.live_streams)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("fingerpost.telemetry")
 
-EXPORT_S: Final = 5.0  # for one batch of spans; also at the end
-_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_PATH: Final = "/v1/traces"
-_HINT: Final = "pip install 'fingerpost[otel]'"
+EXPORT_TIMEOUT_S: Final = 5.0  # for one batch of spans; also at the end
+_ENDPOINT_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_TRACES_PATH: Final = "/v1/traces"
+_INSTALL_HINT: Final = "pip install 'fingerpost[otel]'"
 
 
 @asynccontextmanager
@@ -39,16 +39,16 @@ async def open_spans(
     `transport_of` says how a server is connected. Leaving the block sends the spans that are left.
     Raises `ConfigError` where spans are wanted and what sends them is not installed.
     """
-    provider = await _provider(settings, os.environ if environment is None else environment)
+    provider = await _open_provider(settings, os.environ if environment is None else environment)
     if provider is None:
         yield False
         return
-    from fingerpost.telemetry.spans import Spans
+    from fingerpost.telemetry.spans import SpanSink
 
-    spans = Spans(
+    spans = SpanSink(
         provider.get_tracer("fingerpost"),
         content=settings.telemetry.content,
-        providers=_providers(settings),
+        providers=_map_model_providers(settings),
         transport_of=transport_of,
     )
     events.add(spans)
@@ -59,19 +59,19 @@ async def open_spans(
         await _shut_down(provider)
 
 
-async def _provider(settings: Settings, environment: Mapping[str, str]) -> TracerProvider | None:
+async def _open_provider(settings: Settings, environment: Mapping[str, str]) -> TracerProvider | None:
     """What sends spans; None where nobody wants any."""
     endpoint = settings.telemetry.otlp_endpoint
-    if endpoint is None and not any(environment.get(name) for name in _ENDPOINTS):
+    if endpoint is None and not any(environment.get(name) for name in _ENDPOINT_VARIABLES):
         return None
     try:
         return await anyio.to_thread.run_sync(_make_provider, settings.telemetry.service_name, endpoint)
     except ModuleNotFoundError as error:
         if endpoint is None:  # the environment may mean other programs
-            logger.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set; sending spans needs %s", _HINT)
+            logger.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set; sending spans needs %s", _INSTALL_HINT)
             return None
         message = "spans are to be sent (telemetry.otlp_endpoint), and what sends them is not installed"
-        raise ConfigError(message, hint=_HINT) from error
+        raise ConfigError(message, hint=_INSTALL_HINT) from error
 
 
 def _make_provider(service: str, endpoint: str | None) -> TracerProvider:
@@ -84,7 +84,9 @@ def _make_provider(service: str, endpoint: str | None) -> TracerProvider:
     from fingerpost import __version__
     from fingerpost.telemetry import spans as _  # noqa: F401 - loaded here rather than on the event loop
 
-    exporter = OTLPSpanExporter(endpoint=None if endpoint is None else traces_url(endpoint), timeout=EXPORT_S)
+    exporter = OTLPSpanExporter(
+        endpoint=None if endpoint is None else build_traces_url(endpoint), timeout=EXPORT_TIMEOUT_S
+    )
     # Ours alone, not the program's: the MCP library would make spans of its own beside ours.
     provider = TracerProvider(
         resource=Resource.create({SERVICE_NAME: service, SERVICE_VERSION: __version__}),
@@ -94,13 +96,13 @@ def _make_provider(service: str, endpoint: str | None) -> TracerProvider:
     return provider
 
 
-def traces_url(endpoint: str) -> str:
+def build_traces_url(endpoint: str) -> str:
     """Where spans go at a collector's address; one that names the path already is left as it is."""
     address = endpoint.rstrip("/")
-    return address if address.endswith(_PATH) else address + _PATH
+    return address if address.endswith(_TRACES_PATH) else address + _TRACES_PATH
 
 
-def _providers(settings: Settings) -> dict[str, str]:
+def _map_model_providers(settings: Settings) -> dict[str, str]:
     models = (settings.models.lite, settings.models.prime)
     return {model.model: model.provider for model in models if model is not None}
 

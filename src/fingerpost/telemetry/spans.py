@@ -44,24 +44,24 @@ from fingerpost.events import (
 )
 from fingerpost.records import RouteOutcome
 from fingerpost.telemetry import names
-from fingerpost.telemetry.caller import carried
-from fingerpost.telemetry.journeys import MOST_OPEN, Forest, Tree, nanoseconds
+from fingerpost.telemetry.caller import get_trace_carrier
+from fingerpost.telemetry.journeys import MAX_OPEN_TRACES, OpenTrace, OpenTraces, to_nanoseconds
 
 logger = logging.getLogger("fingerpost.telemetry")
 
-LONGEST_CONTENT: Final = 8_000
-_AGENT: Final = "fingerpost"
+MAX_CONTENT_LENGTH: Final = 8_000
+_AGENT_NAME: Final = "fingerpost"
 _PROVIDERS: Final = {"google": "gcp.gemini"}
 _TRANSPORTS: Final = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
-_WAITING: Final = frozenset({RouteOutcome.WAITING, RouteOutcome.ASKED})
-_BAD: Final = frozenset({RouteOutcome.FAILED, RouteOutcome.LIMITED})
+_WAITING_OUTCOMES: Final = frozenset({RouteOutcome.WAITING, RouteOutcome.ASKED})
+_FAILED_OUTCOMES: Final = frozenset({RouteOutcome.FAILED, RouteOutcome.LIMITED})
 
 _propagator: Final = TraceContextTextMapPropagator()
 
-Attributes = dict[str, str | int | float | bool]
+SpanAttributes = dict[str, str | int | float | bool]
 
 
-class Spans:
+class SpanSink:
     """A sink that turns events into spans."""
 
     def __init__(
@@ -71,19 +71,19 @@ class Spans:
         content: bool = False,
         providers: Mapping[str, str] | None = None,
         transport_of: Callable[[str], str | None] = lambda _: None,
-        most_open: int = MOST_OPEN,
+        most_open: int = MAX_OPEN_TRACES,
     ) -> None:
         """`providers` are APIs by the models' names, `transport_of` says how a server is connected."""
         self._tracer = tracer
         self._content = content
         self._providers = providers or {}
         self._transport_of = transport_of
-        self._forest = Forest(most_open)
+        self._open_traces = OpenTraces(most_open)
         self._lock = Lock()  # events may come from any thread
 
     def emit(self, event: Event) -> None:
         """Begins, changes or ends the span the event is about."""
-        meaning = _MEANING.get(type(event))
+        meaning = _SPAN_HANDLERS.get(type(event))
         if meaning is not None and event.packet_id is not None:
             with self._lock:
                 meaning(self, event)
@@ -91,35 +91,37 @@ class Spans:
     def close(self) -> None:
         """End what is open."""
         with self._lock:
-            self._forest.fell_all()
+            self._open_traces.close_all()
 
     # -- trees --------------------------------------------------------------------------------------
 
-    def _plant(self, event: Event, name: str, attributes: Attributes, *, came_from: Any = None) -> Tree:
+    def _open_trace(
+        self, event: Event, name: str, attributes: SpanAttributes, *, came_from: Any = None
+    ) -> OpenTrace:
         assert event.packet_id is not None
         links = () if came_from is None else (Link(came_from),)
         root = self._tracer.start_span(
             name,
-            context=_parent(),
-            kind=SpanKind.SERVER if carried() is not None else SpanKind.INTERNAL,
+            context=_get_parent_context(),
+            kind=SpanKind.SERVER if get_trace_carrier() is not None else SpanKind.INTERNAL,
             attributes=attributes,
             links=links,
-            start_time=nanoseconds(event.at),
+            start_time=to_nanoseconds(event.at),
         )
-        return self._forest.plant(event.packet_id, root, event.at)
+        return self._open_traces.open(event.packet_id, root, event.at)
 
-    def _tree(self, event: Event) -> Tree | None:
+    def _get_trace(self, event: Event) -> OpenTrace | None:
         """The tree of this packet; one that waited goes on in a new tree, linked to the old."""
         assert event.packet_id is not None
-        tree = self._forest.get(event.packet_id, event.at)
-        if tree is None and (came_from := self._forest.awaken(event.packet_id)) is not None:
-            attributes = {**_invoked(event.packet_id), names.RESUMED: True}
-            tree = self._plant(event, f"invoke_agent {_AGENT}", attributes, came_from=came_from)
-            tree.routed = True
+        tree = self._open_traces.get(event.packet_id, event.at)
+        if tree is None and (came_from := self._open_traces.take_waiting(event.packet_id)) is not None:
+            attributes = {**_build_agent_attributes(event.packet_id), names.ATTR_RESUMED: True}
+            tree = self._open_trace(event, f"invoke_agent {_AGENT_NAME}", attributes, came_from=came_from)
+            tree.is_routed = True
         return tree
 
-    def _finished(
-        self, parent: Span, name: str, began: int, ended: datetime, kind: SpanKind, attributes: Attributes
+    def _start_finished_span(
+        self, parent: Span, name: str, began: int, ended: datetime, kind: SpanKind, attributes: SpanAttributes
     ) -> Span:
         """A span whose beginning is told together with its end; the caller ends it."""
         return self._tracer.start_span(
@@ -127,289 +129,298 @@ class Spans:
             context=set_span_in_context(parent),
             kind=kind,
             attributes=attributes,
-            start_time=min(began, nanoseconds(ended)),
+            start_time=min(began, to_nanoseconds(ended)),
         )
 
     # -- requests -----------------------------------------------------------------------------------
 
-    def _received(self, event: PacketReceived) -> None:
+    def _trace_received(self, event: PacketReceived) -> None:
         packet = event.packet
-        attributes = _invoked(packet.packet_id)
-        attributes[names.CONVERSATION] = packet.header.session_id
+        attributes = _build_agent_attributes(packet.packet_id)
+        attributes[names.ATTR_CONVERSATION] = packet.header.session_id
         if packet.header.caller is not None:
-            attributes[names.CALLER] = packet.header.caller
+            attributes[names.ATTR_CALLER] = packet.header.caller
         if self._content:
-            attributes[names.INPUT_MESSAGES] = _message("user", packet.content.original_prompt)
-        self._plant(event, f"invoke_agent {_AGENT}", attributes)
+            attributes[names.ATTR_INPUT_MESSAGES] = _format_message("user", packet.content.original_prompt)
+        self._open_trace(event, f"invoke_agent {_AGENT_NAME}", attributes)
 
-    def _began(self, event: RouteBegan) -> None:
-        if (tree := self._tree(event)) is not None:
-            tree.routed = True
-            tree.root.set_attribute(names.MODE, event.mode.value)
+    def _trace_began(self, event: RouteBegan) -> None:
+        if (tree := self._get_trace(event)) is not None:
+            tree.is_routed = True
+            tree.root.set_attribute(names.ATTR_MODE, event.mode.value)
             if event.profile is not None:
-                tree.root.set_attribute(names.PROFILE, event.profile)
+                tree.root.set_attribute(names.ATTR_PROFILE, event.profile)
 
-    def _narrowed(self, event: RequestNarrowed) -> None:
-        tree = self._tree(event)
+    def _trace_narrowed(self, event: RequestNarrowed) -> None:
+        tree = self._get_trace(event)
         if tree is None:
             return
         narrowing = event.narrowing
         shortlist = narrowing.shortlist
-        span = self._finished(
+        span = self._start_finished_span(
             tree.root,
             "narrow",
-            nanoseconds(event.at, narrowing.milliseconds),
+            to_nanoseconds(event.at, narrowing.milliseconds),
             event.at,
             SpanKind.INTERNAL,
             {
-                names.NEED: narrowing.need.verdict.value,
-                names.CONSIDERED: shortlist.considered,
-                names.OFFERED: len(shortlist.offered),
-                names.FIT: shortlist.fit,
-                names.LANGUAGE: narrowing.signals.language,
+                names.ATTR_NEED: narrowing.need.verdict.value,
+                names.ATTR_CONSIDERED: shortlist.considered,
+                names.ATTR_OFFERED: len(shortlist.offered),
+                names.ATTR_FIT: shortlist.fit,
+                names.ATTR_LANGUAGE: narrowing.signals.language,
             },
         )
-        span.end(nanoseconds(event.at))
-        if not tree.routed:  # nobody set out to answer it: this is all that was wanted
-            self._forest.fell(event.packet_id or "", event.at)
+        span.end(to_nanoseconds(event.at))
+        if not tree.is_routed:  # nobody set out to answer it: this is all that was wanted
+            self._open_traces.close(event.packet_id or "", event.at)
 
-    def _model_answered(self, event: ModelAnswered) -> None:
-        tree = self._tree(event)
+    def _trace_model_answered(self, event: ModelAnswered) -> None:
+        tree = self._get_trace(event)
         if tree is None:
             return
         provider = self._providers.get(event.model, "openai")
-        attributes: Attributes = {
-            names.OPERATION: "chat",
-            names.PROVIDER: _PROVIDERS.get(provider, provider),
-            names.REQUEST_MODEL: event.model,
-            names.ROLE: event.role,
-            names.PURPOSE: event.purpose,
+        attributes: SpanAttributes = {
+            names.ATTR_OPERATION: "chat",
+            names.ATTR_PROVIDER: _PROVIDERS.get(provider, provider),
+            names.ATTR_REQUEST_MODEL: event.model,
+            names.ATTR_ROLE: event.role,
+            names.ATTR_PURPOSE: event.purpose,
         }
         if event.prompt_tokens is not None:
-            attributes[names.INPUT_TOKENS] = event.prompt_tokens
+            attributes[names.ATTR_INPUT_TOKENS] = event.prompt_tokens
         if event.completion_tokens is not None:
-            attributes[names.OUTPUT_TOKENS] = event.completion_tokens
+            attributes[names.ATTR_OUTPUT_TOKENS] = event.completion_tokens
         if event.stood_in:
-            attributes[names.STOOD_IN] = True
-        began = nanoseconds(event.at, event.milliseconds)
-        span = self._finished(tree.root, f"chat {event.model}", began, event.at, SpanKind.CLIENT, attributes)
+            attributes[names.ATTR_STOOD_IN] = True
+        began = to_nanoseconds(event.at, event.milliseconds)
+        span = self._start_finished_span(
+            tree.root, f"chat {event.model}", began, event.at, SpanKind.CLIENT, attributes
+        )
         if event.error is not None:
-            _fail(span, "model_error", event.error if self._content else None)
-        span.end(nanoseconds(event.at))
+            _mark_failed(span, "model_error", event.error if self._content else None)
+        span.end(to_nanoseconds(event.at))
 
-    def _selected(self, event: ToolSelected) -> None:
-        if (tree := self._tree(event)) is not None:
+    def _trace_selected(self, event: ToolSelected) -> None:
+        if (tree := self._get_trace(event)) is not None:
             tree.selected = event.at
             chosen = event.selection
-            told: Attributes = {} if chosen is None else {names.TOOL: chosen.tool}
+            told: SpanAttributes = {} if chosen is None else {names.ATTR_TOOL: chosen.tool}
             if chosen is not None:
-                told[names.CONFIDENCE] = chosen.confidence
-            tree.root.add_event("tool selected", told, nanoseconds(event.at))
+                told[names.ATTR_CONFIDENCE] = chosen.confidence
+            tree.root.add_event("tool selected", told, to_nanoseconds(event.at))
 
-    def _reviewed(self, event: SelectionReviewed) -> None:
-        if (tree := self._tree(event)) is not None:
-            began = nanoseconds(tree.selected or event.at)
-            attributes: Attributes = {
-                names.APPROVED: event.review.approved,
-                names.CONFIDENCE: event.review.confidence,
+    def _trace_reviewed(self, event: SelectionReviewed) -> None:
+        if (tree := self._get_trace(event)) is not None:
+            began = to_nanoseconds(tree.selected or event.at)
+            attributes: SpanAttributes = {
+                names.ATTR_APPROVED: event.review.approved,
+                names.ATTR_CONFIDENCE: event.review.confidence,
             }
-            span = self._finished(tree.root, "review", began, event.at, SpanKind.INTERNAL, attributes)
-            span.end(nanoseconds(event.at))
+            span = self._start_finished_span(
+                tree.root, "review", began, event.at, SpanKind.INTERNAL, attributes
+            )
+            span.end(to_nanoseconds(event.at))
 
-    def _judged(self, event: ConfidenceJudged) -> None:
-        if (tree := self._tree(event)) is not None:
-            told: Attributes = {
-                names.CONFIDENCE: event.confidence.score,
-                names.VERDICT: event.confidence.verdict.value,
+    def _trace_judged(self, event: ConfidenceJudged) -> None:
+        if (tree := self._get_trace(event)) is not None:
+            told: SpanAttributes = {
+                names.ATTR_CONFIDENCE: event.confidence.score,
+                names.ATTR_VERDICT: event.confidence.verdict.value,
             }
-            tree.root.add_event("confidence judged", told, nanoseconds(event.at))
+            tree.root.add_event("confidence judged", told, to_nanoseconds(event.at))
 
-    def _limit_reached(self, event: BudgetReached) -> None:
-        if (tree := self._tree(event)) is not None:
-            tree.root.add_event("limit reached", {names.LIMIT: event.limit}, nanoseconds(event.at))
+    def _trace_limit_reached(self, event: BudgetReached) -> None:
+        if (tree := self._get_trace(event)) is not None:
+            tree.root.add_event("limit reached", {names.ATTR_LIMIT: event.limit}, to_nanoseconds(event.at))
 
-    def _result_injected(self, event: ToolResultInjected) -> None:
-        if self._content and (tree := self._tree(event)) is not None:
-            told: Attributes = {names.TOOL_RESULT: _text(event.result.output)}
-            tree.root.add_event("tool result", told, nanoseconds(event.at))
+    def _trace_result_injected(self, event: ToolResultInjected) -> None:
+        if self._content and (tree := self._get_trace(event)) is not None:
+            told: SpanAttributes = {names.ATTR_TOOL_RESULT: _format_text(event.result.output)}
+            tree.root.add_event("tool result", told, to_nanoseconds(event.at))
 
-    def _answered(self, event: AnswerGiven) -> None:
-        if self._content and (tree := self._tree(event)) is not None:
-            tree.root.set_attribute(names.OUTPUT_MESSAGES, _message("assistant", event.text))
+    def _trace_answered(self, event: AnswerGiven) -> None:
+        if self._content and (tree := self._get_trace(event)) is not None:
+            tree.root.set_attribute(names.ATTR_OUTPUT_MESSAGES, _format_message("assistant", event.text))
 
-    def _route_ended(self, event: RouteEnded) -> None:
-        tree = self._tree(event)
+    def _trace_route_ended(self, event: RouteEnded) -> None:
+        tree = self._get_trace(event)
         if tree is None or event.packet_id is None:
             return
-        tree.root.set_attribute(names.OUTCOME, event.outcome.value)
-        if event.outcome in _BAD:
-            _fail(tree.root, event.outcome.value)
-        self._forest.fell(event.packet_id, event.at, waits=event.outcome in _WAITING)
+        tree.root.set_attribute(names.ATTR_OUTCOME, event.outcome.value)
+        if event.outcome in _FAILED_OUTCOMES:
+            _mark_failed(tree.root, event.outcome.value)
+        self._open_traces.close(event.packet_id, event.at, is_waiting=event.outcome in _WAITING_OUTCOMES)
 
     # -- calls --------------------------------------------------------------------------------------
 
-    def _call_received(self, event: CallReceived) -> None:
-        attributes: Attributes = {
-            names.OPERATION: "execute_tool",
-            names.TOOL_CALL: event.call_id,
-            names.TOOL_TYPE: "function",
+    def _trace_call_received(self, event: CallReceived) -> None:
+        attributes: SpanAttributes = {
+            names.ATTR_OPERATION: "execute_tool",
+            names.ATTR_TOOL_CALL: event.call_id,
+            names.ATTR_TOOL_TYPE: "function",
         }
         if event.conversation is not None:
-            attributes[names.CONVERSATION] = event.conversation
+            attributes[names.ATTR_CONVERSATION] = event.conversation
         if event.caller is not None:
-            attributes[names.CALLER] = event.caller
+            attributes[names.ATTR_CALLER] = event.caller
         if event.packet_id == event.call_id:
-            tree = self._plant(event, "execute_tool", attributes)
+            tree = self._open_trace(event, "execute_tool", attributes)
             tree.calls[event.call_id] = tree.root
-        elif (tree := self._tree(event)) is not None:
+        elif (tree := self._get_trace(event)) is not None:
             tree.calls[event.call_id] = self._tracer.start_span(
                 "execute_tool",
                 context=set_span_in_context(tree.root),
                 attributes=attributes,
-                start_time=nanoseconds(event.at),
+                start_time=to_nanoseconds(event.at),
             )
 
-    def _call_prepared(self, event: CallPrepared) -> None:
-        if (span := self._call(event)) is not None:
+    def _trace_call_prepared(self, event: CallPrepared) -> None:
+        if (span := self._get_call_span(event)) is not None:
             span.update_name(f"execute_tool {event.tool}")
-            span.set_attribute(names.TOOL, event.tool)
+            span.set_attribute(names.ATTR_TOOL, event.tool)
             if self._content:
-                span.set_attribute(names.TOOL_ARGUMENTS, _text(event.arguments))
+                span.set_attribute(names.ATTR_TOOL_ARGUMENTS, _format_text(event.arguments))
 
-    def _call_ruled(self, event: CallRuled) -> None:
-        if (span := self._call(event)) is not None:
-            told: Attributes = {names.VERDICT: event.verdict.value, names.RULE: event.rule}
-            span.add_event("policy", told, nanoseconds(event.at))
+    def _trace_call_ruled(self, event: CallRuled) -> None:
+        if (span := self._get_call_span(event)) is not None:
+            told: SpanAttributes = {names.ATTR_VERDICT: event.verdict.value, names.ATTR_RULE: event.rule}
+            span.add_event("policy", told, to_nanoseconds(event.at))
 
-    def _approval_requested(self, event: ApprovalRequested) -> None:
-        if (span := self._call(event)) is not None:
-            span.add_event("approval requested", {names.PENDING: event.pending_id}, nanoseconds(event.at))
+    def _trace_approval_requested(self, event: ApprovalRequested) -> None:
+        if (span := self._get_call_span(event)) is not None:
+            span.add_event(
+                "approval requested", {names.ATTR_PENDING: event.pending_id}, to_nanoseconds(event.at)
+            )
 
-    def _approval_decided(self, event: ApprovalDecided) -> None:
+    def _trace_approval_decided(self, event: ApprovalDecided) -> None:
         """In the call that waits, or where it is over, in the request."""
-        tree = self._forest.get(event.packet_id or "", event.at)
+        tree = self._open_traces.get(event.packet_id or "", event.at)
         if tree is not None:
-            told: Attributes = {names.PENDING: event.pending_id, names.VERDICT: event.decision.value}
+            told: SpanAttributes = {
+                names.ATTR_PENDING: event.pending_id,
+                names.ATTR_VERDICT: event.decision.value,
+            }
             span = tree.calls.get(event.call_id, tree.root)
-            span.add_event("approval decided", told, nanoseconds(event.at))
+            span.add_event("approval decided", told, to_nanoseconds(event.at))
 
-    def _fallback_taken(self, event: FallbackTaken) -> None:
-        if (span := self._call(event)) is not None:
-            span.add_event("fallback taken", {names.TOOL: event.tool}, nanoseconds(event.at))
+    def _trace_fallback_taken(self, event: FallbackTaken) -> None:
+        if (span := self._get_call_span(event)) is not None:
+            span.add_event("fallback taken", {names.ATTR_TOOL: event.tool}, to_nanoseconds(event.at))
 
-    def _result_digested(self, event: ResultDigested) -> None:
-        if (span := self._call(event)) is not None:
-            span.set_attribute(names.RESULT_TOKENS, event.tokens)
-            span.set_attribute(names.ORIGINAL_TOKENS, event.original_tokens)
+    def _trace_result_digested(self, event: ResultDigested) -> None:
+        if (span := self._get_call_span(event)) is not None:
+            span.set_attribute(names.ATTR_RESULT_TOKENS, event.tokens)
+            span.set_attribute(names.ATTR_ORIGINAL_TOKENS, event.original_tokens)
 
-    def _attempt_started(self, event: AttemptStarted) -> None:
-        tree = self._tree(event)
+    def _trace_attempt_started(self, event: AttemptStarted) -> None:
+        tree = self._get_trace(event)
         call = None if tree is None else tree.calls.get(event.call_id)
         if tree is None or call is None:
             return
         server, _, tool = event.tool.partition("/")
-        attributes: Attributes = {
-            names.MCP_METHOD: "tools/call",
-            names.OPERATION: "execute_tool",
-            names.TOOL: tool,
-            names.SERVER: server,
-            names.ATTEMPT: event.number,
+        attributes: SpanAttributes = {
+            names.ATTR_MCP_METHOD: "tools/call",
+            names.ATTR_OPERATION: "execute_tool",
+            names.ATTR_TOOL: tool,
+            names.ATTR_SERVER: server,
+            names.ATTR_ATTEMPT: event.number,
         }
         if (transport := _TRANSPORTS.get(self._transport_of(server) or "")) is not None:
-            attributes[names.TRANSPORT] = transport
+            attributes[names.ATTR_TRANSPORT] = transport
         if event.fallback:
-            attributes[names.FALLBACK] = True
+            attributes[names.ATTR_FALLBACK] = True
         tree.attempts[event.call_id, event.tool, event.number] = self._tracer.start_span(
             f"tools/call {tool}",
             context=set_span_in_context(call),
             kind=SpanKind.CLIENT,
             attributes=attributes,
-            start_time=nanoseconds(event.at),
+            start_time=to_nanoseconds(event.at),
         )
 
-    def _attempt_finished(self, event: AttemptFinished) -> None:
-        tree, made = self._tree(event), event.attempt
+    def _trace_attempt_finished(self, event: AttemptFinished) -> None:
+        tree, made = self._get_trace(event), event.attempt
         if tree is None:
             return
         span = tree.attempts.pop((event.call_id, made.tool, made.number), None)
         if span is not None:
             if made.error is not None:
-                _fail(span, made.error.value, made.detail if self._content else None)
-            span.end(nanoseconds(event.at))
+                _mark_failed(span, made.error.value, made.detail if self._content else None)
+            span.end(to_nanoseconds(event.at))
         elif made.cached and (call := tree.calls.get(event.call_id)) is not None:
-            call.add_event("answered from the cache", {names.TOOL: made.tool}, nanoseconds(event.at))
+            call.add_event("answered from the cache", {names.ATTR_TOOL: made.tool}, to_nanoseconds(event.at))
 
-    def _call_finished(self, event: CallFinished) -> None:
-        tree = self._tree(event)
+    def _trace_call_finished(self, event: CallFinished) -> None:
+        tree = self._get_trace(event)
         span = None if tree is None else tree.calls.pop(event.call_id, None)
         if tree is None or span is None:
             return
         if not event.success:
             kind = "failed" if event.error is None else event.error.value
-            _fail(span, kind, event.detail if self._content else None)
+            _mark_failed(span, kind, event.detail if self._content else None)
         if span is tree.root:
-            self._forest.fell(event.call_id, event.at)
+            self._open_traces.close(event.call_id, event.at)
         else:
-            span.end(nanoseconds(event.at))
+            span.end(to_nanoseconds(event.at))
 
-    def _call(self, event: Any) -> Span | None:
-        tree = self._tree(event)
+    def _get_call_span(self, event: Any) -> Span | None:
+        tree = self._get_trace(event)
         return None if tree is None else tree.calls.get(event.call_id)
 
-    meaning: Final[dict[type[Event], Callable[[Spans, Any], None]]] = {
-        PacketReceived: _received,
-        RouteBegan: _began,
-        RequestNarrowed: _narrowed,
-        ModelAnswered: _model_answered,
-        ToolSelected: _selected,
-        SelectionReviewed: _reviewed,
-        ConfidenceJudged: _judged,
-        BudgetReached: _limit_reached,
-        ToolResultInjected: _result_injected,
-        AnswerGiven: _answered,
-        RouteEnded: _route_ended,
-        CallReceived: _call_received,
-        CallPrepared: _call_prepared,
-        CallRuled: _call_ruled,
-        ApprovalRequested: _approval_requested,
-        ApprovalDecided: _approval_decided,
-        FallbackTaken: _fallback_taken,
-        ResultDigested: _result_digested,
-        AttemptStarted: _attempt_started,
-        AttemptFinished: _attempt_finished,
-        CallFinished: _call_finished,
+    handlers: Final[dict[type[Event], Callable[[SpanSink, Any], None]]] = {
+        PacketReceived: _trace_received,
+        RouteBegan: _trace_began,
+        RequestNarrowed: _trace_narrowed,
+        ModelAnswered: _trace_model_answered,
+        ToolSelected: _trace_selected,
+        SelectionReviewed: _trace_reviewed,
+        ConfidenceJudged: _trace_judged,
+        BudgetReached: _trace_limit_reached,
+        ToolResultInjected: _trace_result_injected,
+        AnswerGiven: _trace_answered,
+        RouteEnded: _trace_route_ended,
+        CallReceived: _trace_call_received,
+        CallPrepared: _trace_call_prepared,
+        CallRuled: _trace_call_ruled,
+        ApprovalRequested: _trace_approval_requested,
+        ApprovalDecided: _trace_approval_decided,
+        FallbackTaken: _trace_fallback_taken,
+        ResultDigested: _trace_result_digested,
+        AttemptStarted: _trace_attempt_started,
+        AttemptFinished: _trace_attempt_finished,
+        CallFinished: _trace_call_finished,
     }
 
 
-_MEANING: Final = Spans.meaning
+_SPAN_HANDLERS: Final = SpanSink.handlers
 
 
-def _parent() -> Context | None:
+def _get_parent_context() -> Context | None:
     """The caller's trace; None: the span that is current in this task, where there is one."""
-    carrier = carried()
+    carrier = get_trace_carrier()
     return None if carrier is None else _propagator.extract(dict(carrier))
 
 
-def _invoked(packet_id: str) -> Attributes:
+def _build_agent_attributes(packet_id: str) -> SpanAttributes:
     return {
-        names.OPERATION: "invoke_agent",
-        names.PROVIDER: _AGENT,
-        names.AGENT: _AGENT,
-        names.PACKET: packet_id,
+        names.ATTR_OPERATION: "invoke_agent",
+        names.ATTR_PROVIDER: _AGENT_NAME,
+        names.ATTR_AGENT: _AGENT_NAME,
+        names.ATTR_PACKET: packet_id,
     }
 
 
-def _fail(span: Span, kind: str, detail: str | None = None) -> None:
-    span.set_attribute(names.ERROR_TYPE, kind)
-    span.set_status(Status(StatusCode.ERROR, detail and detail[:LONGEST_CONTENT]))
+def _mark_failed(span: Span, kind: str, detail: str | None = None) -> None:
+    span.set_attribute(names.ATTR_ERROR_TYPE, kind)
+    span.set_status(Status(StatusCode.ERROR, detail and detail[:MAX_CONTENT_LENGTH]))
 
 
-def _message(role: str, text: str) -> str:
+def _format_message(role: str, text: str) -> str:
     """As the conventions want messages: a list of one, with its parts."""
-    part = {"type": "text", "content": text[:LONGEST_CONTENT]}
+    part = {"type": "text", "content": text[:MAX_CONTENT_LENGTH]}
     return orjson.dumps([{"role": role, "parts": [part]}]).decode()
 
 
-def _text(value: object) -> str:
+def _format_text(value: object) -> str:
     text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-    return text[:LONGEST_CONTENT]
+    return text[:MAX_CONTENT_LENGTH]

@@ -22,14 +22,14 @@ def playbook(route: Route | Iterable[Event], *, without: Collection[str] = ()) -
     """One line per event, `kind: summary`; kinds in `without` are left out."""
     events = route.events if isinstance(route, Route) else route
     lines = (
-        f"{event.kind}: {settled(event.summary())}".rstrip(": ")
+        f"{event.kind}: {remove_variable_parts(event.summary())}".rstrip(": ")
         for event in events
         if event.kind not in without
     )
     return "\n".join(lines)
 
 
-def settled(text: str) -> str:
+def remove_variable_parts(text: str) -> str:
     """`text` without what differs from run to run."""
     text = _ID.sub(r"\1_…", " ".join(text.split()))
     return _TOKENS.sub("… tokens", _TIME.sub(r"… \1", text))

@@ -13,12 +13,12 @@ import anyio.lowlevel
 from fingerpost.llm import ModelReply, ModelRequest, ModelUsage, OnText
 from fingerpost.records import JsonObject
 
-Line: TypeAlias = ModelReply | str | Exception
-Script: TypeAlias = Callable[[ModelRequest], Line | Awaitable[Line]]
+ScriptLine: TypeAlias = ModelReply | str | Exception
+ScriptFunction: TypeAlias = Callable[[ModelRequest], ScriptLine | Awaitable[ScriptLine]]
 
 HANG: Final = "\0hang"  # as a line: answer never
 _CHARACTERS_PER_TOKEN: Final = 4
-_PIECE: Final = 7  # characters; not a divisor of anything, so that markers are cut across pieces
+_PIECE_LENGTH: Final = 7  # characters; not a divisor of anything, so that markers are cut across pieces
 
 
 class ScriptedModel:
@@ -32,12 +32,12 @@ class ScriptedModel:
     """
 
     def __init__(
-        self, script: Iterable[Line] | Script, *, name: str = "scripted", seconds: float = 0.0
+        self, script: Iterable[ScriptLine] | ScriptFunction, *, name: str = "scripted", seconds: float = 0.0
     ) -> None:
         self.name = name
         self.asked: list[ModelRequest] = []
         self._seconds = seconds
-        self._script: Script = script if callable(script) else _in_order(iter(script))
+        self._script: ScriptFunction = script if callable(script) else _play_in_order(iter(script))
 
     async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         self.asked.append(request)
@@ -51,8 +51,8 @@ class ScriptedModel:
             await anyio.sleep_forever()
         reply = self._reply(said, request) if isinstance(said, str) else said
         if on_text is not None:
-            for at in range(0, len(reply.text), _PIECE):
-                on_text(reply.text[at : at + _PIECE])
+            for at in range(0, len(reply.text), _PIECE_LENGTH):
+                on_text(reply.text[at : at + _PIECE_LENGTH])
                 await anyio.lowlevel.checkpoint()
         return reply
 
@@ -78,8 +78,8 @@ def calls(*wanted: tuple[str, JsonObject], text: str = "", first: int = 1) -> Mo
     return ModelReply(text=text, model="scripted", finish="tool_calls", tool_calls=made)
 
 
-def _in_order(lines: Iterator[Line]) -> Script:
-    def following(request: ModelRequest) -> Line:
+def _play_in_order(lines: Iterator[ScriptLine]) -> ScriptFunction:
+    def following(request: ModelRequest) -> ScriptLine:
         try:
             return next(lines)
         except StopIteration:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class MemoryTokens:
-    """A `TokenBook` that forgets everything when the process ends."""
+    """A `SignInStore` that forgets everything when the process ends."""
 
     def __init__(self) -> None:
         self.entries: dict[str, bytes] = {}

@@ -20,13 +20,13 @@ from pydantic_core import to_json
 
 from fingerpost.records import Era, ServerSpec
 
-Call = Callable[[str, dict[str, Any]], Awaitable[str]]
+CallFunction = Callable[[str, dict[str, Any]], Awaitable[str]]
 
 
 class ToolServer:
     """An MCP server whose tools can be replaced while clients are connected.
 
-    `server` is the MCP server object: hand it to `Server.in_process`, to
+    `server` is the MCP server object: hand it to `ResolvedServer.in_process`, to
     `served`, or to an MCP client. `calls` holds every call it got.
     """
 
@@ -35,13 +35,13 @@ class ToolServer:
         name: str,
         tools: Iterable[Mapping[str, Any]],
         *,
-        call: Call | None = None,
+        call: CallFunction | None = None,
         page_size: int | None = None,
         instructions: str | None = None,
     ) -> None:
         self.name = name
         self.calls: list[tuple[str, dict[str, Any]]] = []
-        self._tools = _as_tools(tools)
+        self._tools = _to_mcp_tools(tools)
         self._call = call
         self._page_size = page_size
         self._clients: WeakSet[Connection] = WeakSet()
@@ -50,7 +50,7 @@ class ToolServer:
             name,
             version="1.0",
             instructions=instructions,
-            get_tool_input_schema=self._schema_of,
+            get_tool_input_schema=self._find_schema,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_subscriptions_listen=ListenHandler(self._bus),
@@ -75,9 +75,9 @@ class ToolServer:
 
     def change_silently(self, tools: Iterable[Mapping[str, Any]]) -> None:
         """Offer these tools from now on, and tell nobody."""
-        self._tools = _as_tools(tools)
+        self._tools = _to_mcp_tools(tools)
 
-    def _schema_of(self, name: str) -> Mapping[str, Any] | None:
+    def _find_schema(self, name: str) -> Mapping[str, Any] | None:
         return next((tool.input_schema for tool in self._tools if tool.name == name), None)
 
     async def _list_tools(
@@ -109,7 +109,7 @@ def tool_server(
     name: str,
     tools: Iterable[Mapping[str, Any] | str] = ("echo",),
     *,
-    call: Call | None = None,
+    call: CallFunction | None = None,
     page_size: int | None = None,
     instructions: str | None = None,
 ) -> ToolServer:
@@ -121,5 +121,5 @@ def tool_server(
     return ToolServer(name, records, call=call, page_size=page_size, instructions=instructions)
 
 
-def _as_tools(records: Iterable[Mapping[str, Any]]) -> list[types.Tool]:
+def _to_mcp_tools(records: Iterable[Mapping[str, Any]]) -> list[types.Tool]:
     return [types.Tool.model_validate({"inputSchema": {"type": "object"}, **record}) for record in records]

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
-LIFESPAN_SECONDS = 2.0
+LIFESPAN_TIMEOUT_S = 2.0
 
 
-class _Quiet(uvicorn.Server):
+class _QuietServer(uvicorn.Server):
     """Leaves the process's signals alone: they belong to the test runner."""
 
     @contextmanager
@@ -31,7 +31,7 @@ class _Quiet(uvicorn.Server):
         """
         await super().shutdown(sockets)
         if self.force_exit:
-            with anyio.move_on_after(LIFESPAN_SECONDS, shield=True):
+            with anyio.move_on_after(LIFESPAN_TIMEOUT_S, shield=True):
                 await self.lifespan.shutdown()
 
 
@@ -44,7 +44,7 @@ async def served(app: Starlette | Any, *, port: int = 0) -> AsyncGenerator[str]:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0, lifespan="on")
-    server = _Quiet(config)
+    server = _QuietServer(config)
 
     async def serve() -> None:
         await server.serve(sockets=[listener])

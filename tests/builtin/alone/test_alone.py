@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from fingerpost import Router
-from fingerpost.builtin import NAMES
+from fingerpost.builtin import SERVER_NAMES
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
@@ -28,7 +28,7 @@ TOOL = "notes/search_knowledge_base"
 @proves("U1")
 def test_all_servers_are_listed_with_what_is_switched_on(person: Person):
     told = person.reads("builtin")
-    assert [each["name"] for each in told] == list(NAMES)
+    assert [each["name"] for each in told] == list(SERVER_NAMES)
     assert [each["name"] for each in told if each["enabled"]] == ["knowledge"]
     assert all(each["tools"] and each["about"] for each in told)
     table = person.runs("builtin")

@@ -10,7 +10,7 @@ from typing import Any
 
 from fingerpost import Router
 from fingerpost.builtin import open_router
-from fingerpost.builtin.assets import Asset, fetch
+from fingerpost.builtin.assets import Asset, fetch_asset
 from fingerpost.records import Outcome
 from fingerpost.settings import BuiltinSettings, Settings, SpecialistsSettings
 
@@ -43,6 +43,6 @@ def handle_of(outcome: Outcome) -> str:
 async def made(router: Router, **order: Any) -> Asset:
     """What comes of an order, as it can be fetched."""
     outcome = await ordered(router, **order)
-    asset = await fetch(router.calls.results, handle_of(outcome), caller="dana")
+    asset = await fetch_asset(router.calls.results, handle_of(outcome), caller="dana")
     assert asset is not None
     return asset

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fingerpost.builtin.assets.models.glb import as_glb
-from fingerpost.builtin.assets.models.reading import read_bodies
-from fingerpost.builtin.assets.sound.tune import read_tune
-from fingerpost.builtin.assets.sound.wave import as_wav
+from fingerpost.builtin.assets.models.glb import render_glb
+from fingerpost.builtin.assets.models.reading import parse_bodies
+from fingerpost.builtin.assets.sound.tune import parse_tune
+from fingerpost.builtin.assets.sound.wave import render_wav
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.records import Json
 from fingerpost.settings import Settings
@@ -113,10 +113,10 @@ async def test_3d_models_are_valid_gltf(settings: Settings):
 @given(json_values, st.text(max_size=60))
 def test_any_data_becomes_bodies_or_is_refused(data: Json, prompt: str):
     try:
-        bodies = read_bodies(data, prompt)
+        bodies = parse_bodies(data, prompt)
     except ToolRefused:
         return
-    Glb(as_glb(bodies, "x")).check()
+    Glb(render_glb(bodies, "x")).check()
 
 
 lengths = st.floats(0.001, 10_000)
@@ -129,10 +129,10 @@ parts = st.fixed_dictionaries(
 @given(st.lists(parts, min_size=1, max_size=3))
 def test_bodies_of_any_size_are_valid(wanted: list[dict[str, Any]]):
     try:
-        bodies = read_bodies(wanted, "")
+        bodies = parse_bodies(wanted, "")
     except ToolRefused:
         return
-    Glb(as_glb(bodies, "x")).check()
+    Glb(render_glb(bodies, "x")).check()
 
 
 # -- tones ------------------------------------------------------------------------------------------
@@ -193,8 +193,8 @@ async def test_what_cannot_sound_is_said(settings: Settings):
 )
 def test_any_data_becomes_a_tune_or_is_refused(data: Json, prompt: str):
     try:
-        tune = read_tune(data, prompt)
+        tune = parse_tune(data, prompt)
     except ToolRefused:
         return
-    seconds, _ = heard(as_wav(tune))
+    seconds, _ = heard(render_wav(tune))
     assert seconds == pytest.approx(tune.seconds, abs=len(tune.tones) / 22_050)

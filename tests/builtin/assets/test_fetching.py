@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from fingerpost.builtin import Premises, make
+from fingerpost.builtin import BuiltinHost, make_server
 from fingerpost.records import Right
 from fingerpost.settings import Settings
 from tests.api.resources_kit import opened
@@ -98,7 +98,7 @@ def test_the_command_makes_and_saves_one(tmp_path: Path):
 
 @proves("U13")
 async def test_alone_it_keeps_in_the_store_of_the_settings(settings: Settings, tmp_path: Path):
-    own = make("specialists", Premises(settings=settings, folder=tmp_path))
+    own = make_server("specialists", BuiltinHost(settings=settings, folder=tmp_path))
     async with Client(own.mcp) as client:
         result = await client.call_tool("use_asset_service", dict(CHART))
     (text,) = [block.text for block in result.content if isinstance(block, types.TextContent)]

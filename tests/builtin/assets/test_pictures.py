@@ -13,17 +13,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.assets.charts.drawing import draw
-from fingerpost.builtin.assets.charts.reading import read_chart
-from fingerpost.builtin.assets.charts.records import TYPES, Chart
-from fingerpost.builtin.assets.charts.scale import scale_of
+from fingerpost.builtin.assets.charts.drawing import draw_chart
+from fingerpost.builtin.assets.charts.reading import parse_chart
+from fingerpost.builtin.assets.charts.records import CHART_TYPES, Chart
+from fingerpost.builtin.assets.charts.scale import build_scale
 from fingerpost.builtin.assets.diagrams.exchange import draw_sequence
 from fingerpost.builtin.assets.diagrams.flow import draw_flow
-from fingerpost.builtin.assets.diagrams.reading import read_diagram
-from fingerpost.builtin.assets.diagrams.records import Flow, Sequence
-from fingerpost.builtin.assets.drawing.letters import can_write
-from fingerpost.builtin.assets.drawing.shapes import Shape, Words, width_of
-from fingerpost.builtin.assets.drawing.svg import as_svg
+from fingerpost.builtin.assets.diagrams.reading import parse_diagram
+from fingerpost.builtin.assets.diagrams.records import FlowDiagram, SequenceDiagram
+from fingerpost.builtin.assets.drawing.letters import can_draw_text
+from fingerpost.builtin.assets.drawing.shapes import OutlineShape, TextLine, estimate_width
+from fingerpost.builtin.assets.drawing.svg import render_svg
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.records import Json
 from fingerpost.settings import Settings
@@ -165,12 +165,12 @@ shaped = st.dictionaries(known, json_values | st.lists(known) | st.lists(numbers
 @example([0.0, 5e-324], True)
 @given(st.lists(numbers, min_size=1, max_size=30), st.booleans())
 def test_scales_hold_all_values_between_few_round_ticks(values: list[float], from_zero: bool):
-    scale = scale_of(values, from_zero=from_zero)
+    scale = build_scale(values, from_zero=from_zero)
     room = 1e-6 * max(1.0, abs(scale.low), abs(scale.high))
     assert scale.low - room <= min(values) and max(values) <= scale.high + room
     assert 2 <= len(scale.ticks) <= 14
     assert not from_zero or scale.low <= 0 <= scale.high
-    labels = [scale.label(tick) for tick in scale.ticks]
+    labels = [scale.format_label(tick) for tick in scale.ticks]
     assert all(one != other for one, other in pairwise(labels)), labels
 
 
@@ -179,10 +179,10 @@ def test_scales_hold_all_values_between_few_round_ticks(values: list[float], fro
 @given(json_values | shaped, words)
 def test_any_data_becomes_a_chart_or_is_refused(data: Json, prompt: str):
     try:
-        chart = read_chart(data, prompt)
+        chart = parse_chart(data, prompt)
     except ToolRefused:
         return
-    texts(as_svg(draw(chart)))
+    texts(render_svg(draw_chart(chart)))
 
 
 @pytest.mark.parametrize(
@@ -200,52 +200,54 @@ def test_any_data_becomes_a_chart_or_is_refused(data: Json, prompt: str):
 )
 def test_values_that_cannot_be_drawn_are_named(data: Json, said: str):
     with pytest.raises(ToolRefused, match=said) as refused:
-        read_chart(data, "")
+        parse_chart(data, "")
     assert refused.value.hint
 
 
 def test_a_gap_is_no_missing_value():
-    assert read_chart({"labels": ["a", "b"], "values": [1, None]}, "").series[0].values == (1.0, None)
+    assert parse_chart({"labels": ["a", "b"], "values": [1, None]}, "").series[0].values == (1.0, None)
 
 
 @given(
     st.dictionaries(
         st.text(st.characters(codec="utf-8"), min_size=1, max_size=40), numbers, min_size=1, max_size=40
     ),
-    st.sampled_from(TYPES),
+    st.sampled_from(CHART_TYPES),
 )
 def test_nothing_in_a_chart_lies_outside_of_it(values: dict[str, float], kind: str):
     try:
-        picture = draw(
-            read_chart({"labels": list(values), "values": list(values.values()), "type": kind}, "")
+        picture = draw_chart(
+            parse_chart({"labels": list(values), "values": list(values.values()), "type": kind}, "")
         )
     except ToolRefused:
         assert kind == "pie"
         return
     for mark in picture.marks:
-        points = mark.points if isinstance(mark, Shape) else ()
+        points = mark.points if isinstance(mark, OutlineShape) else ()
         assert all(-1 <= x <= picture.width + 1 and -1 <= y <= picture.height + 1 for x, y in points)
-        if isinstance(mark, Words) and not mark.turned:
-            half = width_of(mark.text, mark.size) * {"start": 0.0, "middle": 0.5, "end": 1.0}[mark.anchor]
-            assert mark.at[0] - half >= -width_of("m", mark.size), mark
+        if isinstance(mark, TextLine) and not mark.turned:
+            half = (
+                estimate_width(mark.text, mark.size) * {"start": 0.0, "middle": 0.5, "end": 1.0}[mark.anchor]
+            )
+            assert mark.at[0] - half >= -estimate_width("m", mark.size), mark
 
 
 @given(json_values | shaped, words)
 def test_any_data_becomes_a_diagram_or_is_refused(data: Json, prompt: str):
     try:
-        diagram = read_diagram(data, prompt)
+        diagram = parse_diagram(data, prompt)
     except ToolRefused:
         return
-    picture = draw_flow(diagram) if isinstance(diagram, Flow) else draw_sequence(diagram)
-    texts(as_svg(picture))
+    picture = draw_flow(diagram) if isinstance(diagram, FlowDiagram) else draw_sequence(diagram)
+    texts(render_svg(picture))
 
 
 @given(st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), min_size=1, max_size=40))
 def test_boxes_of_a_flowchart_do_not_overlap(pairs: list[tuple[int, int]]):
-    flow = read_diagram({"edges": [[f"node {one}", f"node {other}"] for one, other in pairs]}, "")
-    assert isinstance(flow, Flow)
+    flow = parse_diagram({"edges": [[f"node {one}", f"node {other}"] for one, other in pairs]}, "")
+    assert isinstance(flow, FlowDiagram)
     picture = draw_flow(flow)
-    boxes = [mark.points for mark in picture.marks if isinstance(mark, Shape) and mark.stroke]
+    boxes = [mark.points for mark in picture.marks if isinstance(mark, OutlineShape) and mark.stroke]
     assert len(boxes) == len(flow.nodes)
     for number, one in enumerate(boxes):
         for other in boxes[number + 1 :]:
@@ -256,11 +258,11 @@ def test_boxes_of_a_flowchart_do_not_overlap(pairs: list[tuple[int, int]]):
 
 
 def test_mermaid_text_is_understood():
-    flow = read_diagram(
+    flow = parse_diagram(
         None,
         "graph TD;\nA[Ask] --> B{Sure?}; B -- no --> A\nB -.-> C\nC --- D([End])\n%% a comment\nA -->|x| C",
     )
-    assert isinstance(flow, Flow)
+    assert isinstance(flow, FlowDiagram)
     assert {node.key: (node.text, node.shape) for node in flow.nodes} == {
         "A": ("Ask", "box"), "B": ("Sure?", "diamond"), "C": ("C", "box"), "D": ("End", "round")
     }  # fmt: skip
@@ -268,10 +270,10 @@ def test_mermaid_text_is_understood():
         ("A", "B", "", False, True), ("B", "A", "no", False, True), ("B", "C", "", True, True),
         ("C", "D", "", False, False), ("A", "C", "x", False, True),
     ]  # fmt: skip
-    talk = read_diagram(
+    talk = parse_diagram(
         None, "sequenceDiagram\nparticipant A as Ann\nA->>Bob: Hello\nBob-->>A: Hi\nA->>A: thinks"
     )
-    assert isinstance(talk, Sequence)
+    assert isinstance(talk, SequenceDiagram)
     assert [node.text for node in talk.participants] == ["Ann", "Bob"]
     assert [(said.label, said.dashed) for said in talk.messages] == [
         ("Hello", False),
@@ -290,10 +292,10 @@ def test_mermaid_text_is_understood():
     ],
 )
 def test_values_in_words_are_found(prompt: str, pairs: dict[str, float]):
-    chart: Chart = read_chart(None, prompt)
+    chart: Chart = parse_chart(None, prompt)
     assert dict(zip(chart.labels, chart.series[0].values, strict=True)) == pairs
 
 
 def test_letters_for_pngs():
-    assert can_write("The quick brown fox jumps over 1,234.5 € (67 %) – é?")
-    assert not can_write("日本")
+    assert can_draw_text("The quick brown fox jumps over 1,234.5 € (67 %) – é?")
+    assert not can_draw_text("日本")

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from fingerpost.builtin.assets.drawing.png import encoded
+from fingerpost.builtin.assets.drawing.png import encode_png
 from fingerpost.records import ErrorKind
 from fingerpost.settings import RuleSettings, Settings
 from fingerpost.testing import served
@@ -30,7 +30,7 @@ from tests.builtin.assets.test_bodies_and_tones import heard
 from tests.requirements import proves
 
 KEY = "sk-test-0123456789abcdef0123456789"
-PICTURE = encoded(np.full((4, 4, 3), 200, np.uint8))
+PICTURE = encode_png(np.full((4, 4, 3), 200, np.uint8))
 SOUND = b"ID3\x04\x00" + b"\x00" * 64
 
 

@@ -12,15 +12,15 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.builtin import open_router
-from fingerpost.builtin.kit import Caller, OwnServer, OwnTool, Question, Reply
-from fingerpost.builtin.opening import with_own
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.kit import BuiltinServer, BuiltinTool, ToolCaller, ToolQuestion, ToolReply
+from fingerpost.builtin.opening import add_builtin_settings
+from fingerpost.builtin.premises import BuiltinHost
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Effect, Json, JsonObject, Mode, RouteOutcome, Scope
 from fingerpost.router import Agent, Route
-from fingerpost.store import Owner
+from fingerpost.store import MemoryOwner
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 from tests.journeys.recorder import READS, as_remembered, tool
 from tests.journeys.world import playing, review, select, settings
 from tests.requirements import proves
@@ -63,7 +63,7 @@ def model_for(mode: Mode, arguments: JsonObject) -> ScriptedModel:
     def knows(request: ModelRequest) -> bool:
         return "dana answered: Rome" in told(request)
 
-    def agent(request: ModelRequest) -> Line:
+    def agent(request: ModelRequest) -> ScriptLine:
         if mode is Mode.REACT:
             return react(None, "So Rome it is.") if knows(request) else react((TOOL, arguments))
         return "So Rome it is." if knows(request) else calls((TOOL, arguments))
@@ -121,29 +121,35 @@ async def test_what_was_found_before_the_question_is_still_known_after_it(tmp_pa
 @proves("U10")
 async def test_words_that_answer_nothing_are_asked_about_again_and_no_yes_is_guessed(tmp_path: Path) -> None:
     """A tool that must have a yes or a no."""
-    premises = Premises(settings=settings(tmp_path))
+    premises = BuiltinHost(settings=settings(tmp_path))
     ran: list[JsonObject] = []
 
-    async def run(arguments: JsonObject, caller: Caller) -> Reply | Question:
+    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply | ToolQuestion:
         if caller.answer is None:
             yes: JsonObject = {
                 "type": "object",
                 "properties": {"ok": {"type": "boolean"}},
                 "required": ["ok"],
             }
-            return Question(text="Really?", schema=yes, state="kept")
+            return ToolQuestion(text="Really?", schema=yes, state="kept")
         assert caller.state == "kept"
         ran.append(caller.answer)
-        return Reply("done")
+        return ToolReply("done")
 
-    own = OwnServer(
+    own = BuiltinServer(
         "boxes",
-        [OwnTool(name="empty_box", title="Box", description="Empty a box.", run=run, effect=Effect.DESTROY)],
+        [
+            BuiltinTool(
+                name="empty_box", title="Box", description="Empty a box.", run=run, effect=Effect.DESTROY
+            )
+        ],
         instructions="Boxes.",
-        context_of=premises.context_of,
+        get_context=premises.get_context,
     )
     model = ScriptedModel([calls(("boxes__empty_box", {})), "It is empty."])
-    async with Router([own.spec()], settings=with_own(premises.settings, [own]), model=model) as router:
+    async with Router(
+        [own.build_spec()], settings=add_builtin_settings(premises.settings, [own]), model=model
+    ) as router:
         premises.router = router
         await router.connect()
         waits = await router.route("Empty the box for good", mode="simple", caller="dana", conversation="ses")
@@ -203,14 +209,14 @@ async def test_whoever_goes_on_stays_within_the_bounds_the_request_began_in(
         assert asked.outcome is RouteOutcome.ASKED, asked.trace
         done = await router.reply(asked, "the first", caller="mallory")  # without the scopes
         assert [step.success for step in done.packet.tool_routing.steps] == [True, not scopes], done.trace
-        kept = await router.store.memories.all(Owner(person="dana"))
+        kept = await router.store.memories.list_all(MemoryOwner(person="dana"))
         assert len(kept) == (0 if scopes else 1)
-        assert await router.store.memories.all(Owner(person="mallory")) == []
+        assert await router.store.memories.list_all(MemoryOwner(person="mallory")) == []
 
 
 @proves("U10")
 async def test_it_is_answered_after_a_restart(tmp_path: Path) -> None:
-    from fingerpost.router.conversations import open_question
+    from fingerpost.router.conversations import find_open_question
 
     async with house(
         tmp_path, ScriptedModel([calls((TOOL, question("Which city?", "Oslo", "Rome")))])
@@ -218,7 +224,7 @@ async def test_it_is_answered_after_a_restart(tmp_path: Path) -> None:
         asked = await router.route(WISH, mode="simple", caller="dana", conversation="ses_1")
         assert asked.outcome is RouteOutcome.ASKED
     async with house(tmp_path, model_for(Mode.SIMPLE, {})) as router:
-        kept = await open_question(router.store, "ses_1", caller="dana")
+        kept = await find_open_question(router.store, "ses_1", caller="dana")
         assert kept is not None and kept.question == asked.question
         done = await router.reply(kept, "Rome", conversation="ses_1")
         assert "So Rome it is." in done.answer

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import validate
 
-from fingerpost.router.journeys.said import answer_of, options_of
+from fingerpost.router.journeys.said import get_options, parse_answer
 from tests.requirements import proves
 
 WORDS = {"type": "string"}
@@ -55,7 +55,7 @@ def schema(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
 def test_words_become_what_was_asked_for_or_nothing(
     wanted: dict[str, Any], said: str, answer: dict[str, Any] | None
 ) -> None:
-    assert answer_of(wanted, said) == answer
+    assert parse_answer(wanted, said) == answer
 
 
 fields = st.one_of(
@@ -79,11 +79,11 @@ things = st.one_of(
 def test_an_answer_always_fits_what_was_asked(properties: dict[str, Any], said: str, data: Any) -> None:
     wanted = schema(**properties)
     wanted["required"] = data.draw(st.lists(st.sampled_from(sorted(properties) or ["x"]), unique=True))
-    answer = answer_of(wanted, said)
+    answer = parse_answer(wanted, said)
     if answer is not None:
         validate(answer, wanted)
         assert answer
-        assert answer_of(wanted, json.dumps(answer)) == answer  # said back as it is, it means the same
+        assert parse_answer(wanted, json.dumps(answer)) == answer  # said back as it is, it means the same
 
 
 keys = st.sampled_from(["type", "enum", "oneOf", "const", "properties", "a"])
@@ -97,5 +97,5 @@ odd_values = st.recursive(
 @given(broken=odd_values)
 def test_no_schema_is_too_odd(broken: Any) -> None:
     for odd in ({"properties": broken}, {"properties": {"a": broken}}, {"required": broken}):
-        answer_of(odd, "yes")
-        options_of(odd)
+        parse_answer(odd, "yes")
+        get_options(odd)

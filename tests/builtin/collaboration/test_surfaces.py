@@ -17,7 +17,7 @@ from fingerpost import Router
 from fingerpost.builtin import open_router
 from fingerpost.llm import ModelRequest
 from fingerpost.testing import ScriptedModel, calls, served
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 from tests.api import kit as api
 from tests.conformance.gateway import connected, serving
 from tests.journeys.world import settings
@@ -36,7 +36,7 @@ QUESTION: dict[str, Any] = {"operation": "ask", "question": "Which city?", "opti
 def asking_model() -> ScriptedModel:
     """Asks, and says what it has heard."""
 
-    def say(request: ModelRequest) -> Line:
+    def say(request: ModelRequest) -> ScriptLine:
         heard = [message.text for message in request.messages if "Rome" in message.text]
         answered = any("answered: Rome" in text or text == "Rome" for text in heard)
         return "So Rome it is." if answered else calls((TOOL, QUESTION))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.knowledge import KnowledgeBase
-from fingerpost.builtin.knowledge.listing import listed
+from fingerpost.builtin.knowledge.listing import list_folder
 from fingerpost.builtin.knowledge.reading import read_note
 from tests.builtin.knowledge.conftest import OpenHouse, refused, said
 from tests.requirements import proves
@@ -54,7 +54,7 @@ PATHS = st.builds(
 
 @pytest.fixture
 def base(trapped: Path) -> Iterator[KnowledgeBase]:
-    made = KnowledgeBase(trapped, file_bytes=10_000, meaning=False)
+    made = KnowledgeBase(trapped, file_bytes=10_000, by_meaning=False)
     yield made
     made.close()
 
@@ -66,8 +66,8 @@ def test_a_thousand_paths_and_none_leads_out(base: KnowledgeBase, path: str, abs
     given_path = f"{base.folder.root}/{path}" if absolute else path
     for work in (
         lambda: read_note(base, given_path, "", 1, 100),
-        lambda: listed(base, given_path, 3),
-        lambda: base.folder.read(base.folder.parts(given_path), 1000).decode(),
+        lambda: list_folder(base, given_path, 3),
+        lambda: base.folder.read_bytes(base.folder.split_path(given_path), 1000).decode(),
     ):
         try:
             told = work()
@@ -87,10 +87,10 @@ async def test_nothing_outside_is_found_listed_or_read(open_house: OpenHouse, tr
 
 
 def test_a_folder_exchanged_for_a_link_after_the_look_is_not_followed(base: KnowledgeBase, trapped: Path):
-    base.look()
-    note = base.find("garden/soil.md")
+    base.refresh()
+    note = base.find_note("garden/soil.md")
     (trapped / "garden").rename(trapped / "moved")
     (trapped.parent / "outside" / "soil.md").write_text(SECRET, encoding="utf-8")
     (trapped / "garden").symlink_to(trapped.parent / "outside")
     with pytest.raises(ToolRefused):
-        base.text(note)
+        base.read_text(note)

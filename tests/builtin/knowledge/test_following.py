@@ -41,12 +41,12 @@ async def test_a_changed_a_new_and_a_deleted_note_are_followed(open_house: OpenH
 
 @proves("U6")
 def test_only_what_changed_is_read_again(notes: Path):
-    base = KnowledgeBase(notes, file_bytes=10_000, meaning=False)
-    base.look()
+    base = KnowledgeBase(notes, file_bytes=10_000, by_meaning=False)
+    base.refresh()
     before = base.library.notes
     (notes / "car.txt").write_text("Sold.\n", encoding="utf-8")
     time.sleep(FRESH_SECONDS)
-    base.look()
+    base.refresh()
     after = base.library.notes
     assert {path for path in after if after[path] is not before[path]} == {"car.txt"}
     base.close()
@@ -54,8 +54,8 @@ def test_only_what_changed_is_read_again(notes: Path):
 
 @proves("U6")
 def test_it_is_followed_without_being_asked(notes: Path):
-    base = KnowledgeBase(notes, file_bytes=10_000, meaning=False)
-    base.follow(0.02)
+    base = KnowledgeBase(notes, file_bytes=10_000, by_meaning=False)
+    base.start_polling(0.02)
     deadline = time.monotonic() + PATIENCE
     while "car.txt" not in base.library.notes and time.monotonic() < deadline:
         time.sleep(0.02)

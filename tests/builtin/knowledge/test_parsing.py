@@ -7,11 +7,11 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.knowledge.blocks import LARGEST
-from fingerpost.builtin.knowledge.front import read_front
+from fingerpost.builtin.knowledge.blocks import MAX_PASSAGE_LENGTH
+from fingerpost.builtin.knowledge.front import read_front_matter
 from fingerpost.builtin.knowledge.markdown import parse_markdown
 from fingerpost.builtin.knowledge.plain import parse_plain
-from fingerpost.builtin.knowledge.records import Front
+from fingerpost.builtin.knowledge.records import FrontMatter
 from tests.requirements import proves
 
 PIECES = st.sampled_from(
@@ -35,7 +35,7 @@ def test_every_line_of_a_note_is_in_a_passage_or_a_heading_and_where_it_says(lin
         headings = {heading.line for heading in parsed.headings}
         covered: set[int] = set()
         for passage in parsed.passages:
-            assert len(passage.text) <= LARGEST + 700
+            assert len(passage.text) <= MAX_PASSAGE_LENGTH + 700
             assert 1 <= passage.first_line <= passage.last_line <= len(split)
             covered.update(range(passage.first_line, passage.last_line + 1))
             here = "".join("".join(split[passage.first_line - 1 : passage.last_line]).split())
@@ -63,7 +63,7 @@ def test_front_matter_comes_back_as_it_was_written(title: str, tags: list[str], 
     else:
         lines.append(f"tags: [{', '.join(map(written, tags))}]")
     lines += ["date: 2026-01-31  # a comment", "nested:", "  deeper: ignored", "---", "text"]
-    front = read_front(lines)
+    front = read_front_matter(lines)
     assert front.title == title
     assert front.tags == tuple(dict.fromkeys(tag.casefold() for tag in tags))
     assert front.date == "2026-01-31"
@@ -72,17 +72,17 @@ def test_front_matter_comes_back_as_it_was_written(title: str, tags: list[str], 
 
 @given(lines=LINES)
 def test_front_matter_never_fails_and_ends_within_the_note(lines: list[str]):
-    front = read_front("\n".join(lines).split("\n"))
+    front = read_front_matter("\n".join(lines).split("\n"))
     assert 0 <= front.lines <= len("\n".join(lines).split("\n"))
 
 
 def test_front_matter_that_does_not_end_is_text():
-    assert read_front(["---", "title: x", "text"]) == Front()
+    assert read_front_matter(["---", "title: x", "text"]) == FrontMatter()
     assert "title: x" in parse_markdown("a.md", "---\ntitle: x\n\ntext", "a").passages[0].text
 
 
 def test_tags_in_one_line_are_several():
-    assert read_front(["---", "tags: garden, Food #later", "---"]).tags == ("garden", "food")
+    assert read_front_matter(["---", "tags: garden, Food #later", "---"]).tags == ("garden", "food")
 
 
 @proves("U6")

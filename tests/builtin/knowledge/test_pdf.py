@@ -68,8 +68,8 @@ def test_a_strange_pdf_is_named_with_what_is_wrong_and_hides_no_other(notes: Pat
     (notes / "empty.pdf").write_bytes(b"")
     (notes / "scan.pdf").write_bytes(written_pdf(""))
     (notes / "large.pdf").write_bytes(good + b" " * 50_000)
-    base = KnowledgeBase(notes, file_bytes=50_000, meaning=False)
-    assert base.settle(PATIENCE)
+    base = KnowledgeBase(notes, file_bytes=50_000, by_meaning=False)
+    assert base.wait_until_indexed(PATIENCE)
     problems = {note.path: note.problem for note in base.library.problems}
     assert problems["locked.pdf"] == "it is encrypted with a password"
     assert problems["broken.pdf"].startswith("it is broken")
@@ -83,7 +83,7 @@ def test_a_strange_pdf_is_named_with_what_is_wrong_and_hides_no_other(notes: Pat
 
 def test_a_pdf_that_takes_too_long_is_given_up(notes: Path):
     (notes / "report.pdf").write_bytes(written_pdf("words"))
-    base = KnowledgeBase(notes, file_bytes=50_000, meaning=False)
-    with base.folder.opened(("report.pdf",)) as handle:
+    base = KnowledgeBase(notes, file_bytes=50_000, by_meaning=False)
+    with base.folder.open_path(("report.pdf",)) as handle:
         assert OurReader().read(handle, seconds=0.001).problem == "reading it took longer than 0.001 s"
     base.close()

@@ -12,10 +12,10 @@ import pytest
 from mcp import Client
 
 from fingerpost import Router
-from fingerpost.builtin import Premises, make, open_router
+from fingerpost.builtin import BuiltinHost, make_server, open_router
 from fingerpost.records import Decision, ErrorKind, Json, Outcome
 from fingerpost.settings import Settings
-from fingerpost.store import Owner
+from fingerpost.store import MemoryOwner
 from tests.requirements import proves
 
 TOOL = "memory/memory_operations"
@@ -51,7 +51,7 @@ async def do(router: Router, operation: str, caller: str | None = "dana", **more
 
 
 async def kept(router: Router, person: str | None = "dana", conversation: str | None = None) -> list[str]:
-    found = await router.store.memories.all(Owner(person=person, conversation=conversation))
+    found = await router.store.memories.list_all(MemoryOwner(person=person, conversation=conversation))
     return [one.text for one in found]
 
 
@@ -175,13 +175,13 @@ async def test_thinking_changes_nothing_and_is_seen_in_the_trace(settings: Setti
         assert thought.success and len(thought.content) < 50
         assert not (await router.call("memory/think", {"thought": "x" * 20_001})).success
         await router.store.journal.flush()
-        events = await router.store.journal.events(packet_id=thought.call_id)
+        events = await router.store.journal.list_events(packet_id=thought.call_id)
         assert any("first the list" in repr(entry.event) for entry in events)
 
 
 @proves("U1", "U9")
 async def test_it_works_alone_over_the_protocol(settings: Settings, tmp_path: Path) -> None:
-    own = make("memory", Premises(settings=remembering(settings), folder=tmp_path))
+    own = make_server("memory", BuiltinHost(settings=remembering(settings), folder=tmp_path))
     async with own.open(), Client(own.mcp) as client:
         said = {"operation": "store", "text": "the garden faces south"}
         await client.call_tool("memory_operations", said)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fingerpost.builtin.memory.secrets import secret_in
+from fingerpost.builtin.memory.secrets import find_secret
 from tests.requirements import proves
 
 EXAMPLES = settings(max_examples=60, deadline=None)
@@ -35,9 +35,9 @@ def test_a_card_number_is_seen_however_it_is_written(
 ) -> None:
     number = card_number(start, rest)
     written = gap.join(number[at : at + 4] for at in range(0, 16, 4))
-    assert secret_in(f"{before} {written} {after}") is not None
+    assert find_secret(f"{before} {written} {after}") is not None
     wrong = f"{number[:-1]}{(int(number[-1]) + 1) % 10}"
-    assert secret_in(f"{before} number {wrong}") is None
+    assert find_secret(f"{before} number {wrong}") is None
 
 
 @proves("U9")
@@ -50,8 +50,8 @@ def test_a_card_number_is_seen_however_it_is_written(
 )  # fmt: skip
 def test_a_named_secret_is_seen(before: str, name: str, sign: str, value: str) -> None:
     assume(sign != " is " or not value.rstrip("!").isalpha())  # "the password is wrong!"
-    assert secret_in(f"{before} my {name} for the router{sign}{value}") is not None
-    assert secret_in(f"{before} {name}{sign}{value} and more") is not None
+    assert find_secret(f"{before} my {name} for the router{sign}{value}") is not None
+    assert find_secret(f"{before} {name}{sign}{value} and more") is not None
 
 
 @proves("U9")
@@ -74,8 +74,8 @@ def test_a_named_secret_is_seen(before: str, name: str, sign: str, value: str) -
     ],
 )
 def test_codes_and_hebrew_passwords_are_seen(text: str) -> None:
-    assert secret_in(text) == "a password or code"
-    assert secret_in(f"Remember this: {text}") == "a password or code"
+    assert find_secret(text) == "a password or code"
+    assert find_secret(f"Remember this: {text}") == "a password or code"
 
 
 @proves("U9")
@@ -85,7 +85,7 @@ def test_codes_and_hebrew_passwords_are_seen(text: str) -> None:
     value=st.text("abcdefgh0123456789", min_size=5, max_size=20).filter(lambda text: not text.isalpha()),
 )
 def test_a_password_is_one_behind_any_hebrew_prefix(prefix: str, value: str) -> None:
-    assert secret_in(f"{prefix}סיסמה של הראוטר היא {value}") is not None
+    assert find_secret(f"{prefix}סיסמה של הראוטר היא {value}") is not None
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_password_is_one_behind_any_hebrew_prefix(prefix: str, value: str) -> 
     ],
 )
 def test_talk_about_such_things_is_no_secret(text: str) -> None:
-    assert secret_in(text) is None
+    assert find_secret(text) is None
 
 
 @EXAMPLES
 @given(text=st.text(max_size=300))
 def test_any_text_is_judged(text: str) -> None:
-    assert secret_in(text) is None or secret_in(text)
+    assert find_secret(text) is None or find_secret(text)

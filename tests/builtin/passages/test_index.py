@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.passages import Passage, PassageIndex
-from fingerpost.builtin.passages.meanings import WINDOW, windows
-from fingerpost.narrow.dense.encoder import Encoder, Vector, shared_encoder
+from fingerpost.builtin.passages import PassageIndex, TextPassage
+from fingerpost.builtin.passages.meanings import WINDOW_LENGTH, split_windows
+from fingerpost.narrow.dense.encoder import OnnxEncoder, Vector, get_shared_encoder
 from tests.requirements import proves
 
 PATIENCE = 60.0
 
 
-def passage(source: str, text: str, heading: str = "") -> Passage:
-    return Passage(source=source, text=text, heading=heading)
+def passage(source: str, text: str, heading: str = "") -> TextPassage:
+    return TextPassage(source=source, text=text, heading=heading)
 
 
 class Counting:
@@ -31,18 +31,18 @@ class Counting:
 
     @property
     def identity(self) -> str:
-        return shared_encoder().identity
+        return get_shared_encoder().identity
 
     def encode(self, text: str) -> Vector:
         self.texts.append(text)
-        return shared_encoder().encode(text)
+        return get_shared_encoder().encode(text)
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[PassageIndex]:
     with PassageIndex(vectors=tmp_path) as made:
-        made.put("garden", [passage("garden", "Water the beds in the evening.", "Garden › Tomatoes")])
-        made.put("car", [passage("car", "The service is due in May.", "Car")])
+        made.set_source("garden", [passage("garden", "Water the beds in the evening.", "Garden › Tomatoes")])
+        made.set_source("car", [passage("car", "The service is due in May.", "Car")])
         yield made
 
 
@@ -57,8 +57,8 @@ def test_words_count_at_once_and_slips_are_forgiven(index: PassageIndex):
 
 @proves("B2")
 def test_meaning_finds_what_shares_no_word(index: PassageIndex):
-    index.put("team", [passage("team", "We hired two developers.")])
-    assert index.settle(PATIENCE)
+    index.set_source("team", [passage("team", "We hired two developers.")])
+    assert index.wait_until_ready(PATIENCE)
     hit, *_ = index.search("recruiting engineers")
     assert hit.passage.source == "team"
     assert hit.words == 0
@@ -67,9 +67,9 @@ def test_meaning_finds_what_shares_no_word(index: PassageIndex):
 
 
 def test_without_an_encoder_words_are_enough(tmp_path: Path):
-    with PassageIndex(encoder=Encoder(tmp_path), vectors=tmp_path) as index:
-        index.put("a", [passage("a", "a red bicycle")])
-        assert not index.settle(PATIENCE)
+    with PassageIndex(encoder=OnnxEncoder(tmp_path), vectors=tmp_path) as index:
+        index.set_source("a", [passage("a", "a red bicycle")])
+        assert not index.wait_until_ready(PATIENCE)
         assert found(index, "bicycles") == ["a"]
 
 
@@ -79,20 +79,20 @@ def test_vectors_are_kept_between_runs_and_a_changed_passage_alone_is_read_again
         encoder = Counting()
         with PassageIndex(vectors=tmp_path, encoder=encoder) as index:
             for name, passages in texts.items():
-                index.put(name, passages)
-            assert index.settle(PATIENCE)
+                index.set_source(name, passages)
+            assert index.wait_until_ready(PATIENCE)
             assert len(encoder.texts) == expected
     with PassageIndex(vectors=tmp_path, encoder=encoder) as index:
-        index.put("tea", texts["tea"])
-        index.put("rain", [passage("rain", "now it says something else")])
-        assert index.settle(PATIENCE)
+        index.set_source("tea", texts["tea"])
+        index.set_source("rain", [passage("rain", "now it says something else")])
+        assert index.wait_until_ready(PATIENCE)
     assert encoder.texts == ["now it says something else"]
 
 
 def test_nothing_is_encoded_before_somebody_asks(tmp_path: Path):
     encoder = Counting()
     with PassageIndex(vectors=tmp_path, encoder=encoder) as index:
-        index.put("a", [passage("a", "words")])
+        index.set_source("a", [passage("a", "words")])
     assert encoder.texts == []
 
 
@@ -105,10 +105,10 @@ def test_within_says_which_sources_count(index: PassageIndex):
 
 def test_a_long_passage_counts_by_its_best_part(tmp_path: Path):
     filler = "The committee met again and talked about the minutes of the last meeting. " * 12
-    assert len(filler) > WINDOW
+    assert len(filler) > WINDOW_LENGTH
     with PassageIndex(vectors=tmp_path) as index:
-        index.put("long", [passage("long", filler + "Send the invoice for the apartment by e-mail.")])
-        assert index.settle(PATIENCE)
+        index.set_source("long", [passage("long", filler + "Send the invoice for the apartment by e-mail.")])
+        assert index.wait_until_ready(PATIENCE)
         (hit,) = index.search("mail the bill of the flat")
         assert hit.meaning is not None and hit.meaning > 0.3
 
@@ -122,8 +122,8 @@ STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.lists(TEXTS, 
 def test_an_index_that_changed_finds_what_a_fresh_one_finds(
     steps: list[tuple[str, list[str] | None]], query: str
 ):
-    changed = PassageIndex(meaning=False)
-    now: dict[str, list[Passage]] = {}
+    changed = PassageIndex(by_meaning=False)
+    now: dict[str, list[TextPassage]] = {}
     for source, texts in steps:
         if texts is None:
             changed.remove(source)
@@ -132,11 +132,11 @@ def test_an_index_that_changed_finds_what_a_fresh_one_finds(
             now.pop(source, None)
             now[source] = [passage(source, text) for text in texts]
             changed.remove(source)
-            changed.put(source, now[source])
+            changed.set_source(source, now[source])
         changed.search(query)
-    fresh = PassageIndex(meaning=False)
+    fresh = PassageIndex(by_meaning=False)
     for source, passages in now.items():
-        fresh.put(source, passages)
+        fresh.set_source(source, passages)
     assert changed.sources == fresh.sources
     assert changed.size == fresh.size
     scored = [(hit.passage, round(hit.score, 5)) for hit in changed.search(query, 50)]
@@ -145,21 +145,21 @@ def test_an_index_that_changed_finds_what_a_fresh_one_finds(
 
 @given(heading=st.text(max_size=400), text=st.text(max_size=6000))
 def test_windows_fit_and_lose_no_word(heading: str, text: str):
-    made = windows("", text)
-    assert all(len(piece) <= WINDOW for piece in made)
+    made = split_windows("", text)
+    assert all(len(piece) <= WINDOW_LENGTH for piece in made)
     kept = "".join("".join(made).split())
     assert "".join(text.split()).startswith(kept) or not text.isprintable() or not text.isascii()
-    assert all(len(piece) <= WINDOW + 130 for piece in windows(heading, text))
+    assert all(len(piece) <= WINDOW_LENGTH + 130 for piece in split_windows(heading, text))
 
 
 def test_threads_may_write_and_search_at_once():
-    index = PassageIndex(meaning=False)
+    index = PassageIndex(by_meaning=False)
     failures: list[Exception] = []
 
     def write(name: str) -> None:
         try:
             for round_ in range(20):
-                index.put(name, [passage(name, f"shared words and {name} {round_}")])
+                index.set_source(name, [passage(name, f"shared words and {name} {round_}")])
                 assert index.search("shared words", 50)
         except Exception as error:
             failures.append(error)

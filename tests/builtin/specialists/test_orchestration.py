@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from fingerpost import Router
-from fingerpost.builtin import Premises, make, open_router
-from fingerpost.builtin.specialists.orchestration.choosing import given as experts_given
+from fingerpost.builtin import BuiltinHost, make_server, open_router
+from fingerpost.builtin.specialists.orchestration.choosing import parse_experts as experts_given
 from fingerpost.errors import ModelRefused, ModelUnavailable
 from fingerpost.events import PacketReceived, RouteEnded, SubagentBegan, SubagentEnded
 from fingerpost.llm import ModelRequest
-from fingerpost.llm.fields import mapping
+from fingerpost.llm.fields import as_mapping
 from fingerpost.records import Json, Outcome, RouteOutcome
 from fingerpost.settings import BuiltinSettings, FlagSettings, Settings, SpecialistsSettings, SubagentSettings
 from fingerpost.testing import HANG, ScriptedModel, calls, tool_server
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 from tests.requirements import proves
 
 TOOL = "specialists/use_multiagent_orchestration"
@@ -48,23 +48,25 @@ SYNTHESIS: dict[str, Any] = {
     ],
 }
 
-Script = Callable[[str, ModelRequest], Line]
+Script = Callable[[str, ModelRequest], ScriptLine]
 
 
 def text_of(request: ModelRequest) -> str:
     return "\n".join(message.text for message in request.messages)
 
 
-def _chosen(request: ModelRequest) -> Line:
+def _chosen(request: ModelRequest) -> ScriptLine:
     return json.dumps({"experts": [{"name": "Chosen One", "view": "a"}, {"name": "Chosen Two", "view": "b"}]})
 
 
 def script(
-    expert: Script, synthesis: Line | None = None, outside: Callable[[ModelRequest], Line] = _chosen
+    expert: Script,
+    synthesis: ScriptLine | None = None,
+    outside: Callable[[ModelRequest], ScriptLine] = _chosen,
 ) -> ScriptedModel:
     """Experts say what `expert` says for the name in their persona; the synthesis is the same for all."""
 
-    def said(request: ModelRequest) -> Line:
+    def said(request: ModelRequest) -> ScriptLine:
         text = text_of(request)
         if "You are an expert: " in text:
             return expert(text.partition("You are an expert: ")[2].partition(".")[0], request)
@@ -129,7 +131,7 @@ async def test_experts_are_chosen_for_the_question_where_none_is_named(settings:
         outcome = await asked(router)
         assert "Heard: Chosen One, Chosen Two." in outcome.content
 
-    def unhelpful(request: ModelRequest) -> Line:
+    def unhelpful(request: ModelRequest) -> ScriptLine:
         return json.dumps(SYNTHESIS) if "Several experts" in text_of(request) else "I cannot do JSON"
 
     async with panel(settings, tmp_path, ScriptedModel(unhelpful)) as router:
@@ -141,7 +143,7 @@ async def test_experts_are_chosen_for_the_question_where_none_is_named(settings:
 
 @proves("U12")
 async def test_one_that_fails_is_named_and_the_others_go_on(settings: Settings, tmp_path: Path):
-    def expert(name: str, request: ModelRequest) -> Line:
+    def expert(name: str, request: ModelRequest) -> ScriptLine:
         if name == "Broken":
             return ModelUnavailable("the model is down", model="scripted")
         if name == "Slow":
@@ -164,7 +166,7 @@ async def test_one_that_fails_is_named_and_the_others_go_on(settings: Settings, 
 
 @proves("U12")
 async def test_tokens_are_shared_between_the_experts(settings: Settings, tmp_path: Path):
-    def expert(name: str, request: ModelRequest) -> Line:
+    def expert(name: str, request: ModelRequest) -> ScriptLine:
         if name == "Talker":
             return calls(("notes__read_note", {"name": "x" * 400}), text="word " * 400)
         return f"I am the {name}"
@@ -182,7 +184,7 @@ async def test_tokens_are_shared_between_the_experts(settings: Settings, tmp_pat
 
 @proves("U12")
 async def test_a_synthesis_in_plain_words_is_taken_as_it_is(settings: Settings, tmp_path: Path):
-    def refuses(request: ModelRequest) -> Line:
+    def refuses(request: ModelRequest) -> ScriptLine:
         if request.options.get("response_format"):
             return ModelRefused("no response_format here", model="scripted")
         return "In plain words: wait." if "Several experts" in text_of(request) else "my view"
@@ -211,13 +213,13 @@ async def test_without_a_model_it_says_what_to_configure(settings: Settings, tmp
 
 @proves("U12", "B3")
 async def test_in_a_request_every_expert_is_a_nested_packet(settings: Settings, tmp_path: Path):
-    def outside(request: ModelRequest) -> Line:
+    def outside(request: ModelRequest) -> ScriptLine:
         if any(message.role == "tool" for message in request.messages):
             return "They say: slowly."
         (name,) = [
             name
             for tool in request.tools
-            if "orchestration" in (name := str(mapping(tool["function"])["name"]))
+            if "orchestration" in (name := str(as_mapping(tool["function"])["name"]))
         ]
         return calls((name, {"question": "Move?", "experts": ["Lawyer", "Engineer"]}))
 
@@ -235,7 +237,7 @@ async def test_in_a_request_every_expert_is_a_nested_packet(settings: Settings, 
         await router.store.journal.flush()
         spent = 0
         for event in begun:
-            events = [entry.event for entry in await router.store.journal.events(packet_id=event.child)]
+            events = [entry.event for entry in await router.store.journal.list_events(packet_id=event.child)]
             (received,) = [one for one in events if isinstance(one, PacketReceived)]
             assert received.packet.header.parent_id == route.packet_id
             assert received.packet.header.caller == "dana"
@@ -251,8 +253,8 @@ async def test_a_client_is_told_of_every_expert(settings: Settings, tmp_path: Pa
         told.append(f"{progress:g}/{total or 0:g} {message}")
 
     async with panel(settings, tmp_path, script(lambda name, _: name)) as router:
-        premises = Premises(settings=router.settings, folder=tmp_path, router=router)
-        async with Client(make("specialists", premises).mcp) as client:
+        premises = BuiltinHost(settings=router.settings, folder=tmp_path, router=router)
+        async with Client(make_server("specialists", premises).mcp) as client:
             result = await client.call_tool(
                 "use_multiagent_orchestration",
                 {"question": "Move?", "experts": ["Lawyer", "Engineer"]},

@@ -14,7 +14,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import Effect, Scope
 from fingerpost.settings import BuiltinSettings, Settings
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 from tests.requirements import proves
 
 AGENT = "specialists/use_mcp_agent"
@@ -63,7 +63,7 @@ def offered(request: ModelRequest) -> set[str]:
 async def test_the_agent_works_with_the_other_servers_and_says_what_it_used(
     settings: Settings, tmp_path: Path
 ):
-    def said(request: ModelRequest) -> Line:
+    def said(request: ModelRequest) -> ScriptLine:
         if any(message.role == "tool" for message in request.messages):
             return "The file says hello."
         return calls(("files__read_file", {"path": "notes.txt"}))

@@ -12,17 +12,17 @@ import anyio
 import pytest
 
 from fingerpost import Router
-from fingerpost.builtin.kit import OwnServer
-from fingerpost.builtin.opening import with_own
-from fingerpost.builtin.premises import Premises
-from fingerpost.builtin.specialists.subagents import SUBAGENT_RULES, subagent_tools
+from fingerpost.builtin.kit import BuiltinServer
+from fingerpost.builtin.opening import add_builtin_settings
+from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.specialists.subagents import SUBAGENT_RULES, build_subagent_tools
 from fingerpost.events import CallFinished, RouteBegan, RouteEnded, SubagentBegan, SubagentEnded
-from fingerpost.insight.ledger import Ledger
+from fingerpost.insight.ledger import JournalReader
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Decision, JsonObject, RouteOutcome, Scope
 from fingerpost.router import Route
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 from tests.journeys.recorder import DESTROYS, READS, tool
 from tests.journeys.world import settings
 from tests.requirements import proves
@@ -34,7 +34,7 @@ FILES = (
     tool("delete_file", "Delete a file for good.", "path", **DESTROYS),
 )
 
-Script = Callable[[str, int], Line | Any]
+Script = Callable[[str, int], ScriptLine | Any]
 
 
 def prompt_of(request: ModelRequest) -> str:
@@ -69,13 +69,13 @@ async def house(
     folder: Path, model: ScriptedModel | None, *servers: ToolServer, **more: Any
 ) -> AsyncGenerator[Router]:
     given = settings(folder, **more)
-    premises = Premises(settings=given, folder=folder)
-    own = OwnServer(
-        "specialists", subagent_tools(premises), instructions="Subagents.", rules=SUBAGENT_RULES,
-        context_of=premises.context_of,
+    premises = BuiltinHost(settings=given, folder=folder)
+    own = BuiltinServer(
+        "specialists", build_subagent_tools(premises), instructions="Subagents.", rules=SUBAGENT_RULES,
+        get_context=premises.get_context,
     )  # fmt: skip
-    specs = [own.spec(), *(server.spec() for server in servers)]
-    async with Router(specs, settings=with_own(given, [own]), model=model) as router:
+    specs = [own.build_spec(), *(server.spec() for server in servers)]
+    async with Router(specs, settings=add_builtin_settings(given, [own]), model=model) as router:
         premises.router = router
         await router.connect()
         yield router
@@ -93,7 +93,7 @@ def child_of(route: Route) -> str:
 
 async def events_of(router: Router, packet_id: str, kind: type[Any]) -> list[Any]:
     await router.store.journal.flush()
-    recorded = await router.store.journal.events(packet_id=packet_id)
+    recorded = await router.store.journal.list_events(packet_id=packet_id)
     return [entry.event for entry in recorded if isinstance(entry.event, kind)]
 
 
@@ -101,7 +101,7 @@ async def events_of(router: Router, packet_id: str, kind: type[Any]) -> list[Any
 async def test_a_subagent_is_a_packet_of_its_own_in_its_parents_trace(tmp_path: Path) -> None:
     files = tool_server("files", FILES)
 
-    def say(prompt: str, turn: int) -> Line:
+    def say(prompt: str, turn: int) -> ScriptLine:
         if prompt == WISH:
             return begin("find budget", context="look in /notes") if turn == 1 else "Two files do."
         return calls(("files__find_files", {"text": "budget"})) if turn == 1 else "a.md and b.md"
@@ -117,13 +117,13 @@ async def test_a_subagent_is_a_packet_of_its_own_in_its_parents_trace(tmp_path: 
         assert child in told
         (began,) = await events_of(router, child, RouteBegan)
         assert began.working_directory == str(tmp_path)
-        async with Ledger.open(router.store, router.live) as ledger:
-            of_child, of_parent = await ledger.packet(child), await ledger.packet(route.packet_id)
+        async with JournalReader.open(router.store, router.live) as ledger:
+            of_child, of_parent = await ledger.get_packet(child), await ledger.get_packet(route.packet_id)
         assert of_child is not None and of_parent is not None
         assert of_child.line.parent == route.packet_id and of_child.line.caller == "dana"
         assert of_parent.line.children == (child,) and of_parent.line.parent is None
         # What it said is no part of the conversation, and a request that goes on finds the right one.
-        (packet,) = await router.store.journal.packets_of("ses_1")
+        (packet,) = await router.store.journal.list_session_packets("ses_1")
         assert packet.packet_id == route.packet_id
         # Its prompt holds the task and the context, and nothing of the parent's.
         asked = next(request for request in model.asked if prompt_of(request) != WISH)
@@ -146,7 +146,7 @@ async def test_it_may_use_what_its_parent_may_and_no_more(
 ) -> None:
     files, seen = tool_server("files", FILES), list[str]()
 
-    def play(request: ModelRequest) -> Line:
+    def play(request: ModelRequest) -> ScriptLine:
         if prompt_of(request) == WISH:
             return "done" if results_in(request) else begin("Delete the file a.md", tools=tools or ["*"])
         seen.append(str(request.tools))
@@ -162,7 +162,7 @@ async def test_it_may_use_what_its_parent_may_and_no_more(
 async def test_it_spends_of_its_parent_whose_end_is_its_end(tmp_path: Path) -> None:
     files = tool_server("files", FILES)
 
-    def say(prompt: str, turn: int) -> Line:
+    def say(prompt: str, turn: int) -> ScriptLine:
         if prompt == WISH:
             return begin("Find the files that mention tea")
         return calls(("files__find_files", {"text": f"tea {turn}"}), first=turn)
@@ -180,7 +180,7 @@ async def test_it_spends_of_its_parent_whose_end_is_its_end(tmp_path: Path) -> N
 async def test_a_runaway_ends_with_its_budget_and_the_parent_goes_on(tmp_path: Path) -> None:
     files = tool_server("files", FILES)
 
-    def say(prompt: str, turn: int) -> Line:
+    def say(prompt: str, turn: int) -> ScriptLine:
         if prompt == WISH:
             return (
                 begin("Find the files that mention tea", max_turns=3) if turn == 1 else "It did not finish."
@@ -202,7 +202,7 @@ async def test_a_runaway_ends_with_its_budget_and_the_parent_goes_on(tmp_path: P
 async def test_its_tokens_count_towards_both(tmp_path: Path, limit: dict[str, int]) -> None:
     files = tool_server("files", FILES)
 
-    def say(prompt: str, turn: int) -> Line:
+    def say(prompt: str, turn: int) -> ScriptLine:
         if prompt == WISH:
             return begin("Find the files that mention tea") if turn == 1 else "It did not finish."
         return calls(("files__find_files", {"text": f"tea {turn}"}), first=turn)
@@ -218,7 +218,7 @@ async def test_its_tokens_count_towards_both(tmp_path: Path, limit: dict[str, in
 
 @proves("U11")
 async def test_one_that_begins_itself_ends_at_the_depth_that_is_allowed(tmp_path: Path) -> None:
-    def say(prompt: str, turn: int) -> Line:
+    def say(prompt: str, turn: int) -> ScriptLine:
         deeper = f"{WISH} {prompt.count('!') + 1}{'!' * (prompt.count('!') + 1)}"
         return begin(deeper) if turn == 1 else f"level {prompt.count('!')}"
 
@@ -240,7 +240,7 @@ async def test_what_it_waits_for_is_told_and_taken_up_later(tmp_path: Path) -> N
     files = tool_server("files", FILES)
     told: list[str] = []
 
-    def play(request: ModelRequest) -> Line:
+    def play(request: ModelRequest) -> ScriptLine:
         prompt, known = prompt_of(request), results_in(request)
         if prompt.startswith("Delete the file"):
             return "The file is gone." if known else calls(("files__delete_file", {"path": "a.md"}))
@@ -278,7 +278,7 @@ async def test_what_it_waits_for_is_told_and_taken_up_later(tmp_path: Path) -> N
 async def test_when_the_parent_is_cancelled_so_is_the_child(tmp_path: Path) -> None:
     under_way = anyio.Event()
 
-    def say(prompt: str, turn: int) -> Line:
+    def say(prompt: str, turn: int) -> ScriptLine:
         if prompt == WISH:
             return begin("find tea")
         under_way.set()
@@ -291,7 +291,7 @@ async def test_when_the_parent_is_cancelled_so_is_the_child(tmp_path: Path) -> N
                 await under_way.wait()
             tasks.cancel_scope.cancel()
         await router.store.journal.flush()
-        ended = [entry.event for entry in await router.store.journal.events(kinds=(RouteEnded.kind,))]
+        ended = [entry.event for entry in await router.store.journal.list_events(kinds=(RouteEnded.kind,))]
         outcomes = [event.outcome for event in ended if isinstance(event, RouteEnded)]
         assert outcomes == [RouteOutcome.LEFT, RouteOutcome.LEFT]
 
@@ -302,7 +302,7 @@ async def test_no_more_at_once_than_are_allowed(tmp_path: Path) -> None:
     release = anyio.Event()
     begun: list[str] = []
 
-    async def say(request: ModelRequest) -> Line:
+    async def say(request: ModelRequest) -> ScriptLine:
         prompt = prompt_of(request)
         if prompt != WISH:
             begun.append(prompt)
@@ -336,7 +336,7 @@ async def test_no_more_at_once_than_are_allowed(tmp_path: Path) -> None:
 
 async def _packet_under_way(router: Router) -> str:
     await router.store.journal.flush()
-    (summary,) = await router.store.journal.packets()
+    (summary,) = await router.store.journal.list_packets()
     return summary.packet_id
 
 

@@ -17,12 +17,12 @@ from fingerpost.events import (
     SubagentBegan,
     SubagentEnded,
 )
-from fingerpost.insight.lines import folded
+from fingerpost.insight.lines import fold_events
 from fingerpost.records import Packet, RouteOutcome, utc_now
-from fingerpost.store.journal import Recorded
+from fingerpost.store.journal import JournalEntry
 from fingerpost.surfaces.cli.explanation import build_timeline
 from fingerpost.surfaces.cli.trace import draw_trace
-from fingerpost.testing.scripted import Line
+from fingerpost.testing.scripted import ScriptLine
 from tests.builtin.subagents.test_subagents import WISH, ask, begin, by_prompt, child_of, house
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, person
@@ -32,7 +32,7 @@ __all__ = ["person"]
 
 @proves("U11")
 async def test_the_command_draws_children_inside_of_their_parents(person: Person) -> None:
-    def say(prompt: str, turn: int) -> Line:
+    def say(prompt: str, turn: int) -> ScriptLine:
         if prompt == WISH:
             return begin(f"{WISH} in the notes") if turn == 1 else "Parent's word."
         if prompt.endswith("notes"):
@@ -59,7 +59,7 @@ async def test_the_command_draws_children_inside_of_their_parents(person: Person
 
 
 def received(packet: Packet) -> Event:
-    return PacketReceived.of(packet)
+    return PacketReceived.from_packet(packet)
 
 
 def shown(tree: object) -> str:
@@ -119,6 +119,8 @@ def test_a_line_knows_its_parent_and_its_children_each_once() -> None:
         SubagentBegan(packet_id=packet.packet_id, child=f"pkt_{number % 60}", request="")
         for number in range(120)
     ]
-    line = folded({}, [Recorded(number, event) for number, event in enumerate(events, 1)])[packet.packet_id]
+    line = fold_events({}, [JournalEntry(number, event) for number, event in enumerate(events, 1)])[
+        packet.packet_id
+    ]
     assert line.parent == "pkt_p"
     assert len(line.children) == len(set(line.children)) == 50

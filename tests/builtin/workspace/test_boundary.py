@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.files.operations import OPERATIONS, Desk
-from fingerpost.builtin.workspace.given import Given
-from fingerpost.builtin.workspace.ground import Ground
+from fingerpost.builtin.workspace.files.operations import OPERATIONS, FileContext
+from fingerpost.builtin.workspace.given import ToolArguments
+from fingerpost.builtin.workspace.ground import RootFolder
 from fingerpost.builtin.workspace.search.meaning import MeaningIndex
-from fingerpost.builtin.workspace.switches import Act, Switches
-from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.builtin.workspace.switches import ActionSwitches, RunMode
+from fingerpost.builtin.workspace.workplace import WorkspaceContext
 from fingerpost.builtin.workspace.writes import UnreviewedWrites
 from fingerpost.records import Json
 from fingerpost.settings import WorkspaceSettings
@@ -82,24 +82,24 @@ def outside_of(ground: Path) -> dict[str, tuple[bytes, int]]:
     return found
 
 
-def desk_at(ground: Path) -> Desk:
-    work = Workplace(
-        ground=Ground(ground),
+def desk_at(ground: Path) -> FileContext:
+    work = WorkspaceContext(
+        root_folder=RootFolder(ground),
         unreviewed=UnreviewedWrites(ground.parent, ground),
         settings=WorkspaceSettings(),
-        switches=Switches(write=True, execute=True),
+        switches=ActionSwitches(write=True, execute=True),
     )
-    return Desk(work, MeaningIndex(work, meaning=False, vectors=None))
+    return FileContext(work, MeaningIndex(work, meaning=False, vectors=None))
 
 
-def attempt(desk: Desk, operation: str, arguments: dict[str, Any]) -> str:
+def attempt(desk: FileContext, operation: str, arguments: dict[str, Any]) -> str:
     """What the operation says, having done what it would; refusals are answers as well."""
     wanted = OPERATIONS[operation]
     own = {name: value for name, value in arguments.items() if name in (*wanted.needs, *wanted.takes)}
-    given_to = Given(operation, {**own, "operation": operation})
+    given_to = ToolArguments(operation, {**own, "operation": operation})
     given_to.check(needs=wanted.needs, takes=wanted.takes)
     try:
-        return wanted.do(desk, given_to, Act())
+        return wanted.action(desk, given_to, RunMode())
     except ToolRefused as refused:
         return refused.text
 

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.commands.elevated import elevated
-from fingerpost.builtin.workspace.commands.line import words_of
+from fingerpost.builtin.workspace.commands.elevated import explain_elevated
+from fingerpost.builtin.workspace.commands.line import split_command
 from fingerpost.records import ErrorKind
 from tests import warm
 from tests.builtin.workspace.conftest import COMMANDS_ALLOWED, House, names_in
@@ -246,7 +246,7 @@ QUOTED: Final = st.text(st.characters(codec="utf-8", exclude_characters="\0'"), 
 def test_a_line_without_shell_signs_is_split_as_a_shell_would(pieces: list[str]) -> None:
     line = " ".join(pieces)
     try:
-        words = words_of(line)
+        words = split_command(line)
     except ToolRefused:
         assert not shlex.split(line) or "=" in line or "\r" in line
         return
@@ -262,7 +262,7 @@ def test_a_line_without_shell_signs_is_split_as_a_shell_would(pieces: list[str])
 def test_what_was_quoted_comes_back_as_it_was(words: list[str]) -> None:
     if "=" in words[0]:
         return
-    assert words_of(shlex.join(words)) == tuple(words)
+    assert split_command(shlex.join(words)) == tuple(words)
 
 
 SHELL = """a | b
@@ -284,7 +284,7 @@ a \\"""
 @pytest.mark.parametrize("line", [*SHELL.splitlines(), "", "a\nb"])
 def test_what_needs_a_shell_is_refused(line: str) -> None:
     with pytest.raises(ToolRefused):
-        words_of(line)
+        split_command(line)
 
 
 ELEVATED = """
@@ -306,7 +306,9 @@ pytest
 def test_elevated_commands_are_told_from_ordinary_ones() -> None:
     for lines, is_elevated in ((ELEVATED, True), (ORDINARY, False)):
         for line in lines.split(";"):
-            assert (elevated(shlex.split(line), "/home/dana/project") is not None) is is_elevated, line
+            assert (explain_elevated(shlex.split(line), "/home/dana/project") is not None) is is_elevated, (
+                line
+            )
 
 
 @proves("C12", "C9")
@@ -341,6 +343,6 @@ async def test_run_command_and_run_subagent_have_figures(house: House):
         assert (await hands.router.call("specialists/run_subagent", {"task": "list the files"})).attempts
         tools = {"workspace/terminal_operations", "specialists/run_subagent"}
         with anyio.fail_after(LONG):
-            while not tools <= (figures := await hands.router.store.usage.profiles()).keys():  # noqa: ASYNC110
+            while not tools <= (figures := await hands.router.store.usage.get_profiles()).keys():  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         assert all(figures[tool].calls == 1 and figures[tool].typical_ms > 0 for tool in tools), figures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fingerpost.records import CallContext, Decision, ErrorKind, new_id
+from fingerpost.records import CallContext, Decision, ErrorKind, create_id
 from tests.builtin.workspace.conftest import House, names_in
 from tests.requirements import proves
 
@@ -88,7 +88,7 @@ async def test_an_operators_rule_can_still_ask_about_writes(house: House, folder
         assert not (folder / "a.txt").exists()
         decided = await hands.router.calls.decide(asked.pending_id, Decision.APPROVED, by="dana")
         assert decided.arguments == {"path": "a.txt", "content": "hello"}
-        done = await hands.router.calls.resume(asked.pending_id, CallContext(call_id=new_id("cal")))
+        done = await hands.router.calls.resume(asked.pending_id, CallContext(call_id=create_id("cal")))
         assert done.success and (folder / "a.txt").read_text() == "hello"
         assert (await hands.files("read_file", path="a.txt")).success  # what reads is not asked about
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.workspace.ground.globs import ANYWHERE, translated
+from fingerpost.builtin.workspace.ground.globs import ANY_FOLDER_PATTERN, translate_glob
 
 PIECES = ["a", "b", "ab", "*", "**", "**/", "/", "?", "[ab]", "[!a]", "[a"]
 
 
 def fits(glob: str, path: str, *, anywhere: bool = False) -> bool:
-    prefix = ANYWHERE if anywhere else ""
-    return re.compile(prefix + translated(glob), re.DOTALL).fullmatch(path) is not None
+    prefix = ANY_FOLDER_PATTERN if anywhere else ""
+    return re.compile(prefix + translate_glob(glob), re.DOTALL).fullmatch(path) is not None
 
 
 def fits_by_trying(glob: str, path: str, *, before: str = "") -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mcp.client import Client
 
-from fingerpost.builtin import Premises, make, open_router
+from fingerpost.builtin import BuiltinHost, make_server, open_router
 from fingerpost.settings import Settings
 from fingerpost.testing import tool_server
 from tests.requirements import proves
@@ -15,7 +15,7 @@ from tests.requirements import proves
 @proves("A8", "U1")
 async def test_the_named_tools_work_over_mcp(folder: Path):
     (folder / "a.txt").write_text("hello\n")
-    server = make("workspace", Premises(folder=folder))
+    server = make_server("workspace", BuiltinHost(folder=folder))
     async with server.open(), Client(server.mcp) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"ai.read", "ai.write", "ai.execute", "embedding.query"} <= set(tools)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.ground.ignoring import Ignoring, read_patterns
-from fingerpost.builtin.workspace.search.pattern import PatternSearch
+from fingerpost.builtin.workspace.ground.ignoring import IgnoreRules, parse_patterns
+from fingerpost.builtin.workspace.search.pattern import PatternFinder
 from tests.builtin.workspace.conftest import House
 from tests.requirements import proves
 
@@ -78,8 +78,8 @@ async def test_patterns_run_where_they_can_be_stopped(house: House, tree: Path):
 
 @proves("C10")
 def test_a_pattern_that_takes_for_ever_is_given_up() -> None:
-    with PatternSearch("(a+)+$", match_case=True, seconds=1) as search, pytest.raises(ToolRefused) as refused:
-        search.lines("a" * 5000 + "b", 10)
+    with PatternFinder("(a+)+$", match_case=True, seconds=1) as search, pytest.raises(ToolRefused) as refused:
+        search.find_lines("a" * 5000 + "b", 10)
     assert "takes longer than 1 seconds" in refused.value.text
 
 
@@ -134,8 +134,8 @@ async def test_passages_are_found_by_meaning_and_follow_changes(house: House, fo
 def test_gitignore_is_read_as_git_reads_it(
     patterns: str, ignored: tuple[str, ...], kept: tuple[str, ...]
 ) -> None:
-    ignoring = Ignoring("", read_patterns(patterns))
+    ignoring = IgnoreRules("", parse_patterns(patterns))
     for path in ignored:
-        assert ignoring.ignores(path.rstrip("/"), folder=path.endswith("/")), path
+        assert ignoring.is_ignored(path.rstrip("/"), folder=path.endswith("/")), path
     for path in kept:
-        assert not ignoring.ignores(path.rstrip("/"), folder=path.endswith("/")), path
+        assert not ignoring.is_ignored(path.rstrip("/"), folder=path.endswith("/")), path

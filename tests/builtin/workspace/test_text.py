@@ -8,10 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.search.certain import certain_text
-from fingerpost.builtin.workspace.text.diffs import diff
-from fingerpost.builtin.workspace.text.edits import Edit, inserted, replaced
-from fingerpost.builtin.workspace.text.encodings import lines_of, read_text
+from fingerpost.builtin.workspace.search.certain import find_required_text
+from fingerpost.builtin.workspace.text.diffs import render_diff
+from fingerpost.builtin.workspace.text.edits import TextEdit, insert_lines, replace_text
+from fingerpost.builtin.workspace.text.encodings import decode_text, split_lines
 from tests.requirements import proves
 
 texts = st.text(st.one_of(st.sampled_from("ab \r\n\n\t"), st.characters(codec="utf-8")), max_size=60)
@@ -27,10 +27,10 @@ files = st.one_of(
 @proves("U2")
 @given(files)
 def test_a_text_that_is_not_changed_is_written_back_as_it_was(data: bytes) -> None:
-    text = read_text(data)
+    text = decode_text(data)
     assume(text is not None)
     assert text is not None
-    assert text.changed_to(text.plain) == data
+    assert text.encode_changed(text.plain) == data
 
 
 printable = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), max_size=20)
@@ -55,11 +55,11 @@ editable = st.builds(
 @proves("U2")
 @given(editable, st.text(st.sampled_from("ab\n"), min_size=1, max_size=8))
 def test_an_edit_changes_its_place_and_nothing_else(data: bytes, new: str) -> None:
-    text = read_text(data)
+    text = decode_text(data)
     assert text is not None
-    after = text.changed_to(text.plain.replace("a", text.tidied(new), 1))
+    after = text.encode_changed(text.plain.replace("a", text.normalize_line_ends(new), 1))
     assert after.startswith(text.mark)
-    again = read_text(after)
+    again = decode_text(after)
     assert again is not None and again.encoding == text.encoding
     if text.line_end is not None:
         assert again.line_end == text.line_end
@@ -71,9 +71,9 @@ def test_an_edit_changes_its_place_and_nothing_else(data: bytes, new: str) -> No
 def test_a_replacement_is_made_exactly_once_or_everywhere(
     text: str, old: str, new: str, everywhere: bool
 ) -> None:
-    edit = Edit(old=old, new=new, everywhere=everywhere)
+    edit = TextEdit(old=old, new=new, everywhere=everywhere)
     try:
-        after = replaced(text, edit, "a.txt")
+        after = replace_text(text, edit, "a.txt")
     except ToolRefused as refused:
         count = text.count(old) if old else 0
         assert count == 0 or old == new or (count > 1 and not everywhere)
@@ -86,22 +86,24 @@ def test_a_replacement_is_made_exactly_once_or_everywhere(
 @proves("U2")
 @given(texts, st.integers(0, 8), texts)
 def test_an_insertion_keeps_every_line_that_was_there(text: str, line: int, addition: str) -> None:
-    before = lines_of(text)
+    before = split_lines(text)
     try:
-        after = lines_of(inserted(text, line, addition, "a.txt"))
+        after = split_lines(insert_lines(text, line, addition, "a.txt"))
     except ToolRefused:
         assert line > len(before) + 1
         return
     at = len(before) if line == 0 else line - 1
     assert [each.rstrip("\n") for each in after[:at]] == [each.rstrip("\n") for each in before[:at]]
     assert after[len(after) - (len(before) - at) :] == before[at:] or at == len(before)
-    assert len(after) == len(before) + len(lines_of(addition if addition.endswith("\n") else addition + "\n"))
+    assert len(after) == len(before) + len(
+        split_lines(addition if addition.endswith("\n") else addition + "\n")
+    )
 
 
 @proves("U5")
 @given(files, files)
 def test_a_difference_is_shown_for_whatever_two_files_hold(before: bytes, after: bytes) -> None:
-    shown = diff("a.txt", before, after)
+    shown = render_diff("a.txt", before, after)
     assert (shown == "(no difference)") == (before == after)
     assert shown.count("\n") <= 302 * 3
 
@@ -117,4 +119,4 @@ def test_a_difference_is_shown_for_whatever_two_files_hold(before: bytes, after:
 )  # fmt: skip
 def test_what_fits_a_pattern_contains_its_certain_text(pattern: str, line: str) -> None:
     if re.search(pattern, line):
-        assert certain_text(pattern) in line
+        assert find_required_text(pattern) in line

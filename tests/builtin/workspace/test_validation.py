@@ -42,7 +42,7 @@ def ground(folder: Path) -> None:
 
 
 async def nobody_was_asked(hands: Hands) -> bool:
-    return await hands.router.calls.approvals.waiting() == []
+    return await hands.router.calls.approvals.list_waiting() == []
 
 
 def fault_of(outcome: Outcome) -> tuple[ParameterFault, str]:

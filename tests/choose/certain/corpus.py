@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.choose.certain import Filled, fill
+from fingerpost.choose.certain import FilledArguments, fill_arguments
 from fingerpost.events import MemorySink
 from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import Json, JsonObject, Listing, Signals, ToolCard
@@ -73,9 +73,11 @@ def read(text: str) -> Signals:
     return _reader().read(text)
 
 
-def filled(request: str, tool: ToolCard | str, *, zone: str | None = None, need: str | None = None) -> Filled:
+def filled(
+    request: str, tool: ToolCard | str, *, zone: str | None = None, need: str | None = None
+) -> FilledArguments:
     card = every_card()[tool] if isinstance(tool, str) else tool
-    return fill(card, request, read(request), today=TODAY, zone=zone, need=need)
+    return fill_arguments(card, request, read(request), today=TODAY, zone=zone, need=need)
 
 
 def required(card: ToolCard) -> list[str]:

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fingerpost.choose.guard import Guard
+from fingerpost.choose.guard import SyntaxGuard
 from fingerpost.records import JsonObject
 from tests.catalog.definitions import card, tool
 
@@ -29,7 +29,7 @@ TOOLS = tuple(
         ("home", "update"),
     )
 )
-GUARD = Guard(TOOLS)
+GUARD = SyntaxGuard(TOOLS)
 SYNTAX = "What does the syntax of a tool call look like?"
 REQUESTS = ("", SYNTAX, "Give me the JSON")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fingerpost.choose.guard import Guard
+from fingerpost.choose.guard import SyntaxGuard
 from tests.choose.guard.corpus import GUARD, TOOLS, Sample, Undecided, invented, ordinary, undecided
 from tests.requirements import proves
 
@@ -14,13 +14,13 @@ from tests.requirements import proves
 def test_invented_syntax_is_stopped_and_the_rest_of_the_answer_stays(sample: Sample) -> None:
     cleaned = GUARD.clean(sample.text, request=sample.request)
     assert cleaned.text == sample.clean
-    assert cleaned.stopped
+    assert cleaned.removed
 
 
 @proves("A15")
 @pytest.mark.parametrize("sample", invented(), ids=lambda sample: sample.text[:40])
 def test_a_call_of_a_real_tool_can_be_made_properly_and_no_other(sample: Sample) -> None:
-    calls = [(one.name, one.arguments) for one in GUARD.clean(sample.text).stopped if one.name is not None]
+    calls = [(one.name, one.arguments) for one in GUARD.clean(sample.text).removed if one.name is not None]
     if sample.tool is None:
         assert not any(arguments for _, arguments in calls)
     else:
@@ -32,12 +32,12 @@ def test_a_call_of_a_real_tool_can_be_made_properly_and_no_other(sample: Sample)
 def test_ordinary_text_and_code_survive_unchanged(sample: Sample) -> None:
     cleaned = GUARD.clean(sample.text, request=sample.request)
     assert cleaned.text == sample.text
-    assert cleaned.stopped == ()
+    assert cleaned.removed == ()
 
 
 @pytest.mark.parametrize("sample", ordinary(), ids=lambda sample: sample.text[:40])
 def test_ordinary_text_survives_where_no_tools_are_known(sample: Sample) -> None:
-    assert Guard(()).clean(sample.text, request=sample.request).text == sample.text
+    assert SyntaxGuard(()).clean(sample.text, request=sample.request).text == sample.text
 
 
 @pytest.mark.parametrize("sample", undecided(), ids=lambda sample: sample.text[:40])

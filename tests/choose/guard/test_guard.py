@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.guard import Guard
+from fingerpost.choose.guard import SyntaxGuard
 from tests.catalog.definitions import UNHURRIED, card, tool
 from tests.choose.guard.corpus import GUARD, REQUESTS, SYNTAX
 from tests.requirements import proves
@@ -18,7 +18,7 @@ def test_several_calls_in_one_answer_are_all_given_back() -> None:
     cleaned = GUARD.clean(
         CALL + "\n" + '<tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>\nSoon.'
     )
-    assert [one.name for one in cleaned.stopped] == ["weather/get_weather", "files/read_file"]
+    assert [one.name for one in cleaned.removed] == ["weather/get_weather", "files/read_file"]
     assert cleaned.text == "Soon."
 
 
@@ -37,9 +37,9 @@ def test_an_end_without_a_beginning_behind_a_whole_sentence_is_left_over(text: s
 
 def test_a_name_that_two_tools_have_is_stopped_but_means_neither() -> None:
     twins = (card(tool("get_weather"), server="north"), card(tool("get_weather"), server="south"))
-    cleaned = Guard(twins).clean('{"name": "get_weather", "arguments": {"city": "Haifa"}}')
+    cleaned = SyntaxGuard(twins).clean('{"name": "get_weather", "arguments": {"city": "Haifa"}}')
     assert cleaned.text == ""
-    assert [(one.name, one.arguments) for one in cleaned.stopped] == [(None, None)]
+    assert [(one.name, one.arguments) for one in cleaned.removed] == [(None, None)]
 
 
 def test_what_follows_an_invented_observation_is_not_a_call_to_make() -> None:
@@ -47,7 +47,7 @@ def test_what_follows_an_invented_observation_is_not_a_call_to_make() -> None:
         'Action: get_weather\nAction Input: {"city": "Haifa"}\nObservation: storm\n'
         'Action: send_email\nAction Input: {"to": "all", "body": "storm"}'
     )
-    assert [one.name for one in cleaned.stopped] == ["weather/get_weather"]
+    assert [one.name for one in cleaned.removed] == ["weather/get_weather"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_follows_an_invented_observation_is_not_a_call_to_make() -> None:
 def test_half_a_call_is_never_given_back_as_a_whole_one(text: str) -> None:
     cleaned = GUARD.clean(text)
     assert cleaned.text == ""
-    assert all(one.arguments is None for one in cleaned.stopped)
+    assert all(one.arguments is None for one in cleaned.removed)
 
 
 def test_an_invented_result_is_hidden_and_is_no_call() -> None:
@@ -69,19 +69,19 @@ def test_an_invented_result_is_hidden_and_is_no_call() -> None:
         '<tool_response>{"name": "get_weather", "arguments": {"a": 1}}</tool_response>Warm.'
     )
     assert cleaned.text == "Warm."
-    assert cleaned.stopped[0].name is None
+    assert cleaned.removed[0].name is None
 
 
 def test_thinking_aloud_is_hidden_and_counted_as_thought() -> None:
     cleaned = GUARD.clean("<think>They greet. " + CALL + "</think>Hello!")
-    assert (cleaned.text, [one.syntax for one in cleaned.stopped]) == ("Hello!", ["thought"])
+    assert (cleaned.text, [one.syntax for one in cleaned.removed]) == ("Hello!", ["thought"])
 
 
 @proves("A15")
 def test_a_real_call_is_stopped_even_where_syntax_is_the_subject() -> None:
     cleaned = GUARD.clean("In Hermes format: " + CALL, request=SYNTAX)
     assert "get_weather" not in cleaned.text
-    assert cleaned.stopped[0].name == "weather/get_weather"
+    assert cleaned.removed[0].name == "weather/get_weather"
 
 
 @pytest.mark.parametrize(
@@ -154,14 +154,14 @@ def test_a_long_hostile_text_is_gone_through_in_time(pattern: str, asked: str) -
     text = (pattern * (60_000 // len(pattern) + 1))[:60_000]
     cleaned = GUARD.clean(text, request=asked)
     assert len(cleaned.text) <= len(text)
-    assert len(cleaned.stopped) <= 250
+    assert len(cleaned.removed) <= 250
 
 
 @UNHURRIED
 @given(st.text(max_size=400))
 def test_any_text_is_gone_through_and_nothing_is_added_to_it(text: str) -> None:
     cleaned = GUARD.clean(text)
-    if not cleaned.stopped:
+    if not cleaned.removed:
         assert cleaned.text == text
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.choose.guard import Cleaned, Guard
+from fingerpost.choose.guard import CleanedText, SyntaxGuard
 from tests.catalog.definitions import UNHURRIED
 from tests.choose.guard.corpus import GUARD, REQUESTS, Sample, invented, ordinary
 from tests.requirements import proves
@@ -50,10 +50,10 @@ _SIGNS = st.sampled_from(
 )
 
 
-def streamed(guard: Guard, pieces: list[str], *, request: str = "") -> Cleaned:
+def streamed(guard: SyntaxGuard, pieces: list[str], *, request: str = "") -> CleanedText:
     stream = guard.stream(request=request)
-    shown = "".join(stream.feed(piece) for piece in pieces) + stream.end()
-    return Cleaned(text=shown, stopped=stream.stopped)
+    shown = "".join(stream.feed(piece) for piece in pieces) + stream.finish()
+    return CleanedText(text=shown, removed=stream.removed)
 
 
 @proves("A15")
@@ -102,7 +102,7 @@ def test_a_call_between_ordinary_paragraphs_never_leaks(
     text = "\n\n".join([*before, block.text, *behind])
     cleaned = GUARD.clean(text)
     assert block.text not in cleaned.text
-    assert cleaned.stopped  # whether it can still be read as a call depends on what was written behind it
+    assert cleaned.removed  # whether it can still be read as a call depends on what was written behind it
 
 
 def test_harmless_text_is_not_held_back() -> None:
@@ -128,14 +128,14 @@ def test_what_is_held_is_bounded_however_long_a_block_is() -> None:
     stream = GUARD.stream()
     shown = [stream.feed('{"name": "get_weather", "arguments": {"city": "')]
     shown += [stream.feed("x" * 1_000) for _ in range(200)]
-    shown.append(stream.end())
+    shown.append(stream.finish())
     assert "".join(shown) == ""
-    assert [one.name for one in stream.stopped] == ["weather/get_weather"]
-    assert len(stream.stopped[0].raw) <= 2_000
+    assert [one.name for one in stream.removed] == ["weather/get_weather"]
+    assert len(stream.removed[0].raw) <= 2_000
 
 
 def test_a_block_that_never_ends_hides_all_that_follows() -> None:
     stream = GUARD.stream()
     assert stream.feed("Well.\n\n<tool_call>\nget_weather for ") == "Well."
     assert "".join(stream.feed("and more ") for _ in range(20_000)) == ""
-    assert stream.end() == ""
+    assert stream.finish() == ""

@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 
-from fingerpost.builtin.assets.sniffing import form_of
+from fingerpost.builtin.assets.sniffing import detect_format
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.call.digest.assets import LARGEST
-from fingerpost.llm.fields import mapping
+from fingerpost.call.digest.assets import MAX_ASSET_BYTES
+from fingerpost.llm.fields import as_mapping
 from fingerpost.records import Json, JsonObject
-from fingerpost.redaction import remember, scrub
+from fingerpost.redaction import register_secret, scrub
 from fingerpost.settings import AssetEndpointSettings
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     import httpx2
 
-REPLY_BYTES: Final = LARGEST * 4 // 3 + 64 * 1024  # as base64 in JSON
-CONNECT_S: Final = 10.0
-_SHOWN: Final = 200
-_HINTS: Final = {
+MAX_REPLY_BYTES: Final = MAX_ASSET_BYTES * 4 // 3 + 64 * 1024  # as base64 in JSON
+CONNECT_TIMEOUT_S: Final = 10.0
+_MAX_ERROR_SHOWN: Final = 200
+_HINT_BY_STATUS: Final = {
     401: "Check its api_key.",
     403: "Check what its api_key may do.",
     404: "Check its base_url and model.",
@@ -41,46 +41,46 @@ _HINTS: Final = {
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-async def picture(
+async def generate_image(
     settings: AssetEndpointSettings, prompt: str, *, size: str | None, seconds: float | None
 ) -> tuple[str, bytes]:
     """The form (`png`) and the bytes of a picture of these words."""
     body: dict[str, Json] = {"prompt": prompt, "n": 1}
     if size is not None:
         body["size"] = size
-    async with _service(settings, seconds) as service:
+    async with _open_service(settings, seconds) as service:
         reply = await service.post("images/generations", body)
-        first = _first(reply)
+        first = _get_first_item(reply)
         encoded, address = first.get("b64_json"), first.get("url")
         if isinstance(encoded, str):
-            data = _decoded(encoded)
+            data = _decode_base64(encoded)
         elif isinstance(address, str):
             data = await service.fetch(address)
         else:
             what = "neither a picture nor where one is"
-            raise _nonsense(what)
-    form = form_of(data)
+            raise _build_invalid_reply(what)
+    form = detect_format(data)
     if form not in ("png", "jpg", "webp", "gif"):
         what = "something that is no picture"
-        raise _nonsense(what)
+        raise _build_invalid_reply(what)
     return form, data
 
 
-async def speech(
-    settings: AssetEndpointSettings, text: str, *, voice: str, form: str, seconds: float | None
+async def generate_speech(
+    settings: AssetEndpointSettings, text: str, *, voice: str, file_format: str, seconds: float | None
 ) -> tuple[str, bytes]:
     """The form (`mp3`) and the bytes of these words spoken."""
-    body: dict[str, Json] = {"input": text, "voice": voice, "response_format": form}
-    async with _service(settings, seconds) as service:
+    body: dict[str, Json] = {"input": text, "voice": voice, "response_format": file_format}
+    async with _open_service(settings, seconds) as service:
         data = await service.post("audio/speech", body)
-    found = form_of(data)
+    found = detect_format(data)
     if found not in ("wav", "mp3", "flac", "ogg", "aac"):
         what = "something that is no sound"
-        raise _nonsense(what)
+        raise _build_invalid_reply(what)
     return found, data
 
 
-class _Service:
+class _MediaService:
     """One conversation with it."""
 
     def __init__(self, client: httpx2.AsyncClient, settings: AssetEndpointSettings) -> None:
@@ -91,7 +91,7 @@ class _Service:
         if self._settings.model is not None:
             body["model"] = self._settings.model
         address = f"{self._settings.base_url.rstrip('/')}/{path}"
-        return await self._read("POST", address, json=body, limit=REPLY_BYTES)
+        return await self._read_response("POST", address, json=body, limit=MAX_REPLY_BYTES)
 
     async def fetch(self, address: str) -> bytes:
         """What lies at an address it named: in the address itself, or where the service is."""
@@ -99,102 +99,106 @@ class _Service:
             head, comma, encoded = address.partition(",")
             if not comma or not head.endswith(";base64"):
                 what = "an address nobody can read"
-                raise _nonsense(what)
-            return await anyio.to_thread.run_sync(_decoded, encoded)
-        if _origin(address) != _origin(self._settings.base_url):
+                raise _build_invalid_reply(what)
+            return await anyio.to_thread.run_sync(_decode_base64, encoded)
+        if _parse_origin(address) != _parse_origin(self._settings.base_url):
             message = (
                 "The image service keeps its picture at another address than its own, which is not fetched."
             )
             raise ToolRefused(message, hint="Have it answer with b64_json.")
-        return await self._read("GET", address, limit=LARGEST)
+        return await self._read_response("GET", address, limit=MAX_ASSET_BYTES)
 
-    async def _read(self, method: str, address: str, *, limit: int, json: JsonObject | None = None) -> bytes:
+    async def _read_response(
+        self, method: str, address: str, *, limit: int, json: JsonObject | None = None
+    ) -> bytes:
         async with self._client.stream(method, address, json=json) as response:
             pieces: list[bytes] = []
             read = 0
             async for piece in response.aiter_raw():
                 read += len(piece)
                 if read > limit:
-                    raise _nonsense(f"more than {limit:,} bytes")
+                    raise _build_invalid_reply(f"more than {limit:,} bytes")
                 pieces.append(piece)
             data = b"".join(pieces)
             if response.status_code != 200:
-                raise _failed(response.status_code, data)
+                raise _build_service_error(response.status_code, data)
             return data
 
 
 @asynccontextmanager
-async def _service(settings: AssetEndpointSettings, seconds: float | None) -> AsyncGenerator[_Service]:
+async def _open_service(
+    settings: AssetEndpointSettings, seconds: float | None
+) -> AsyncGenerator[_MediaService]:
     import httpx2
 
     if settings.api_key:
-        remember(settings.api_key)
+        register_secret(settings.api_key)
     allowed = settings.timeout if seconds is None else min(seconds, settings.timeout)
-    client = await anyio.to_thread.run_sync(_client, settings, allowed)
+    client = await anyio.to_thread.run_sync(_build_client, settings, allowed)
     try:
         with anyio.fail_after(allowed):
             async with client:
-                yield _Service(client, settings)
+                yield _MediaService(client, settings)
     except (TimeoutError, httpx2.TimeoutException) as late:
-        message = f"The service at {_host(settings)} did not answer within {allowed:g} s."
+        message = f"The service at {_get_host(settings)} did not answer within {allowed:g} s."
         raise ToolRefused(message, hint="Raise its timeout in builtin.specialists.") from late
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        said = scrub(str(error))[:_SHOWN] or type(error).__name__
-        message = f"The service at {_host(settings)} cannot be reached: {said}."
+        said = scrub(str(error))[:_MAX_ERROR_SHOWN] or type(error).__name__
+        message = f"The service at {_get_host(settings)} cannot be reached: {said}."
         raise ToolRefused(message, hint="Check its base_url in builtin.specialists.") from error
 
 
-def _client(settings: AssetEndpointSettings, seconds: float) -> httpx2.AsyncClient:
+def _build_client(settings: AssetEndpointSettings, seconds: float) -> httpx2.AsyncClient:
     """Made in a thread: certificates are read from the disk."""
     import httpx2
 
     headers = {"accept-encoding": "identity"}
     if settings.api_key:
         headers["authorization"] = f"Bearer {settings.api_key}"
-    timeout = httpx2.Timeout(seconds, connect=min(CONNECT_S, seconds))
+    timeout = httpx2.Timeout(seconds, connect=min(CONNECT_TIMEOUT_S, seconds))
     return httpx2.AsyncClient(timeout=timeout, follow_redirects=False, headers=headers)
 
 
-def _first(reply: bytes) -> Mapping[str, Any]:
+def _get_first_item(reply: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(reply)
         first = found["data"][0]
     except (ValueError, RecursionError, KeyError, IndexError, TypeError):
         what = "nothing that could be understood"
-        raise _nonsense(what) from None
+        raise _build_invalid_reply(what) from None
     return cast("Mapping[str, Any]", first) if isinstance(first, Mapping) else {}
 
 
-def _decoded(encoded: str) -> bytes:
+def _decode_base64(encoded: str) -> bytes:
     try:
         data = base64.b64decode(encoded, validate=False)
     except (binascii.Error, ValueError):
         what = "bytes that cannot be decoded"
-        raise _nonsense(what) from None
-    if len(data) > LARGEST:
-        raise _nonsense(f"more than {LARGEST:,} bytes")
+        raise _build_invalid_reply(what) from None
+    if len(data) > MAX_ASSET_BYTES:
+        raise _build_invalid_reply(f"more than {MAX_ASSET_BYTES:,} bytes")
     return data
 
 
-def _failed(status: int, body: bytes) -> ToolRefused:
+def _build_service_error(status: int, body: bytes) -> ToolRefused:
     """Its own words about what went wrong, without secrets."""
     try:
         found: object = json.loads(body)
     except (ValueError, RecursionError):
         found = None
-    error = mapping(found).get("error", found)
-    words = mapping(error).get("message") or mapping(error).get("detail") or error
+    error = as_mapping(found).get("error", found)
+    words = as_mapping(error).get("message") or as_mapping(error).get("detail") or error
     said = " ".join(words.split()) if isinstance(words, str) else ""
-    detail = f": {scrub(said[:2000])[:_SHOWN]}" if said else ""
+    detail = f": {scrub(said[:2000])[:_MAX_ERROR_SHOWN]}" if said else ""
     message = f"The service refused with status {status}{detail}."
-    return ToolRefused(message, hint=_HINTS.get(status, "Try again later, or with other words."))
+    return ToolRefused(message, hint=_HINT_BY_STATUS.get(status, "Try again later, or with other words."))
 
 
-def _nonsense(what: str) -> ToolRefused:
+def _build_invalid_reply(what: str) -> ToolRefused:
     return ToolRefused(f"The service answered with {what}.", hint="Check its base_url and model.")
 
 
-def _origin(address: str) -> tuple[str, str, int | None] | None:
+def _parse_origin(address: str) -> tuple[str, str, int | None] | None:
     try:
         parts = urlsplit(address)
         return parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme)
@@ -202,7 +206,7 @@ def _origin(address: str) -> tuple[str, str, int | None] | None:
         return None
 
 
-def _host(settings: AssetEndpointSettings) -> str:
+def _get_host(settings: AssetEndpointSettings) -> str:
     try:
         return urlsplit(settings.base_url).netloc.rpartition("@")[2] or "its base_url"
     except ValueError:

@@ -9,30 +9,30 @@ from typing import Final, Literal, cast, get_args
 import anyio.to_thread
 
 from fingerpost.builtin.assets import endpoints
-from fingerpost.builtin.assets.charts.drawing import HEIGHT, WIDTH, draw
-from fingerpost.builtin.assets.charts.reading import read_chart
+from fingerpost.builtin.assets.charts.drawing import CHART_HEIGHT, CHART_WIDTH, draw_chart
+from fingerpost.builtin.assets.charts.reading import parse_chart
 from fingerpost.builtin.assets.diagrams.exchange import draw_sequence
 from fingerpost.builtin.assets.diagrams.flow import draw_flow
-from fingerpost.builtin.assets.diagrams.reading import read_diagram
-from fingerpost.builtin.assets.diagrams.records import Flow
-from fingerpost.builtin.assets.drawing.letters import can_write
-from fingerpost.builtin.assets.drawing.png import SCALE, as_png
-from fingerpost.builtin.assets.drawing.shapes import Picture, Words
-from fingerpost.builtin.assets.drawing.svg import as_svg
-from fingerpost.builtin.assets.models.glb import as_glb
-from fingerpost.builtin.assets.models.reading import read_bodies
-from fingerpost.builtin.assets.sound.tune import read_tune
-from fingerpost.builtin.assets.sound.wave import as_wav
-from fingerpost.builtin.assets.speaking import spoken
+from fingerpost.builtin.assets.diagrams.reading import parse_diagram
+from fingerpost.builtin.assets.diagrams.records import FlowDiagram
+from fingerpost.builtin.assets.drawing.letters import can_draw_text
+from fingerpost.builtin.assets.drawing.png import PNG_SCALE, render_png
+from fingerpost.builtin.assets.drawing.shapes import Picture, TextLine
+from fingerpost.builtin.assets.drawing.svg import render_svg
+from fingerpost.builtin.assets.models.glb import render_glb
+from fingerpost.builtin.assets.models.reading import parse_bodies
+from fingerpost.builtin.assets.sound.tune import parse_tune
+from fingerpost.builtin.assets.sound.wave import render_wav
+from fingerpost.builtin.assets.speaking import synthesise_speech
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.call.digest.assets import Asset, asset
+from fingerpost.call.digest.assets import Asset, build_named_asset
 from fingerpost.frozen import frozen
 from fingerpost.records import Json
 from fingerpost.settings import SpecialistsSettings
 
-Kind = Literal["chart", "diagram", "model3d", "audio", "image", "speech"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-FORMATS: Final[Mapping[Kind, tuple[str, ...]]] = {  # the first is the usual one
+AssetKind = Literal["chart", "diagram", "model3d", "audio", "image", "speech"]
+ASSET_KINDS: Final[tuple[AssetKind, ...]] = get_args(AssetKind)
+FORMATS_BY_KIND: Final[Mapping[AssetKind, tuple[str, ...]]] = {  # the first is the usual one
     "chart": ("svg", "png"),
     "diagram": ("svg", "png"),
     "model3d": ("glb",),
@@ -40,9 +40,9 @@ FORMATS: Final[Mapping[Kind, tuple[str, ...]]] = {  # the first is the usual one
     "image": ("png", "jpg", "webp"),
     "speech": ("wav", "mp3", "flac"),
 }
-MOST_PIXELS: Final = 24_000_000
-USUAL_VOICE: Final = "alloy"
-_IN_WORDS: Final[Mapping[Kind, re.Pattern[str]]] = {  # the first that fits counts
+MAX_PIXELS: Final = 24_000_000
+DEFAULT_VOICE: Final = "alloy"
+_KIND_PATTERNS: Final[Mapping[AssetKind, re.Pattern[str]]] = {  # the first that fits counts
     "diagram": re.compile(r"\b(flow ?charts?|diagrams?|mermaid|graph (td|lr|tb))\b|-->|->>", re.IGNORECASE),
     "chart": re.compile(r"\b(charts?|graphs?|plots?|histograms?)\b", re.IGNORECASE),
     "model3d": re.compile(r"\b(3-?d|gltf|glb|three-dimensional)\b", re.IGNORECASE),
@@ -58,13 +58,13 @@ _IN_WORDS: Final[Mapping[Kind, re.Pattern[str]]] = {  # the first that fits coun
 
 
 @frozen
-class Order:
+class AssetRequest:
     """What a caller asks for."""
 
-    kind: Kind | None = None
+    kind: AssetKind | None = None
     prompt: str = ""
     data: Json = None
-    form: str | None = None
+    file_format: str | None = None
     title: str = ""
     width: int | None = None
     height: int | None = None
@@ -72,79 +72,79 @@ class Order:
     seconds: float | None = None
 
 
-async def made(order: Order, settings: SpecialistsSettings) -> Asset:
+async def produce_asset(request: AssetRequest, settings: SpecialistsSettings) -> Asset:
     """The asset. Raises `ToolRefused` where it cannot be made, with what to do."""
-    kind = order.kind or kind_in(order.prompt)
+    kind = request.kind or find_kind(request.prompt)
     if kind is None:
         message = "It is not clear what should be made."
-        raise ToolRefused(message, hint=f"Give kind: {', '.join(KINDS)}.")
-    form = order.form or FORMATS[kind][0]
-    if form not in FORMATS[kind]:
+        raise ToolRefused(message, hint=f"Give kind: {', '.join(ASSET_KINDS)}.")
+    form = request.file_format or FORMATS_BY_KIND[kind][0]
+    if form not in FORMATS_BY_KIND[kind]:
         message = f"There is no {kind} as {form}."
-        raise ToolRefused(message, hint=f"Give format: {' or '.join(FORMATS[kind])}.")
+        raise ToolRefused(message, hint=f"Give format: {' or '.join(FORMATS_BY_KIND[kind])}.")
     if kind == "image":
-        return await _image(order, settings)
+        return await _generate_image_asset(request, settings)
     if kind == "speech":
-        return await _speech(order, form, settings)
-    return await anyio.to_thread.run_sync(_MAKERS[kind], order, form)
+        return await _generate_speech_asset(request, form, settings)
+    return await anyio.to_thread.run_sync(_BUILDERS[kind], request, form)
 
 
-def kind_in(prompt: str) -> Kind | None:
+def find_kind(prompt: str) -> AssetKind | None:
     """What the words ask for."""
-    return next((kind for kind, words in _IN_WORDS.items() if words.search(prompt[:4000])), None)
+    return next((kind for kind, words in _KIND_PATTERNS.items() if words.search(prompt[:4000])), None)
 
 
 # -- made here --------------------------------------------------------------------------------------
 
 
-def _chart(order: Order, form: str) -> Asset:
-    chart = read_chart(order.data, order.prompt, order.title)
-    picture = draw(chart, order.width or WIDTH, order.height or HEIGHT)
-    return _drawn(picture, form, chart.title or f"{chart.type} chart", chart.about)
+def _build_chart_asset(request: AssetRequest, file_format: str) -> Asset:
+    chart = parse_chart(request.data, request.prompt, request.title)
+    picture = draw_chart(chart, request.width or CHART_WIDTH, request.height or CHART_HEIGHT)
+    return _render_picture(picture, file_format, chart.title or f"{chart.type} chart", chart.summary)
 
 
-def _diagram(order: Order, form: str) -> Asset:
-    diagram = read_diagram(order.data, order.prompt, order.title)
-    picture = draw_flow(diagram) if isinstance(diagram, Flow) else draw_sequence(diagram)
-    return _drawn(picture, form, diagram.title or picture.title, diagram.about)
+def _build_diagram_asset(request: AssetRequest, file_format: str) -> Asset:
+    diagram = parse_diagram(request.data, request.prompt, request.title)
+    picture = draw_flow(diagram) if isinstance(diagram, FlowDiagram) else draw_sequence(diagram)
+    return _render_picture(picture, file_format, diagram.title or picture.title, diagram.summary)
 
 
-def _drawn(picture: Picture, form: str, stem: str, about: str) -> Asset:
-    if form == "svg":
-        return asset(stem, form, as_svg(picture), about)
-    if picture.width * picture.height * SCALE**2 > MOST_PIXELS:
-        message = f"As png this would have more than {MOST_PIXELS:,} pixels."
+def _render_picture(picture: Picture, file_format: str, stem: str, summary: str) -> Asset:
+    if file_format == "svg":
+        return build_named_asset(stem, file_format, render_svg(picture), summary)
+    if picture.width * picture.height * PNG_SCALE**2 > MAX_PIXELS:
+        message = f"As png this would have more than {MAX_PIXELS:,} pixels."
         raise ToolRefused(message, hint="Use format svg, or draw a part of it.")
-    if not all(can_write(mark.text) for mark in picture.marks if isinstance(mark, Words)):
+    if not all(can_draw_text(mark.text) for mark in picture.marks if isinstance(mark, TextLine)):
         message = "Its words have letters that can be written as svg only."
         raise ToolRefused(message, hint="Use format svg.")
-    return asset(stem, form, as_png(picture), about)
+    return build_named_asset(stem, file_format, render_png(picture), summary)
 
 
-def _model(order: Order, form: str) -> Asset:
-    bodies = read_bodies(order.data, order.prompt)
-    title = order.title or " and ".join(body.name for body in bodies[:2])
+def _build_model_asset(request: AssetRequest, file_format: str) -> Asset:
+    bodies = parse_bodies(request.data, request.prompt)
+    title = request.title or " and ".join(body.name for body in bodies[:2])
     about = f"a 3D model of {len(bodies)} {'part' if len(bodies) == 1 else 'parts'}"
-    return asset(title, form, as_glb(bodies, title), about)
+    return build_named_asset(title, file_format, render_glb(bodies, title), about)
 
 
-def _audio(order: Order, form: str) -> Asset:
-    tune = read_tune(order.data, order.prompt)
-    return asset(order.title or "tune", form, as_wav(tune), tune.about)
+def _build_audio_asset(request: AssetRequest, file_format: str) -> Asset:
+    tune = parse_tune(request.data, request.prompt)
+    return build_named_asset(request.title or "tune", file_format, render_wav(tune), tune.summary)
 
 
-_MAKERS: Final[Mapping[Kind, Callable[[Order, str], Asset]]] = {
-    "chart": _chart,
-    "diagram": _diagram,
-    "model3d": _model,
-    "audio": _audio,
+_BUILDERS: Final[Mapping[AssetKind, Callable[[AssetRequest, str], Asset]]] = {
+    "chart": _build_chart_asset,
+    "diagram": _build_diagram_asset,
+    "model3d": _build_model_asset,
+    "audio": _build_audio_asset,
 }
 
 
 # -- made elsewhere ---------------------------------------------------------------------------------
 
 
-async def _image(order: Order, settings: SpecialistsSettings) -> Asset:
+async def _generate_image_asset(request: AssetRequest, settings: SpecialistsSettings) -> Asset:
     if settings.images is None:
         message = "A picture of words alone needs an image service, and none is set."
         hint = (
@@ -152,35 +152,41 @@ async def _image(order: Order, settings: SpecialistsSettings) -> Asset:
             "tones are made without: give kind and data."
         )
         raise ToolRefused(message, hint=hint)
-    _needs_kind(order)
-    prompt = _words(order)
-    size = f"{order.width}x{order.height}" if order.width and order.height else None
-    form, data = await endpoints.picture(settings.images, prompt, size=size, seconds=order.seconds)
-    return asset(order.title or prompt, form, data, "a picture")
+    _check_kind_named(request)
+    prompt = _get_prompt(request)
+    size = f"{request.width}x{request.height}" if request.width and request.height else None
+    form, data = await endpoints.generate_image(settings.images, prompt, size=size, seconds=request.seconds)
+    return build_named_asset(request.title or prompt, form, data, "a picture")
 
 
-async def _speech(order: Order, form: str, settings: SpecialistsSettings) -> Asset:
-    text = _words(order)
+async def _generate_speech_asset(
+    request: AssetRequest, file_format: str, settings: SpecialistsSettings
+) -> Asset:
+    text = _get_prompt(request)
     if settings.speech is None:
-        data = await spoken(text, voice=order.voice, seconds=order.seconds)
-        return asset(order.title or text, "wav", data, "speech")
-    _needs_kind(order)
-    found, data = await endpoints.speech(
-        settings.speech, text, voice=order.voice or USUAL_VOICE, form=form, seconds=order.seconds
+        data = await synthesise_speech(text, voice=request.voice, seconds=request.seconds)
+        return build_named_asset(request.title or text, "wav", data, "speech")
+    _check_kind_named(request)
+    found, data = await endpoints.generate_speech(
+        settings.speech,
+        text,
+        voice=request.voice or DEFAULT_VOICE,
+        file_format=file_format,
+        seconds=request.seconds,
     )
-    return asset(order.title or text, found, data, "speech")
+    return build_named_asset(request.title or text, found, data, "speech")
 
 
-def _needs_kind(order: Order) -> None:
+def _check_kind_named(request: AssetRequest) -> None:
     """What may cost is asked for by name: so do the rules tell it apart from what does not."""
-    if order.kind is None:
-        kind = cast("Kind", kind_in(order.prompt))
+    if request.kind is None:
+        kind = cast("AssetKind", find_kind(request.prompt))
         message = f"This goes to another service, which may cost. Give kind: {kind}."
         raise ToolRefused(message)
 
 
-def _words(order: Order) -> str:
-    text = order.prompt.strip() or (order.data.strip() if isinstance(order.data, str) else "")
+def _get_prompt(request: AssetRequest) -> str:
+    text = request.prompt.strip() or (request.data.strip() if isinstance(request.data, str) else "")
     if not text:
         message = "There are no words to make it from."
         raise ToolRefused(message, hint="Give prompt.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_STARTS: Final[tuple[tuple[bytes, str], ...]] = (
+_MAGIC_BYTES: Final[tuple[tuple[bytes, str], ...]] = (
     (b"\x89PNG\r\n\x1a\n", "png"),
     (b"\xff\xd8\xff", "jpg"),
     (b"GIF87a", "gif"),
@@ -20,8 +20,8 @@ _STARTS: Final[tuple[tuple[bytes, str], ...]] = (
 )
 
 
-def form_of(data: bytes) -> str | None:
+def detect_format(data: bytes) -> str | None:
     """Its form by its first bytes, or None where it is none of those we keep."""
     if data[:4] == b"RIFF":
         return {b"WAVE": "wav", b"WEBP": "webp"}.get(data[8:12])
-    return next((form for start, form in _STARTS if data.startswith(start)), None)
+    return next((form for start, form in _MAGIC_BYTES if data.startswith(start)), None)

@@ -10,12 +10,12 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from fingerpost.builtin.assets.sniffing import form_of
+from fingerpost.builtin.assets.sniffing import detect_format
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.frozen import frozen
 
-SECONDS: Final = 60.0
-_VOICE: Final = re.compile(r"^[A-Za-z0-9_+-]{1,40}$")
+SPEECH_TIMEOUT_S: Final = 60.0
+_VOICE_PATTERN: Final = re.compile(r"^[A-Za-z0-9_+-]{1,40}$")
 
 
 @frozen
@@ -27,41 +27,41 @@ class Synthesiser:
     voice: str | None = None  # the option that names one
 
 
-_KNOWN: Final = (
+_KNOWN_SYNTHESISERS: Final = (
     Synthesiser(program="espeak-ng", arguments=("--stdin", "--stdout"), voice="-v"),
     Synthesiser(program="espeak", arguments=("--stdin", "--stdout"), voice="-v"),
     Synthesiser(program="text2wave", arguments=()),
 )
 
 
-async def spoken(text: str, *, voice: str | None, seconds: float | None) -> bytes:
+async def synthesise_speech(text: str, *, voice: str | None, seconds: float | None) -> bytes:
     """The words as WAV. Raises `ToolRefused` where nobody here can speak."""
-    path, found = await anyio.to_thread.run_sync(_found)
+    path, found = await anyio.to_thread.run_sync(_find_synthesiser)
     if path is None or found is None:
-        names = ", ".join(known.program for known in _KNOWN)
+        names = ", ".join(known.program for known in _KNOWN_SYNTHESISERS)
         message = f"Nobody here can speak: no speech service is set, and none of {names} is installed."
         hint = "Set builtin.specialists.speech to an OpenAI-compatible service, or install espeak-ng."
         raise ToolRefused(message, hint=hint)
     command = [path, *found.arguments]
     if voice is not None and found.voice is not None:
-        if not _VOICE.match(voice):
+        if not _VOICE_PATTERN.match(voice):
             message = f"{voice!r:.60} is no name of a voice."
             raise ToolRefused(message, hint="Use one such as en, de or en-us, or leave it out.")
         command += [found.voice, voice]
-    allowed = SECONDS if seconds is None else min(seconds, SECONDS)
+    allowed = SPEECH_TIMEOUT_S if seconds is None else min(seconds, SPEECH_TIMEOUT_S)
     try:
         with anyio.fail_after(allowed):
             result = await anyio.run_process(command, input=text.encode(), check=False)
     except TimeoutError as late:
         message = f"{found.program} did not finish within {allowed:g} s."
         raise ToolRefused(message, hint="Give it less to say.") from late
-    if result.returncode != 0 or form_of(result.stdout) != "wav":
+    if result.returncode != 0 or detect_format(result.stdout) != "wav":
         message = f"{found.program} failed (status {result.returncode})."
         raise ToolRefused(message, hint="Try it in a terminal; perhaps the voice is not installed.")
-    return with_lengths(result.stdout)
+    return fix_wav_lengths(result.stdout)
 
 
-def with_lengths(data: bytes) -> bytes:
+def fix_wav_lengths(data: bytes) -> bytes:
     """A WAV whose header says how long it is: one written to a pipe cannot know."""
     at = data.find(b"data", 12)
     if at < 0 or len(data) < at + 8:
@@ -70,8 +70,8 @@ def with_lengths(data: bytes) -> bytes:
     return head + b"data" + struct.pack("<I", len(data) - at - 8) + data[at + 8 :]
 
 
-def _found() -> tuple[str | None, Synthesiser | None]:
-    for known in _KNOWN:
+def _find_synthesiser() -> tuple[str | None, Synthesiser | None]:
+    for known in _KNOWN_SYNTHESISERS:
         if path := shutil.which(known.program):
             return path, known
     return None, None

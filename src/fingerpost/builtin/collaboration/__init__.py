@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from fingerpost.builtin.collaboration.asking import collaboration_tool
-from fingerpost.builtin.kit import OwnServer
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.collaboration.asking import build_collaboration_tool
+from fingerpost.builtin.kit import BuiltinServer
+from fingerpost.builtin.premises import BuiltinHost
 
 INSTRUCTIONS = (
     "Ask the person (user_collaboration) what only they can know or decide, one question at a time."
 )
 
 
-def make(premises: Premises) -> OwnServer:
+def make(host: BuiltinHost) -> BuiltinServer:
     """The server, not open yet."""
-    return OwnServer(
+    return BuiltinServer(
         "collaboration",
-        (collaboration_tool(premises),),
+        (build_collaboration_tool(host),),
         instructions=INSTRUCTIONS,
-        context_of=premises.context_of,
+        get_context=host.get_context,
     )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.builtin.directives.kinds import KINDS
-from fingerpost.builtin.directives.making import tool_of
-from fingerpost.builtin.kit import OwnServer
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.directives.kinds import DIRECTIVE_KINDS
+from fingerpost.builtin.directives.making import build_tool
+from fingerpost.builtin.kit import BuiltinServer
+from fingerpost.builtin.premises import BuiltinHost
 from fingerpost.settings import OwnRule
 
 NAME: Final = "directives"
@@ -21,13 +21,13 @@ _INSTRUCTIONS: Final = (
 )
 
 
-def make(premises: Premises) -> OwnServer:
+def make(host: BuiltinHost) -> BuiltinServer:
     """The server. It needs nothing of the house."""
-    return OwnServer(
+    return BuiltinServer(
         NAME,
-        (tool_of(kind) for kind in KINDS),
+        (build_tool(kind) for kind in DIRECTIVE_KINDS),
         instructions=_INSTRUCTIONS,
         # They change the scene of whoever asked, at their own client: not something to be asked about.
         rules=(OwnRule(verdict="allow", server=NAME, reason="the client decides what it carries out"),),
-        context_of=premises.context_of,
+        get_context=host.get_context,
     )

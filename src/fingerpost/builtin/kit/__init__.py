@@ -1,8 +1,17 @@
 """What every server of our own is made of: tools as records, and one way to serve them."""
 
-from fingerpost.builtin.kit.caller import Caller
-from fingerpost.builtin.kit.reply import Link, Question, Reply, ToolRefused, attribute_to
-from fingerpost.builtin.kit.server import OwnServer
-from fingerpost.builtin.kit.tool import OwnTool
+from fingerpost.builtin.kit.caller import ToolCaller
+from fingerpost.builtin.kit.reply import ResultLink, ToolQuestion, ToolRefused, ToolReply, attribute_to
+from fingerpost.builtin.kit.server import BuiltinServer
+from fingerpost.builtin.kit.tool import BuiltinTool
 
-__all__ = ["Caller", "Link", "OwnServer", "OwnTool", "Question", "Reply", "ToolRefused", "attribute_to"]
+__all__ = [
+    "BuiltinServer",
+    "BuiltinTool",
+    "ResultLink",
+    "ToolCaller",
+    "ToolQuestion",
+    "ToolRefused",
+    "ToolReply",
+    "attribute_to",
+]

@@ -7,21 +7,21 @@ from collections.abc import Awaitable, Callable
 from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, JsonObject
 
-Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
-async def _to_nobody(done: float, total: float | None, message: str | None) -> None:
+async def _ignore_progress(done: float, total: float | None, message: str | None) -> None:
     """Nobody wants to know how far it has come."""
 
 
 @frozen
-class Caller:
+class ToolCaller:
     """One call, seen from the tool."""
 
     # Who calls, in which conversation, for which packet. None where the call did not come through our
     # call path: somebody runs this server alone.
     context: CallContext | None = None
-    progress: Progress = _to_nobody
+    progress: ReportProgress = _ignore_progress
     granted: bool = False  # a person granted this very call
     can_be_asked: bool = False  # a `Question` would reach a person
     # What the person said to the `Question` of the round before: an object that fits its schema; None where

@@ -11,7 +11,7 @@ from fingerpost.records import CallFault, Json, JsonObject, ParameterFault
 
 
 @frozen
-class Link:
+class ResultLink:
     """Something kept elsewhere: a picture, a model, a sound. Referred to, not pasted."""
 
     uri: str
@@ -22,19 +22,19 @@ class Link:
 
 
 @frozen(kw_only=False)
-class Reply:
+class ToolReply:
     """A result: words for a model and a person, and the same as data where a program may want it."""
 
     text: str
     data: JsonObject | None = field(default=None, kw_only=True)
-    links: tuple[Link, ...] = field(default=(), kw_only=True)
+    links: tuple[ResultLink, ...] = field(default=(), kw_only=True)
     failed: bool = field(default=False, kw_only=True)
     # The id of a call that waits for approval: the caller is then asked about that call.
     awaits: str | None = field(default=None, kw_only=True)
 
 
 @frozen
-class Question:
+class ToolQuestion:
     """What a person has to say before there is a result. The tool is then called once more, with the answer.
 
     `schema` is a flat JSON schema of an object, as elicitation wants it.
@@ -73,7 +73,7 @@ class ToolRefused(Exception):
         return f"{self} {self.hint}".strip() if self.hint else str(self)
 
     @property
-    def described(self) -> CallFault:
+    def call_fault(self) -> CallFault:
         """The same as a record."""
         return CallFault(
             message=self.text,

@@ -14,9 +14,9 @@ from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from fingerpost import __version__
-from fingerpost.builtin.kit.caller import Caller
-from fingerpost.builtin.kit.reply import Link, Question, Reply, ToolRefused
-from fingerpost.builtin.kit.tool import OwnTool
+from fingerpost.builtin.kit.caller import ToolCaller
+from fingerpost.builtin.kit.reply import ResultLink, ToolQuestion, ToolRefused, ToolReply
+from fingerpost.builtin.kit.tool import BuiltinTool
 from fingerpost.errors import FingerpostError
 from fingerpost.records import CallContext, CallFault, JsonObject, ParameterError, ServerSpec
 from fingerpost.servers.caller import AWAITS, CALL_ID, FAULT
@@ -24,14 +24,14 @@ from fingerpost.settings import OwnRule, ToolOverride
 
 log = logging.getLogger("fingerpost.builtin")
 
-ASKED: Final = "question"  # the one question of a round
+INPUT_REQUEST_KEY: Final = "question"  # the one question of a round
 _TIMEOUT_S: Final = 30.0
 
-ContextOf = Callable[[str], CallContext | None]
+GetContext = Callable[[str], CallContext | None]
 IsGranted = Callable[[str, str, JsonObject], bool]  # by call id, tool and arguments
 
 
-class OwnServer:
+class BuiltinServer:
     """A server of our own.
 
     `open` is entered before the first call and left after the last: what it holds open (an index, processes)
@@ -41,19 +41,19 @@ class OwnServer:
     def __init__(
         self,
         name: str,
-        tools: Iterable[OwnTool],
+        tools: Iterable[BuiltinTool],
         *,
         instructions: str,
         rules: Iterable[OwnRule] = (),
         open: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
-        context_of: ContextOf = lambda _: None,
+        get_context: GetContext = lambda _: None,
         is_granted: IsGranted | None = None,
     ) -> None:
         self.name = name
         self.tools = {tool.name: tool for tool in tools}
         self.rules = tuple(rules)
         self.open = open
-        self._context_of = context_of
+        self._context_of = get_context
         self._is_granted = is_granted
         self._listed = [types.Tool.model_validate(tool.definition) for tool in self.tools.values()]
         self._checks = {
@@ -64,11 +64,11 @@ class OwnServer:
             f"fingerpost-{name}",
             version=__version__,
             instructions=instructions,
-            on_list_tools=self._list,
-            on_call_tool=self._call,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
         )
 
-    def spec(self) -> ServerSpec:
+    def build_spec(self) -> ServerSpec:
         """This server as an entry for a router in the same process."""
         return ServerSpec(
             name=self.name,
@@ -96,41 +96,41 @@ class OwnServer:
         try:
             await self.tools[tool].feasible(arguments)
         except ToolRefused as refused:
-            return refused.described
+            return refused.call_fault
         return None
 
-    def overrides(self) -> tuple[ToolOverride, ...]:
+    def build_overrides(self) -> tuple[ToolOverride, ...]:
         """What is known of its tools beyond their definitions."""
-        return tuple(tool.override(self.name) for tool in self.tools.values())
+        return tuple(tool.build_override(self.name) for tool in self.tools.values())
 
-    async def _list(
+    async def _list_tools(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         return types.ListToolsResult(tools=self._listed)
 
-    async def _call(
+    async def _call_tool(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         tool = self.tools.get(params.name)
         if tool is None:
-            return _result(Reply(f"There is no tool {params.name!r:.100} here.", failed=True))
+            return _build_result(ToolReply(f"There is no tool {params.name!r:.100} here.", failed=True))
         arguments: JsonObject = params.arguments or {}
-        if (problem := self._problem(tool.name, arguments)) is not None:
-            return _result(Reply(problem, failed=True))
+        if (problem := self._find_problem(tool.name, arguments)) is not None:
+            return _build_result(ToolReply(problem, failed=True))
         try:
             tool.check(arguments)
-            given = await tool.run(arguments, self._caller(ctx, params))
+            given = await tool.run(arguments, self._build_caller(ctx, params))
         except ToolRefused as refused:
-            return _result(Reply(refused.text, data=refused.data, failed=True), refused.described)
+            return _build_result(ToolReply(refused.text, data=refused.data, failed=True), refused.call_fault)
         except FingerpostError as error:
-            return _result(Reply(f"{error}. {error.hint or ''}".strip(), failed=True))
+            return _build_result(ToolReply(f"{error}. {error.hint or ''}".strip(), failed=True))
         except Exception:
             log.exception("%s/%s failed", self.name, tool.name)
             words = f"{tool.name} failed in a way it should not. Its log has the details."
-            return _result(Reply(words, failed=True))
-        return _asked(given) if isinstance(given, Question) else _result(given)
+            return _build_result(ToolReply(words, failed=True))
+        return _build_input_required(given) if isinstance(given, ToolQuestion) else _build_result(given)
 
-    def _problem(self, name: str, arguments: JsonObject) -> str | None:
+    def _find_problem(self, name: str, arguments: JsonObject) -> str | None:
         """What is wrong with the arguments. Calls through a router were checked and mended before."""
         error = next(iter(self._checks[name].iter_errors(arguments)), None)  # pyright: ignore[reportUnknownMemberType] - untyped upstream
         if error is None:
@@ -138,20 +138,22 @@ class OwnServer:
         where = ".".join(str(part) for part in error.absolute_path)
         return f"{f'{where}: ' if where else ''}{error.message[:300]}"
 
-    def _granted(self, call_id: str, params: types.CallToolRequestParams) -> bool:
+    def _is_granted_call(self, call_id: str, params: types.CallToolRequestParams) -> bool:
         granted = self._is_granted
         return granted is not None and granted(call_id, params.name, params.arguments or {})
 
-    def _caller(self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> Caller:
+    def _build_caller(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> ToolCaller:
         meta = cast("Mapping[str, object]", ctx.meta or {})
         call_id = meta.get(CALL_ID)
         known = isinstance(call_id, str)
         context = self._context_of(call_id) if known else None
-        answer, declined = _answer(params)
-        return Caller(
+        answer, declined = _read_answer(params)
+        return ToolCaller(
             context=context,
             progress=ctx.session.report_progress,
-            granted=known and self._granted(call_id, params),
+            granted=known and self._is_granted_call(call_id, params),
             can_be_asked=_can_be_asked(ctx, context),
             answer=answer,
             declined=declined,
@@ -169,8 +171,8 @@ def _can_be_asked(ctx: ServerRequestContext[Any], context: CallContext | None) -
     return able is not None and able.elicitation is not None
 
 
-def _answer(params: types.CallToolRequestParams) -> tuple[JsonObject | None, bool]:
-    given = (params.input_responses or {}).get(ASKED)
+def _read_answer(params: types.CallToolRequestParams) -> tuple[JsonObject | None, bool]:
+    given = (params.input_responses or {}).get(INPUT_REQUEST_KEY)
     if given is None:
         return None, False
     told = cast("Mapping[str, Any]", given.model_dump(by_alias=True))
@@ -180,17 +182,17 @@ def _answer(params: types.CallToolRequestParams) -> tuple[JsonObject | None, boo
     return cast("JsonObject", content), False
 
 
-def _asked(question: Question) -> types.InputRequiredResult:
+def _build_input_required(question: ToolQuestion) -> types.InputRequiredResult:
     params = {"message": question.text, "requestedSchema": question.schema, "mode": "form"}
     request = {"method": "elicitation/create", "params": params}
     return types.InputRequiredResult.model_validate(
-        {"inputRequests": {ASKED: request}, "requestState": question.state}
+        {"inputRequests": {INPUT_REQUEST_KEY: request}, "requestState": question.state}
     )
 
 
-def _result(reply: Reply, fault: CallFault | None = None) -> types.CallToolResult:
+def _build_result(reply: ToolReply, fault: CallFault | None = None) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=reply.text)]
-    content += [_link(link) for link in reply.links]
+    content += [_build_link(link) for link in reply.links]
     made = types.CallToolResult(content=content, structured_content=reply.data, is_error=reply.failed)
     if reply.awaits is not None:
         made.meta = {AWAITS: reply.awaits}
@@ -203,7 +205,7 @@ def _result(reply: Reply, fault: CallFault | None = None) -> types.CallToolResul
     return made
 
 
-def _link(link: Link) -> types.ResourceLink:
+def _build_link(link: ResultLink) -> types.ResourceLink:
     return types.ResourceLink(
         type="resource_link",
         uri=link.uri,

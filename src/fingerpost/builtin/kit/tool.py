@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
-from fingerpost.builtin.kit.caller import Caller
-from fingerpost.builtin.kit.reply import Question, Reply
+from fingerpost.builtin.kit.caller import ToolCaller
+from fingerpost.builtin.kit.reply import ToolQuestion, ToolReply
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject
 from fingerpost.settings import ToolOverride
 
-Handler: TypeAlias = Callable[[JsonObject, Caller], Awaitable[Reply | Question]]
+ToolHandler: TypeAlias = Callable[[JsonObject, ToolCaller], Awaitable[ToolReply | ToolQuestion]]
 
 _HINTS: Final[Mapping[Effect, Mapping[str, bool]]] = {
     Effect.READ: {"readOnlyHint": True},
@@ -21,23 +21,23 @@ _HINTS: Final[Mapping[Effect, Mapping[str, bool]]] = {
 }
 
 
-async def _no_grant(arguments: JsonObject) -> str:
+async def _need_no_grant(arguments: JsonObject) -> str:
     """No grant is needed."""
     return ""
 
 
-async def _nothing_against(arguments: JsonObject) -> None:
+async def _find_no_fault(arguments: JsonObject) -> None:
     """Nothing is known against the call."""
 
 
 @frozen
-class OwnTool:
+class BuiltinTool:
     """One tool. `effect` is the worst it can do, whatever is switched off: so its annotations say."""
 
     name: str
     title: str
     description: str
-    run: Handler
+    run: ToolHandler
     effect: Effect
     properties: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     required: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ class OwnTool:
     # with the arguments beyond their schema, looking at nothing else. `feasible`: why the call would fail
     # now, changing nothing.
     check: Callable[[JsonObject], None] = lambda _: None
-    feasible: Callable[[JsonObject], Awaitable[None]] = _nothing_against
+    feasible: Callable[[JsonObject], Awaitable[None]] = _find_no_fault
     # Why only a person's grant for this very call lets it run, whatever the rules say; empty: it need not.
-    needs_grant: Callable[[JsonObject], Awaitable[str]] = _no_grant
+    needs_grant: Callable[[JsonObject], Awaitable[str]] = _need_no_grant
     open_world: bool = False  # reaches beyond this machine
     # What the router knows of it beyond the definition: the fields of `ToolOverride` but for `match`.
     # `effect` and `operations` there are what holds with the present switches.
@@ -75,7 +75,7 @@ class OwnTool:
             told["outputSchema"] = self.output_schema
         return told
 
-    def override(self, server: str) -> ToolOverride:
+    def build_override(self, server: str) -> ToolOverride:
         """What is known of it, as if a person had written it; a person's own words come behind it and win."""
         known: dict[str, Any] = {"effect": self.effect, **self.knowledge}
         return ToolOverride.model_validate({"match": f"{server}/{self.name}", **known})

@@ -12,22 +12,22 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_LOOKED_AT: Final = 8192
+_MAX_SAMPLE: Final = 8192
 
 
-def decoded(content: bytes) -> str | None:
+def decode_text(content: bytes) -> str | None:
     """The text with `\\n` as the end of each line; None where it is no text at all."""
     for mark, name in _MARKS:
         if content.startswith(mark):
-            return _lines(content.decode(name, "replace").removeprefix("\ufeff"))
-    if b"\0" in content[:_LOOKED_AT]:
+            return _normalize_line_ends(content.decode(name, "replace").removeprefix("\ufeff"))
+    if b"\0" in content[:_MAX_SAMPLE]:
         return None
     try:
-        return _lines(content.decode("utf-8"))
+        return _normalize_line_ends(content.decode("utf-8"))
     except UnicodeDecodeError:
         # Older files of the West; every byte means something there, so nothing is lost.
-        return _lines(content.decode("cp1252", "replace"))
+        return _normalize_line_ends(content.decode("cp1252", "replace"))
 
 
-def _lines(text: str) -> str:
+def _normalize_line_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fingerpost.builtin.kit import OwnTool
+from fingerpost.builtin.kit import BuiltinTool
 from fingerpost.builtin.knowledge import wording
-from fingerpost.builtin.knowledge.contexts import MOST_TOKENS, USUAL_TOKENS
-from fingerpost.builtin.knowledge.tools import USUAL_HITS, Tools
+from fingerpost.builtin.knowledge.contexts import DEFAULT_TOKENS, MAX_TOKENS
+from fingerpost.builtin.knowledge.tools import DEFAULT_HITS, KnowledgeTools
 from fingerpost.records import Effect, JsonObject
 
-MOST_HITS: Final = 20
-LONGEST_QUERY: Final = 1000
-MOST_PATHS: Final = 40
-MOST_DEPTH: Final = 8
+MAX_HITS: Final = 20
+MAX_QUERY_LENGTH: Final = 1000
+MAX_PATHS: Final = 40
+MAX_LIST_DEPTH: Final = 8
 
-_QUERY: Final[JsonObject] = {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY}
+_QUERY: Final[JsonObject] = {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_LENGTH}
 _PATH: Final[JsonObject] = {"type": "string", "minLength": 1, "maxLength": 1000}
 _FOLDER: Final[JsonObject] = {**_PATH, "description": "Only notes in this folder of the knowledge base"}
 _TAGS: Final[JsonObject] = {
@@ -28,13 +28,13 @@ _TAGS: Final[JsonObject] = {
 _TOKENS: Final[JsonObject] = {
     "type": "integer",
     "minimum": 200,
-    "maximum": MOST_TOKENS,
-    "default": USUAL_TOKENS,
+    "maximum": MAX_TOKENS,
+    "default": DEFAULT_TOKENS,
     "description": "Most it may take",
 }
 
 
-def _tool(
+def _build_tool(
     name: str,
     title: str,
     description: str,
@@ -42,8 +42,8 @@ def _tool(
     knowledge: Mapping[str, Any],
     properties: Mapping[str, JsonObject],
     *required: str,
-) -> OwnTool:
-    return OwnTool(
+) -> BuiltinTool:
+    return BuiltinTool(
         name=name,
         title=title,
         description=description,
@@ -55,46 +55,46 @@ def _tool(
     )
 
 
-def knowledge_tools(tools: Tools) -> tuple[OwnTool, ...]:
+def build_knowledge_tools(tools: KnowledgeTools) -> tuple[BuiltinTool, ...]:
     """The six, as records."""
     return (
-        _tool(
+        _build_tool(
             "search_knowledge_base",
             "Search the knowledge base",
             "Search the user's own knowledge base: their personal notes and documents (Markdown, text, PDF). "
             "Finds passages by words and by meaning and gives each with its file, heading and lines. Use it "
             "when the user asks what their notes say, or to find something they wrote down.",
-            tools.search,
-            wording.SEARCH,
+            tools.search_notes,
+            wording.SEARCH_KNOWLEDGE,
             {
                 "query": {**_QUERY, "description": "What to look for, in the user's own words"},
-                "limit": {"type": "integer", "minimum": 1, "maximum": MOST_HITS, "default": USUAL_HITS},
+                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_HITS, "default": DEFAULT_HITS},
                 "folder": _FOLDER,
                 "tags": _TAGS,
             },
             "query",
         ),
-        _tool(
+        _build_tool(
             "load_kos_context",
             "Load the user's own context",
             "Load the user's knowledge operating system (KOS) context: who they are, how they work, what "
             "they are working on, from contexts/kos.md of their knowledge base or, where that is not "
             "written, its first page and newest notes.",
-            tools.own_context,
-            wording.OWN_CONTEXT,
+            tools.get_own_context,
+            wording.OWN_CONTEXT_KNOWLEDGE,
             {
                 "name": {**_PATH, "description": "Another context instead, by name"},
                 "max_tokens": _TOKENS,
             },
         ),
-        _tool(
+        _build_tool(
             "read_kb_file",
             "Read a note",
             "Read one note or document of the user's knowledge base: what it says, or what it says about "
             "something, a section or some lines of it; with its tags and the notes it links to and is "
             "linked from.",
-            tools.read,
-            wording.READ,
+            tools.read_note,
+            wording.READ_KNOWLEDGE,
             {
                 "path": {**_PATH, "description": "Its path, title or alias, such as garden/tomatoes.md"},
                 "about": {**_QUERY, "description": "Only what it says about this subject"},
@@ -108,48 +108,48 @@ def knowledge_tools(tools: Tools) -> tuple[OwnTool, ...]:
             },
             "path",
         ),
-        _tool(
+        _build_tool(
             "list_kb_directory",
             "List notes",
             "List the notes and folders of the user's knowledge base with their titles.",
-            tools.list,
-            wording.LIST,
+            tools.list_notes,
+            wording.LIST_KNOWLEDGE,
             {
                 "path": {
                     **_PATH,
                     "default": ".",
                     "description": "A folder of the knowledge base",
                 },
-                "depth": {"type": "integer", "minimum": 1, "maximum": MOST_DEPTH, "default": 1},
+                "depth": {"type": "integer", "minimum": 1, "maximum": MAX_LIST_DEPTH, "default": 1},
             },
         ),
-        _tool(
+        _build_tool(
             "load_kb_context",
             "Load notes as context",
             "Load a bundle of the user's notes as background within a bound of tokens: a named context "
             "(a file in contexts/), everything on a topic, or the given notes. Without any of these it lists "
             "the contexts there are.",
-            tools.context,
-            wording.CONTEXT,
+            tools.get_context,
+            wording.CONTEXT_KNOWLEDGE,
             {
                 "name": {**_PATH, "description": "A named context"},
                 "topic": {**_QUERY, "description": "A topic, where no context is named"},
                 "paths": {
                     "type": "array",
                     "items": _PATH,
-                    "maxItems": MOST_PATHS,
+                    "maxItems": MAX_PATHS,
                     "description": "These notes, by path or title",
                 },
                 "max_tokens": _TOKENS,
             },
         ),
-        _tool(
+        _build_tool(
             "synthesize_kb_information",
             "Answer from the notes",
             "Answer a question from several notes of the user's knowledge base at once: a summary, a "
             "comparison, a conclusion, in which every statement cites its source.",
-            tools.synthesize,
-            wording.SYNTHESIZE,
+            tools.synthesize_answer,
+            wording.SYNTHESIZE_KNOWLEDGE,
             {
                 "question": {**_QUERY, "description": "The question, in the user's own words"},
                 "folder": _FOLDER,
@@ -157,7 +157,7 @@ def knowledge_tools(tools: Tools) -> tuple[OwnTool, ...]:
                 "paths": {
                     "type": "array",
                     "items": _PATH,
-                    "maxItems": MOST_PATHS,
+                    "maxItems": MAX_PATHS,
                     "description": "Only these notes",
                 },
             },

@@ -5,13 +5,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping
 
-from fingerpost.builtin.knowledge.folder import walk_up
-from fingerpost.builtin.knowledge.records import Note
+from fingerpost.builtin.knowledge.folder import iterate_parents
+from fingerpost.builtin.knowledge.records import KnowledgeNote
 from fingerpost.frozen import frozen
 
 
 @frozen(kw_only=False)
-class Graph:
+class LinkGraph:
     """All links between the notes of one moment, in both directions, by path."""
 
     outgoing: Mapping[str, tuple[str, ...]]
@@ -19,10 +19,10 @@ class Graph:
     broken: Mapping[str, tuple[str, ...]]  # what a note links to and is not there
 
 
-class Names:
+class NoteNames:
     """Notes by everything they are called."""
 
-    def __init__(self, notes: Iterable[Note]) -> None:
+    def __init__(self, notes: Iterable[KnowledgeNote]) -> None:
         self._paths: dict[str, str] = {}
         self._names: dict[str, list[str]] = {}
         for note in notes:
@@ -44,20 +44,20 @@ class Names:
         found = dict.fromkeys(self._names.get(name.casefold(), ()))
         if folder:
             found = [path for path in found if f"/{path}".casefold().find(f"/{folder}/".casefold()) >= 0]
-        return min(found, key=lambda path: (_distance(start, path), path), default=None)
+        return min(found, key=lambda path: (_count_steps(start, path), path), default=None)
 
 
-def _distance(start: str, path: str) -> int:
+def _count_steps(start: str, path: str) -> int:
     """How many steps it is from a folder to a file."""
-    above = [start, *walk_up(start)] if start else [""]
+    above = [start, *iterate_parents(start)] if start else [""]
     ups = {folder: steps for steps, folder in enumerate(above)}
-    for downs, folder in enumerate(walk_up(path)):
+    for downs, folder in enumerate(iterate_parents(path)):
         if folder in ups:
             return downs + ups[folder]
     return len(path)
 
 
-def graph_of(notes: Mapping[str, Note], names: Names) -> Graph:
+def build_graph(notes: Mapping[str, KnowledgeNote], names: NoteNames) -> LinkGraph:
     """The links of all notes."""
     outgoing: dict[str, tuple[str, ...]] = {}
     broken: dict[str, tuple[str, ...]] = {}
@@ -74,4 +74,4 @@ def graph_of(notes: Mapping[str, Note], names: Names) -> Graph:
             broken[path] = lost
         for to in reached:
             incoming.setdefault(to, []).append(path)
-    return Graph(outgoing, {path: tuple(sorted(found)) for path, found in incoming.items()}, broken)
+    return LinkGraph(outgoing, {path: tuple(sorted(found)) for path, found in incoming.items()}, broken)

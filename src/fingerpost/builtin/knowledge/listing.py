@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.knowledge.base import KnowledgeBase, Library
-from fingerpost.builtin.knowledge.folder import Entry
-from fingerpost.builtin.knowledge.showing import day_of
+from fingerpost.builtin.knowledge.base import KnowledgeBase, NoteLibrary
+from fingerpost.builtin.knowledge.folder import FolderEntry
+from fingerpost.builtin.knowledge.showing import format_day
 
-MOST_LINES: Final = 300
+MAX_LISTED_LINES: Final = 300
 _KILO: Final = 1024
 
 
-def listed(base: KnowledgeBase, path: str, depth: int) -> str:
+def list_folder(base: KnowledgeBase, path: str, depth: int) -> str:
     """A folder of the knowledge base, down to `depth`. Raises `ToolRefused` where it is not there."""
-    base.look()
-    parts = base.folder.parts(path)
+    base.refresh()
+    parts = base.folder.split_path(path)
     if parts == (base.folder.root.name,) and not _is_folder(base, parts):
         parts = ()  # named as it is seen from outside
     if not _is_folder(base, parts):
@@ -25,8 +25,8 @@ def listed(base: KnowledgeBase, path: str, depth: int) -> str:
         raise ToolRefused(message, hint="list_kb_directory without a path shows what there is.")
     lines: list[str] = []
     more = 0
-    for line in _lines(base, parts, depth):
-        if len(lines) < MOST_LINES:
+    for line in _list_lines(base, parts, depth):
+        if len(lines) < MAX_LISTED_LINES:
             lines.append(line)
         else:
             more += 1
@@ -38,15 +38,15 @@ def listed(base: KnowledgeBase, path: str, depth: int) -> str:
 
 def _is_folder(base: KnowledgeBase, parts: tuple[str, ...]) -> bool:
     try:
-        with base.folder.opened(parts, folder=True):
+        with base.folder.open_path(parts, folder=True):
             return True
     except OSError:
         return False
 
 
-def _lines(base: KnowledgeBase, parts: tuple[str, ...], depth: int, indent: str = "") -> Iterator[str]:
+def _list_lines(base: KnowledgeBase, parts: tuple[str, ...], depth: int, indent: str = "") -> Iterator[str]:
     try:
-        entries = base.folder.entries(parts)
+        entries = base.folder.list_entries(parts)
     except OSError as error:
         yield f"{indent}(cannot be looked into: {error.strerror or error})"
         return
@@ -57,14 +57,14 @@ def _lines(base: KnowledgeBase, parts: tuple[str, ...], depth: int, indent: str 
             inside = sum(1 for each in library.notes if each.startswith(f"{path}/"))
             yield f"{indent}{entry.name}/ ({inside:,} notes)"
             if depth > 1:
-                yield from _lines(base, (*parts, entry.name), depth - 1, f"{indent}  ")
+                yield from _list_lines(base, (*parts, entry.name), depth - 1, f"{indent}  ")
         else:
-            yield indent + _file(library, path, entry)
+            yield indent + _format_file(library, path, entry)
 
 
-def _file(library: Library, path: str, entry: Entry) -> str:
+def _format_file(library: NoteLibrary, path: str, entry: FolderEntry) -> str:
     note = library.notes.get(path)
-    size = f"{entry.stamp.size / _KILO:,.1f} kB, {day_of(entry.stamp.modified_ns)}"
+    size = f"{entry.stamp.size / _KILO:,.1f} kB, {format_day(entry.stamp.modified_ns)}"
     if note is None:
         return f"{entry.name} ({size}; not searched)"
     title = f" · {note.title}" if note.title != note.stem else ""

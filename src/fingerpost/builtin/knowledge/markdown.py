@@ -9,17 +9,17 @@ from itertools import islice
 from typing import Final
 from urllib.parse import unquote
 
-from fingerpost.builtin.knowledge.blocks import MOST_PASSAGES, Block, pack, paragraphs
-from fingerpost.builtin.knowledge.front import normal_tags, read_front
-from fingerpost.builtin.knowledge.records import Heading, Parsed, Reference
-from fingerpost.builtin.passages import Passage
+from fingerpost.builtin.knowledge.blocks import MAX_PASSAGES, TextBlock, pack_passages, split_paragraphs
+from fingerpost.builtin.knowledge.front import normalize_tags, read_front_matter
+from fingerpost.builtin.knowledge.records import NoteHeading, NoteReference, ParsedNote
+from fingerpost.builtin.passages import TextPassage
 from fingerpost.frozen import frozen
 
-LONGEST_LINE: Final = 4000  # of which links and tags are looked for
-LONGEST_HEADING: Final = 200
-MOST_REFERENCES: Final = 2000
-MOST_TAGS: Final = 100
-BETWEEN: Final = " › "
+MAX_LINE_LENGTH: Final = 4000  # of which links and tags are looked for
+MAX_HEADING_LENGTH: Final = 200
+MAX_REFERENCES: Final = 2000
+MAX_TAGS: Final = 100
+HEADING_SEPARATOR: Final = " › "
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
@@ -31,107 +31,107 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}:")
 _TAG = re.compile(r"(?<![\w/#&.\-(])#([^\W\d_][\w/-]{0,60})")
 
 
-def parse_markdown(path: str, text: str, name: str) -> Parsed:
+def parse_markdown(path: str, text: str, name: str) -> ParsedNote:
     """A note; `name` is its title where it has none of its own."""
     lines = text.split("\n")
-    front = read_front(lines)
-    found = _Found()
-    sections = list(_sections(lines, front.lines, found))
+    front = read_front_matter(lines)
+    found = _MarkdownFindings()
+    sections = list(_split_sections(lines, front.lines, found))
     first = found.headings[0] if found.headings and found.headings[0].level == 1 else None
     title = front.title or (first.text if first is not None else "") or name
-    passages = islice(_passages(path, title, sections), MOST_PASSAGES)
-    return Parsed(
+    passages = islice(_build_markdown_passages(path, title, sections), MAX_PASSAGES)
+    return ParsedNote(
         title=title,
         front=front,
-        tags=normal_tags((*front.tags, *found.tags[:MOST_TAGS])),
+        tags=normalize_tags((*front.tags, *found.tags[:MAX_TAGS])),
         headings=tuple(found.headings),
-        references=tuple(found.references[:MOST_REFERENCES]),
+        references=tuple(found.references[:MAX_REFERENCES]),
         passages=tuple(passages),
         lines=len(lines),
     )
 
 
 @dataclass(slots=True)
-class _Found:
+class _MarkdownFindings:
     """What comes up on the way."""
 
-    headings: list[Heading] = field(default_factory=list[Heading])
-    references: list[Reference] = field(default_factory=list[Reference])
+    headings: list[NoteHeading] = field(default_factory=list[NoteHeading])
+    references: list[NoteReference] = field(default_factory=list[NoteReference])
     tags: list[str] = field(default_factory=list[str])
 
-    def read(self, number: int, line: str) -> None:
+    def read_line(self, number: int, line: str) -> None:
         """The links and tags of a line that is no code."""
-        line = _CODE.sub(" ", line[:LONGEST_LINE])
+        line = _CODE.sub(" ", line[:MAX_LINE_LENGTH])
         for match in _BY_NAME.finditer(line):
-            self.references.append(Reference(target=match[1].strip(), line=number, by_name=True))
+            self.references.append(NoteReference(target=match[1].strip(), line=number, by_name=True))
         for match in _BY_PATH.finditer(line):
             target = unquote((match[1] or match[2]).partition("#")[0])
             if target and not _SCHEME.match(target):
-                self.references.append(Reference(target=target, line=number, by_name=False))
+                self.references.append(NoteReference(target=target, line=number, by_name=False))
         self.tags += _TAG.findall(line)
 
 
 @frozen(kw_only=False)
-class _Section:
+class _MarkdownSection:
     """What stands under one heading, up to the next one of any level."""
 
-    heading: Heading | None
-    blocks: tuple[Block, ...]
+    heading: NoteHeading | None
+    blocks: tuple[TextBlock, ...]
 
 
-def _sections(lines: Sequence[str], start: int, found: _Found) -> Iterator[_Section]:
-    heading: Heading | None = None
-    blocks: list[Block] = []
+def _split_sections(lines: Sequence[str], start: int, found: _MarkdownFindings) -> Iterator[_MarkdownSection]:
+    heading: NoteHeading | None = None
+    blocks: list[TextBlock] = []
     held: list[str] = []  # lines of a paragraph not yet ended
     place = start
 
     def keep(before: int) -> None:
         """The paragraph whose last line is the one before `before` has ended."""
-        blocks.extend(paragraphs(held, before - len(held)))
+        blocks.extend(split_paragraphs(held, before - len(held)))
         held.clear()
 
     while place < len(lines):
         line, number = lines[place], place + 1
         if (fence := _FENCE.match(line)) is not None:
             keep(number)
-            end = _end_of_code(lines, place, fence[1])
-            blocks.append(Block(number, end, "\n".join(lines[place:end])))
+            end = _find_code_end(lines, place, fence[1])
+            blocks.append(TextBlock(number, end, "\n".join(lines[place:end])))
             place = end
             continue
-        if (made := _heading(line, number, held)) is not None:
+        if (made := _read_heading(line, number, held)) is not None:
             if made.line != number:
                 held.pop()  # the words above the underline are no paragraph
             keep(made.line)
-            yield _Section(heading, tuple(blocks))
+            yield _MarkdownSection(heading, tuple(blocks))
             heading, blocks = made, []
             found.headings.append(made)
         else:
-            found.read(number, line)
+            found.read_line(number, line)
             held.append(line)
         place += 1
     keep(len(lines) + 1)
-    yield _Section(heading, tuple(blocks))
+    yield _MarkdownSection(heading, tuple(blocks))
 
 
-def _heading(line: str, number: int, held: Sequence[str]) -> Heading | None:
+def _read_heading(line: str, number: int, held: Sequence[str]) -> NoteHeading | None:
     """`# words`, or words underlined with `=` or `-`."""
     if (marks := _HEADING.match(line)) is not None:
-        return Heading(level=len(marks[1]), text=_plain(line[marks.end() :]), line=number)
+        return NoteHeading(level=len(marks[1]), text=_strip_marks(line[marks.end() :]), line=number)
     if not held or not held[-1].strip() or (len(held) > 1 and held[-2].strip()):
         return None  # an underline has just one line above it
-    if (under := _UNDERLINE.match(line[:LONGEST_LINE])) is not None:
-        return Heading(level=1 if under[1][0] == "=" else 2, text=_plain(held[-1]), line=number - 1)
+    if (under := _UNDERLINE.match(line[:MAX_LINE_LENGTH])) is not None:
+        return NoteHeading(level=1 if under[1][0] == "=" else 2, text=_strip_marks(held[-1]), line=number - 1)
     return None
 
 
-def _plain(words: str) -> str:
+def _strip_marks(words: str) -> str:
     words = words.strip()
     closed = words.rstrip("#")
     words = closed if closed != words and closed.endswith((" ", "\t")) else words
-    return " ".join(words.split())[:LONGEST_HEADING]
+    return " ".join(words.split())[:MAX_HEADING_LENGTH]
 
 
-def _end_of_code(lines: Sequence[str], place: int, fence: str) -> int:
+def _find_code_end(lines: Sequence[str], place: int, fence: str) -> int:
     """The number of the line that ends the code which begins at this place; the last one where none does."""
     for at in range(place + 1, len(lines)):
         match = _FENCE.match(lines[at])
@@ -140,7 +140,9 @@ def _end_of_code(lines: Sequence[str], place: int, fence: str) -> int:
     return len(lines)
 
 
-def _passages(path: str, title: str, sections: Sequence[_Section]) -> Iterator[Passage]:
+def _build_markdown_passages(
+    path: str, title: str, sections: Sequence[_MarkdownSection]
+) -> Iterator[TextPassage]:
     above: dict[int, str] = {}
     for section in sections:
         if section.heading is not None:
@@ -148,4 +150,4 @@ def _passages(path: str, title: str, sections: Sequence[_Section]) -> Iterator[P
             above = {other: words for other, words in above.items() if other < level}
             above[level] = section.heading.text
         under = [words for words in above.values() if words and words != title]
-        yield from pack(path, BETWEEN.join((title, *under)), section.blocks)
+        yield from pack_passages(path, HEADING_SEPARATOR.join((title, *under)), section.blocks)

@@ -13,17 +13,20 @@ from typing import Any, Final, cast
 
 import orjson
 
-from fingerpost.builtin.knowledge.blocks import MOST_PASSAGES, pack, paragraphs
-from fingerpost.builtin.passages import Passage
+from fingerpost.builtin.knowledge.blocks import MAX_PASSAGES, pack_passages, split_paragraphs
+from fingerpost.builtin.passages import TextPassage
 from fingerpost.frozen import frozen
 
-SECONDS: Final = 60.0  # for one file
-_PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH")  # to find Python itself by; nothing else is its business
+PDF_TIMEOUT_S: Final = 60.0  # for one file
+_PASSED_ENVIRONMENT: Final = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+)  # to find Python itself by; nothing else is its business
 _PROGRAM: Final = Path(__file__).with_name("pdf_program.py")
 
 
 @frozen
-class Document:
+class PdfDocument:
     """What could be read of a PDF. Pages may be there even where there is a problem."""
 
     pages: tuple[str, ...] = ()
@@ -39,18 +42,18 @@ class PdfReader:
         self._running: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def read(self, handle: int, *, seconds: float = SECONDS) -> Document:
+    def read(self, handle: int, *, seconds: float = PDF_TIMEOUT_S) -> PdfDocument:
         """The text of an open file. Never raises for what is in it."""
         with self._lock:
             if self._closed:
-                return Document(problem="it was not read to its end")
+                return PdfDocument(problem="it was not read to its end")
             self._running = process = subprocess.Popen(
                 [sys.executable, "-I", str(_PROGRAM)],
                 stdin=handle,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+                env={name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ},
             )
         try:
             told, _ = process.communicate(timeout=seconds)
@@ -61,13 +64,13 @@ class PdfReader:
             late = True
         finally:
             self._running = None
-        document = _document(_lines(told))
+        document = _build_document(_parse_lines(told))
         if late:
-            return _with(document, f"reading it took longer than {seconds:g} s")
+            return _add_problem(document, f"reading it took longer than {seconds:g} s")
         if process.returncode != 0 and not document.problem:
-            return _with(document, "it is broken: reading it ended the reader")
+            return _add_problem(document, "it is broken: reading it ended the reader")
         if not document.problem and not any(page.strip() for page in document.pages):
-            return _with(document, "it holds no text: it may be a scan")
+            return _add_problem(document, "it holds no text: it may be a scan")
         return document
 
     def close(self) -> None:
@@ -78,35 +81,35 @@ class PdfReader:
                 running.kill()
 
 
-def _with(document: Document, problem: str) -> Document:
-    return Document(pages=document.pages, title=document.title, problem=problem)
+def _add_problem(document: PdfDocument, problem: str) -> PdfDocument:
+    return PdfDocument(pages=document.pages, title=document.title, problem=problem)
 
 
-def _lines(told: bytes) -> Iterator[Mapping[str, Any]]:
-    for line in told.splitlines():
+def _parse_lines(output: bytes) -> Iterator[Mapping[str, Any]]:
+    for line in output.splitlines():
         try:
             yield cast("Mapping[str, Any]", orjson.loads(line))
         except orjson.JSONDecodeError:  # cut off where the process was ended
             return
 
 
-def _document(told: Iterable[Mapping[str, Any]]) -> Document:
+def _build_document(lines: Iterable[Mapping[str, Any]]) -> PdfDocument:
     pages: list[str] = []
     title = problem = ""
-    for line in told:
+    for line in lines:
         if "page" in line:
             pages.append(str(line["page"]))
         title = str(line.get("title", title))
         problem = str(line.get("problem", problem))
-    return Document(pages=tuple(pages), title=" ".join(title.split()), problem=problem)
+    return PdfDocument(pages=tuple(pages), title=" ".join(title.split()), problem=problem)
 
 
-def pdf_passages(path: str, title: str, pages: Iterable[str]) -> tuple[Passage, ...]:
+def build_pdf_passages(path: str, title: str, pages: Iterable[str]) -> tuple[TextPassage, ...]:
     """The passages of a document, each with its page."""
-    return tuple(islice(_passages(path, title, pages), MOST_PASSAGES))
+    return tuple(islice(_iterate_pdf_passages(path, title, pages), MAX_PASSAGES))
 
 
-def _passages(path: str, title: str, pages: Iterable[str]) -> Iterator[Passage]:
+def _iterate_pdf_passages(path: str, title: str, pages: Iterable[str]) -> Iterator[TextPassage]:
     for number, text in enumerate(pages, start=1):
-        for passage in pack(path, title, paragraphs(text.split("\n"))):
-            yield Passage(source=path, heading=title, text=passage.text, page=number)
+        for passage in pack_passages(path, title, split_paragraphs(text.split("\n"))):
+            yield TextPassage(source=path, heading=title, text=passage.text, page=number)

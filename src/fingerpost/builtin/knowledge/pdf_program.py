@@ -11,50 +11,50 @@ import resource
 import sys
 from contextlib import suppress
 
-MOST_PAGES = 2000
-MOST_CHARACTERS = 4_000_000
-MEMORY = 2 * 1024**3
-NOT_HERE = "reading PDF files needs the extra pdf: pip install 'fingerpost[pdf]'"
+MAX_PAGES = 2000
+MAX_CHARACTERS = 4_000_000
+MAX_MEMORY = 2 * 1024**3
+MISSING_LIBRARY = "reading PDF files needs the extra pdf: pip install 'fingerpost[pdf]'"
 
 
-def tell(**told: object) -> None:
+def write_line(**told: object) -> None:
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
 
 
 def main() -> None:
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     try:
         from pypdf import PdfReader
     except ImportError:
-        return tell(problem=NOT_HERE)
+        return write_line(problem=MISSING_LIBRARY)
     try:
         reader = PdfReader(sys.stdin.buffer, strict=False)
         if reader.is_encrypted and not reader.decrypt(""):
-            return tell(problem="it is encrypted with a password")
-        _read(reader)
+            return write_line(problem="it is encrypted with a password")
+        _read_pages(reader)
     except (Exception, RecursionError, MemoryError) as error:  # noqa: BLE001 - strange files raise strange things
-        tell(problem=f"it is broken: {type(error).__name__}: {str(error)[:200]}")
+        write_line(problem=f"it is broken: {type(error).__name__}: {str(error)[:200]}")
     return None
 
 
-def _read(reader: object) -> None:
+def _read_pages(reader: object) -> None:
     from pypdf import PdfReader
 
     assert isinstance(reader, PdfReader)
     title = reader.metadata.title if reader.metadata is not None else None
-    tell(title=str(title)[:300] if title else "")
-    left = MOST_CHARACTERS
+    write_line(title=str(title)[:300] if title else "")
+    left = MAX_CHARACTERS
     for number, page in enumerate(reader.pages, start=1):
-        if number > MOST_PAGES or left <= 0:
-            return tell(problem=f"only the first {number - 1} pages are searched")
+        if number > MAX_PAGES or left <= 0:
+            return write_line(problem=f"only the first {number - 1} pages are searched")
         try:
             text = page.extract_text()[:left]
         except Exception:  # noqa: BLE001 - one page that cannot be read must not hide the others
             text = ""
         left -= len(text)
-        tell(page=text.encode("utf-8", "replace").decode())
+        write_line(page=text.encode("utf-8", "replace").decode())
     return None
 
 

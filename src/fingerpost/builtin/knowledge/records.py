@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from fingerpost.builtin.passages import Passage
+from fingerpost.builtin.passages import TextPassage
 from fingerpost.frozen import frozen
 
-Kind: TypeAlias = Literal["markdown", "text", "pdf"]
+NoteKind: TypeAlias = Literal["markdown", "text", "pdf"]
 
 
 @frozen(kw_only=False)
-class Stamp:
+class FileStamp:
     """By which a changed file is known without reading it."""
 
     size: int
@@ -21,7 +21,7 @@ class Stamp:
 
 
 @frozen
-class Heading:
+class NoteHeading:
     """A heading of a note."""
 
     level: int
@@ -30,7 +30,7 @@ class Heading:
 
 
 @frozen
-class Reference:
+class NoteReference:
     """A link as it is written: where it leads is found out when all notes are known."""
 
     target: str
@@ -39,7 +39,7 @@ class Reference:
 
 
 @frozen
-class Front:
+class FrontMatter:
     """What the front matter of a note says; empty where it has none."""
 
     title: str = ""
@@ -51,30 +51,30 @@ class Front:
 
 
 @frozen
-class Parsed:
+class ParsedNote:
     """A note, taken apart."""
 
     title: str
-    front: Front = field(default_factory=Front)
+    front: FrontMatter = field(default_factory=FrontMatter)
     tags: tuple[str, ...] = ()
-    headings: tuple[Heading, ...] = ()
-    references: tuple[Reference, ...] = ()
-    passages: tuple[Passage, ...] = ()
+    headings: tuple[NoteHeading, ...] = ()
+    references: tuple[NoteReference, ...] = ()
+    passages: tuple[TextPassage, ...] = ()
     lines: int = 0
 
 
 @frozen
-class Note:
+class KnowledgeNote:
     """What is known of one file of the folder."""
 
     path: str  # relative to the folder, with `/`
-    kind: Kind
-    stamp: Stamp
+    kind: NoteKind
+    stamp: FileStamp
     title: str
-    front: Front = field(default_factory=Front)
+    front: FrontMatter = field(default_factory=FrontMatter)
     tags: tuple[str, ...] = ()
-    headings: tuple[Heading, ...] = ()
-    references: tuple[Reference, ...] = ()
+    headings: tuple[NoteHeading, ...] = ()
+    references: tuple[NoteReference, ...] = ()
     lines: int = 0
     pages: tuple[str, ...] = ()  # of a PDF: its text cannot be read again as quickly
     problem: str = ""  # why (a part of) it cannot be found

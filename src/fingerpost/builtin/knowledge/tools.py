@@ -8,111 +8,126 @@ from typing import Final, TypeVar, cast
 
 import anyio.to_thread
 
-from fingerpost.builtin.kit import Caller, Reply
-from fingerpost.builtin.knowledge.answering import Written, written
-from fingerpost.builtin.knowledge.base import Found, KnowledgeBase
-from fingerpost.builtin.knowledge.contexts import USUAL_TOKENS, Contexts
-from fingerpost.builtin.knowledge.front import normal_tags
-from fingerpost.builtin.knowledge.listing import listed
+from fingerpost.builtin.kit import ToolCaller, ToolReply
+from fingerpost.builtin.knowledge.answering import WrittenAnswer, write_answer
+from fingerpost.builtin.knowledge.base import KnowledgeBase, SearchResult
+from fingerpost.builtin.knowledge.contexts import DEFAULT_TOKENS, ContextLoader
+from fingerpost.builtin.knowledge.front import normalize_tags
+from fingerpost.builtin.knowledge.listing import list_folder
 from fingerpost.builtin.knowledge.reading import read_about, read_note
-from fingerpost.builtin.knowledge.showing import caveats, place_of, shown_hits
+from fingerpost.builtin.knowledge.showing import format_hits, format_location, list_caveats
 from fingerpost.builtin.knowledge.synthesis import (
-    MOST_SOURCES,
-    UNANSWERED,
-    Checked,
-    checked,
-    extract,
-    prompt,
-    sources_of,
+    MAX_SOURCES,
+    UNANSWERED_TEXT,
+    CitedAnswer,
+    build_prompt,
+    check_citations,
+    extract_answer,
+    format_sources,
 )
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.premises import BuiltinHost
 from fingerpost.records import Json, JsonObject
 
 T = TypeVar("T")
 
-USUAL_HITS: Final = 6
+DEFAULT_HITS: Final = 6
 
 
-class Tools:
+class KnowledgeTools:
     """What the tools do, over one knowledge base."""
 
-    def __init__(self, premises: Premises, base: KnowledgeBase) -> None:
-        self._premises = premises
+    def __init__(self, host: BuiltinHost, base: KnowledgeBase) -> None:
+        self._host = host
         self._base = base
-        self._contexts = Contexts(base)
-        self._meaning = premises.settings.flags.dense_scores
+        self._contexts = ContextLoader(base)
+        self._meaning = host.settings.flags.dense_scores
 
-    async def search(self, arguments: JsonObject, caller: Caller) -> Reply:
+    async def search_notes(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         query = str(arguments["query"])
-        limit = _number(arguments, "limit", USUAL_HITS)
-        found = await _in_thread(lambda: self._found(query, limit, arguments))
+        limit = _get_number(arguments, "limit", DEFAULT_HITS)
+        found = await _run_in_thread(lambda: self._search_notes(query, limit, arguments))
         if not found.hits:
-            return Reply("\n\n".join((f"No note says anything about {query[:200]!r}.", *caveats(found))))
-        return Reply(shown_hits(query, found))
+            return ToolReply(
+                "\n\n".join((f"No note says anything about {query[:200]!r}.", *list_caveats(found)))
+            )
+        return ToolReply(format_hits(query, found))
 
-    async def read(self, arguments: JsonObject, caller: Caller) -> Reply:
+    async def read_note(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         path, section = str(arguments["path"]), str(arguments.get("section") or "")
         if subject := str(arguments.get("about") or ""):
-            return Reply(await _in_thread(lambda: read_about(self._base, path, subject)))
-        start, end = _number(arguments, "start_line", 1), _number(arguments, "end_line", sys.maxsize)
-        return Reply(await _in_thread(lambda: read_note(self._base, path, section, start, end)))
+            return ToolReply(await _run_in_thread(lambda: read_about(self._base, path, subject)))
+        start, end = _get_number(arguments, "start_line", 1), _get_number(arguments, "end_line", sys.maxsize)
+        return ToolReply(await _run_in_thread(lambda: read_note(self._base, path, section, start, end)))
 
-    async def list(self, arguments: JsonObject, caller: Caller) -> Reply:
-        path, depth = str(arguments.get("path") or "."), _number(arguments, "depth", 1)
-        return Reply(await _in_thread(lambda: listed(self._base, path, depth)))
+    async def list_notes(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        path, depth = str(arguments.get("path") or "."), _get_number(arguments, "depth", 1)
+        return ToolReply(await _run_in_thread(lambda: list_folder(self._base, path, depth)))
 
-    async def own_context(self, arguments: JsonObject, caller: Caller) -> Reply:
-        tokens = _number(arguments, "max_tokens", USUAL_TOKENS)
+    async def get_own_context(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        tokens = _get_number(arguments, "max_tokens", DEFAULT_TOKENS)
         name = str(arguments.get("name") or "")
         contexts = self._contexts
-        return Reply(await _in_thread(lambda: contexts.named(name, tokens) if name else contexts.own(tokens)))
+        return ToolReply(
+            await _run_in_thread(
+                lambda: contexts.load_named(name, tokens) if name else contexts.load_own(tokens)
+            )
+        )
 
-    async def context(self, arguments: JsonObject, caller: Caller) -> Reply:
-        return Reply(await _in_thread(lambda: self._context(arguments)))
+    async def get_context(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        return ToolReply(await _run_in_thread(lambda: self._load_context(arguments)))
 
-    async def synthesize(self, arguments: JsonObject, caller: Caller) -> Reply:
+    async def synthesize_answer(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         question = str(arguments["question"])
-        found = await _in_thread(lambda: self._found(question, MOST_SOURCES, arguments))
+        found = await _run_in_thread(lambda: self._search_notes(question, MAX_SOURCES, arguments))
         if not found.hits:
-            return Reply("\n\n".join((f"No note says anything about {question[:200]!r}.", *caveats(found))))
+            return ToolReply(
+                "\n\n".join((f"No note says anything about {question[:200]!r}.", *list_caveats(found)))
+            )
         sources = [hit.passage for hit in found.hits]
-        router = self._premises.router
-        model = Written()
+        router = self._host.router
+        model = WrittenAnswer()
         if router is not None and router.models.prime:
-            model = await written(router, prompt(question, sources), caller)
-        answer = checked(model.text, len(sources))
-        if UNANSWERED in model.text and not answer.cited:
-            near = "\n".join(f"- {place_of(source)} · {source.heading}" for source in sources[:5])
-            return Reply(f"The notes do not answer this. Nearest to it:\n{near}")
+            model = await write_answer(router, build_prompt(question, sources), caller)
+        answer = check_citations(model.text, len(sources))
+        if UNANSWERED_TEXT in model.text and not answer.cited:
+            near = "\n".join(f"- {format_location(source)} · {source.heading}" for source in sources[:5])
+            return ToolReply(f"The notes do not answer this. Nearest to it:\n{near}")
         by = model.by
         if not answer.cited:
             by = ""
-            answer = await _in_thread(lambda: extract(question, found.hits, meaning=self._meaning))
+            answer = await _run_in_thread(
+                lambda: extract_answer(question, found.hits, by_meaning=self._meaning)
+            )
         text = "\n\n".join(
-            (answer.text, sources_of(sources, answer.cited), *_remarks(answer, model, by), *caveats(found))
+            (
+                answer.text,
+                format_sources(sources, answer.cited),
+                *_list_remarks(answer, model, by),
+                *list_caveats(found),
+            )
         )
-        return Reply(text)
+        return ToolReply(text)
 
-    def _found(self, query: str, limit: int, arguments: JsonObject) -> Found:
-        folder = "/".join(self._base.folder.parts(str(arguments.get("folder") or "")))
-        paths = [self._base.find(path).path for path in _texts(arguments, "paths")]
-        tags = normal_tags(_texts(arguments, "tags"))
+    def _search_notes(self, query: str, limit: int, arguments: JsonObject) -> SearchResult:
+        folder = "/".join(self._base.folder.split_path(str(arguments.get("folder") or "")))
+        paths = [self._base.find_note(path).path for path in _get_texts(arguments, "paths")]
+        tags = normalize_tags(_get_texts(arguments, "tags"))
         found = self._base.search(query, limit, folder=folder, tags=tags, paths=paths)
         if not found.hits and folder == self._base.folder.root.name:  # named as it is seen from outside
             return self._base.search(query, limit, tags=tags, paths=paths)
         return found
 
-    def _context(self, arguments: JsonObject) -> str:
-        tokens = _number(arguments, "max_tokens", USUAL_TOKENS)
+    def _load_context(self, arguments: JsonObject) -> str:
+        tokens = _get_number(arguments, "max_tokens", DEFAULT_TOKENS)
         name, topic = str(arguments.get("name") or ""), str(arguments.get("topic") or "")
-        if paths := _texts(arguments, "paths"):
-            return self._contexts.of_notes(paths, tokens)
+        if paths := _get_texts(arguments, "paths"):
+            return self._contexts.load_notes(paths, tokens)
         if name:
-            return self._contexts.named(name, tokens)
-        return self._contexts.on_topic(topic, tokens) if topic else self._contexts.listed()
+            return self._contexts.load_named(name, tokens)
+        return self._contexts.load_topic(topic, tokens) if topic else self._contexts.list_contexts()
 
 
-def _remarks(answer: Checked, model: Written, by: str) -> Sequence[str]:
+def _list_remarks(answer: CitedAnswer, model: WrittenAnswer, by: str) -> Sequence[str]:
     if by:
         left_out = f" {answer.dropped} sentences without a source were left out." if answer.dropped else ""
         return (f"Written by {by} from these passages.{left_out}",)
@@ -123,15 +138,15 @@ def _remarks(answer: Checked, model: Written, by: str) -> Sequence[str]:
     return ("These are the notes' own sentences; no language model put them together.",)
 
 
-def _number(arguments: JsonObject, name: str, usual: int) -> int:
+def _get_number(arguments: JsonObject, name: str, default: int) -> int:
     value = arguments.get(name)
-    return int(value) if isinstance(value, int | float) else usual
+    return int(value) if isinstance(value, int | float) else default
 
 
-def _texts(arguments: JsonObject, name: str) -> list[str]:
+def _get_texts(arguments: JsonObject, name: str) -> list[str]:
     value = arguments.get(name)
     return [str(each) for each in cast("Sequence[Json]", value)] if isinstance(value, list | tuple) else []
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def _run_in_thread(work: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fingerpost.builtin.knowledge.contexts import MOST_TOKENS
+from fingerpost.builtin.knowledge.contexts import MAX_TOKENS
 
 # From the source of these tools: stored knowledge is asked for, general knowledge is not.
 _WHEN_NOT: Final = (
@@ -26,11 +26,11 @@ _OWN: Final = (
 )
 
 
-def _knowledge(**more: Any) -> Mapping[str, Any]:
+def _build_knowledge(**more: Any) -> Mapping[str, Any]:
     return {"category": "knowledge", "when_not": _WHEN_NOT, "timeout_ms": 60_000} | more
 
 
-SEARCH: Final = _knowledge(
+SEARCH_KNOWLEDGE: Final = _build_knowledge(
     priority=70,
     keywords=(
         *_OWN,
@@ -53,7 +53,7 @@ SEARCH: Final = _knowledge(
         "Which of my notes mention the insurance?",
     ),
 )
-READ: Final = _knowledge(
+READ_KNOWLEDGE: Final = _build_knowledge(
     priority=60,
     keywords=(*_OWN, "read my note", "open the note", "what does the note say", ".md", "md"),
     typical_ms=10,
@@ -62,7 +62,7 @@ READ: Final = _knowledge(
     when=("The person names one note or document of theirs and wants to know what stands in it",),
     examples=("What does notes/garden.md say about watering?", "Read me my note on the boiler"),
 )
-LIST: Final = _knowledge(
+LIST_KNOWLEDGE: Final = _build_knowledge(
     priority=50,
     keywords=(*_OWN, "list my notes", "which notes", "notes do i have", "what is in my knowledge base"),
     typical_ms=20,
@@ -71,27 +71,27 @@ LIST: Final = _knowledge(
     when=("The person asks which notes or folders there are",),
     examples=("Which notes do I have about the house?", "List my knowledge base"),
 )
-OWN_CONTEXT: Final = _knowledge(
+OWN_CONTEXT_KNOWLEDGE: Final = _build_knowledge(
     priority=45,
     keywords=("kos", "my context", "knowledge operating system", "how i work", "what am i working on"),
     typical_ms=20,
     typical_tokens=2500,
-    max_tokens=MOST_TOKENS + 100,
+    max_tokens=MAX_TOKENS + 100,
     purpose="Loads who the person is, how they work and what they are at, from their notes",
     when=("The person asks to load their context, or an answer depends on how they work",),
     examples=("Load my context before we begin", "Load my KOS context"),
 )
-CONTEXT: Final = _knowledge(
+CONTEXT_KNOWLEDGE: Final = _build_knowledge(
     priority=45,
     keywords=("load context", "context bundle", "named context", "load my notes on", *_OWN),
     typical_ms=40,
     typical_tokens=2500,
-    max_tokens=MOST_TOKENS + 100,
+    max_tokens=MAX_TOKENS + 100,
     purpose="Loads a named bundle of notes, or all that the notes hold on a topic",
     when=("The person asks to load or take up a bundle of notes, several notes or a topic as background",),
     examples=("Load the context for project atlas", "Which contexts do I have in my knowledge base?"),
 )
-SYNTHESIZE: Final = _knowledge(
+SYNTHESIZE_KNOWLEDGE: Final = _build_knowledge(
     priority=55,
     keywords=(*_OWN, "summarise my notes", "synthesize my notes", "across my notes", "compare my notes"),
     typical_ms=3000,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fingerpost.builtin.kit import OwnServer
-from fingerpost.builtin.memory.keeper import Keeper
-from fingerpost.builtin.memory.operations import RULES, memory_tool
-from fingerpost.builtin.memory.thinking import think_tool
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.kit import BuiltinServer
+from fingerpost.builtin.memory.keeper import MemoryKeeper
+from fingerpost.builtin.memory.operations import RULES, build_memory_tool
+from fingerpost.builtin.memory.thinking import build_think_tool
+from fingerpost.builtin.premises import BuiltinHost
 
 INSTRUCTIONS = (
     "Remember what will matter again (memory_operations) and look there before you ask the person twice. "
@@ -14,14 +14,14 @@ INSTRUCTIONS = (
 )
 
 
-def make(premises: Premises) -> OwnServer:
+def make(host: BuiltinHost) -> BuiltinServer:
     """The server, not open yet."""
-    keeper = Keeper(premises)
-    return OwnServer(
+    keeper = MemoryKeeper(host)
+    return BuiltinServer(
         "memory",
-        (memory_tool(keeper), think_tool()),
+        (build_memory_tool(keeper), build_think_tool()),
         instructions=INSTRUCTIONS,
         rules=RULES,
         open=keeper.open,
-        context_of=premises.context_of,
+        get_context=host.get_context,
     )

@@ -6,20 +6,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from fingerpost.builtin.kit import Caller, OwnTool, Reply, ToolRefused
-from fingerpost.builtin.memory.keeper import Keeper, owner_of
+from fingerpost.builtin.kit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.memory.keeper import MemoryKeeper, build_owner
 from fingerpost.records import Effect, JsonObject
 from fingerpost.settings import OwnRule
-from fingerpost.store import Memory, Owner
+from fingerpost.store import Memory, MemoryOwner
 
-NAME: Final = "memory_operations"
-FEW: Final = 10
-MOST_SHOWN: Final = 50
-MOST_FORGOTTEN: Final = 50  # by one query; more is `forget_all`, which a person is asked about
-LONGEST_QUERY: Final = 2_000
-LONGEST_SHOWN: Final = 2_000
+MEMORY_TOOL: Final = "memory_operations"
+DEFAULT_SHOWN: Final = 10
+MAX_SHOWN: Final = 50
+MAX_FORGOTTEN: Final = 50  # by one query; more is `forget_all`, which a person is asked about
+MAX_QUERY_LENGTH: Final = 2_000
+MAX_SHOWN_LENGTH: Final = 2_000
 
-Scope = Literal["user", "conversation"]
+MemoryScope = Literal["user", "conversation"]
 
 EFFECTS: Final[Mapping[str, Effect]] = {
     "store": Effect.WRITE,
@@ -29,14 +29,14 @@ EFFECTS: Final[Mapping[str, Effect]] = {
     "forget_all": Effect.DESTROY,
 }
 RULES: Final = tuple(
-    OwnRule(server="memory", tool=NAME, operation=operation, verdict="allow", reason=reason)
+    OwnRule(server="memory", tool=MEMORY_TOOL, operation=operation, verdict="allow", reason=reason)
     for operation, reason in (
         ("store", "remembering something for its own person is safe"),
         ("forget", "forgetting what was named is safe"),
     )
 )
 
-DESCRIPTION: Final = (
+MEMORY_DESCRIPTION: Final = (
     "Remember things for the person and find them again, in this conversation or any other. Operations: "
     "store (`text`; facts, preferences and decisions worth keeping, each complete in itself), "
     "search (`query`, by words and meaning), list (the newest first), "
@@ -51,14 +51,14 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
     "query": {
         "type": "string",
         "minLength": 1,
-        "maxLength": LONGEST_QUERY,
+        "maxLength": MAX_QUERY_LENGTH,
         "description": "search: what is looked for; forget: words that are all in what is to be forgotten",
     },
     "id": {"type": "string", "minLength": 1, "maxLength": 100, "description": "forget: which one (mem_…)"},
     "confirm": {
         "type": "integer",
         "minimum": 1,
-        "maximum": MOST_FORGOTTEN,
+        "maximum": MAX_FORGOTTEN,
         "description": "forget by query: how many are to be forgotten, as it told before",
     },
     "scope": {
@@ -66,17 +66,22 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
         "enum": ["user", "conversation"],
         "description": "store: where it holds (user unless said); others: only those",
     },
-    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_SHOWN, "description": f"Most shown ({FEW})"},
+    "limit": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MAX_SHOWN,
+        "description": f"Most shown ({DEFAULT_SHOWN})",
+    },
 }
 
 
-def memory_tool(keeper: Keeper) -> OwnTool:
+def build_memory_tool(keeper: MemoryKeeper) -> BuiltinTool:
     """The tool, over this keeper."""
-    return OwnTool(
-        name=NAME,
+    return BuiltinTool(
+        name=MEMORY_TOOL,
         title="Memory",
-        description=DESCRIPTION,
-        run=_Operations(keeper).run,
+        description=MEMORY_DESCRIPTION,
+        run=_MemoryOperations(keeper).run,
         effect=Effect.DESTROY,
         properties=_PROPERTIES,
         required=("operation",),
@@ -105,12 +110,12 @@ def memory_tool(keeper: Keeper) -> OwnTool:
     )  # fmt: skip
 
 
-class _Operations:
+class _MemoryOperations:
     """What each operation does."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: MemoryKeeper) -> None:
         self._keeper = keeper
-        self._do: dict[str, Callable[[JsonObject, Owner], Awaitable[Reply]]] = {
+        self._do: dict[str, Callable[[JsonObject, MemoryOwner], Awaitable[ToolReply]]] = {
             "store": self._store,
             "search": self._search,
             "list": self._list,
@@ -118,74 +123,78 @@ class _Operations:
             "forget_all": self._forget_all,
         }
 
-    async def run(self, arguments: JsonObject, caller: Caller) -> Reply:
-        return await self._do[str(arguments["operation"])](arguments, owner_of(caller))
+    async def run(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        return await self._do[str(arguments["operation"])](arguments, build_owner(caller))
 
-    async def _store(self, arguments: JsonObject, owner: Owner) -> Reply:
-        text = _given(arguments, "text", "store")
-        if _scope(arguments, owner) != "conversation":
+    async def _store(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
+        text = _get_argument(arguments, "text", "store")
+        if _get_scope(arguments, owner) != "conversation":
             owner = replace(owner, conversation=None)
         memory, gone = await self._keeper.store(owner, text)
         where = "in this conversation" if memory.conversation is not None else "in every conversation"
         room = f" The {gone} oldest went to make room." if gone else ""
-        return Reply(f"Remembered as {memory.memory_id}; it holds {where}.{room}")
+        return ToolReply(f"Remembered as {memory.memory_id}; it holds {where}.{room}")
 
-    async def _search(self, arguments: JsonObject, owner: Owner) -> Reply:
-        query = _given(arguments, "query", "search")
-        within = await self._within(arguments, owner)
-        found = await self._keeper.search(owner, query, _limit(arguments), within=within)
+    async def _search(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
+        query = _get_argument(arguments, "query", "search")
+        within = await self._find_ids(arguments, owner)
+        found = await self._keeper.search(owner, query, _get_limit(arguments), within=within)
         if not found:
-            return Reply("Nothing that is remembered fits this.")
-        return Reply(_lines([one.memory for one in found]))
+            return ToolReply("Nothing that is remembered fits this.")
+        return ToolReply(_format_memories([one.memory for one in found]))
 
-    async def _list(self, arguments: JsonObject, owner: Owner) -> Reply:
-        standing = _of_scope(await self._keeper.all(owner), _scope(arguments, owner))
+    async def _list(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
+        standing = _filter_scope(await self._keeper.list_all(owner), _get_scope(arguments, owner))
         if not standing:
-            return Reply("Nothing is remembered.")
-        shown = standing[: _limit(arguments)]
+            return ToolReply("Nothing is remembered.")
+        shown = standing[: _get_limit(arguments)]
         count = f"{len(standing)} remembered" + (
             "" if len(shown) == len(standing) else ", the newest of them"
         )
-        return Reply(f"{count}:\n{_lines(shown)}")
+        return ToolReply(f"{count}:\n{_format_memories(shown)}")
 
-    async def _forget(self, arguments: JsonObject, owner: Owner) -> Reply:
+    async def _forget(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
         named = arguments.get("id")
         if isinstance(named, str):
             if not await self._keeper.forget(owner, [named]):
                 message = f"Nothing is remembered as {named!r:.120}."
                 raise ToolRefused(message, hint="`list` and `search` show the ids.")
-            return Reply(f"Forgot {named}.")
-        query = _given(arguments, "query", "forget", or_else="id")
-        standing = await self._keeper.matching(owner, query)
-        found = _of_scope(standing, _scope(arguments, owner))
+            return ToolReply(f"Forgot {named}.")
+        query = _get_argument(arguments, "query", "forget", alternative="id")
+        standing = await self._keeper.find_matching(owner, query)
+        found = _filter_scope(standing, _get_scope(arguments, owner))
         return await self._forget_found(found, arguments, owner)
 
-    async def _forget_found(self, found: Sequence[Memory], arguments: JsonObject, owner: Owner) -> Reply:
+    async def _forget_found(
+        self, found: Sequence[Memory], arguments: JsonObject, owner: MemoryOwner
+    ) -> ToolReply:
         """What a query means is shown first, and forgotten when its number was said back."""
         if not found:
-            return Reply("Nothing that is remembered holds all of these words; nothing was forgotten.")
-        if len(found) > MOST_FORGOTTEN:
+            return ToolReply("Nothing that is remembered holds all of these words; nothing was forgotten.")
+        if len(found) > MAX_FORGOTTEN:
             message = f"{len(found)} memories hold these words: too many to forget by a query."
             raise ToolRefused(message, hint="Use more words, or forget_all.")
         if arguments.get("confirm") != len(found):
             told = f"Nothing was forgotten yet. To forget these, call forget again with confirm={len(found)}:"
-            return Reply(f"{told}\n{_lines(found)}")
+            return ToolReply(f"{told}\n{_format_memories(found)}")
         gone = await self._keeper.forget(owner, [memory.memory_id for memory in found])
-        return Reply(f"Forgot {gone}.")
+        return ToolReply(f"Forgot {gone}.")
 
-    async def _forget_all(self, arguments: JsonObject, owner: Owner) -> Reply:
-        only = _scope(arguments, owner) == "conversation"
+    async def _forget_all(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
+        only = _get_scope(arguments, owner) == "conversation"
         gone = await self._keeper.forget_all(owner, conversation_only=only)
-        return Reply(f"Forgot {'what belonged to this conversation' if only else 'everything'}: {gone}.")
+        return ToolReply(f"Forgot {'what belonged to this conversation' if only else 'everything'}: {gone}.")
 
-    async def _within(self, arguments: JsonObject, owner: Owner) -> frozenset[str] | None:
-        scope = _scope(arguments, owner)
+    async def _find_ids(self, arguments: JsonObject, owner: MemoryOwner) -> frozenset[str] | None:
+        scope = _get_scope(arguments, owner)
         if scope is None:
             return None
-        return frozenset(memory.memory_id for memory in _of_scope(await self._keeper.all(owner), scope))
+        return frozenset(
+            memory.memory_id for memory in _filter_scope(await self._keeper.list_all(owner), scope)
+        )
 
 
-def _scope(arguments: JsonObject, owner: Owner) -> Scope | None:
+def _get_scope(arguments: JsonObject, owner: MemoryOwner) -> MemoryScope | None:
     scope = arguments.get("scope")
     if scope == "conversation":
         if owner.conversation is None:
@@ -195,31 +204,31 @@ def _scope(arguments: JsonObject, owner: Owner) -> Scope | None:
     return "user" if scope == "user" else None
 
 
-def _of_scope(standing: Sequence[Memory], scope: Scope | None) -> list[Memory]:
+def _filter_scope(memories: Sequence[Memory], scope: MemoryScope | None) -> list[Memory]:
     """`user`: those that hold everywhere."""
     if scope is None:
-        return list(standing)
-    return [memory for memory in standing if (memory.conversation is None) == (scope == "user")]
+        return list(memories)
+    return [memory for memory in memories if (memory.conversation is None) == (scope == "user")]
 
 
-def _given(arguments: JsonObject, name: str, operation: str, *, or_else: str = "") -> str:
+def _get_argument(arguments: JsonObject, name: str, operation: str, *, alternative: str = "") -> str:
     value = str(arguments.get(name) or "").strip()
     if not value:
-        message = f"{operation} needs `{name}`{f' or `{or_else}`' if or_else else ''}."
+        message = f"{operation} needs `{name}`{f' or `{alternative}`' if alternative else ''}."
         raise ToolRefused(message)
     return value
 
 
-def _limit(arguments: JsonObject) -> int:
+def _get_limit(arguments: JsonObject) -> int:
     limit = arguments.get("limit")
-    return limit if isinstance(limit, int) else FEW
+    return limit if isinstance(limit, int) else DEFAULT_SHOWN
 
 
-def _lines(shown: Sequence[Memory]) -> str:
-    return "\n".join(_line(memory) for memory in shown[:MOST_SHOWN])
+def _format_memories(shown: Sequence[Memory]) -> str:
+    return "\n".join(_format_memory(memory) for memory in shown[:MAX_SHOWN])
 
 
-def _line(memory: Memory) -> str:
-    text = memory.text if len(memory.text) <= LONGEST_SHOWN else memory.text[: LONGEST_SHOWN - 1] + "…"
+def _format_memory(memory: Memory) -> str:
+    text = memory.text if len(memory.text) <= MAX_SHOWN_LENGTH else memory.text[: MAX_SHOWN_LENGTH - 1] + "…"
     here = ", this conversation" if memory.conversation is not None else ""
     return f"- {text} [{memory.memory_id}, {memory.at:%Y-%m-%d}{here}]"

@@ -7,8 +7,8 @@ from typing import Final
 
 from fingerpost.redaction import scrub
 
-SHORTEST_CARD: Final = 13
-LONGEST_CARD: Final = 19
+MIN_CARD_DIGITS: Final = 13
+MAX_CARD_DIGITS: Final = 19
 
 _PREFIXES: Final = "[הובלכמש]{0,3}"  # the, and, in, to, as, from, that: Hebrew writes them with the word
 _WORDS: Final = (
@@ -18,7 +18,7 @@ _WORDS: Final = (
 )
 # "the password for the router is hunter2", "PIN: 4711", "api key = …"; between the word and its value a few
 # words may stand, but no end of a sentence.
-_TOLD: Final = re.compile(
+_STATED_SECRET: Final = re.compile(
     rf"(?<!\w)(?:{_WORDS})s?(?!\w)[\"'`]?(?:[^\S\n]{{1,3}}[^\s.:=!?;,]{{1,30}}){{0,6}}?[^\S\n]{{0,3}}"
     r"(?:(?P<sign>[:=])|(?<!\w)(?:is|was|ist|lautet|est|es|é|הוא|היא)(?!\w))[^\S\n]{0,3}[\"'`]?(?P<value>\S{3,200})",
     re.IGNORECASE,
@@ -30,18 +30,18 @@ _CODE: Final = re.compile(
     r"(?:[:=]|(?<!\w)(?:is|was|הוא|היה)(?!\w))[^\S\n]{0,3}[\"'`#]?\d(?:[ -]?\d){2,11}(?![\w-]|\.\d)",
     re.IGNORECASE,
 )
-_OPENED: Final = re.compile(
+_LOCK_WORDS: Final = re.compile(
     r"(?:(?:pad)?locks?|locker|lockbox|safe|vault|doors?|alarm|gate|garage|entry|entrance|access|security|"
     r"building|house|phone|sim|cards?|account|bank|bike|suitcase|unlock|voicemail)(?:['’]s)?"
     rf"|{_PREFIXES}(?:כספת|דלת|אזעקה|שער|כניסה|בניין|טלפון|כרטיס|חשבון|מנעול|חניה|לוקר)",
     re.IGNORECASE,
 )
-_OF_ANOTHER_KIND: Final = re.compile(
+_HARMLESS_CODES: Final = re.compile(
     r"area|bar|booking|build|colou?r|country|dial(?:l?ing)?|discount|dress|error|exit|http|model|post(?:al)?|"
     r"product|qr|response|return|reason|source|status|swift|tax|voucher|zip",
     re.IGNORECASE,
 )
-_BESIDE: Final = 60  # characters before the word, in which two words are looked for
+_CONTEXT_LENGTH: Final = 60  # characters before the word, in which two words are looked for
 _PIN: Final = re.compile(r"(?<!\w)PIN(?:[ -]?code)?[^\S\n]{1,3}#?\d{4,8}(?![\w-]|\.\d)")
 _PLAIN_WORD: Final = re.compile(
     r"^[^\W\d_]{1,40}[\"'`.,;:!?)]{0,3}$"
@@ -52,15 +52,15 @@ _CARDS: Final = re.compile(
 )  # how their numbers begin
 
 
-def secret_in(text: str) -> str | None:
+def find_secret(text: str) -> str | None:
     """What kind of secret the text holds, in words; None where none is seen."""
     if scrub(text) != text:
         return "a key, token or password"
-    if any(_holds_card(found[0]) for found in _DIGITS.finditer(text)):
+    if any(_has_card_number(found[0]) for found in _DIGITS.finditer(text)):
         return "a card number"
-    if any(_is_value(found) for found in _TOLD.finditer(text)):
+    if any(_is_value(found) for found in _STATED_SECRET.finditer(text)):
         return "a password or code"
-    if _PIN.search(text) or any(_opens_something(found) for found in _CODE.finditer(text)):
+    if _PIN.search(text) or any(_is_lock_code(found) for found in _CODE.finditer(text)):
         return "a password or code"
     return None
 
@@ -70,25 +70,25 @@ def _is_value(found: re.Match[str]) -> bool:
     return found["sign"] is not None or _PLAIN_WORD.match(found["value"]) is None
 
 
-def _opens_something(found: re.Match[str]) -> bool:
+def _is_lock_code(found: re.Match[str]) -> bool:
     """Whether the words beside a code say what it is for, and that is nothing but a lock of some kind."""
     text, at = found.string, found.start()
-    before = re.split(r"[.:=!?;,\n]", text[max(0, at - _BESIDE) : at])[-1].split()[-2:]
-    if before and _OF_ANOTHER_KIND.fullmatch(before[-1]):
+    before = re.split(r"[.:=!?;,\n]", text[max(0, at - _CONTEXT_LENGTH) : at])[-1].split()[-2:]
+    if before and _HARMLESS_CODES.fullmatch(before[-1]):
         return False
-    return any(_OPENED.fullmatch(word) for word in (*before, *found["about"].split()))
+    return any(_LOCK_WORDS.fullmatch(word) for word in (*before, *found["about"].split()))
 
 
-def _holds_card(run: str) -> bool:
+def _has_card_number(run: str) -> bool:
     """Whether some groups of digits that stand together are a card number: a year may stand before it."""
     groups = re.split(r"[ \u00a0-]", run)
     for first in range(len(groups)):
         number = ""
         for group in groups[first:]:
             number += group
-            if len(number) > LONGEST_CARD:
+            if len(number) > MAX_CARD_DIGITS:
                 break
-            if len(number) >= SHORTEST_CARD and _is_card(number):
+            if len(number) >= MIN_CARD_DIGITS and _is_card(number):
                 return True
     return False
 

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.builtin.kit import Caller, OwnTool, Reply
+from fingerpost.builtin.kit import BuiltinTool, ToolCaller, ToolReply
 from fingerpost.records import Effect, JsonObject
 
-NAME: Final = "think"
-LONGEST: Final = 20_000
+THINK_TOOL: Final = "think"
+MAX_THOUGHT_LENGTH: Final = 20_000
 
 
-def think_tool() -> OwnTool:
-    return OwnTool(
-        name=NAME,
+def build_think_tool() -> BuiltinTool:
+    return BuiltinTool(
+        name=THINK_TOOL,
         title="Think",
         description=(
             "Think something through in writing before you act: weigh what is known, plan the next steps, "
             "check a result against the rules. Changes nothing, finds nothing out and answers nothing."
         ),
-        run=_think,
+        run=_run_think,
         effect=Effect.READ,
         properties={
             "thought": {
-                "type": "string", "minLength": 1, "maxLength": LONGEST, "description": "What you think"
+                "type": "string", "minLength": 1, "maxLength": MAX_THOUGHT_LENGTH,
+                "description": "What you think"
             },
         },
         required=("thought",),
@@ -40,5 +41,5 @@ def think_tool() -> OwnTool:
     )  # fmt: skip
 
 
-async def _think(arguments: JsonObject, caller: Caller) -> Reply:
-    return Reply("Noted. Go on.")
+async def _run_think(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+    return ToolReply("Noted. Go on.")

@@ -20,48 +20,50 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fingerpost.builtin.passages.meanings import Meanings, windows
-from fingerpost.builtin.passages.records import Hit, Passage
+from fingerpost.builtin.passages.meanings import PassageVectors, split_windows
+from fingerpost.builtin.passages.records import PassageHit, TextPassage
 from fingerpost.frozen import frozen
-from fingerpost.narrow.dense.encoder import TextEncoder, shared_encoder
-from fingerpost.narrow.fusion import blend
-from fingerpost.narrow.language import language_of
-from fingerpost.narrow.lexical.index import Bag, build
-from fingerpost.narrow.lexical.spelling import Spelling
-from fingerpost.narrow.lexical.vocabulary import Vocabulary
-from fingerpost.narrow.lexical.words import terms_of
+from fingerpost.narrow.dense.encoder import TextEncoder, get_shared_encoder
+from fingerpost.narrow.fusion import fuse_scores
+from fingerpost.narrow.language import detect_language
+from fingerpost.narrow.lexical.index import TermBag, build_term_index
+from fingerpost.narrow.lexical.spelling import SpellingIndex
+from fingerpost.narrow.lexical.vocabulary import TermVocabulary
+from fingerpost.narrow.lexical.words import iterate_terms
 
 Scores = NDArray[np.float32]
 
-IN_HEADING: Final = 1.5  # how much a mention there counts, beside one in the text
+HEADING_WEIGHT: Final = 1.5  # how much a mention there counts, beside one in the text
 # The share of meaning, measured on the questions of `python -m benchmarks knowledge`: from 0.55 on it hardly
 # matters there, and names are found by their words. The encoder knows English.
-MEANING_IN_ENGLISH: Final = 0.6
-MEANING_ELSEWHERE: Final = 0.2
+ENGLISH_MEANING_SHARE: Final = 0.6
+OTHER_MEANING_SHARE: Final = 0.2
 # A passage that shares no word with the query must at least mean something like it.
-LEAST_MEANING: Final = 0.3
-DEAD_TERMS: Final = 50_000  # numbers of terms nobody uses any more, before they are given out anew
+MIN_MEANING_SCORE: Final = 0.3
+MAX_DEAD_TERMS: Final = 50_000  # numbers of terms nobody uses any more, before they are given out anew
 
 
 @frozen(kw_only=False)
-class _Row:
+class _PassageRow:
     """A passage as it is compared."""
 
-    passage: Passage
-    bag: Bag
+    passage: TextPassage
+    bag: TermBag
 
 
 @frozen(kw_only=False)
-class _Built:
+class _BuiltIndex:
     """All passages of one moment."""
 
-    vocabulary: Vocabulary
-    passages: tuple[Passage, ...]
+    vocabulary: TermVocabulary
+    passages: tuple[TextPassage, ...]
 
-    def words(self, query: str) -> Scores:
-        weights = self.vocabulary.weigh(query)
+    def score_words(self, query: str) -> Scores:
+        weights = self.vocabulary.weigh_terms(query)
         length = math.sqrt(sum(weight * weight for weight in weights.values())) or 1.0
-        return self.vocabulary.index.add_up(list(weights), [weight / length for weight in weights.values()])
+        return self.vocabulary.index.sum_weights(
+            list(weights), [weight / length for weight in weights.values()]
+        )
 
 
 class PassageIndex:
@@ -75,22 +77,22 @@ class PassageIndex:
     def __init__(
         self,
         *,
-        meaning: bool = True,
+        by_meaning: bool = True,
         vectors: Path | None = None,
         encoder: TextEncoder | None = None,
         share: float | None = None,
     ) -> None:
         self._lock = Lock()
-        self._forget()
-        self._sources: dict[str, list[_Row]] = {}
+        self._clear_built()
+        self._sources: dict[str, list[_PassageRow]] = {}
         self._size = 0
-        self._built: _Built | None = None
+        self._built: _BuiltIndex | None = None
         self._share = share
-        self._meanings = Meanings(encoder or shared_encoder(), vectors) if meaning else None
+        self._meanings = PassageVectors(encoder or get_shared_encoder(), vectors) if by_meaning else None
 
-    def _forget(self) -> None:
+    def _clear_built(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._spelling = Spelling()
+        self._spelling = SpellingIndex()
         self._spelt = 0  # how many of the terms the spelling help knows
 
     def __enter__(self) -> PassageIndex:
@@ -101,11 +103,11 @@ class PassageIndex:
     ) -> None:
         self.close()
 
-    def put(self, source: str, passages: Sequence[Passage]) -> None:
+    def set_source(self, source: str, passages: Sequence[TextPassage]) -> None:
         """These are the passages of the source now."""
         with self._lock:
             self._size += len(passages) - len(self._sources.get(source, ()))
-            self._sources[source] = [_Row(passage, self._bag(passage)) for passage in passages]
+            self._sources[source] = [_PassageRow(passage, self._build_bag(passage)) for passage in passages]
             self._built = None
 
     def remove(self, source: str) -> None:
@@ -120,7 +122,7 @@ class PassageIndex:
         with self._lock:
             return tuple(self._sources)
 
-    def all(self) -> dict[str, tuple[Passage, ...]]:
+    def get_all(self) -> dict[str, tuple[TextPassage, ...]]:
         """Every passage, by source."""
         with self._lock:
             return {source: tuple(row.passage for row in rows) for source, rows in self._sources.items()}
@@ -143,9 +145,9 @@ class PassageIndex:
     def refresh(self) -> None:
         """Make ready for searching what was put in: the next search need not."""
         with self._lock:
-            self._ready()
+            self._get_built()
 
-    def settle(self, seconds: float) -> bool:
+    def wait_until_ready(self, seconds: float) -> bool:
         """Whether all passages can be found by meaning too, at most so long from now."""
         self.refresh()
         return self._meanings is None or (self._meanings.wait(seconds) and self._meanings.ready == 1.0)
@@ -157,21 +159,21 @@ class PassageIndex:
 
     def search(
         self, query: str, limit: int = 10, *, within: Callable[[str], bool] | None = None
-    ) -> tuple[Hit, ...]:
+    ) -> tuple[PassageHit, ...]:
         """The best passages for a query, best first; `within` says which sources count."""
         with self._lock:
-            built = self._ready()
+            built = self._get_built()
         if not built.passages or limit < 1:
             return ()
-        words = built.words(query)
+        words = built.score_words(query)
         meaning = None if self._meanings is None else self._meanings.compare(query, len(built.passages))
-        scores = blend(words, meaning, self._share_of_meaning(query)).base
-        good = words > 0 if meaning is None else (words > 0) | (np.nan_to_num(meaning) >= LEAST_MEANING)
-        counts = cache(within or _everything)  # asked once for each source
+        scores = fuse_scores(words, meaning, self._get_meaning_share(query)).base
+        good = words > 0 if meaning is None else (words > 0) | (np.nan_to_num(meaning) >= MIN_MEANING_SCORE)
+        counts = cache(within or _accept_all)  # asked once for each source
         order: list[int] = np.argsort(-np.where(good, scores, -np.inf), kind="stable").tolist()
         best = (place for place in order[: int(good.sum())] if counts(built.passages[place].source))
         return tuple(
-            Hit(
+            PassageHit(
                 passage=built.passages[place],
                 score=float(scores[place]),
                 words=float(words[place]),
@@ -180,44 +182,44 @@ class PassageIndex:
             for place in islice(best, limit)
         )
 
-    def _share_of_meaning(self, query: str) -> float:
+    def _get_meaning_share(self, query: str) -> float:
         if self._share is not None:
             return self._share
-        return MEANING_IN_ENGLISH if language_of(query) in ("en", "und") else MEANING_ELSEWHERE
+        return ENGLISH_MEANING_SHARE if detect_language(query) in ("en", "und") else OTHER_MEANING_SHARE
 
-    def _ready(self) -> _Built:
+    def _get_built(self) -> _BuiltIndex:
         if self._built is None:
-            rows = self._rows()
-            index = build([row.bag for row in rows], len(self._numbers))
-            if len(self._numbers) - int(np.count_nonzero(np.diff(index.starts))) > DEAD_TERMS:
-                self._read_again()
-                rows = self._rows()
-                index = build([row.bag for row in rows], len(self._numbers))
+            rows = self._build_rows()
+            index = build_term_index([row.bag for row in rows], len(self._numbers))
+            if len(self._numbers) - int(np.count_nonzero(np.diff(index.starts))) > MAX_DEAD_TERMS:
+                self._rebuild_vocabulary()
+                rows = self._build_rows()
+                index = build_term_index([row.bag for row in rows], len(self._numbers))
             self._spelling.add(islice(self._numbers, self._spelt, None))
             self._spelt = len(self._numbers)
             passages = tuple(row.passage for row in rows)
-            self._built = _Built(Vocabulary(index, self._numbers, self._spelling), passages)
+            self._built = _BuiltIndex(TermVocabulary(index, self._numbers, self._spelling), passages)
             if self._meanings is not None:
-                self._meanings.prepare([windows(passage.heading, passage.text) for passage in passages])
+                self._meanings.prepare([split_windows(passage.heading, passage.text) for passage in passages])
         return self._built
 
-    def _rows(self) -> list[_Row]:
+    def _build_rows(self) -> list[_PassageRow]:
         return [row for source in self._sources.values() for row in source]
 
-    def _read_again(self) -> None:
+    def _rebuild_vocabulary(self) -> None:
         """With numbers for those terms alone that are still in use."""
-        self._forget()
+        self._clear_built()
         for source, rows in self._sources.items():
-            self._sources[source] = [_Row(row.passage, self._bag(row.passage)) for row in rows]
+            self._sources[source] = [_PassageRow(row.passage, self._build_bag(row.passage)) for row in rows]
 
-    def _bag(self, passage: Passage) -> Bag:
+    def _build_bag(self, passage: TextPassage) -> TermBag:
         counts: dict[str, float] = {}
-        for text, weight in ((passage.heading, IN_HEADING), (passage.text, 1.0)):
-            for term in terms_of(text):
+        for text, weight in ((passage.heading, HEADING_WEIGHT), (passage.text, 1.0)):
+            for term in iterate_terms(text):
                 counts[term] = counts.get(term, 0.0) + weight
         numbers = [self._numbers.setdefault(term, len(self._numbers)) for term in counts]
-        return Bag(np.array(numbers, np.int32), np.fromiter(counts.values(), np.float32, len(counts)))
+        return TermBag(np.array(numbers, np.int32), np.fromiter(counts.values(), np.float32, len(counts)))
 
 
-def _everything(source: str) -> bool:
+def _accept_all(source: str) -> bool:
     return True

@@ -16,43 +16,50 @@ from numpy.typing import NDArray
 
 from fingerpost.narrow.dense.encoder import TextEncoder
 from fingerpost.narrow.dense.index import VectorIndex
-from fingerpost.narrow.dense.matrix import Matrix
-from fingerpost.narrow.dense.vectors import text_key
-from fingerpost.narrow.text import LONGEST_REQUEST, clean
+from fingerpost.narrow.dense.matrix import VectorMatrix
+from fingerpost.narrow.dense.vectors import hash_text
+from fingerpost.narrow.text import MAX_REQUEST_LENGTH, clean_line
 
 Scores = NDArray[np.float32]
 
-WINDOW: Final = 460  # characters: with a heading, about as much as the encoder reads
-MOST_WINDOWS: Final = 6  # of one passage; what comes behind counts by its words
-LONGEST_HEADING: Final = 120
-LARGEST: Final = 256 * 2**20  # bytes on disk: about 340,000 vectors
+WINDOW_LENGTH: Final = 460  # characters: with a heading, about as much as the encoder reads
+MAX_WINDOWS: Final = 6  # of one passage; what comes behind counts by its words
+MAX_HEADING_LENGTH: Final = 120
+MAX_VECTORS: Final = 256 * 2**20  # bytes on disk: about 340,000 vectors
 
 
-def default_folder() -> Path:
+def get_default_folder() -> Path:
     """Where vectors of passages are kept between runs."""
     return platformdirs.user_cache_path("fingerpost", appauthor=False) / "passages"
 
 
-def windows(heading: str, text: str) -> tuple[str, ...]:
+def split_windows(heading: str, text: str) -> tuple[str, ...]:
     """A passage as the encoder reads it, in pieces that fit."""
-    heading, text = clean(heading, 2000)[-LONGEST_HEADING:], clean(text, WINDOW * MOST_WINDOWS)
+    heading, text = (
+        clean_line(heading, 2000)[-MAX_HEADING_LENGTH:],
+        clean_line(text, WINDOW_LENGTH * MAX_WINDOWS),
+    )
     pieces: list[str] = []
     while text:
-        cut = len(text) if len(text) <= WINDOW else text.rfind(" ", WINDOW // 2, WINDOW) + 1 or WINDOW
+        cut = (
+            len(text)
+            if len(text) <= WINDOW_LENGTH
+            else text.rfind(" ", WINDOW_LENGTH // 2, WINDOW_LENGTH) + 1 or WINDOW_LENGTH
+        )
         pieces.append(text[:cut].strip())
         text = text[cut:]
     return tuple(f"{heading}: {piece}" if heading else piece for piece in pieces or ("",))
 
 
-class Meanings:
+class PassageVectors:
     """The vectors of all passages of one moment. Safe to use from several threads."""
 
     def __init__(self, encoder: TextEncoder, folder: Path | None) -> None:
         self._encoder = encoder
         complaint = "passages are searched by words alone"
-        self._index = VectorIndex(encoder, folder, complaint=complaint, largest=LARGEST)
+        self._index = VectorIndex(encoder, folder, complaint=complaint, max_bytes=MAX_VECTORS)
         # The vectors of all windows, and where each passage's begin: they change together.
-        self._windows: tuple[Matrix, NDArray[np.intp]] = (self._index.matrix, np.zeros(0, np.intp))
+        self._windows: tuple[VectorMatrix, NDArray[np.intp]] = (self._index.matrix, np.zeros(0, np.intp))
 
     @property
     def ready(self) -> float:
@@ -73,7 +80,7 @@ class Meanings:
 
     def prepare(self, passages: Sequence[tuple[str, ...]]) -> None:
         """These are the windows of the passages now; those not known are encoded in the background."""
-        keyed = [(text_key(text), text) for windows in passages for text in windows]
+        keyed = [(hash_text(text), text) for windows in passages for text in windows]
         lengths = np.fromiter((len(windows) for windows in passages), np.intp, len(passages))
         matrix = self._index.replace([key for key, _ in keyed], dict(keyed).__getitem__)
         self._windows = matrix, np.cumsum(lengths) - lengths
@@ -87,10 +94,10 @@ class Meanings:
         if matrix.is_blank or len(starts) != size or not any(map(str.isalnum, query)):
             return None
         try:
-            with self._index.paused():
-                vector = self._encoder.encode(clean(query, LONGEST_REQUEST))
+            with self._index.pause_background():
+                vector = self._encoder.encode(clean_line(query, MAX_REQUEST_LENGTH))
         except Exception as error:  # noqa: BLE001 - without the encoder there are still the words
-            self._index.complain(error)
+            self._index.warn_once(error)
             return None
         # A passage counts once all its windows are known: NaN wins over every number.
         return np.maximum.reduceat(matrix.compare(vector), starts)

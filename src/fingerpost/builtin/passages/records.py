@@ -6,7 +6,7 @@ from fingerpost.frozen import frozen
 
 
 @frozen
-class Passage:
+class TextPassage:
     """A piece of a text that can be found."""
 
     source: str  # whose piece it is: a path, the id of a memory
@@ -18,10 +18,10 @@ class Passage:
 
 
 @frozen
-class Hit:
+class PassageHit:
     """A passage that was found. Scores are comparable within one search."""
 
-    passage: Passage
+    passage: TextPassage
     score: float
     words: float  # by the words it shares with the query
     meaning: float | None = None  # by what it says; None: not known yet

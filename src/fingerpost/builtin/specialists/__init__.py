@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fingerpost.builtin.kit import OwnServer
-from fingerpost.builtin.premises import Premises
-from fingerpost.builtin.specialists.agent import agent_tool
-from fingerpost.builtin.specialists.asset_tool import asset_rules, asset_tool
+from fingerpost.builtin.kit import BuiltinServer
+from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.specialists.agent import build_agent_tool
+from fingerpost.builtin.specialists.asset_tool import build_asset_rules, build_asset_tool
 from fingerpost.builtin.specialists.nested import SERVER
-from fingerpost.builtin.specialists.orchestration import orchestration_tool
-from fingerpost.builtin.specialists.subagents import SUBAGENT_RULES, subagent_tools
+from fingerpost.builtin.specialists.orchestration import build_panel_tool
+from fingerpost.builtin.specialists.subagents import SUBAGENT_RULES, build_subagent_tools
 from fingerpost.settings import OwnRule
 
 _INSTRUCTIONS = (
@@ -17,18 +17,18 @@ _INSTRUCTIONS = (
 )
 
 
-def make(premises: Premises) -> OwnServer:
+def make(host: BuiltinHost) -> BuiltinServer:
     """The server of this folder."""
-    nesting = (agent_tool(premises), orchestration_tool(premises))
+    nesting = (build_agent_tool(host), build_panel_tool(host))
     # What a nested request calls is judged by itself, call by call.
     allowed = tuple(
         OwnRule(verdict="allow", tool=f"{SERVER}/{tool.name}", reason="its own calls are judged one by one")
         for tool in nesting
     )
-    return OwnServer(
+    return BuiltinServer(
         SERVER,
-        (*nesting, asset_tool(premises), *subagent_tools(premises)),
+        (*nesting, build_asset_tool(host), *build_subagent_tools(host)),
         instructions=_INSTRUCTIONS,
-        rules=(*allowed, *asset_rules(premises.settings.builtin.specialists), *SUBAGENT_RULES),
-        context_of=premises.context_of,
+        rules=(*allowed, *build_asset_rules(host.settings.builtin.specialists), *SUBAGENT_RULES),
+        get_context=host.get_context,
     )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fingerpost.builtin.kit import Caller, OwnTool, Reply, ToolRefused
-from fingerpost.builtin.premises import Premises
-from fingerpost.builtin.specialists.nested import Nested
+from fingerpost.builtin.kit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.specialists.nested import NestedRequests
 from fingerpost.records import Effect, Json, JsonObject, Mode, RouteOutcome, Scope
 
 if TYPE_CHECKING:
     from fingerpost.router import Route
 
-NAME: Final = "use_mcp_agent"
-LONGEST_TASK: Final = 8_000
+AGENT_TOOL: Final = "use_mcp_agent"
+MAX_AGENT_TASK_LENGTH: Final = 8_000
 
-_DESCRIPTION = (
+_AGENT_DESCRIPTION = (
     "Hand a whole task to an agent that works with the connected tool servers by itself. Use this ONLY when "
     "the user explicitly asks to have an agent read or write files, look something up on the web or run "
     "commands in several steps. What changes something is still asked about. Answers with what the agent "
@@ -23,22 +23,22 @@ _DESCRIPTION = (
 )
 
 
-def agent_tool(premises: Premises) -> OwnTool:
-    async def run(arguments: JsonObject, caller: Caller) -> Reply:
-        return await _handed_over(str(arguments["task"]), Nested(premises, caller))
+def build_agent_tool(host: BuiltinHost) -> BuiltinTool:
+    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        return await _run_agent(str(arguments["task"]), NestedRequests(host, caller))
 
-    limits = premises.settings.builtin.subagents
-    return OwnTool(
-        name=NAME,
+    limits = host.settings.builtin.subagents
+    return BuiltinTool(
+        name=AGENT_TOOL,
         title="MCP agent",
-        description=_DESCRIPTION,
+        description=_AGENT_DESCRIPTION,
         run=run,
         effect=Effect.WRITE,
         properties={
             "task": {
                 "type": "string",
                 "minLength": 1,
-                "maxLength": LONGEST_TASK,
+                "maxLength": MAX_AGENT_TASK_LENGTH,
                 "description": "The task in full sentences: the agent sees nothing of the conversation",
             }
         },
@@ -66,7 +66,7 @@ def agent_tool(premises: Premises) -> OwnTool:
     )
 
 
-async def _handed_over(task: str, nested: Nested) -> Reply:
+async def _run_agent(task: str, nested: NestedRequests) -> ToolReply:
     servers = nested.servers
     if not servers:
         message = "There is no tool server an agent could work with."
@@ -76,18 +76,20 @@ async def _handed_over(task: str, nested: Nested) -> Reply:
     route = await nested.ask(task, nested.share, bounds=bounds, mode=mode)
     used = tuple(dict.fromkeys(step.tool for step in route.packet.tool_routing.steps))
     good = route.outcome is RouteOutcome.ANSWERED
-    text = f"{route.answer}\n\n{_about(route, used)}"
+    text = f"{route.answer}\n\n{_describe_run(route, used)}"
     data: dict[str, Json] = {"outcome": route.outcome.value, "packet": route.packet_id, "tools": list(used)}
     if route.pending is not None:
         data["pending"] = route.pending.pending_id
-    return Reply(text, data=data, failed=not good and route.outcome not in _STOPPED)
+    return ToolReply(text, data=data, failed=not good and route.outcome not in _STOPPED_OUTCOMES)
 
 
-_STOPPED: Final = (RouteOutcome.WAITING, RouteOutcome.ASKED)
+_STOPPED_OUTCOMES: Final = (RouteOutcome.WAITING, RouteOutcome.ASKED)
 
 
-def _about(route: Route, used: tuple[str, ...]) -> str:
-    told = f"The agent {_ENDINGS.get(route.outcome, 'stopped')} and used {', '.join(used) or 'no tool'}."
+def _describe_run(route: Route, used: tuple[str, ...]) -> str:
+    told = (
+        f"The agent {_OUTCOME_TEXTS.get(route.outcome, 'stopped')} and used {', '.join(used) or 'no tool'}."
+    )
     if route.pending is not None:
         told += (
             f" Once {route.pending.pending_id} is decided, call run_subagent with "
@@ -96,7 +98,7 @@ def _about(route: Route, used: tuple[str, ...]) -> str:
     return told
 
 
-_ENDINGS: Final = {
+_OUTCOME_TEXTS: Final = {
     RouteOutcome.ANSWERED: "is done",
     RouteOutcome.WAITING: "waits for an approval",
     RouteOutcome.ASKED: "has a question for the user",

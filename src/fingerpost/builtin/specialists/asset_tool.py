@@ -6,19 +6,19 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
-from fingerpost.builtin.assets.service import KINDS, Kind, Order, made
-from fingerpost.builtin.kit import Caller, Link, OwnTool, Reply, ToolRefused
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.assets.service import ASSET_KINDS, AssetKind, AssetRequest, produce_asset
+from fingerpost.builtin.kit import BuiltinTool, ResultLink, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.premises import BuiltinHost
 from fingerpost.builtin.specialists.nested import SERVER
-from fingerpost.call.digest import Results
-from fingerpost.call.digest.assets import LARGEST, Kept, keep
+from fingerpost.call.digest import ResultStore
+from fingerpost.call.digest.assets import MAX_ASSET_BYTES, KeptAsset, keep_asset
 from fingerpost.records import Effect, Json, JsonObject
 from fingerpost.settings import OwnRule, SpecialistsSettings
 from fingerpost.store import Store
 
-NAME: Final = "use_asset_service"
-LONGEST_PROMPT: Final = 20_000
-LONGEST_SPOKEN: Final = 4_000
+ASSET_TOOL: Final = "use_asset_service"
+MAX_PROMPT_LENGTH: Final = 20_000
+MAX_SPEECH_LENGTH: Final = 4_000
 
 _DESCRIPTION = (
     "Make an asset: a chart or a diagram (SVG or PNG), a simple 3D model (glTF), tones or a melody (WAV), a "
@@ -27,23 +27,23 @@ _DESCRIPTION = (
 )
 
 
-def asset_tool(premises: Premises) -> OwnTool:
-    settings = premises.settings.builtin.specialists
+def build_asset_tool(host: BuiltinHost) -> BuiltinTool:
+    settings = host.settings.builtin.specialists
 
-    async def run(arguments: JsonObject, caller: Caller) -> Reply:
-        asset = await made(_order(arguments, caller), settings)
-        if len(asset.data) > LARGEST:
-            message = f"It became larger than {LARGEST:,} bytes, which is not kept."
+    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        asset = await produce_asset(_build_order(arguments, caller), settings)
+        if len(asset.data) > MAX_ASSET_BYTES:
+            message = f"It became larger than {MAX_ASSET_BYTES:,} bytes, which is not kept."
             raise ToolRefused(message, hint="Ask for less of it.")
-        async with _results(premises) as results:
-            kept = await keep(results, asset, caller=caller.user)
-        return Reply(kept.line, links=(_link(kept),))
+        async with _open_results(host) as results:
+            kept = await keep_asset(results, asset, caller=caller.user)
+        return ToolReply(kept.summary, links=(_build_link(kept),))
 
     slowest = max(
         (one.timeout for one in (settings.images, settings.speech) if one is not None), default=60.0
     )
-    return OwnTool(
-        name=NAME,
+    return BuiltinTool(
+        name=ASSET_TOOL,
         title="Make an asset",
         description=_DESCRIPTION,
         run=run,
@@ -76,9 +76,9 @@ def asset_tool(premises: Premises) -> OwnTool:
     )  # fmt: skip
 
 
-def asset_rules(settings: SpecialistsSettings) -> tuple[OwnRule, ...]:
+def build_asset_rules(settings: SpecialistsSettings) -> tuple[OwnRule, ...]:
     """What is made here only adds to what we keep; what another service makes may cost, and is asked for."""
-    tool = f"{SERVER}/{NAME}"
+    tool = f"{SERVER}/{ASSET_TOOL}"
     costs = (("image", settings.images), ("speech", settings.speech))
     asked = tuple(
         OwnRule(
@@ -94,41 +94,43 @@ def asset_rules(settings: SpecialistsSettings) -> tuple[OwnRule, ...]:
 
 
 @asynccontextmanager
-async def _results(premises: Premises) -> AsyncGenerator[Results]:
+async def _open_results(host: BuiltinHost) -> AsyncGenerator[ResultStore]:
     """Where it is kept: in the house, or in the store of the settings where this server runs alone."""
-    if premises.router is not None:
-        yield premises.router.calls.results
+    if host.router is not None:
+        yield host.router.calls.results
         return
-    settings = premises.settings
+    settings = host.settings
     async with Store.open(settings.store.url, audit=settings.flags.audit) as store:
-        yield Results(store.cache, keep_seconds=settings.digest.keep_seconds)
+        yield ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds)
 
 
-def _order(arguments: JsonObject, caller: Caller) -> Order:
+def _build_order(arguments: JsonObject, caller: ToolCaller) -> AssetRequest:
     kind, prompt = arguments.get("kind"), str(arguments.get("prompt") or "")
     if not prompt and not arguments.get("data") and caller.context is not None:
-        prompt = caller.context.request[:LONGEST_PROMPT]  # whoever calls without a model has the words alone
-    if kind == "speech" and len(prompt) > LONGEST_SPOKEN:
-        message = f"At most {LONGEST_SPOKEN:,} characters are spoken at once."
+        prompt = caller.context.request[
+            :MAX_PROMPT_LENGTH
+        ]  # whoever calls without a model has the words alone
+    if kind == "speech" and len(prompt) > MAX_SPEECH_LENGTH:
+        message = f"At most {MAX_SPEECH_LENGTH:,} characters are spoken at once."
         raise ToolRefused(message, hint="Give it part by part.")
-    return Order(
-        kind=cast("Kind | None", kind),
+    return AssetRequest(
+        kind=cast("AssetKind | None", kind),
         prompt=prompt,
         data=arguments.get("data"),
-        form=_text(arguments.get("format")),
-        title=_text(arguments.get("title")) or "",
-        width=_whole(arguments.get("width")),
-        height=_whole(arguments.get("height")),
-        voice=_text(arguments.get("voice")),
+        file_format=_get_text(arguments.get("format")),
+        title=_get_text(arguments.get("title")) or "",
+        width=_get_integer(arguments.get("width")),
+        height=_get_integer(arguments.get("height")),
+        voice=_get_text(arguments.get("voice")),
         seconds=None if caller.context is None else caller.context.seconds,
     )
 
 
-def _text(value: Json) -> str | None:
+def _get_text(value: Json) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _whole(value: Json) -> int | None:
+def _get_integer(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -136,13 +138,13 @@ _PIXELS: Final[JsonObject] = {"type": "integer", "minimum": 200, "maximum": 2000
 _PROPERTIES: Final[dict[str, JsonObject]] = {
     "prompt": {
         "type": "string",
-        "maxLength": LONGEST_PROMPT,
+        "maxLength": MAX_PROMPT_LENGTH,
         "description": "What to make, in words: 'a bar chart of apples 3, pears 5', a flowchart as "
         "'A[Start] --> B[End]', notes as 'C4 E4 G4', or the words to speak",
     },
     "kind": {
         "type": "string",
-        "enum": list(KINDS),
+        "enum": list(ASSET_KINDS),
         "description": "What it is. image and speech may go to another service",
     },
     "data": {
@@ -164,7 +166,7 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
 }
 
 
-def _link(kept: Kept) -> Link:
-    return Link(
+def _build_link(kept: KeptAsset) -> ResultLink:
+    return ResultLink(
         uri=kept.uri, name=kept.name, media_type=kept.media_type, description=kept.about, size=kept.size
     )

@@ -11,57 +11,57 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from fingerpost.builtin.kit import Caller, OwnTool, Reply, ToolRefused
-from fingerpost.builtin.premises import Premises
+from fingerpost.builtin.kit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.premises import BuiltinHost
 from fingerpost.events import ApprovalRequested, Event, PacketReceived
 from fingerpost.records import CallContext, Effect, JsonObject, Mode, RouteOutcome, Scope
 from fingerpost.settings import OwnRule
 
 if TYPE_CHECKING:
     from fingerpost.router import Route
-    from fingerpost.router.wanted import Asking
+    from fingerpost.router.wanted import RouteOptions
 
 E = TypeVar("E", bound=Event)
 
-NAME: Final = "run_subagent"
-LONGEST_TASK: Final = 20_000
-LONGEST_CONTEXT: Final = 50_000
-LONGEST_ANSWER: Final = 50_000
-MOST_PATTERNS: Final = 50
-KEPT_BACK: Final = 0.9  # of the caller's time: its end has to be told while the caller still listens
-SPARE_MS: Final = 5_000
+SUBAGENT_TOOL: Final = "run_subagent"
+MAX_TASK_LENGTH: Final = 20_000
+MAX_CONTEXT_LENGTH: Final = 50_000
+MAX_ANSWER_LENGTH: Final = 50_000
+MAX_PATTERNS: Final = 50
+RESERVED_TOKENS: Final = 0.9  # of the caller's time: its end has to be told while the caller still listens
+RESERVED_MS: Final = 5_000
 
-# For the server that offers it, beside `subagent_tools`.
+# For the server that offers it, beside `build_subagent_tools`.
 SUBAGENT_RULES: Final = (
     OwnRule(
         server="specialists",
-        tool=NAME,
+        tool=SUBAGENT_TOOL,
         verdict="allow",
         reason="what a subagent calls is judged by itself, call by call",
     ),
 )
 
-DESCRIPTION: Final = (
+SUBAGENT_DESCRIPTION: Final = (
     "Run a subagent: use it to delegate a self-contained task. The subagent works on its task with a budget "
     "of its own, sees nothing of this conversation, and reports back."
 )
 
 
-def subagent_tools(premises: Premises) -> tuple[OwnTool, ...]:
+def build_subagent_tools(host: BuiltinHost) -> tuple[BuiltinTool, ...]:
     """The tool, for whoever offers it."""
-    limits = premises.settings.builtin.subagents
+    limits = host.settings.builtin.subagents
     return (
-        OwnTool(
-            name=NAME,
+        BuiltinTool(
+            name=SUBAGENT_TOOL,
             title="Run a subagent",
-            description=DESCRIPTION,
-            run=_Subagents(premises).run,
+            description=SUBAGENT_DESCRIPTION,
+            run=_Subagents(host).run,
             effect=Effect.WRITE,  # never repeated: what it does may cost, and may change something
             properties=_PROPERTIES,
             knowledge={
                 "category": "agents",
                 "typical_ms": 20_000,
-                "timeout_ms": round(limits.max_seconds * 1000) + SPARE_MS,
+                "timeout_ms": round(limits.max_seconds * 1000) + RESERVED_MS,
                 "keywords": ("subagent", "sub-agent", "delegate", "use a subagent"),
                 "weight": 3.0,
                 "purpose": "Delegates a self-contained part of a larger task.",
@@ -80,18 +80,18 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
     "task": {
         "type": "string",
         "minLength": 1,
-        "maxLength": LONGEST_TASK,
+        "maxLength": MAX_TASK_LENGTH,
         "description": "What it should do, complete in itself",
     },
     "context": {
         "type": "string",
-        "maxLength": LONGEST_CONTEXT,
+        "maxLength": MAX_CONTEXT_LENGTH,
         "description": "What it has to know beside the task",
     },
     "tools": {
         "type": "array",
         "items": {"type": "string", "minLength": 1, "maxLength": 200},
-        "maxItems": MOST_PATTERNS,
+        "maxItems": MAX_PATTERNS,
         "description": "The only tools it may use, by key `server/tool`, `*` allowed; without: as you may",
     },
     "max_turns": {
@@ -112,12 +112,12 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
 class _Subagents:
     """Begins subagents, and takes up those that waited."""
 
-    def __init__(self, premises: Premises) -> None:
-        self._premises = premises
-        self._limits = premises.settings.builtin.subagents
+    def __init__(self, host: BuiltinHost) -> None:
+        self._premises = host
+        self._limits = host.settings.builtin.subagents
         self._begun = Counter[str]()  # under way, by the packet that began them
 
-    async def run(self, arguments: JsonObject, caller: Caller) -> Reply:
+    async def run(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         context = caller.context or CallContext(call_id="")
         waited = arguments.get("resume")
         if isinstance(waited, str):
@@ -130,12 +130,14 @@ class _Subagents:
             )
         given = str(arguments.get("context") or "").strip()
         text = f"{task}\n\nWhat you have to know:\n{given}" if given else task
-        with self._counted(context):
-            route = await self._premises.house.route(text, **self._asking(context, arguments))
-        return _told(route)
+        with self._count_subagent(context):
+            route = await self._premises.required_router.route(
+                text, **self._build_options(context, arguments)
+            )
+        return _build_report(route)
 
     @contextmanager
-    def _counted(self, context: CallContext) -> Generator[None]:
+    def _count_subagent(self, context: CallContext) -> Generator[None]:
         """One more of this request's, if it may have one more."""
         parent = context.packet_id or ""
         if parent and self._begun[parent] >= self._limits.at_once:
@@ -151,12 +153,12 @@ class _Subagents:
             if not self._begun[parent]:
                 del self._begun[parent]
 
-    def _asking(self, context: CallContext, arguments: JsonObject) -> Asking:
+    def _build_options(self, context: CallContext, arguments: JsonObject) -> RouteOptions:
         """The same person within the same bounds, narrower where the task says so."""
-        limits, house = self._limits, self._premises.house
+        limits, house = self._limits, self._premises.required_router
         turns = arguments.get("max_turns")
         patterns = tuple(str(pattern) for pattern in cast("list[str]", arguments.get("tools") or ()))
-        patience = limits.max_seconds if context.seconds is None else context.seconds * KEPT_BACK
+        patience = limits.max_seconds if context.seconds is None else context.seconds * RESERVED_TOKENS
         return {
             "parent": context.packet_id,
             "mode": Mode.SIMPLE if house.models.prime else Mode.KEYLESS,
@@ -172,56 +174,57 @@ class _Subagents:
 
     # -- those that waited --------------------------------------------------------------------------
 
-    async def _resume(self, name: str, context: CallContext, arguments: JsonObject) -> Reply:
+    async def _resume(self, name: str, context: CallContext, arguments: JsonObject) -> ToolReply:
         """What became of a subagent that waited for a person."""
-        pending = await self._waiting(name, context)
-        asking = self._asking(context, arguments)
+        pending = await self._find_pending_id(name, context)
+        asking = self._build_options(context, arguments)
         asking.pop("mode", None)
-        with self._counted(context):
-            route = await self._premises.house.resume(pending, **asking)
+        with self._count_subagent(context):
+            route = await self._premises.required_router.resume(pending, **asking)
         # Told as not done, so that asking again a moment later is not taken for the same write twice.
-        return _told(route, failed=route.outcome is RouteOutcome.WAITING)
+        return _build_report(route, failed=route.outcome is RouteOutcome.WAITING)
 
-    async def _waiting(self, name: str, context: CallContext) -> str:
+    async def _find_pending_id(self, name: str, context: CallContext) -> str:
         """The id of the call it waits for. Nobody takes up another's subagent, nor a request that is none."""
-        approvals = self._premises.house.calls.approvals
-        pending = await approvals.get(name) or await approvals.get(await self._asked_last(name))
-        if pending is None or not await self._is_theirs(pending.packet_id, context):
+        approvals = self._premises.required_router.calls.approvals
+        pending = await approvals.get(name) or await approvals.get(await self._find_last_question(name))
+        if pending is None or not await self._is_callers_own(pending.packet_id, context):
             message = f"No subagent of yours waits under {name!r:.80}."
             raise ToolRefused(message, hint="Give the pending id or packet id that run_subagent returned.")
         return pending.pending_id
 
-    async def _asked_last(self, packet_id: str) -> str:
-        events = await self._events(packet_id, ApprovalRequested)
+    async def _find_last_question(self, packet_id: str) -> str:
+        events = await self._read_events(packet_id, ApprovalRequested)
         return events[-1].pending_id if events else ""
 
-    async def _is_theirs(self, packet_id: str | None, context: CallContext) -> bool:
+    async def _is_callers_own(self, packet_id: str | None, context: CallContext) -> bool:
         """Whether the packet is a subagent's, made for the same person."""
-        headers = [event.packet.header for event in await self._events(packet_id or "", PacketReceived)]
+        headers = [event.packet.header for event in await self._read_events(packet_id or "", PacketReceived)]
         return any(one.parent_id is not None and one.caller == context.caller for one in headers)
 
-    async def _events(self, packet_id: str, kind: type[E]) -> list[E]:
-        journal = self._premises.house.store.journal
+    async def _read_events(self, packet_id: str, kind: type[E]) -> list[E]:
+        journal = self._premises.required_router.store.journal
         await journal.flush()
-        recorded = await journal.events(packet_id=packet_id, kinds=(kind.kind,))
+        recorded = await journal.list_events(packet_id=packet_id, kinds=(kind.kind,))
         return [entry.event for entry in recorded if isinstance(entry.event, kind)]
 
 
-def _told(route: Route, *, failed: bool = False) -> Reply:
+def _build_report(route: Route, *, failed: bool = False) -> ToolReply:
     """Its report: the answer first, then how it ended."""
     steps = route.packet.tool_routing.steps
     tokens = route.prompt_tokens + route.completion_tokens
     used = ", ".join(dict.fromkeys(step.tool for step in steps)) or "no tool"
     told = f"[subagent {route.packet_id}: {route.outcome}; used {used}; {tokens:,} tokens]"
-    return Reply(f"{_answer(route)}\n\n{told}", failed=failed or route.outcome is RouteOutcome.FAILED)
+    return ToolReply(f"{_get_answer(route)}\n\n{told}", failed=failed or route.outcome is RouteOutcome.FAILED)
 
 
-def _answer(route: Route) -> str:
-    answer = route.answer[:LONGEST_ANSWER]
+def _get_answer(route: Route) -> str:
+    answer = route.answer[:MAX_ANSWER_LENGTH]
     if route.pending is not None:
         return (
             f"The subagent waits for a person's approval of {route.pending.tool} as "
-            f"{route.pending.pending_id}: {route.pending.reason}. Once it is decided, call {NAME} with "
+            f"{route.pending.pending_id}: {route.pending.reason}. Once it "
+            f"is decided, call {SUBAGENT_TOOL} with "
             f"resume={route.pending.pending_id!r} for what became of it."
         )
     if route.outcome is RouteOutcome.ASKED:

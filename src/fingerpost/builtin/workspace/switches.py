@@ -6,40 +6,42 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 
-_HOW: Final = (
+_ENABLE_HINT: Final = (
     "`[tool_routing] {name} = true` in fingerpost.toml, or FINGERPOST_TOOL_ROUTING__{upper}=true, "
     "lets Fingerpost do it."
 )
 
 
 @frozen(kw_only=False)
-class Act:
-    """Whether one call acts. `dry`: it changes nothing and shows what it would do; `why` says why."""
+class RunMode:
+    """Whether one call acts. `is_dry_run`: it changes nothing and shows what it would do; `reason` says
+    why.
+    """
 
-    dry: bool = False
-    why: str = ""
+    is_dry_run: bool = False
+    reason: str = ""
 
     @property
     def heading(self) -> str:
         """What stands above everything a dry run shows."""
-        return f"Dry run, nothing was changed. {self.why}".strip()
+        return f"Dry run, nothing was changed. {self.reason}".strip()
 
 
 @frozen
-class Switches:
+class ActionSwitches:
     """The two switches of `tool_routing`."""
 
     write: bool
     execute: bool
 
-    def writing(self, *, wished_dry: bool) -> Act:
-        return _act(self.write, "allow_write", wished_dry=wished_dry)
+    def get_write_mode(self, *, dry_run: bool) -> RunMode:
+        return _build_run_mode(self.write, "allow_write", dry_run=dry_run)
 
-    def executing(self, *, wished_dry: bool) -> Act:
-        return _act(self.execute, "allow_execute", wished_dry=wished_dry)
+    def get_execute_mode(self, *, dry_run: bool) -> RunMode:
+        return _build_run_mode(self.execute, "allow_execute", dry_run=dry_run)
 
 
-def _act(on: bool, name: str, *, wished_dry: bool) -> Act:
+def _build_run_mode(on: bool, name: str, *, dry_run: bool) -> RunMode:
     if not on:
-        return Act(dry=True, why=_HOW.format(name=name, upper=name.upper()))
-    return Act(dry=True, why="`dry_run` was wished.") if wished_dry else Act()
+        return RunMode(is_dry_run=True, reason=_ENABLE_HINT.format(name=name, upper=name.upper()))
+    return RunMode(is_dry_run=True, reason="`dry_run` was wished.") if dry_run else RunMode()

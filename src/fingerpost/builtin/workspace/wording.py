@@ -9,7 +9,7 @@ from fingerpost.frozen import frozen
 
 
 @frozen
-class Words:
+class ToolWording:
     """The description of a tool, that of its operation parameter, and what is known beyond both."""
 
     description: str
@@ -21,12 +21,12 @@ INSIDE_ONLY: Final = "nothing outside of it can be reached."
 WITH_APPROVAL: Final = "a file outside of it needs its whole path, and each call a person's approval."
 
 
-def reach(text: str, *, outside: bool) -> str:
+def format_boundary(text: str, *, outside: bool) -> str:
     """What is said of the boundary, as it is set."""
     return text.replace(INSIDE_ONLY, WITH_APPROVAL) if outside else text
 
 
-FILES: Final = Words(
+FILES_WORDING: Final = ToolWording(
     description=(
         "Work with the files of the working directory: read a file or a range of its lines, create, write, "
         "append, replace text, insert lines, rename or move, copy, delete, list a folder, find files by name "
@@ -67,7 +67,7 @@ FILES: Final = Words(
     },
 )  # fmt: skip
 
-TERMINAL: Final = Words(
+TERMINAL_WORDING: Final = ToolWording(
     description=(
         "Manage commands of the working directory: run one in the foreground or start it in the background, "
         "read the output of a background job so far, stop it, list all of them; also elevated commands, "
@@ -95,7 +95,7 @@ TERMINAL: Final = Words(
     },
 )  # fmt: skip
 
-READ: Final = Words(
+READ_WORDING: Final = ToolWording(
     description="Read a file of the working directory as text, whole or a range of its lines.",
     knowledge={
         "category": "files",
@@ -107,7 +107,7 @@ READ: Final = Words(
     },
 )
 
-WRITE: Final = Words(
+WRITE_WORDING: Final = ToolWording(
     description=(
         "Write the whole content of a file of the working directory; a file that does not exist is created."
     ),
@@ -121,7 +121,7 @@ WRITE: Final = Words(
     },
 )
 
-EXECUTE: Final = Words(
+EXECUTE_WORDING: Final = ToolWording(
     description=(
         "Execute one command in the working directory to its end, such as the tests, a linter, a build or "
         "git status, without a shell, and give its output and exit status."
@@ -144,7 +144,7 @@ EXECUTE: Final = Words(
     },
 )  # fmt: skip
 
-TESTS: Final = Words(
+TESTS_WORDING: Final = ToolWording(
     description=(
         "Run the tests of the project in the working directory, in the way its files say "
         "(make, npm, pytest, cargo, go), and give their output and exit status."
@@ -159,7 +159,7 @@ TESTS: Final = Words(
     },
 )
 
-SEARCH: Final = Words(
+SEARCH_WORDING: Final = ToolWording(
     description=(
         "Find which files of the working directory mention a text: every line that contains it, with file "
         "and line number."
@@ -189,7 +189,7 @@ SEARCH: Final = Words(
     },
 )
 
-QUERY: Final = Words(
+QUERY_WORDING: Final = ToolWording(
     description=(
         "Search the code and text files of the working directory by meaning (vector search): gives the "
         "passages that answer a question best, such as where in the code something is done, with their lines."

@@ -5,33 +5,34 @@ from __future__ import annotations
 from dataclasses import field, replace
 from threading import Lock
 
-from fingerpost.builtin.workspace.ground import Ground
-from fingerpost.builtin.workspace.ground.walking import Walking
-from fingerpost.builtin.workspace.switches import Switches
+from fingerpost.builtin.workspace.ground import RootFolder
+from fingerpost.builtin.workspace.ground.walking import FolderWalk
+from fingerpost.builtin.workspace.switches import ActionSwitches
 from fingerpost.builtin.workspace.writes import UnreviewedWrites
 from fingerpost.frozen import frozen
 from fingerpost.settings import WorkspaceSettings
 
 
 @frozen
-class Workplace:
-    """The folder, the settings and the switches. Whoever changes a file holds `writing`."""
+class WorkspaceContext:
+    """The folder, the settings and the switches. Whoever changes a file holds `write_lock`."""
 
-    ground: Ground
+    root_folder: RootFolder
     settings: WorkspaceSettings
-    switches: Switches
+    switches: ActionSwitches
     unreviewed: UnreviewedWrites
-    writing: Lock = field(default_factory=Lock)
+    write_lock: Lock = field(default_factory=Lock)
 
-    def reaching(self) -> Workplace:
+    def with_outside_access(self) -> WorkspaceContext:
         """The same for a call that a person granted: it may reach what lies outside of the folder."""
-        return replace(self, ground=self.ground.reaching())
+        return replace(self, ground=self.root_folder.with_outside_access())
 
-    def walking(self, *, everything: bool = False, deepest: int | None = None) -> Walking:
+    def build_walk(self, *, include_ignored: bool = False, max_depth: int | None = None) -> FolderWalk:
         """A walk that passes over what is ignored, unless everything is wanted."""
-        walking = Walking(
-            ignored=frozenset() if everything else frozenset(self.settings.ignored), gitignore=not everything
+        walking = FolderWalk(
+            ignored=frozenset() if include_ignored else frozenset(self.settings.ignored),
+            gitignore=not include_ignored,
         )
-        if deepest is not None:
-            walking.deepest = deepest
+        if max_depth is not None:
+            walking.max_depth = max_depth
         return walking

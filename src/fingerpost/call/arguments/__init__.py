@@ -4,9 +4,9 @@
 another tool, `signature` tells a model in one line what a tool takes.
 """
 
-from fingerpost.call.arguments.prepare import prepare
-from fingerpost.call.arguments.prepared import Prepared
-from fingerpost.call.arguments.signature import signature
-from fingerpost.call.arguments.translate import translate
+from fingerpost.call.arguments.prepare import prepare_arguments
+from fingerpost.call.arguments.prepared import PreparedArguments
+from fingerpost.call.arguments.signature import format_signature
+from fingerpost.call.arguments.translate import translate_arguments
 
-__all__ = ["Prepared", "prepare", "signature", "translate"]
+__all__ = ["PreparedArguments", "format_signature", "prepare_arguments", "translate_arguments"]

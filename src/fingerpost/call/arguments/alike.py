@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 
 
-def _sets(text: str) -> tuple[frozenset[str], ...]:
+def _parse_sets(text: str) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(group.split("/")) for group in text.split())
 
 
-OPPOSITES: Final = _sets(
+OPPOSITE_VALUES: Final = _parse_sets(
     """
     asc/desc ascending/descending true/false yes/no on/off allow/deny allowed/denied accept/reject
     approve/reject grant/revoke enable/disable enabled/disabled open/close opened/closed open/closed
@@ -25,7 +25,7 @@ OPPOSITES: Final = _sets(
     """
 )
 
-SAME_VALUES: Final = _sets(
+SAME_VALUES: Final = _parse_sets(
     """
     asc/ascending/ascend desc/descending/descend min/minimum max/maximum c/celsius/centigrade
     f/fahrenheit k/kelvin km/kilometer/kilometre mi/mile kg/kilogram/kilo g/gram lb/pound
@@ -35,7 +35,7 @@ SAME_VALUES: Final = _sets(
 )
 
 # Whole words that happen to begin longer ones: `all` is not short for `allow`.
-COMPLETE: Final = word_set(
+COMPLETE_ENUMS: Final = parse_word_set(
     """
     all any none not read write on off yes no true false allow deny open close new old in out up
     down and or one two with over under un non pre post sub super ex add set get put use man wo for

@@ -10,7 +10,7 @@ from datetime import date
 from enum import Enum, auto
 from typing import Final
 
-LONGEST_DATE: Final = 40
+MAX_DATE_LENGTH: Final = 40
 
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _YEAR_FIRST = re.compile(r"([0-9]{4})[-/. ]([0-9]{1,2})[-/. ]([0-9]{1,2})")
@@ -27,14 +27,14 @@ _ASKS_FOR_ISO = re.compile(r"\bYYYY-MM-DD\b", re.IGNORECASE)
 _ASKS_FOR_MORE = re.compile(r"\bYYYY-MM-DD[T ]?H|\bHH:MM|\bMM/DD|\bDD/MM|\bMM-DD-|\bDD-MM-", re.IGNORECASE)
 
 
-class Doubt(Enum):
+class DateDoubt(Enum):
     """Why a text is not read as a date."""
 
     TWO_READINGS = auto()
     NO_READING = auto()
 
 
-def wants_iso(form: str, description: str) -> bool:
+def requires_iso_date(form: str, description: str) -> bool:
     """Whether the schema asks for an ISO date: by its format, or in so many words."""
     if form:
         return form == "date"
@@ -42,46 +42,48 @@ def wants_iso(form: str, description: str) -> bool:
     return _ASKS_FOR_ISO.search(text) is not None and _ASKS_FOR_MORE.search(text) is None
 
 
-def is_iso(text: str) -> bool:
+def is_iso_date(text: str) -> bool:
     return _ISO.fullmatch(text) is not None
 
 
-def read_date(text: str) -> str | Doubt:
+def read_date(text: str) -> str | DateDoubt:
     """The text as an ISO date."""
-    if len(text) > LONGEST_DATE:
-        return Doubt.NO_READING
+    if len(text) > MAX_DATE_LENGTH:
+        return DateDoubt.NO_READING
     words = " ".join(text.lower().split())
     if found := _MIDNIGHT.fullmatch(text.strip()):
         return found[1]
     if found := _YEAR_FIRST.fullmatch(words) or _COMPACT.fullmatch(words):
-        return _iso(found[1], found[2], found[3])
+        return _build_iso_date(found[1], found[2], found[3])
     if found := _YEAR_LAST.fullmatch(words):
-        return _year_last(found[1], found[2], found[3])
+        return _read_year_last(found[1], found[2], found[3])
     if found := _MONTH_FIRST.fullmatch(words):
-        return _named(found[3], found[1], found[2])
+        return _read_named_month(found[3], found[1], found[2])
     if found := _DAY_FIRST.fullmatch(words):
-        return _named(found[3], found[2], found[1])
-    return Doubt.NO_READING
+        return _read_named_month(found[3], found[2], found[1])
+    return DateDoubt.NO_READING
 
 
-def _year_last(first: str, second: str, year: str) -> str | Doubt:
-    readings = {_iso(year, first, second), _iso(year, second, first)} - {Doubt.NO_READING}
+def _read_year_last(first: str, second: str, year: str) -> str | DateDoubt:
+    readings = {_build_iso_date(year, first, second), _build_iso_date(year, second, first)} - {
+        DateDoubt.NO_READING
+    }
     if len(readings) > 1:
-        return Doubt.TWO_READINGS
-    return readings.pop() if readings else Doubt.NO_READING
+        return DateDoubt.TWO_READINGS
+    return readings.pop() if readings else DateDoubt.NO_READING
 
 
-def _named(year: str, name: str, day: str) -> str | Doubt:
+def _read_named_month(year: str, name: str, day: str) -> str | DateDoubt:
     months = [
         number
         for number, month in enumerate(_MONTHS, 1)
         if month == name or (name in (month[:3], month[:4]) and len(name) >= 3)
     ]
-    return _iso(year, str(months[0]), day) if len(months) == 1 else Doubt.NO_READING
+    return _build_iso_date(year, str(months[0]), day) if len(months) == 1 else DateDoubt.NO_READING
 
 
-def _iso(year: str, month: str, day: str) -> str | Doubt:
+def _build_iso_date(year: str, month: str, day: str) -> str | DateDoubt:
     try:
         return date(int(year), int(month), int(day)).isoformat()
     except ValueError:
-        return Doubt.NO_READING
+        return DateDoubt.NO_READING

@@ -13,15 +13,15 @@ from typing import Any, Final, cast
 
 from jsonschema.exceptions import ValidationError
 
-from fingerpost.call.arguments.names import normal
-from fingerpost.call.arguments.plan import Plan
-from fingerpost.call.arguments.shapes import Shape
-from fingerpost.call.arguments.signature import expectation
-from fingerpost.call.arguments.values import shortened, shown, type_of
+from fingerpost.call.arguments.names import normalize_name
+from fingerpost.call.arguments.plan import ToolSchema
+from fingerpost.call.arguments.shapes import SchemaNode
+from fingerpost.call.arguments.signature import describe_expected
+from fingerpost.call.arguments.values import format_value, get_json_type, shorten
 from fingerpost.records import Json, ParameterError, ParameterFault
 
-MOST_FAULTS: Final = 20
-LONGEST_MESSAGE: Final = 320
+MAX_ERRORS: Final = 20
+MAX_MESSAGE_LENGTH: Final = 320
 _NEAR: Final = 3
 _ORDER: Final = (ParameterFault.MISSING, ParameterFault.WRONG_TYPE, ParameterFault.BAD_VALUE)
 
@@ -41,69 +41,76 @@ _BOUNDS: Final = {
 }
 
 
-def explain(plan: Plan, errors: list[ValidationError]) -> tuple[ParameterError, ...]:
+def explain_errors(tool_schema: ToolSchema, errors: list[ValidationError]) -> tuple[ParameterError, ...]:
     """The library's errors as ours: one for each parameter, the most telling first."""
     found: dict[str, ParameterError] = {}
     for error in errors:
-        for fault in _faults(plan, error):
+        for fault in _explain_error(tool_schema, error):
             known = found.get(fault.parameter)
             if known is None or _ORDER.index(fault.fault) < _ORDER.index(known.fault):
                 found[fault.parameter] = fault
-    return tuple(found.values())[:MOST_FAULTS]
+    return tuple(found.values())[:MAX_ERRORS]
 
 
-def _faults(plan: Plan, error: ValidationError) -> Iterator[ParameterError]:
-    place = dotted(error.absolute_path)
+def _explain_error(tool_schema: ToolSchema, error: ValidationError) -> Iterator[ParameterError]:
+    place = format_path(error.absolute_path)
     keyword = cast("str | None", error.validator)
     value = cast("Json", error.instance)
     if keyword in ("required", "dependentRequired"):
-        yield from _missing(plan, error, place)
+        yield from _explain_missing(tool_schema, error, place)
     elif keyword in ("additionalProperties", "unevaluatedProperties"):
-        yield from _unexpected(plan, error, place)
+        yield from _explain_unexpected(tool_schema, error, place)
     elif keyword in ("anyOf", "oneOf") and error.context:
-        yield _no_branch(plan, error, place)
+        yield _explain_alternatives(tool_schema, error, place)
     elif keyword == "type":
-        yield wrong_type(plan, place, _shape_of(plan, error), value)
+        yield build_type_error(tool_schema, place, _find_node(tool_schema, error), value)
     else:
-        expected = _bound(plan, error, keyword)
-        yield bad_value(place, expected, value)
+        expected = _describe_bound(tool_schema, error, keyword)
+        yield build_value_error(place, expected, value)
 
 
-def _shape_of(plan: Plan, error: ValidationError) -> Shape:
-    return plan.shapes.of(cast("Json", error.schema))
+def _find_node(tool_schema: ToolSchema, error: ValidationError) -> SchemaNode:
+    return tool_schema.shapes.get_node(cast("Json", error.schema))
 
 
-def _missing(plan: Plan, error: ValidationError, place: str) -> Iterator[ParameterError]:
-    shape = _shape_of(plan, error)
+def _explain_missing(tool_schema: ToolSchema, error: ValidationError, path: str) -> Iterator[ParameterError]:
+    shape = _find_node(tool_schema, error)
     given = cast("dict[str, Json]", error.instance)
     wanted = cast("list[str] | dict[str, list[str]]", error.validator_value)
     groups = [wanted] if isinstance(wanted, list) else [wanted[key] for key in wanted if key in given]
     for name in (name for group in groups for name in group if name not in given):
-        yield missing(plan, join(place, name), plan.shapes.of(shape.properties.get(name)))
+        yield build_missing_error(
+            tool_schema, join_path(path, name), tool_schema.shapes.get_node(shape.properties.get(name))
+        )
 
 
-def _unexpected(plan: Plan, error: ValidationError, place: str) -> Iterator[ParameterError]:
-    shape = _shape_of(plan, error)
+def _explain_unexpected(
+    tool_schema: ToolSchema, error: ValidationError, path: str
+) -> Iterator[ParameterError]:
+    shape = _find_node(tool_schema, error)
     given = cast("dict[str, Json]", error.instance)
     unknown = (key for key in given if key not in shape.properties)
-    for key in islice(unknown, MOST_FAULTS):
-        yield unknown_key(shape, place, key)
+    for key in islice(unknown, MAX_ERRORS):
+        yield build_unknown_key_error(shape, path, key)
 
 
-def _no_branch(plan: Plan, error: ValidationError, place: str) -> ParameterError:
+def _explain_alternatives(tool_schema: ToolSchema, error: ValidationError, path: str) -> ParameterError:
     """None of the alternatives fits: say what they are, or what the nearest of them lacks."""
     context = list(error.context or ())
-    shape = _shape_of(plan, error)
+    shape = _find_node(tool_schema, error)
     value = cast("Json", error.instance)
     if all(each.validator == "type" and not each.relative_path for each in context):
-        return wrong_type(plan, place, shape, value)
-    closest = _closest(context)
+        return build_type_error(tool_schema, path, shape, value)
+    closest = _find_closest_alternative(context)
     if len(closest) == 1 and closest[0].validator not in ("anyOf", "oneOf"):
-        return next(_faults(plan, closest[0]), bad_value(place, expectation(plan, shape), value))
-    return bad_value(place, expectation(plan, shape), value)
+        return next(
+            _explain_error(tool_schema, closest[0]),
+            build_value_error(path, describe_expected(tool_schema, shape), value),
+        )
+    return build_value_error(path, describe_expected(tool_schema, shape), value)
 
 
-def _closest(context: list[ValidationError]) -> list[ValidationError]:
+def _find_closest_alternative(context: list[ValidationError]) -> list[ValidationError]:
     """What is wrong under the alternative with the fewest complaints that is of the right type at all."""
     branches: dict[object, list[ValidationError]] = {}
     for each in context:
@@ -116,73 +123,75 @@ def _closest(context: list[ValidationError]) -> list[ValidationError]:
     return min(typed or list(branches.values()), key=len)
 
 
-def _bound(plan: Plan, error: ValidationError, keyword: str | None) -> str:
-    wanted = shortened(str(cast("object", error.validator_value)), 80)
+def _describe_bound(tool_schema: ToolSchema, error: ValidationError, keyword: str | None) -> str:
+    wanted = shorten(str(cast("object", error.validator_value)), 80)
     if keyword in _BOUNDS:
         return _BOUNDS[keyword].format(wanted)
     if keyword == "uniqueItems":
         return "items that all differ"
     if keyword in ("enum", "const"):
-        shape = _shape_of(plan, error)
-        return f"{'one of ' if len(shape.choices) > 1 else ''}{expectation(plan, shape)}"
+        shape = _find_node(tool_schema, error)
+        return f"{'one of ' if len(shape.choices) > 1 else ''}{describe_expected(tool_schema, shape)}"
     if keyword == "oneOf":
         return "a value that fits exactly one of the alternatives"
     return f"a value allowed by `{keyword}`" if keyword else "nothing here: the schema allows no value"
 
 
-def missing(plan: Plan, parameter: str, shape: Shape) -> ParameterError:
-    about = shortened(" ".join(shape.description.split()), 100)
+def build_missing_error(tool_schema: ToolSchema, parameter: str, node: SchemaNode) -> ParameterError:
+    about = shorten(" ".join(node.description.split()), 100)
     told = f" ({about})" if about else ""
-    return _error(
+    return _build_error(
         ParameterFault.MISSING,
         parameter,
-        f"{parameter} is missing: expected {expectation(plan, shape)}{told}",
+        f"{parameter} is missing: expected {describe_expected(tool_schema, node)}{told}",
     )
 
 
-def wrong_type(plan: Plan, parameter: str, shape: Shape, value: Json) -> ParameterError:
+def build_type_error(
+    tool_schema: ToolSchema, parameter: str, node: SchemaNode, value: Json
+) -> ParameterError:
     given = (
-        f"{type_of(value)} {shown(parameter, value)}"
+        f"{get_json_type(value)} {format_value(parameter, value)}"
         if not isinstance(value, dict | list)
-        else shown(parameter, value)
+        else format_value(parameter, value)
     )
-    expected = expectation(plan, shape)
-    return _error(
+    expected = describe_expected(tool_schema, node)
+    return _build_error(
         ParameterFault.WRONG_TYPE,
         parameter,
         f"{parameter or 'the arguments'}: expected {expected}, given {given}",
     )
 
 
-def bad_value(parameter: str, expected: str, value: Json) -> ParameterError:
-    message = f"{parameter or 'the arguments'}: expected {expected}, given {shown(parameter, value)}"
-    return _error(ParameterFault.BAD_VALUE, parameter, message)
+def build_value_error(parameter: str, expected: str, value: Json) -> ParameterError:
+    message = f"{parameter or 'the arguments'}: expected {expected}, given {format_value(parameter, value)}"
+    return _build_error(ParameterFault.BAD_VALUE, parameter, message)
 
 
-def unknown_key(shape: Shape, place: str, key: str) -> ParameterError:
-    near = near_names(shape, key)
+def build_unknown_key_error(node: SchemaNode, parent: str, key: str) -> ParameterError:
+    near = find_near_names(node, key)
     advice = f"did you mean {', '.join(near)}?" if near else "there is no such parameter"
-    path = join(place, shortened(key, 80))
-    return _error(ParameterFault.BAD_VALUE, path, f"{path} is not a parameter of this tool: {advice}")
+    path = join_path(parent, shorten(key, 80))
+    return _build_error(ParameterFault.BAD_VALUE, path, f"{path} is not a parameter of this tool: {advice}")
 
 
-def near_names(shape: Shape, key: str) -> list[str]:
-    names = {normal(name): name for name in list(shape.properties)[:200]}
-    close = difflib.get_close_matches(normal(key[:80]), list(names), n=_NEAR, cutoff=0.5)
-    return [names[name] for name in close] or list(shape.properties)[:8]
+def find_near_names(node: SchemaNode, key: str) -> list[str]:
+    names = {normalize_name(name): name for name in list(node.properties)[:200]}
+    close = difflib.get_close_matches(normalize_name(key[:80]), list(names), n=_NEAR, cutoff=0.5)
+    return [names[name] for name in close] or list(node.properties)[:8]
 
 
-def _error(fault: ParameterFault, parameter: str, message: str) -> ParameterError:
-    return ParameterError(fault=fault, parameter=parameter, message=shortened(message, LONGEST_MESSAGE))
+def _build_error(fault: ParameterFault, parameter: str, message: str) -> ParameterError:
+    return ParameterError(fault=fault, parameter=parameter, message=shorten(message, MAX_MESSAGE_LENGTH))
 
 
-def dotted(path: Any) -> str:
+def format_path(path: Any) -> str:
     """`filters.tags[2]`: how a person would write the place."""
     text = ""
     for part in path:
-        text = f"{text}[{part}]" if isinstance(part, int) else join(text, str(part))
+        text = f"{text}[{part}]" if isinstance(part, int) else join_path(text, str(part))
     return text
 
 
-def join(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
+def join_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

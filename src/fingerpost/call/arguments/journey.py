@@ -8,16 +8,16 @@ from typing import Any, Final, cast
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
-from fingerpost.call.arguments.effort import Effort
+from fingerpost.call.arguments.effort import StepBudget
 from fingerpost.frozen import frozen
 
-PART: Final = 4  # entries of a value or a keyword, for one step
-MOST_KEPT: Final = 2_000  # parts of one schema that stay ready
-_LOOKING_UP: Final = 4  # steps
+ENTRIES_PER_STEP: Final = 4  # entries of a value or a keyword, for one step
+MAX_KEPT_PARTS: Final = 2_000  # parts of one schema that stay ready
+_LOOKUP_STEPS: Final = 4  # steps
 
 
 @frozen(kw_only=False)
-class Visit:
+class SchemaPart:
     """A part of a schema made ready, and the steps that looking at a value with it takes at least."""
 
     validator: Any
@@ -25,25 +25,25 @@ class Visit:
     shows: bool  # the library shows a whole list that it refuses
 
 
-class References:
+class SchemaReferences:
     """The parts of one schema and what it refers to, each looked up once.
 
     `everywhere`: references may also lead to names and to other ids than that of the schema itself.
     """
 
-    def __init__(self, base: str, *, everywhere: bool) -> None:
+    def __init__(self, base: str, *, anywhere: bool) -> None:
         self._base = base
-        self._everywhere = everywhere
+        self._everywhere = anywhere
         self._known: dict[tuple[str, str], Any] = {}
-        self._visits: dict[tuple[int, str], Visit] = {}
+        self._visits: dict[tuple[int, str], SchemaPart] = {}
 
-    def visit(self, validator: Any, schema: dict[str, Any], resolver: Any) -> Visit:
+    def get_part(self, validator: Any, schema: dict[str, Any], resolver: Any) -> SchemaPart:
         """What looks at values with this part, which must live as long as the whole schema."""
         base = (validator._resolver if resolver is None else resolver)._base_uri
         known = self._visits.get((id(schema), base))
         if known is None:
-            known = _visit(validator, schema, resolver)
-            if len(self._visits) < MOST_KEPT:
+            known = _build_part(validator, schema, resolver)
+            if len(self._visits) < MAX_KEPT_PARTS:
                 self._visits[id(schema), base] = known
         return known
 
@@ -65,17 +65,17 @@ class References:
             return None
 
 
-def _visit(validator: Any, part: dict[str, Any], resolver: Any) -> Visit:
-    made = validator.evolve(schema=part, _resolver=resolver or _resolver_within(validator, part))
-    steps = sum(1 + _entries(value) // PART for _, _, value in made._validators)
-    return Visit(made, 1 + steps, part.get("items") is False or part.get("additionalItems") is False)
+def _build_part(validator: Any, part: dict[str, Any], resolver: Any) -> SchemaPart:
+    made = validator.evolve(schema=part, _resolver=resolver or _find_resolver(validator, part))
+    steps = sum(1 + _count_entries(value) // ENTRIES_PER_STEP for _, _, value in made._validators)
+    return SchemaPart(made, 1 + steps, part.get("items") is False or part.get("additionalItems") is False)
 
 
-def _entries(value: Any) -> int:
+def _count_entries(value: Any) -> int:
     return len(cast("list[Any]", value)) if isinstance(value, list | dict) else 0
 
 
-def _resolver_within(validator: Any, part: dict[str, Any]) -> Any:
+def _find_resolver(validator: Any, part: dict[str, Any]) -> Any:
     """References within a part that has its own id are seen from there."""
     if validator.ID_OF(part) is None:
         return validator._resolver
@@ -83,23 +83,23 @@ def _resolver_within(validator: Any, part: dict[str, Any]) -> Any:
     return validator._resolver.in_subresource(specification.create_resource(part))
 
 
-class Journey(local):
+class ValidationState(local):
     """The check under way in this thread."""
 
-    effort: Effort
-    references: References
+    effort: StepBudget
+    references: SchemaReferences
 
     def __init__(self) -> None:
         self.active: set[tuple[int, int]] = set()
 
-    def begin(self, effort: Effort, references: References) -> None:
-        self.effort = effort
+    def begin(self, budget: StepBudget, references: SchemaReferences) -> None:
+        self.effort = budget
         self.references = references
         self.active.clear()
 
     def follow(self, validator: Any, reference: object) -> Any:
-        self.effort.spend(_LOOKING_UP)
+        self.effort.spend(_LOOKUP_STEPS)
         return self.references.follow(validator._resolver, reference)
 
 
-journey: Final = Journey()
+validation_state: Final = ValidationState()

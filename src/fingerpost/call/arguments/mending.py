@@ -16,131 +16,146 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from fingerpost.call.arguments.choices import MOST_CHOICES, nearest
+from fingerpost.call.arguments.choices import MAX_CHOICES, find_meant_choice
 from fingerpost.call.arguments.conversion import convert
-from fingerpost.call.arguments.dates import Doubt, is_iso, read_date, wants_iso
-from fingerpost.call.arguments.effort import Effort, Spent, comparing, weight
-from fingerpost.call.arguments.faults import MOST_FAULTS, bad_value, join, unknown_key
-from fingerpost.call.arguments.keys import Asked, renames
-from fingerpost.call.arguments.plan import Plan
-from fingerpost.call.arguments.scalars import NOTHING, whole
-from fingerpost.call.arguments.shapes import NO_OBJECT, Extras, Shape
-from fingerpost.call.arguments.values import is_list, is_object, is_of, kept, same
+from fingerpost.call.arguments.dates import DateDoubt, is_iso_date, read_date, requires_iso_date
+from fingerpost.call.arguments.effort import (
+    StepBudget,
+    StepBudgetExceeded,
+    estimate_comparison_steps,
+    estimate_steps,
+)
+from fingerpost.call.arguments.faults import MAX_ERRORS, build_unknown_key_error, build_value_error, join_path
+from fingerpost.call.arguments.keys import GivenObject, find_renames
+from fingerpost.call.arguments.plan import ToolSchema
+from fingerpost.call.arguments.scalars import NULL_WORDS, read_whole_float
+from fingerpost.call.arguments.shapes import NO_OBJECT, ExtraKeys, SchemaNode
+from fingerpost.call.arguments.values import is_equal, is_list, is_object, is_of_type, redact_value
 from fingerpost.records import Json, JsonObject, ParameterError, Repair, RepairKind
 
 T = TypeVar("T")
 
-DEEPEST: Final = 64
+MAX_DEPTH_REPAIRED: Final = 64
 _PLAIN: Final = frozenset({"type", "title", "description", "default", "examples"})
 
 
 @dataclass(slots=True)
-class Mending:
+class ArgumentRepair:
     """One walk and what it changed."""
 
-    plan: Plan
-    effort: Effort
+    tool_schema: ToolSchema
+    budget: StepBudget
     depth: int = 0
     repairs: list[Repair] = field(default_factory=list[Repair])
     doubts: list[ParameterError] = field(default_factory=list[ParameterError])
 
-    def value(self, source: Json, value: Json, path: str) -> Json:
+    def repair_value(self, source: Json, value: Json, path: str) -> Json:
         """The value as this part of the schema wants it, or as it was. Raises `Spent`."""
-        self.effort.spend(2)
-        if self.depth > DEEPEST:
+        self.budget.spend(2)
+        if self.depth > MAX_DEPTH_REPAIRED:
             return value
         self.depth += 1
         try:
-            return self._value(self.plan.shapes.of(source), value, path)
+            return self._repair_node(self.tool_schema.shapes.get_node(source), value, path)
         finally:
             self.depth -= 1
 
-    def _value(self, shape: Shape, value: Json, path: str) -> Json:
-        if shape.branches:
-            value = self._branch(shape, value, path)
-        if shape.choices:
-            return self._choice(shape, value, path)
-        if not is_of(value, shape.types):
-            value = self._converted(shape, value, path)
-        return self._inside(shape, value, path)
+    def _repair_node(self, node: SchemaNode, value: Json, path: str) -> Json:
+        if node.branches:
+            value = self._repair_by_branch(node, value, path)
+        if node.choices:
+            return self._repair_choice(node, value, path)
+        if not is_of_type(value, node.types):
+            value = self._convert_type(node, value, path)
+        return self._repair_inside(node, value, path)
 
-    def _inside(self, shape: Shape, value: Json, path: str) -> Json:
+    def _repair_inside(self, node: SchemaNode, value: Json, path: str) -> Json:
         if isinstance(value, str):
-            return self._dated(shape, value, path)
-        if isinstance(value, float) and "integer" in shape.types and "number" not in shape.types:
-            reading = whole(value)
-            return value if reading is None else self.record(path, RepairKind.COERCED, value, *reading.pair)
-        if is_object(value) and (shape.properties or shape.extras is not Extras.WELCOME):
-            return self.entries(shape, value, path)
-        if is_list(value) and is_object(shape.items):
-            return [self.value(shape.items, item, f"{path}[{place}]") for place, item in enumerate(value)]
+            return self._repair_date(node, value, path)
+        if isinstance(value, float) and "integer" in node.types and "number" not in node.types:
+            reading = read_whole_float(value)
+            return (
+                value
+                if reading is None
+                else self.record_repair(path, RepairKind.COERCED, value, *reading.pair)
+            )
+        if is_object(value) and (node.properties or node.extras is not ExtraKeys.WELCOME):
+            return self.repair_object(node, value, path)
+        if is_list(value) and is_object(node.items):
+            return [
+                self.repair_value(node.items, item, f"{path}[{place}]") for place, item in enumerate(value)
+            ]
         return value
 
     # Objects
 
-    def entries(self, shape: Shape, given: JsonObject, path: str) -> dict[str, Json]:
+    def repair_object(self, node: SchemaNode, given: JsonObject, path: str) -> dict[str, Json]:
         """An object with its keys, then its values, then what is missing put right."""
-        entries = self.in_full(lambda: self._renamed(shape, given, path), given)
+        entries = self.apply_fully(lambda: self._rename_keys(node, given, path), given)
         result: dict[str, Json] = {}
         for key, value in entries.items():
-            place = join(path, key)
-            if key in shape.properties:
-                taken = self.in_full(partial(self._taken, shape, key, value, place), (value,))
+            place = join_path(path, key)
+            if key in node.properties:
+                taken = self.apply_fully(partial(self._choose_value, node, key, value, place), (value,))
                 result.update((key, each) for each in taken)
-            elif not _is_idle(shape, value, root=not path):
+            elif not _is_meaningless(node, value, root=not path):
                 result[key] = value
             else:
-                self.record(place, RepairKind.REMOVED, value, None, "an unknown parameter without a value")
-        with suppress(Spent):
-            self._fill(shape, path, result)
-            self._doubt(shape, path, result)
+                self.record_repair(
+                    place, RepairKind.REMOVED, value, None, "an unknown parameter without a value"
+                )
+        with suppress(StepBudgetExceeded):
+            self._fill_missing(node, path, result)
+            self._report_ambiguous(node, path, result)
         return result
 
-    def in_full(self, change: Callable[[], T], otherwise: T) -> T:
+    def apply_fully(self, change: Callable[[], T], fallback: T) -> T:
         """A change as a whole, or none of it when the effort is spent on the way."""
         repairs, doubts = len(self.repairs), len(self.doubts)
         try:
             return change()
-        except Spent:
+        except StepBudgetExceeded:
             del self.repairs[repairs:]
             del self.doubts[doubts:]
-            return otherwise
+            return fallback
 
-    def _taken(self, shape: Shape, key: str, value: Json, place: str) -> tuple[Json, ...]:
+    def _choose_value(self, node: SchemaNode, key: str, value: Json, place: str) -> tuple[Json, ...]:
         """The value a parameter gets; nothing when it is better left out."""
-        source = shape.properties[key]
-        if value is None and not self._fits(source, value):
-            if key not in shape.required:
-                self.record(place, RepairKind.REMOVED, value, None, "null for an optional parameter")
+        source = node.properties[key]
+        if value is None and not self._is_valid(source, value):
+            if key not in node.required:
+                self.record_repair(place, RepairKind.REMOVED, value, None, "null for an optional parameter")
                 return ()
-            if self.plan.shapes.of(source).default:
+            if self.tool_schema.shapes.get_node(source).default:
                 return ()  # filled like any missing one
-        mended = self.value(source, value, place)
-        if key not in shape.required and _is_nothing(mended) and not self._fits(source, mended):
-            self.record(place, RepairKind.REMOVED, value, None, "an empty value for an optional parameter")
+        mended = self.repair_value(source, value, place)
+        if key not in node.required and _is_null(mended) and not self._is_valid(source, mended):
+            self.record_repair(
+                place, RepairKind.REMOVED, value, None, "an empty value for an optional parameter"
+            )
             return ()
         return (mended,)
 
-    def _fill(self, shape: Shape, path: str, result: dict[str, Json]) -> None:
-        for name in shape.required:
-            if name in result or name not in shape.properties:
+    def _fill_missing(self, node: SchemaNode, path: str, result: dict[str, Json]) -> None:
+        for name in node.required:
+            if name in result or name not in node.properties:
                 continue
-            default = self.plan.shapes.of(shape.properties[name]).default
-            if default and self._fits(shape.properties[name], default[0]):
-                place = join(path, name)
-                result[name] = self.record(
+            default = self.tool_schema.shapes.get_node(node.properties[name]).default
+            if default and self._is_valid(node.properties[name], default[0]):
+                place = join_path(path, name)
+                result[name] = self.record_repair(
                     place, RepairKind.DEFAULT, None, default[0], "missing; the schema's default"
                 )
 
-    def _renamed(self, shape: Shape, given: JsonObject, path: str) -> JsonObject:
-        unknown = [key for key in given if key not in shape.properties]
+    def _rename_keys(self, node: SchemaNode, given: JsonObject, path: str) -> JsonObject:
+        unknown = [key for key in given if key not in node.properties]
         if not unknown:
             return given
         empty = [key for key in unknown if given[key] is None]
-        open_names = self._open(shape, given)
+        open_names = self._find_open_parameters(node, given)
         keys = [key for key in unknown if key not in empty]
-        asked = self.asked(shape, given, path)
-        found = {rename.key: rename for rename in renames(asked, keys, open_names)}
+        asked = self.describe_object(node, given, path)
+        found = {rename.key: rename for rename in find_renames(asked, keys, open_names)}
         result: dict[str, Json] = {}
         for key, value in given.items():
             rename = found.get(key)
@@ -148,10 +163,13 @@ class Mending:
                 result.setdefault(key, value)
                 continue
             result[rename.parameter] = value
-            before, after = {key: kept(key, value)}, {rename.parameter: kept(rename.parameter, value)}
+            before, after = (
+                {key: redact_value(key, value)},
+                {rename.parameter: redact_value(rename.parameter, value)},
+            )
             self.repairs.append(
                 Repair(
-                    path=join(path, rename.parameter),
+                    path=join_path(path, rename.parameter),
                     kind=RepairKind.RENAMED,
                     before=before,
                     after=after,
@@ -160,157 +178,170 @@ class Mending:
             )
         return result
 
-    def _open(self, shape: Shape, given: JsonObject) -> list[str]:
+    def _find_open_parameters(self, node: SchemaNode, given: JsonObject) -> list[str]:
         """Parameters that may still take a value; where extras are welcome, only required ones."""
-        names = shape.required if shape.extras is Extras.WELCOME else shape.properties
+        names = node.required if node.extras is ExtraKeys.WELCOME else node.properties
         return [
             name
             for name in names
-            if name in shape.properties
-            and (name not in given or (given[name] is None and not self._fits(shape.properties[name], None)))
+            if name in node.properties
+            and (
+                name not in given or (given[name] is None and not self._is_valid(node.properties[name], None))
+            )
         ]
 
-    def asked(self, shape: Shape, given: JsonObject, path: str) -> Asked:
+    def describe_object(self, node: SchemaNode, given: JsonObject, path: str) -> GivenObject:
         known: dict[tuple[str, str], bool] = {}
 
         def fits(key: str, name: str) -> bool:
             if (key, name) not in known:
-                known[key, name] = self._would_fit(shape.properties[name], given[key], join(path, name))
+                known[key, name] = self._can_fit(node.properties[name], given[key], join_path(path, name))
             return known[key, name]
 
-        return Asked(
+        return GivenObject(
             given=given,
-            parameters=lambda name: self.plan.shapes.of(shape.properties[name]),
-            required=frozenset(shape.required),
-            topic=self.plan.topic,
+            parameters=lambda name: self.tool_schema.shapes.get_node(node.properties[name]),
+            required=frozenset(node.required),
+            topic=self.tool_schema.topic,
             fits=fits,
-            spend=self.effort.spend,
+            spend=self.budget.spend,
         )
 
-    def _doubt(self, shape: Shape, path: str, result: dict[str, Json]) -> None:
+    def _report_ambiguous(self, node: SchemaNode, path: str, result: dict[str, Json]) -> None:
         """An unknown parameter that may have been meant for an open one is not waved through.
 
         Within a parameter the schema often lists only some of the keys, as an example.
         """
-        if path or shape.extras is not Extras.UNSAID:
+        if path or node.extras is not ExtraKeys.UNSAID:
             return
-        unknown = [key for key in result if key not in shape.properties]
-        open_names = [name for name in shape.properties if name not in result] if unknown else []
+        unknown = [key for key in result if key not in node.properties]
+        open_names = [name for name in node.properties if name not in result] if unknown else []
         for key in unknown:
-            if len(self.doubts) >= MOST_FAULTS:
+            if len(self.doubts) >= MAX_ERRORS:
                 return
             if any(
-                self._would_fit(shape.properties[name], result[key], join(path, name)) for name in open_names
+                self._can_fit(node.properties[name], result[key], join_path(path, name))
+                for name in open_names
             ):
-                self.doubts.append(unknown_key(shape, path, key))
+                self.doubts.append(build_unknown_key_error(node, path, key))
 
     # Alternatives
 
-    def _branch(self, shape: Shape, value: Json, path: str) -> Json:
-        fitting = [branch for branch in shape.branches if self._fits(branch, value)]
+    def _repair_by_branch(self, node: SchemaNode, value: Json, path: str) -> Json:
+        fitting = [branch for branch in node.branches if self._is_valid(branch, value)]
         if fitting:
-            return self._tidied(fitting[0], value, path) if len(fitting) == 1 else value
-        tried = [self._attempt(branch, value, path) for branch in shape.branches]
+            return self._drop_empty(fitting[0], value, path) if len(fitting) == 1 else value
+        tried = [self._try_repair(branch, value, path) for branch in node.branches]
         good = [(result, walk) for result, walk, ok in tried if ok]
-        if not good or any(not same(good[0][0], result) for result, _ in good):
+        if not good or any(not is_equal(good[0][0], result) for result, _ in good):
             return value
         result, walk = good[0]
-        self._adopt(walk)
+        self._adopt_repairs(walk)
         return result
 
-    def _tidied(self, branch: Json, value: Json, path: str) -> Json:
-        result, walk, ok = self._attempt(branch, value, path)
+    def _drop_empty(self, branch: Json, value: Json, path: str) -> Json:
+        result, walk, ok = self._try_repair(branch, value, path)
         if not ok:
             return value
-        self._adopt(walk)
+        self._adopt_repairs(walk)
         return result
 
-    def _attempt(self, source: Json, value: Json, path: str) -> tuple[Json, Mending, bool]:
-        self.effort.spend(1 + weight(value))
-        walk = Mending(self.plan, self.effort, self.depth)
-        result = walk.value(source, value, path)
-        return result, walk, not walk.doubts and self._fits(source, result)
+    def _try_repair(self, source: Json, value: Json, path: str) -> tuple[Json, ArgumentRepair, bool]:
+        self.budget.spend(1 + estimate_steps(value))
+        walk = ArgumentRepair(self.tool_schema, self.budget, self.depth)
+        result = walk.repair_value(source, value, path)
+        return result, walk, not walk.doubts and self._is_valid(source, result)
 
-    def _would_fit(self, source: Json, value: Json, path: str) -> bool:
-        return self._attempt(source, value, path)[2]
+    def _can_fit(self, source: Json, value: Json, path: str) -> bool:
+        return self._try_repair(source, value, path)[2]
 
-    def _adopt(self, walk: Mending) -> None:
+    def _adopt_repairs(self, walk: ArgumentRepair) -> None:
         self.repairs.extend(walk.repairs)
         self.doubts.extend(walk.doubts)
 
-    def _fits(self, source: Json, value: Json) -> bool:
-        shape = self.plan.shapes.of(source)
-        if shape.node.keys() <= _PLAIN:
-            return is_of(value, shape.types)
-        return self.plan.validation.fits(value, source, self.effort)
+    def _is_valid(self, source: Json, value: Json) -> bool:
+        shape = self.tool_schema.shapes.get_node(source)
+        if shape.keywords.keys() <= _PLAIN:
+            return is_of_type(value, shape.types)
+        return self.tool_schema.validation.is_valid_part(value, source, self.budget)
 
     # Values
 
-    def _choice(self, shape: Shape, value: Json, path: str) -> Json:
-        self.effort.spend(comparing(value, len(shape.choices)))
-        if _is_among(value, shape.choices):
+    def _repair_choice(self, node: SchemaNode, value: Json, path: str) -> Json:
+        self.budget.spend(estimate_comparison_steps(value, len(node.choices)))
+        if _is_among(value, node.choices):
             return value
-        if is_list(value) and len(value) == 1 and "array" not in shape.types:
-            inner = self._choice(shape, value[0], path)
-            if not _is_among(inner, shape.choices):
+        if is_list(value) and len(value) == 1 and "array" not in node.types:
+            inner = self._repair_choice(node, value[0], path)
+            if not _is_among(inner, node.choices):
                 return value
-            return self.record(path, RepairKind.WRAPPED, value, inner, "a list of one value")
-        self.effort.spend(2 * min(len(shape.choices), MOST_CHOICES))
-        reading = nearest(value, shape.choices)
-        return value if reading is None else self.record(path, RepairKind.NEAREST, value, *reading.pair)
+            return self.record_repair(path, RepairKind.WRAPPED, value, inner, "a list of one value")
+        self.budget.spend(2 * min(len(node.choices), MAX_CHOICES))
+        reading = find_meant_choice(value, node.choices)
+        return (
+            value if reading is None else self.record_repair(path, RepairKind.NEAREST, value, *reading.pair)
+        )
 
-    def _dated(self, shape: Shape, value: str, path: str) -> Json:
-        if not wants_iso(shape.format, shape.description) or is_iso(value):
+    def _repair_date(self, node: SchemaNode, value: str, path: str) -> Json:
+        if not requires_iso_date(node.format, node.description) or is_iso_date(value):
             return value
         reading = read_date(value)
         if isinstance(reading, str):
-            return self.record(
+            return self.record_repair(
                 path, RepairKind.COERCED, value, reading, "a date that can be read in one way only"
             )
-        if reading is Doubt.TWO_READINGS and shape.format:
-            self.doubts.append(bad_value(path, "a date as YYYY-MM-DD (this one has two readings)", value))
+        if reading is DateDoubt.TWO_READINGS and node.format:
+            self.doubts.append(
+                build_value_error(path, "a date as YYYY-MM-DD (this one has two readings)", value)
+            )
         return value
 
-    def _converted(self, shape: Shape, value: Json, path: str) -> Json:
+    def _convert_type(self, node: SchemaNode, value: Json, path: str) -> Json:
         """The value as one of the types asked for, when there is one way only."""
-        self.effort.spend(weight(value))
-        items = shape.items if is_object(shape.items) else NO_OBJECT
+        self.budget.spend(estimate_steps(value))
+        items = node.items if is_object(node.items) else NO_OBJECT
 
         def fits_item(item: Json) -> bool:
-            return self._would_fit(items, item, f"{path}[0]")
+            return self._can_fit(items, item, f"{path}[0]")
 
-        shape_of_items = self.plan.shapes.of(items)
-        ways = [convert(kind, shape, shape_of_items, value, fits_item) for kind in sorted(shape.types)]
+        shape_of_items = self.tool_schema.shapes.get_node(items)
+        ways = [convert(kind, node, shape_of_items, value, fits_item) for kind in sorted(node.types)]
         found = [steps for steps in ways if steps]
-        if not found or any(not same(found[0][-1].after, steps[-1].after) for steps in found):
+        if not found or any(not is_equal(found[0][-1].after, steps[-1].after) for steps in found):
             return value
         for step in found[0]:
-            self.record(path, step.kind, step.before, step.after, step.reason)
+            self.record_repair(path, step.kind, step.before, step.after, step.reason)
         return found[0][-1].after
 
-    def record(self, path: str, kind: RepairKind, before: Json, after: Json, reason: str) -> Json:
+    def record_repair(self, path: str, kind: RepairKind, before: Json, after: Json, reason: str) -> Json:
         """Note a change and give back the new value. Raises `Spent`."""
-        self.effort.spend(2 + weight(before))
+        self.budget.spend(2 + estimate_steps(before))
         self.repairs.append(
-            Repair(path=path, kind=kind, before=kept(path, before), after=kept(path, after), reason=reason)
+            Repair(
+                path=path,
+                kind=kind,
+                before=redact_value(path, before),
+                after=redact_value(path, after),
+                reason=reason,
+            )
         )
         return after
 
 
 def _is_among(value: Json, choices: tuple[Json, ...]) -> bool:
-    return any(same(value, choice) for choice in choices)
+    return any(is_equal(value, choice) for choice in choices)
 
 
 def _is_empty(value: Json) -> bool:
     return value is None or value == "" or (is_object(value) and not value) or (is_list(value) and not value)
 
 
-def _is_idle(shape: Shape, value: Json, *, root: bool) -> bool:
+def _is_meaningless(node: SchemaNode, value: Json, *, root: bool) -> bool:
     """Whether an unknown key says nothing: empty where extras are forbidden, or a null parameter."""
-    if shape.extras is Extras.FORBIDDEN:
+    if node.extras is ExtraKeys.FORBIDDEN:
         return _is_empty(value)
-    return root and value is None and shape.extras is Extras.UNSAID
+    return root and value is None and node.extras is ExtraKeys.UNSAID
 
 
-def _is_nothing(value: Json) -> bool:
-    return value is None or (isinstance(value, str) and value.strip().lower() in NOTHING)
+def _is_null(value: Json) -> bool:
+    return value is None or (isinstance(value, str) and value.strip().lower() in NULL_WORDS)

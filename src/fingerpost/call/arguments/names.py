@@ -6,20 +6,20 @@ from functools import lru_cache
 from typing import Final
 
 from fingerpost.call.arguments.synonyms import ABBREVIATIONS
-from fingerpost.catalog.words import singular, words
+from fingerpost.catalog.words import split_words, to_singular
 
-LONGEST_NAME: Final = 80
+MAX_NAME_LENGTH: Final = 80
 
 
 @lru_cache(maxsize=8192)
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """The name without case and separators."""
-    short = name[:LONGEST_NAME]
-    return "".join(words(short)) or short.casefold()
+    short = name[:MAX_NAME_LENGTH]
+    return "".join(split_words(short)) or short.casefold()
 
 
 @lru_cache(maxsize=8192)
-def canonical(name: str) -> tuple[str, ...]:
+def split_name(name: str) -> tuple[str, ...]:
     """The words of a name, abbreviations written out, in the singular."""
-    plain = (singular(word) for word in words(name[:LONGEST_NAME]))
+    plain = (to_singular(word) for word in split_words(name[:MAX_NAME_LENGTH]))
     return tuple(ABBREVIATIONS.get(word, word) for word in plain)

@@ -14,78 +14,78 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final, cast
 
-from fingerpost.call.arguments.ecma import translated
+from fingerpost.call.arguments.ecma import translate_pattern
 from fingerpost.frozen import frozen
 
-LONGEST_PATTERN: Final = 500
-LONGEST_TEXT: Final = 100_000
+MAX_PATTERN_LENGTH: Final = 500
+MAX_TEXT_LENGTH: Final = 100_000
 # Pieces of the pattern times bytes of text: a few hundredths of a second at the very worst.
-MOST_STEPS: Final = 10_000_000
+MAX_MATCH_STEPS: Final = 10_000_000
 # Bytes for one compiled pattern: some two thousand pieces, made in a millisecond.
-MOST_MEMORY: Final = 1 << 16
+MAX_MEMORY: Final = 1 << 16
 
 
 @frozen(kw_only=False)
-class _Compiled:
+class _CompiledPattern:
     """A pattern for one kind of text: ASCII or any."""
 
     search: Callable[[bytes], object]
     size: int  # its pieces
-    settled: bool  # means the same in every dialect
+    unambiguous: bool  # means the same in every dialect
     ascii_only: bool
 
 
 @frozen(kw_only=False)
-class Pattern:
+class SchemaPattern:
     """A pattern that can be run, if not on every text."""
 
     source: str
-    plain: _Compiled
+    plain: _CompiledPattern
 
-    def refuses(self, text: str) -> bool:
+    def is_mismatch(self, text: str) -> bool:
         """Whether the text surely does not match."""
-        return self._found(text) is False
+        return self._search_widely(text) is False
 
-    def matches(self, text: str) -> bool:
+    def is_match(self, text: str) -> bool:
         """Whether the text surely matches."""
-        certain = self.plain.settled or (text.isascii() and text.isprintable())
-        return certain and self._found(text) is True
+        certain = self.plain.unambiguous or (text.isascii() and text.isprintable())
+        return certain and self._search_widely(text) is True
 
-    def cost(self, text: str) -> int:
+    def estimate_cost(self, text: str) -> int:
         """The steps that running it may take."""
-        return self.plain.size * len(text) if len(text) <= LONGEST_TEXT else 0
+        return self.plain.size * len(text) if len(text) <= MAX_TEXT_LENGTH else 0
 
-    def _found(self, text: str) -> bool | None:
+    def _search_widely(self, text: str) -> bool | None:
         """Whether the text matches at the widest; None when that is not found out."""
-        if len(text) > LONGEST_TEXT:
+        if len(text) > MAX_TEXT_LENGTH:
             return None
-        data = _as_bytes(text)
-        compiled = self._for(text)
-        if data is None or compiled is None or len(data) * compiled.size > MOST_STEPS:
+        data = _encode(text)
+        compiled = self._choose_compiled(text)
+        if data is None or compiled is None or len(data) * compiled.size > MAX_MATCH_STEPS:
             return None
         return compiled.search(data) is not None
 
-    def _for(self, text: str) -> _Compiled | None:
+    def _choose_compiled(self, text: str) -> _CompiledPattern | None:
         if text.isascii():
             return self.plain
-        return None if self.plain.ascii_only else _compiled(self.source, wide=True)
+        return None if self.plain.ascii_only else _compile(self.source, wide=True)
 
 
 @lru_cache(maxsize=1024)
-def usable(source: str) -> Pattern | None:
+def compile_pattern(source: str) -> SchemaPattern | None:
     """The pattern, or None when it cannot be run here or would be too large."""
-    plain = _compiled(source, wide=False) if len(source) <= LONGEST_PATTERN else None
-    return None if plain is None else Pattern(source, plain)
+    plain = _compile(source, wide=False) if len(source) <= MAX_PATTERN_LENGTH else None
+    return None if plain is None else SchemaPattern(source, plain)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(source: str, *, wide: bool) -> _Compiled | None:
-    made = translated(source, wide=wide)
+def _compile(source: str, *, wide: bool) -> _CompiledPattern | None:
+    made = translate_pattern(source, wide=wide)
     if made is None:
         return None
-    engine = _engine()
+    engine = _load_engine()
     options = engine.Options()
-    options.max_mem = MOST_MEMORY
+    options.max_mem = MAX_MEMORY
     options.never_capture = True
     options.log_errors = False
     if not wide:
@@ -95,15 +95,17 @@ def _compiled(source: str, *, wide: bool) -> _Compiled | None:
     except engine.error:
         return None
     size = max(1, cast("int", compiled.programsize))
-    return _Compiled(cast("Callable[[bytes], object]", compiled.search), size, made.settled, made.ascii_only)
+    return _CompiledPattern(
+        cast("Callable[[bytes], object]", compiled.search), size, made.unambiguous, made.ascii_only
+    )
 
 
-def _engine() -> Any:
+def _load_engine() -> Any:
     """RE2, loaded for the first pattern there is. It comes without types."""
     return import_module("re2")
 
 
-def _as_bytes(text: str) -> bytes | None:
+def _encode(text: str) -> bytes | None:
     """The text as RE2 reads it; None for half a character, which has no UTF-8."""
     try:
         return text.encode()

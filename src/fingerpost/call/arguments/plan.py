@@ -10,62 +10,62 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Final
 
-from fingerpost.call.arguments.quick import Quick
-from fingerpost.call.arguments.shapes import Shape, Shapes
-from fingerpost.call.arguments.validation import Validation
-from fingerpost.call.arguments.values import is_list, is_object, plain_object
-from fingerpost.catalog.words import singular, words
+from fingerpost.call.arguments.quick import FastCheck
+from fingerpost.call.arguments.shapes import SchemaNode, SchemaNodes
+from fingerpost.call.arguments.validation import SchemaValidator
+from fingerpost.call.arguments.values import copy_object, is_list, is_object
+from fingerpost.catalog.words import split_words, to_singular
 from fingerpost.records import Json, JsonObject, ToolCard
 
-MOST_PLANS: Final = 512
-MOST_NOTES: Final = 8
+MAX_SCHEMAS: Final = 512
+MAX_NOTES: Final = 8
 
 
-class Plan:
+class ToolSchema:
     """One tool's schema, ready for use."""
 
     def __init__(self, card: ToolCard) -> None:
         given = card.definition.get("inputSchema")
-        self.schema: JsonObject = plain_object(given) if is_object(given) else {"type": "object"}
-        self.quick = Quick(self.schema)
-        self.validation = Validation(self.schema)
-        self.shapes = Shapes(self.schema)
-        self.root: Shape = self.shapes.of(self.schema)
+        self.schema: JsonObject = copy_object(given) if is_object(given) else {"type": "object"}
+        self.quick = FastCheck(self.schema)
+        self.validation = SchemaValidator(self.schema)
+        self.shapes = SchemaNodes(self.schema)
+        self.root: SchemaNode = self.shapes.get_node(self.schema)
         # Words that say what the tool is about add nothing to a parameter's name.
-        self.topic = frozenset(singular(word) for word in words(card.name))
+        self.topic = frozenset(to_singular(word) for word in split_words(card.name))
         self.called = frozenset({card.name, card.key, card.exposed_name})
-        self.notes = _notes(self.schema)
+        self.notes = _describe_unchecked(self.schema)
         self.lines: dict[int, str] = {}  # signatures, by their limit
 
 
-class _Plans:
+class _ToolSchemaCache:
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[str, str], Plan] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], ToolSchema] = OrderedDict()
 
-    def of(self, card: ToolCard) -> Plan:
+    def get_schema(self, card: ToolCard) -> ToolSchema:
         name = (card.key, card.fingerprint)
         with self._lock:
             plan = self._kept.get(name)
             if plan is not None:
                 self._kept.move_to_end(name)
                 return plan
-        plan = Plan(card)
+        plan = ToolSchema(card)
         with self._lock:
             self._kept[name] = plan
-            while len(self._kept) > MOST_PLANS:
+            while len(self._kept) > MAX_SCHEMAS:
                 self._kept.popitem(last=False)
         return plan
 
 
-plans = _Plans()
+tool_schemas = _ToolSchemaCache()
 
 
-def _notes(schema: JsonObject) -> tuple[str, ...]:
+def _describe_unchecked(schema: JsonObject) -> tuple[str, ...]:
     """What of the schema is not checked here, in plain words."""
     found: dict[str, None] = {}
     todo: list[Json] = [schema]
-    while todo and len(found) < MOST_NOTES:
+    while todo and len(found) < MAX_NOTES:
         node = todo.pop()
         if is_list(node):
             todo.extend(node)

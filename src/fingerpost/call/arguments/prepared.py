@@ -7,7 +7,7 @@ from fingerpost.records import Json, ParameterError, Repair
 
 
 @frozen
-class Prepared:
+class PreparedArguments:
     """Arguments that fit the tool's schema, or the reasons why they do not.
 
     `repairs` says what was changed on the way; with errors it says how far we got.

@@ -16,12 +16,12 @@ from fingerpost.call.arguments.values import is_list, is_object
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
-MOST_HOPS: Final = 12
+MAX_HOPS: Final = 12
 NO_OBJECT: Final[JsonObject] = {}
 _PLACE: Final = re.compile(r"[0-9]{1,9}")  # in a list; Python refuses to read thousands of digits
 
 
-class Extras(Enum):
+class ExtraKeys(Enum):
     """What a schema says about keys it does not list."""
 
     WELCOME = auto()
@@ -30,72 +30,72 @@ class Extras(Enum):
 
 
 @frozen(eq=False)
-class Shape:
+class SchemaNode:
     """One schema node."""
 
     source: Json  # the node as the server wrote it
-    node: JsonObject  # the same with references followed and `allOf` merged
+    keywords: JsonObject  # the same with references followed and `allOf` merged
     types: frozenset[str] = frozenset()
     choices: tuple[Json, ...] = ()
     branches: tuple[Json, ...] = ()
     properties: JsonObject = field(default_factory=dict[str, Json])
     required: tuple[str, ...] = ()
-    extras: Extras = Extras.WELCOME
+    extras: ExtraKeys = ExtraKeys.WELCOME
     items: Json = None
 
     @property
     def description(self) -> str:
-        text = self.node.get("description")
+        text = self.keywords.get("description")
         return text if isinstance(text, str) else ""
 
     @property
     def format(self) -> str:
-        name = self.node.get("format")
+        name = self.keywords.get("format")
         return name if isinstance(name, str) else ""
 
     @property
     def default(self) -> tuple[Json, ...]:
         """The value to use when none is given, if the schema settles it."""
-        if "default" in self.node:
-            return (self.node["default"],)
-        return self.choices if "const" in self.node else ()
+        if "default" in self.keywords:
+            return (self.keywords["default"],)
+        return self.choices if "const" in self.keywords else ()
 
 
-class Shapes:
+class SchemaNodes:
     """The shapes of one schema, each made once."""
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
-        self._known: dict[int, Shape] = {}
+        self._known: dict[int, SchemaNode] = {}
 
-    def of(self, source: Json) -> Shape:
+    def get_node(self, source: Json) -> SchemaNode:
         known = self._known.get(id(source))
         if known is None:
-            known = self._known[id(source)] = _shape(source, self._merged(source, 0))
+            known = self._known[id(source)] = _build_node(source, self._merge_parts(source, 0))
         return known
 
-    def _merged(self, source: Json, hops: int) -> JsonObject:
-        if not is_object(source) or hops > MOST_HOPS:
+    def _merge_parts(self, source: Json, hops: int) -> JsonObject:
+        if not is_object(source) or hops > MAX_HOPS:
             return NO_OBJECT
         if "$ref" not in source and "allOf" not in source:
             return source
         merged: dict[str, Json] = {}
-        for part in self._parts(source, hops):
+        for part in self._iterate_parts(source, hops):
             _merge(merged, part)
         return merged
 
-    def _parts(self, source: JsonObject, hops: int) -> Iterator[JsonObject]:
+    def _iterate_parts(self, source: JsonObject, hops: int) -> Iterator[JsonObject]:
         """The node's own keywords first, then what it refers to."""
         yield {key: value for key, value in source.items() if key not in ("$ref", "allOf")}
         reference = source.get("$ref")
         if isinstance(reference, str):
-            yield self._merged(self._target(reference), hops + 1)
+            yield self._merge_parts(self._find_target(reference), hops + 1)
         branches = source.get("allOf")
         if is_list(branches):
             for branch in branches:
-                yield self._merged(branch, hops + 1)
+                yield self._merge_parts(branch, hops + 1)
 
-    def _target(self, reference: str) -> Json:
+    def _find_target(self, reference: str) -> Json:
         if not reference.startswith("#"):
             return None
         node: Json = self._root
@@ -121,42 +121,42 @@ def _merge(into: dict[str, Json], part: JsonObject) -> None:
             into.setdefault(key, value)
 
 
-def _shape(source: Json, node: JsonObject) -> Shape:
+def _build_node(source: Json, node: JsonObject) -> SchemaNode:
     properties = node.get("properties")
     required = node.get("required")
     branches = node.get("anyOf", node.get("oneOf"))
-    return Shape(
+    return SchemaNode(
         source=source,
-        node=node,
-        types=_types(node.get("type")),
-        choices=_choices(node),
+        keywords=node,
+        types=_read_types(node.get("type")),
+        choices=_read_choices(node),
         branches=tuple(branches) if is_list(branches) else (),
         properties=properties if is_object(properties) else NO_OBJECT,
         required=tuple(dict.fromkeys(name for name in required if isinstance(name, str)))
         if is_list(required)
         else (),
-        extras=_extras(node),
+        extras=_read_extras(node),
         items=node.get("items"),
     )
 
 
-def _types(value: Json) -> frozenset[str]:
+def _read_types(value: Json) -> frozenset[str]:
     if isinstance(value, str):
         return frozenset({value})
     return frozenset(item for item in value if isinstance(item, str)) if is_list(value) else frozenset()
 
 
-def _choices(node: JsonObject) -> tuple[Json, ...]:
+def _read_choices(node: JsonObject) -> tuple[Json, ...]:
     if "const" in node:
         return (node["const"],)
     listed = node.get("enum")
     return tuple(listed) if is_list(listed) else ()
 
 
-def _extras(node: JsonObject) -> Extras:
+def _read_extras(node: JsonObject) -> ExtraKeys:
     if "patternProperties" in node:
-        return Extras.WELCOME
+        return ExtraKeys.WELCOME
     said = node.get("additionalProperties", node.get("unevaluatedProperties"))
     if said is False:
-        return Extras.FORBIDDEN
-    return Extras.UNSAID if said is None and "properties" in node else Extras.WELCOME
+        return ExtraKeys.FORBIDDEN
+    return ExtraKeys.UNSAID if said is None and "properties" in node else ExtraKeys.WELCOME

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.call.arguments.plan import Plan, plans
-from fingerpost.call.arguments.shapes import Shape
-from fingerpost.call.arguments.values import is_object, shortened, written
+from fingerpost.call.arguments.plan import ToolSchema, tool_schemas
+from fingerpost.call.arguments.shapes import SchemaNode
+from fingerpost.call.arguments.values import is_object, shorten, to_json
 from fingerpost.records import Json, ToolCard
 
-MOST_CHOICES: Final = 8
-LONGEST_DEFAULT: Final = 24
-DEEPEST: Final = 2
+MAX_SHOWN_CHOICES: Final = 8
+MAX_DEFAULT_LENGTH: Final = 24
+MAX_SIGNATURE_DEPTH: Final = 2
 
 
-def signature(card: ToolCard, *, limit: int = 400) -> str:
+def format_signature(card: ToolCard, *, limit: int = 400) -> str:
     """`search(query: string, limit?: integer = 10, sort?: "asc"|"desc")`, required first, bounded."""
-    plan = plans.of(card)
+    plan = tool_schemas.get_schema(card)
     known = plan.lines.get(limit)
     if known is None:
-        known = plan.lines[limit] = _line(plan, card, limit)
+        known = plan.lines[limit] = _build_signature(plan, card, limit)
     return known
 
 
-def _line(plan: Plan, card: ToolCard, limit: int) -> str:
-    name = shortened(card.exposed_name, max(limit - 4, 1))
-    parts = _parameters(plan, plan.root, 0)
+def _build_signature(tool_schema: ToolSchema, card: ToolCard, limit: int) -> str:
+    name = shorten(card.exposed_name, max(limit - 4, 1))
+    parts = _format_parameters(tool_schema, tool_schema.root, 0)
     whole = f"{name}({', '.join(parts)})"
     if len(whole) <= limit:
         return whole
@@ -37,46 +37,53 @@ def _line(plan: Plan, card: ToolCard, limit: int) -> str:
             break
         fitting.append(part)
     rest = f"… +{len(parts) - len(fitting)} more"
-    return shortened(f"{name}({', '.join([*fitting, rest])})", limit)
+    return shorten(f"{name}({', '.join([*fitting, rest])})", limit)
 
 
-def _parameters(plan: Plan, shape: Shape, depth: int) -> list[str]:
-    must = [name for name in shape.required if name in shape.properties]
-    unlisted = [name for name in shape.required if name not in shape.properties]
-    may = [name for name in shape.properties if name not in shape.required]
+def _format_parameters(tool_schema: ToolSchema, node: SchemaNode, depth: int) -> list[str]:
+    must = [name for name in node.required if name in node.properties]
+    unlisted = [name for name in node.required if name not in node.properties]
+    may = [name for name in node.properties if name not in node.required]
     return [
-        *(_parameter(plan, name, shape.properties[name], depth) for name in must),
+        *(_format_parameter(tool_schema, name, node.properties[name], depth) for name in must),
         *(f"{name}: any" for name in unlisted),
-        *(_parameter(plan, f"{name}?", shape.properties[name], depth) for name in may),
+        *(_format_parameter(tool_schema, f"{name}?", node.properties[name], depth) for name in may),
     ]
 
 
-def _parameter(plan: Plan, name: str, source: Json, depth: int) -> str:
-    shape = plan.shapes.of(source)
-    default = shape.node.get("default")
-    tail = f" = {shortened(written(default), LONGEST_DEFAULT)}" if default is not None else ""
-    return f"{name}: {expectation(plan, shape, depth)}{tail}"
+def _format_parameter(tool_schema: ToolSchema, name: str, source: Json, depth: int) -> str:
+    shape = tool_schema.shapes.get_node(source)
+    default = shape.keywords.get("default")
+    tail = f" = {shorten(to_json(default), MAX_DEFAULT_LENGTH)}" if default is not None else ""
+    return f"{name}: {describe_expected(tool_schema, shape, depth)}{tail}"
 
 
-def expectation(plan: Plan, shape: Shape, depth: int = 0) -> str:
+def describe_expected(tool_schema: ToolSchema, node: SchemaNode, depth: int = 0) -> str:
     """What a value of this shape looks like: `integer`, `"asc"|"desc"`, `list of string`, `{path, line?}`."""
-    if shape.choices:
-        listed = [shortened(written(choice), 40) for choice in shape.choices[:MOST_CHOICES]]
-        more = len(shape.choices) - len(listed)
+    if node.choices:
+        listed = [shorten(to_json(choice), 40) for choice in node.choices[:MAX_SHOWN_CHOICES]]
+        more = len(node.choices) - len(listed)
         return "|".join([*listed, f"… +{more} more"] if more else listed)
-    if shape.branches and depth < DEEPEST:
-        kinds = (expectation(plan, plan.shapes.of(branch), depth + 1) for branch in shape.branches)
+    if node.branches and depth < MAX_SIGNATURE_DEPTH:
+        kinds = (
+            describe_expected(tool_schema, tool_schema.shapes.get_node(branch), depth + 1)
+            for branch in node.branches
+        )
         return "|".join(dict.fromkeys(kinds))
-    return "|".join(_kind(plan, shape, name, depth) for name in sorted(shape.types)) or "any"
+    return "|".join(_describe_type(tool_schema, node, name, depth) for name in sorted(node.types)) or "any"
 
 
-def _kind(plan: Plan, shape: Shape, name: str, depth: int) -> str:
+def _describe_type(tool_schema: ToolSchema, node: SchemaNode, name: str, depth: int) -> str:
     if name == "array":
-        items = shape.items if is_object(shape.items) else None
-        inner = expectation(plan, plan.shapes.of(items), depth + 1) if items and depth < DEEPEST else "any"
+        items = node.items if is_object(node.items) else None
+        inner = (
+            describe_expected(tool_schema, tool_schema.shapes.get_node(items), depth + 1)
+            if items and depth < MAX_SIGNATURE_DEPTH
+            else "any"
+        )
         return f"list of {inner}"
-    if name == "object" and shape.properties and depth < DEEPEST:
-        return f"{{{', '.join(_parameters(plan, shape, depth + 1))}}}"
-    if name == "string" and shape.format in ("date", "date-time", "time", "uri", "email", "uuid"):
-        return shape.format
+    if name == "object" and node.properties and depth < MAX_SIGNATURE_DEPTH:
+        return f"{{{', '.join(_format_parameters(tool_schema, node, depth + 1))}}}"
+    if name == "string" and node.format in ("date", "date-time", "time", "uri", "email", "uuid"):
+        return node.format
     return name

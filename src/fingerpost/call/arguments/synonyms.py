@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 
 ABBREVIATIONS: Final = {
     "addr": "address", "amt": "amount", "avg": "average", "cat": "category", "cmd": "command",
@@ -31,7 +31,7 @@ ABBREVIATIONS: Final = {
     "attachement": "attachment", "catagory": "category", "calender": "calendar",
 }  # fmt: skip
 
-_GROUPS: Final = """
+_GROUP_LINES: Final = """
     path file filename filepath fullpath filelocation pathname fileuri targetfile documentpath;
     path directory directorypath directoryname directorylocation root targetdirectory;
     query q search searchquery searchterm searchtext searchstring keyword term question prompt
@@ -140,19 +140,19 @@ _GROUPS: Final = """
     room numberroom numberofroom roomcount;
 """
 
-GROUPS: Final[dict[str, frozenset[int]]] = {}
-for _number, _line in enumerate(_GROUPS.split(";")):
+SYNONYM_GROUPS: Final[dict[str, frozenset[int]]] = {}
+for _number, _line in enumerate(_GROUP_LINES.split(";")):
     for _word in _line.split():
-        GROUPS[_word] = GROUPS.get(_word, frozenset()) | {_number}
+        SYNONYM_GROUPS[_word] = SYNONYM_GROUPS.get(_word, frozenset()) | {_number}
 
 # Words that add nothing to a name beside them: `city_name`, `the_value`, `input_text`.
-FILLERS: Final = word_set(
+FILLER_WORDS: Final = parse_word_set(
     "name value string text number parameter the of a an input given specified argument target desired"
     " preferred selected my your for in on field query"
 )
 
 # Words that add nothing when the value itself looks the part: `start` for `start_date`.
-EVIDENT: Final = {
+SELF_EVIDENT_NAMES: Final = {
     "id": r"(?=.*\d)[\w.:-]+|[A-Z0-9_-]+",
     "date": r".*\d.*",
     "time": r".*\d.*",
@@ -169,7 +169,7 @@ EVIDENT: Final = {
 }
 
 # Words that turn a name around: never dropped, whatever the tool is called.
-TURNING: Final = word_set(
+OPPOSING_WORDS: Final = parse_word_set(
     "minimum maximum start end begin finish from to before after not no exclude include without with only old"
     " new"
     " source destination target first last previous next latitude longitude width height parent child in out"
@@ -178,13 +178,13 @@ TURNING: Final = word_set(
 )
 
 # Names that say nothing about what they hold.
-GENERIC: Final = word_set(
+GENERIC_WORDS: Final = parse_word_set(
     "input text query value data content argument parameter arg q string item key prompt request question"
     " expression object payload body x message"
 )
 
 # Pairs that look alike and are not: never taken for a slip of the pen.
-DISTINCT: Final = (
+DISTINCT_NAMES: Final = (
     frozenset({"county", "country"}), frozenset({"count", "county"}), frozenset({"count", "country"}),
     frozenset({"month", "mouth"}), frozenset({"public", "publish"}), frozenset({"message", "massage"}),
     frozenset({"price", "prize"}), frozenset({"weight", "height"}), frozenset({"width", "weight"}),

@@ -17,63 +17,65 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry
 
-from fingerpost.call.arguments.effort import Effort, Spent
-from fingerpost.call.arguments.journey import References, journey
-from fingerpost.call.arguments.leash import descend, leashed
+from fingerpost.call.arguments.effort import StepBudget, StepBudgetExceeded
+from fingerpost.call.arguments.journey import SchemaReferences, validation_state
+from fingerpost.call.arguments.leash import build_bounded_validator, iterate_errors
 from fingerpost.records import Json, JsonObject
 
-MOST_ERRORS: Final = 60
+MAX_VALIDATION_ERRORS: Final = 60
 
 
-class Validation:
+class SchemaValidator:
     """One schema, ready to check values and parts of values."""
 
     def __init__(self, schema: JsonObject) -> None:
-        kind = _class_for(schema)
-        self._root, self._references = _ready(kind(dict(schema), registry=Registry()))
+        kind = _choose_validator_class(schema)
+        self._root, self._references = _prepare_validator(kind(dict(schema), registry=Registry()))
 
-    def errors(self, value: Json, effort: Effort) -> tuple[list[ValidationError], bool]:
-        """What is wrong with the whole value, `MOST_ERRORS` at most, and whether all of it was checked."""
+    def find_errors(self, value: Json, budget: StepBudget) -> tuple[list[ValidationError], bool]:
+        """What is wrong with the whole value, `MAX_VALIDATION_ERRORS` at most, and whether all of it was
+        checked.
+        """
         found: list[ValidationError] = []
         try:
-            self._gather(self._root.schema, value, effort, found, most=MOST_ERRORS)
-        except Spent:
+            self._collect_errors(self._root.schema, value, budget, found, limit=MAX_VALIDATION_ERRORS)
+        except StepBudgetExceeded:
             return found, False
         return found, True
 
-    def accepts(self, value: Json, effort: Effort) -> bool:
+    def is_valid(self, value: Json, budget: StepBudget) -> bool:
         """Whether the whole value fits. Raises `Spent`."""
-        return not self._gather(self._root.schema, value, effort, [], most=1)
+        return not self._collect_errors(self._root.schema, value, budget, [], limit=1)
 
-    def fits(self, value: Json, part: Json, effort: Effort) -> bool:
+    def is_valid_part(self, value: Json, part: Json, budget: StepBudget) -> bool:
         """Whether the value fits this part, which must live as long as the schema. Raises `Spent`."""
-        return not self._gather(part, value, effort, [], most=1)
+        return not self._collect_errors(part, value, budget, [], limit=1)
 
-    def _gather(
-        self, part: Any, value: Json, effort: Effort, found: list[ValidationError], *, most: int
+    def _collect_errors(
+        self, part: Any, value: Json, budget: StepBudget, found: list[ValidationError], *, limit: int
     ) -> list[ValidationError]:
-        journey.begin(effort, self._references)
+        validation_state.begin(budget, self._references)
         try:
-            for error in islice(descend(self._root, value, part), most):
+            for error in islice(iterate_errors(self._root, value, part), limit):
                 found.append(error)  # noqa: PERF402 - what was found before a fault stays found
-        except Spent:
+        except StepBudgetExceeded:
             raise
         except Exception:  # noqa: BLE001 - a schema the library chokes on is the server's to enforce
             return found
         return found
 
 
-def _class_for(schema: JsonObject) -> type[Validator]:
+def _choose_validator_class(schema: JsonObject) -> type[Validator]:
     named = schema.get("$schema")
     known = validators.validator_for({"$schema": named}, default=Draft202012Validator)
-    return leashed(known)
+    return build_bounded_validator(known)
 
 
-def _ready(validator: Any) -> tuple[Any, References]:
+def _prepare_validator(validator: Any) -> tuple[Any, SchemaReferences]:
     """The validator with all ids and names of its schema known: it would look for them again each time."""
     base = cast("str", validator._resolver._base_uri)
     try:
         registry = validator._resolver._registry.crawl()
     except Exception:  # noqa: BLE001 - a schema that cannot be gone through: only plain places are found
-        return validator, References(base, everywhere=False)
-    return validator.evolve(_resolver=registry.resolver(base_uri=base)), References(base, everywhere=True)
+        return validator, SchemaReferences(base, anywhere=False)
+    return validator.evolve(_resolver=registry.resolver(base_uri=base)), SchemaReferences(base, anywhere=True)

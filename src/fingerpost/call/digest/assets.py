@@ -14,13 +14,13 @@ from urllib.parse import quote, unquote
 
 import anyio.to_thread
 
-from fingerpost.call.digest.results import Results
+from fingerpost.call.digest.results import ResultStore
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject, new_id
+from fingerpost.records import JsonObject, create_id
 
 SCHEME: Final = "fingerpost://results/"
-_PLACE: Final = re.compile(r", part (\d{1,4})\b")
-MEDIA: Final[Mapping[str, str]] = {
+_URI_PREFIX: Final = re.compile(r", part (\d{1,4})\b")
+MEDIA_TYPES: Final[Mapping[str, str]] = {
     "svg": "image/svg+xml",
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -34,7 +34,7 @@ MEDIA: Final[Mapping[str, str]] = {
     "aac": "audio/aac",
 }
 FILE: Final = "application/octet-stream"
-LARGEST: Final = 16 * 1024 * 1024  # packed and as text it has to fit into what is kept of one result
+MAX_ASSET_BYTES: Final = 16 * 1024 * 1024  # packed and as text it has to fit into what is kept of one result
 
 
 @frozen
@@ -48,7 +48,7 @@ class Asset:
 
 
 @frozen
-class Kept:
+class KeptAsset:
     """What was kept, and how to find it again."""
 
     handle: str
@@ -59,10 +59,10 @@ class Kept:
 
     @property
     def uri(self) -> str:
-        return address_of(self.handle, self.name)
+        return build_asset_uri(self.handle, self.name)
 
     @property
-    def line(self) -> str:
+    def summary(self) -> str:
         """One line for a model and a person: what it is, and how to get at it."""
         return (
             f"Made {self.about}: {self.name}, {self.media_type}, {self.size:,} bytes, kept as {self.handle}. "
@@ -71,66 +71,68 @@ class Kept:
         )
 
 
-async def keep(results: Results, made: Asset, *, caller: str | None) -> Kept:
+async def keep_asset(results: ResultStore, asset: Asset, *, caller: str | None) -> KeptAsset:
     """Keep it for this caller."""
-    block = await anyio.to_thread.run_sync(_block, made)
-    handle = await results.keep(new_id("ast"), {"content": [block]}, caller=caller)
-    return Kept(
+    block = await anyio.to_thread.run_sync(_build_block, asset)
+    handle = await results.keep(create_id("ast"), {"content": [block]}, caller=caller)
+    return KeptAsset(
         handle=handle,
-        name=made.name,
-        media_type=made.media_type,
-        size=len(made.data),
-        about=made.about,
+        name=asset.name,
+        media_type=asset.media_type,
+        size=len(asset.data),
+        about=asset.about,
     )
 
 
-async def fetch(results: Results, handle: str, *, caller: str | None) -> Asset | None:
+async def fetch_asset(results: ResultStore, handle: str, *, caller: str | None) -> Asset | None:
     """The asset kept under this handle, or None: unknown, over, or somebody else's.
 
     Without a caller it is the owner of the house who asks.
     """
-    page = await results.page(handle, caller=caller)
+    page = await results.read_page(handle, caller=caller)
     if page is None or len(page.references) != 1:  # a result that holds something else
         return None
-    place = _PLACE.search(page.references[0])
-    found = None if place is None else await results.part(handle, int(place[1]))
+    place = _URI_PREFIX.search(page.references[0])
+    found = None if place is None else await results.read_part(handle, int(place[1]))
     if found is None:
         return None
     media_type, data = found
-    return Asset(name=name_in(page.references[0]) or "asset", media_type=media_type, data=data)
+    return Asset(name=parse_asset_name(page.references[0]) or "asset", media_type=media_type, data=data)
 
 
-def address_of(handle: str, name: str) -> str:
+def build_asset_uri(handle: str, name: str) -> str:
     return f"{SCHEME}{handle}/{quote(name)}"
 
 
-def handle_in(uri: str) -> str | None:
+def parse_asset_handle(uri: str) -> str | None:
     """The handle in an address of ours."""
     return uri.removeprefix(SCHEME).partition("/")[0] if uri.startswith(SCHEME) else None
 
 
-def name_in(reference: str) -> str:
+def parse_asset_name(reference: str) -> str:
     """The name behind `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`; empty: it has none."""
     return unquote(reference.rpartition("/")[2]) if SCHEME in reference else ""
 
 
-def _block(made: Asset) -> JsonObject:
-    encoded = base64.b64encode(made.data).decode()
+def _build_block(asset: Asset) -> JsonObject:
+    encoded = base64.b64encode(asset.data).decode()
     # The handle is not known yet: it is made of the call's id. Who reads it back knows it.
     resource: JsonObject = {
-        "uri": address_of("asset", made.name),
-        "mimeType": made.media_type,
+        "uri": build_asset_uri("asset", asset.name),
+        "mimeType": asset.media_type,
         "blob": encoded,
     }
     return {"type": "resource", "resource": resource}
 
 
-def asset(stem: str, form: str, data: bytes, about: str) -> Asset:
+def build_named_asset(stem: str, form: str, data: bytes, about: str) -> Asset:
     """An asset of one of the forms above, named after what it is about."""
-    return Asset(name=f"{file_stem(stem)}.{form}", media_type=MEDIA.get(form, FILE), data=data, about=about)
+    return Asset(
+        name=f"{build_file_stem(stem)}.{form}", media_type=MEDIA_TYPES.get(form, FILE), data=data, about=about
+    )
 
 
-def file_stem(text: str, longest: int = 40) -> str:
+def build_file_stem(text: str, max_length: int = 40) -> str:
     """A file's name out of any text: small ASCII letters, digits and dashes."""
     kept = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in text.lower())
-    return "-".join(kept.split())[:longest].strip("-") or "asset"
+    return "-".join(kept.split())[:max_length].strip("-") or "asset"

@@ -7,7 +7,7 @@ at least the price of the text made from them (see `tokens`), so the budget hold
 without measuring the outcome.
 
 Very long text is not split as a whole: its beginning, its end and the
-surroundings of the request's words are (`windows`), the rest is only searched.
+surroundings of the request's words are (`find_windows`), the rest is only searched.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from fingerpost.call.digest.relevance import scores
-from fingerpost.call.digest.tokens import clip, count_tokens, price, tokens_against
+from fingerpost.call.digest.relevance import score_texts
+from fingerpost.call.digest.tokens import clip_to_tokens, count_tokens, count_tokens_within, estimate_tokens
 from fingerpost.frozen import frozen
 
-WHOLE_UP_TO: Final = 300_000  # characters that are split and scored completely
-_MOST_LINES: Final = 8_000
-_EDGE: Final = 60_000  # of longer text, this much of the beginning and of the end
-_AROUND: Final = 400  # and this much on each side of a found word
-_MOST_HITS: Final = 40
-_LONGEST_PIECE: Final = 500
-_SHORTEST_PIECE: Final = 80
+MAX_WHOLE_LENGTH: Final = 300_000  # characters that are split and scored completely
+_MAX_LINES: Final = 8_000
+_EDGE_SHARE: Final = 60_000  # of longer text, this much of the beginning and of the end
+_WINDOW_SIZE: Final = 400  # and this much on each side of a found word
+_MAX_HITS: Final = 40
+_MAX_PIECE_LENGTH: Final = 500
+_MIN_PIECE_LENGTH: Final = 80
 
 _SENTENCE_END = re.compile(r"[.!?;:…]\s|\s")
 _ALARM = re.compile(r"\b(?:error|fatal|critical|exception|traceback|panic|failed|failure)\b")
@@ -35,7 +35,7 @@ _ALARM_SCORE: Final = 0.5
 
 
 @frozen(kw_only=False)
-class Piece:
+class TextSpan:
     """A stretch of the text."""
 
     start: int
@@ -43,7 +43,7 @@ class Piece:
 
 
 @frozen
-class Trimmed:
+class TrimmedText:
     """What is left of a part, and what was left out, in plain words."""
 
     text: str
@@ -51,7 +51,7 @@ class Trimmed:
 
 
 @frozen
-class Manner:
+class TrimStyle:
     """How a kind of text is cut."""
 
     noun: str = "lines"
@@ -60,86 +60,86 @@ class Manner:
     alarms: bool = False  # without being asked for, errors are worth keeping
 
 
-LINES: Final = Manner()
-LOG: Final = Manner(alarms=True)
+LINES: Final = TrimStyle()
+LOG: Final = TrimStyle(alarms=True)
 
 
-def trim_text(text: str, budget: int, looked_for: Sequence[str] = (), manner: Manner = LINES) -> Trimmed:
+def trim_text(text: str, budget: int, stems: Sequence[str] = (), style: TrimStyle = LINES) -> TrimmedText:
     """`text` within `budget` tokens; unchanged when it fits."""
-    if tokens_against(text, budget) <= budget:
-        return Trimmed(text=text)
-    longest = min(_LONGEST_PIECE, max(_SHORTEST_PIECE, budget // 2))
-    pieces = list(_pieces(text, windows(text, looked_for), longest))
-    kept = _Choice(text, pieces, budget, manner).choose(looked_for)
+    if count_tokens_within(text, budget) <= budget:
+        return TrimmedText(text=text)
+    longest = min(_MAX_PIECE_LENGTH, max(_MIN_PIECE_LENGTH, budget // 2))
+    pieces = list(_split_pieces(text, find_windows(text, stems), longest))
+    kept = _PieceChoice(text, pieces, budget, style).choose(stems)
     if not kept:
-        beginning = clip(text, int(max(0, budget - _marker_price(text, manner))))
+        beginning = clip_to_tokens(text, int(max(0, budget - _estimate_marker_tokens(text, style))))
         left_out = len(text) - len(beginning)
         marker = f"… {left_out:,} characters left out …"
         shown = f"{beginning}{marker}"
-        return Trimmed(
-            text=shown if count_tokens(shown) <= budget else clip(text, budget),
+        return TrimmedText(
+            text=shown if count_tokens(shown) <= budget else clip_to_tokens(text, budget),
             dropped=(f"{left_out:,} of {len(text):,} characters",),
         )
-    return _render(text, [pieces[index] for index in kept], manner)
+    return _render_pieces(text, [pieces[index] for index in kept], style)
 
 
-def windows(text: str, looked_for: Sequence[str]) -> list[Piece]:
+def find_windows(text: str, stems: Sequence[str]) -> list[TextSpan]:
     """The stretches of `text` worth splitting: all of it, unless it is very long."""
-    if len(text) <= WHOLE_UP_TO and text.count("\n") <= _MOST_LINES:
-        return [Piece(0, len(text))]
-    found = [Piece(0, _line_start(text, min(_EDGE, len(text) // 2)))]
+    if len(text) <= MAX_WHOLE_LENGTH and text.count("\n") <= _MAX_LINES:
+        return [TextSpan(0, len(text))]
+    found = [TextSpan(0, _find_line_start(text, min(_EDGE_SHARE, len(text) // 2)))]
     found += [
-        Piece(_line_start(text, at - _AROUND), _line_end(text, at + _AROUND))
-        for at in _hits(text, looked_for)
+        TextSpan(_find_line_start(text, at - _WINDOW_SIZE), _find_line_end(text, at + _WINDOW_SIZE))
+        for at in _find_hits(text, stems)
     ]
-    found.append(Piece(_line_start(text, max(len(text) - _EDGE, len(text) // 2)), len(text)))
-    merged: list[Piece] = []
+    found.append(TextSpan(_find_line_start(text, max(len(text) - _EDGE_SHARE, len(text) // 2)), len(text)))
+    merged: list[TextSpan] = []
     for piece in sorted(found, key=lambda one: one.start):
         if merged and piece.start <= merged[-1].end:
-            merged[-1] = Piece(merged[-1].start, max(merged[-1].end, piece.end))
+            merged[-1] = TextSpan(merged[-1].start, max(merged[-1].end, piece.end))
         else:
             merged.append(piece)
     return merged
 
 
-def _hits(text: str, looked_for: Sequence[str]) -> Iterator[int]:
+def _find_hits(text: str, stems: Sequence[str]) -> Iterator[int]:
     """Where the words stand. Plain finding, because it reads a gigabyte in a second."""
-    for stem in looked_for:
+    for stem in stems:
         for form in dict.fromkeys((stem, stem.capitalize(), stem.upper())):
             at = -1
-            for _ in range(_MOST_HITS):
-                at = text.find(form, at + 1 + _AROUND if at >= 0 else 0)
+            for _ in range(_MAX_HITS):
+                at = text.find(form, at + 1 + _WINDOW_SIZE if at >= 0 else 0)
                 if at < 0:
                     break
                 yield at
 
 
-def _line_start(text: str, at: int) -> int:
+def _find_line_start(text: str, at: int) -> int:
     """The beginning of the line that holds `at`, or `at` itself when that is far away."""
     at = max(0, at)
-    found = text.rfind("\n", max(0, at - _LONGEST_PIECE), at) + 1
-    return found or (0 if at <= _LONGEST_PIECE else at)
+    found = text.rfind("\n", max(0, at - _MAX_PIECE_LENGTH), at) + 1
+    return found or (0 if at <= _MAX_PIECE_LENGTH else at)
 
 
-def _line_end(text: str, at: int) -> int:
+def _find_line_end(text: str, at: int) -> int:
     at = min(at, len(text))
-    found = text.find("\n", at, at + _LONGEST_PIECE) + 1
+    found = text.find("\n", at, at + _MAX_PIECE_LENGTH) + 1
     return found or min(len(text), at)
 
 
-def _pieces(text: str, stretches: Sequence[Piece], longest: int) -> Iterator[Piece]:
+def _split_pieces(text: str, stretches: Sequence[TextSpan], max_length: int) -> Iterator[TextSpan]:
     """Lines; those longer than a piece may be at sentences."""
     for stretch in stretches:
         start = stretch.start
         while start < stretch.end:
             end = text.find("\n", start, stretch.end) + 1 or stretch.end
-            if end - start > _LONGEST_PIECE:  # shorter lines stay whole: half a line of code is none
-                end = _sentence_end(text, start, start + longest)
-            yield Piece(start, end)
+            if end - start > _MAX_PIECE_LENGTH:  # shorter lines stay whole: half a line of code is none
+                end = _find_sentence_end(text, start, start + max_length)
+            yield TextSpan(start, end)
             start = end
 
 
-def _sentence_end(text: str, start: int, limit: int) -> int:
+def _find_sentence_end(text: str, start: int, limit: int) -> int:
     """A good place to break a very long line: after a sentence, else after a word, else anywhere."""
     best, at_space = 0, 0
     for match in _SENTENCE_END.finditer(text, (start + limit) // 2, limit):
@@ -149,19 +149,19 @@ def _sentence_end(text: str, start: int, limit: int) -> int:
     return best or at_space or limit
 
 
-class _Choice:
+class _PieceChoice:
     """Which pieces stay, within the budget."""
 
-    def __init__(self, text: str, pieces: Sequence[Piece], budget: int, manner: Manner) -> None:
+    def __init__(self, text: str, pieces: Sequence[TextSpan], budget: int, style: TrimStyle) -> None:
         self._text = text
         self._pieces = pieces
-        self._manner = manner
-        self._marker = _marker_price(text, manner)
+        self._manner = style
+        self._marker = _estimate_marker_tokens(text, style)
         self._left = budget - self._marker
         self._kept: set[int] = set()
 
-    def choose(self, looked_for: Sequence[str]) -> list[int]:
-        near = self._nearest(looked_for)
+    def choose(self, stems: Sequence[str]) -> list[int]:
+        near = self._rank_nearest(stems)
         pinned = range(min(self._manner.pinned, len(self._pieces)))
         if not all(self._take(index) for index in pinned):
             return []
@@ -176,11 +176,11 @@ class _Choice:
         self._take_run(end, self._left)
         return sorted(self._kept) if len(self._kept) > len(pinned) or len(pinned) else []
 
-    def _nearest(self, looked_for: Sequence[str]) -> list[int]:
-        if not looked_for and not self._manner.alarms:
+    def _rank_nearest(self, stems: Sequence[str]) -> list[int]:
+        if not stems and not self._manner.alarms:
             return []
         small = [self._text[piece.start : piece.end].lower() for piece in self._pieces]
-        nearness = scores(small, looked_for)
+        nearness = score_texts(small, stems)
         if self._manner.alarms:
             nearness = [
                 score + (_ALARM_SCORE if _ALARM.search(line) else 0.0)
@@ -216,15 +216,15 @@ class _Choice:
 
     def _take(self, index: int, *, floor: float = 0.0) -> bool:
         piece = self._pieces[index]
-        beside = self._touches(index - 1, index) + self._touches(index, index + 1)
-        cost = price(self._text[piece.start : piece.end]) + self._marker * (1 - beside)
+        beside = self._is_adjacent(index - 1, index) + self._is_adjacent(index, index + 1)
+        cost = estimate_tokens(self._text[piece.start : piece.end]) + self._marker * (1 - beside)
         if self._left - cost < floor:
             return False
         self._left -= cost
         self._kept.add(index)
         return True
 
-    def _touches(self, first: int, second: int) -> bool:
+    def _is_adjacent(self, first: int, second: int) -> bool:
         """Whether one of the two is already kept, and they stand side by side in the text.
 
         Beginning and end of the text count as kept: there is no gap before the first piece.
@@ -235,16 +235,16 @@ class _Choice:
         return beside and ends == begins
 
 
-def _marker_price(text: str, manner: Manner) -> float:
-    longest = max("characters", manner.noun, key=len)
-    return price(f" … {len(text):,} {longest} left out … \n")
+def _estimate_marker_tokens(text: str, style: TrimStyle) -> float:
+    longest = max("characters", style.noun, key=len)
+    return estimate_tokens(f" … {len(text):,} {longest} left out … \n")
 
 
-def _render(text: str, kept: Sequence[Piece], manner: Manner) -> Trimmed:
+def _render_pieces(text: str, kept: Sequence[TextSpan], style: TrimStyle) -> TrimmedText:
     shown: list[str] = []
     missing = 0
     cut_lines = 0
-    edges = [Piece(0, 0), *kept, Piece(len(text), len(text))]
+    edges = [TextSpan(0, 0), *kept, TextSpan(len(text), len(text))]
     for before, after in pairwise(edges):
         if before.end < after.start:
             lines = text.count("\n", before.end, after.start)
@@ -253,16 +253,16 @@ def _render(text: str, kept: Sequence[Piece], manner: Manner) -> Trimmed:
             missing += after.start - before.end
             cut_lines += lines
             amount = (
-                f"{lines:,} {manner.noun}" if lines and whole else f"{after.start - before.end:,} characters"
+                f"{lines:,} {style.noun}" if lines and whole else f"{after.start - before.end:,} characters"
             )
             shown.append(("" if whole else " ") + f"… {amount} left out …" + ("\n" if whole else " "))
         shown.append(text[after.start : after.end])
     if not missing:
-        return Trimmed(text=text)
-    total = text.count("\n") + (not text.endswith("\n")) - manner.pinned
+        return TrimmedText(text=text)
+    total = text.count("\n") + (not text.endswith("\n")) - style.pinned
     what = (
-        f"{cut_lines:,} of {total:,} {manner.noun}"
+        f"{cut_lines:,} of {total:,} {style.noun}"
         if cut_lines
         else f"{missing:,} of {len(text):,} characters"
     )
-    return Trimmed(text="".join(shown).rstrip("\n"), dropped=(what,))
+    return TrimmedText(text="".join(shown).rstrip("\n"), dropped=(what,))

@@ -19,25 +19,25 @@ from typing import Final
 import anyio.to_thread
 import orjson
 
-from fingerpost.call.digest.paging import Bookmarks, counted, found
-from fingerpost.call.digest.parts import block_bytes, blocks, load, read_parts
+from fingerpost.call.digest.paging import PageStartCache, count_pages, find_page_starts
+from fingerpost.call.digest.parts import decode_block, get_blocks, parse_result, read_parts
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.store import Cache
 
-SPACE: Final = "results"
-KEPT_UP_TO: Final = 24 * 1024 * 1024  # packed; a larger one would push everything else out
-UNPACKED_UP_TO: Final = 160 * 1024 * 1024
+CACHE_SPACE: Final = "results"
+MAX_KEPT_BYTES: Final = 24 * 1024 * 1024  # packed; a larger one would push everything else out
+MAX_UNPACKED_BYTES: Final = 160 * 1024 * 1024
 PAGE_TOKENS: Final = 2_000
-_LEAST_PAGE: Final = 50
+_MIN_PAGE_TOKENS: Final = 50
 _LETTERS: Final = 13  # 61 bits
 _HANDLE: Final = re.compile(rf"\bres_[a-z]{{{_LETTERS}}}\b")
-_MOST_HANDLES: Final = 8
+_MAX_HANDLES: Final = 8
 
 
 @frozen
-class Page:
+class ResultPage:
     """One page of a full result."""
 
     handle: str
@@ -48,7 +48,7 @@ class Page:
     references: tuple[str, ...] = ()
 
 
-def handle_of(call_id: str) -> str:
+def build_handle(call_id: str) -> str:
     """`res_` and thirteen letters: the same for the same call."""
     number = int.from_bytes(hashlib.blake2b(call_id.encode(), digest_size=16).digest(), "big")
     letters: list[str] = []
@@ -58,30 +58,30 @@ def handle_of(call_id: str) -> str:
     return "res_" + "".join(letters)
 
 
-def handles_in(texts: Iterable[str]) -> tuple[str, ...]:
+def find_handles(texts: Iterable[str]) -> tuple[str, ...]:
     """The handles these texts name, each once, the latest first; only so many of the latest."""
     found = [handle for text in texts for handle in _HANDLE.findall(text)]
-    return tuple(dict.fromkeys(reversed(found)))[:_MOST_HANDLES]
+    return tuple(dict.fromkeys(reversed(found)))[:_MAX_HANDLES]
 
 
-class Results:
+class ResultStore:
     """The full results of recent calls."""
 
     def __init__(self, cache: Cache, *, keep_seconds: float = 86_400) -> None:
         self._cache = cache
         self._keep_seconds = keep_seconds
-        self._bookmarks = Bookmarks()
+        self._bookmarks = PageStartCache()
 
     async def keep(self, call_id: str, result: JsonObject, *, caller: str | None = None) -> str:
         """Keep the result, or as much of its text as is reasonable; the handle to fetch it by."""
         packed = await anyio.to_thread.run_sync(_pack, result)
-        handle = handle_of(call_id)
-        await self._cache.put(SPACE, handle, _addressed(caller, packed), ttl=self._keep_seconds)
+        handle = build_handle(call_id)
+        await self._cache.put(CACHE_SPACE, handle, _prefix_caller(caller, packed), ttl=self._keep_seconds)
         return handle
 
-    async def page(
+    async def read_page(
         self, handle: str, *, page: int = 1, tokens: int = PAGE_TOKENS, caller: str | None = None
-    ) -> Page | None:
+    ) -> ResultPage | None:
         """One page of the text; None when the handle is unknown or its time is over, or no such page.
 
         A caller reads their own results; without one it is the owner of the house who reads, any of them.
@@ -89,53 +89,53 @@ class Results:
         packed = await self._get(handle, caller)
         if packed is None:
             return None
-        tokens = max(_LEAST_PAGE, tokens)
-        return await anyio.to_thread.run_sync(_page, packed, handle, page, tokens, self._bookmarks)
+        tokens = max(_MIN_PAGE_TOKENS, tokens)
+        return await anyio.to_thread.run_sync(_build_page, packed, handle, page, tokens, self._bookmarks)
 
     async def is_kept(self, handle: str, *, caller: str | None) -> bool:
-        """Whether this caller can read it (`page`) now."""
+        """Whether this caller can read it (`read_page`) now."""
         return await self._get(handle, caller) is not None
 
-    async def part(self, handle: str, index: int) -> tuple[str, bytes] | None:
+    async def read_part(self, handle: str, index: int) -> tuple[str, bytes] | None:
         """Kind and bytes of one part of the result, counted from 1."""
         packed = await self._get(handle, None)
         if packed is None:
             return None
-        return await anyio.to_thread.run_sync(_part, packed, index)
+        return await anyio.to_thread.run_sync(_extract_part, packed, index)
 
     async def _get(self, handle: str, caller: str | None) -> bytes | None:
-        kept = await self._cache.get(SPACE, handle)
+        kept = await self._cache.get(CACHE_SPACE, handle)
         if kept is None:
             return None
         owner, _, packed = kept.partition(b"\n")
         return packed if caller is None or owner == json.dumps(caller).encode() else None
 
 
-def _addressed(caller: str | None, packed: bytes) -> bytes:
+def _prefix_caller(caller: str | None, packed: bytes) -> bytes:
     """With whose it is, on a line of its own."""
     return json.dumps(caller).encode() + b"\n" + packed
 
 
 def _pack(result: JsonObject) -> bytes:
-    packed = _packed(result)
+    packed = _compress(result)
     if packed is not None:
         return packed
     text = "\n".join(part.text for part in read_parts(result))
-    text = f"{text[: KEPT_UP_TO // 4]}\n… only this much was kept: the whole is too large …"
-    packed = _packed({"content": [{"type": "text", "text": text}]})
+    text = f"{text[: MAX_KEPT_BYTES // 4]}\n… only this much was kept: the whole is too large …"
+    packed = _compress({"content": [{"type": "text", "text": text}]})
     assert packed is not None  # at most four bytes to a character, and packing never makes it longer by much
     return packed
 
 
-def _packed(result: JsonObject) -> bytes | None:
+def _compress(result: JsonObject) -> bytes | None:
     try:
-        packed = zlib.compress(_written(result), 1)
+        packed = zlib.compress(_serialize(result), 1)
     except (RecursionError, ValueError, TypeError):  # not something that came over the wire
         return None
-    return packed if len(packed) <= KEPT_UP_TO else None
+    return packed if len(packed) <= MAX_KEPT_BYTES else None
 
 
-def _written(result: JsonObject) -> bytes:
+def _serialize(result: JsonObject) -> bytes:
     try:
         return orjson.dumps(result)
     except TypeError:  # integers beyond 64 bits, half a character
@@ -143,20 +143,22 @@ def _written(result: JsonObject) -> bytes:
 
 
 def _unpack(packed: bytes) -> JsonObject:
-    return load(zlib.decompressobj().decompress(packed, UNPACKED_UP_TO))
+    return parse_result(zlib.decompressobj().decompress(packed, MAX_UNPACKED_BYTES))
 
 
-def _page(packed: bytes, handle: str, page: int, tokens: int, bookmarks: Bookmarks) -> Page | None:
+def _build_page(
+    packed: bytes, handle: str, page: int, tokens: int, bookmarks: PageStartCache
+) -> ResultPage | None:
     parts = read_parts(_unpack(packed))
     text = "\n".join(part.text for part in parts)
     marked = (handle, packed[-4:], tokens)  # with its checksum: a call that goes on is kept again
-    starts = found(text, page, tokens, bookmarks.of(marked))
+    starts = find_page_starts(text, page, tokens, bookmarks.get_starts(marked))
     if starts is None:
         return None
-    pages, starts = counted(text, page, tokens, starts)
-    bookmarks.put(marked, starts)
+    pages, starts = count_pages(text, page, tokens, starts)
+    bookmarks.keep_starts(marked, starts)
     read = text[starts[page - 1] : starts[page]]
-    return Page(
+    return ResultPage(
         handle=handle,
         text=read,
         page=page,
@@ -166,6 +168,6 @@ def _page(packed: bytes, handle: str, page: int, tokens: int, bookmarks: Bookmar
     )
 
 
-def _part(packed: bytes, index: int) -> tuple[str, bytes] | None:
-    found = blocks(_unpack(packed))
-    return block_bytes(found[index - 1]) if 1 <= index <= len(found) else None
+def _extract_part(packed: bytes, index: int) -> tuple[str, bytes] | None:
+    found = get_blocks(_unpack(packed))
+    return decode_block(found[index - 1]) if 1 <= index <= len(found) else None

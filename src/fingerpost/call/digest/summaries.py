@@ -14,20 +14,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, cast
 
-from fingerpost.catalog.words import words
+from fingerpost.catalog.words import split_words
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, ToolCard
 
-_MOST_KINDS: Final = 12
-_SNIPPET: Final = 240
-_SHORTEST_SNIPPET: Final = 20
-_HIT: Final = 90  # characters of a title with its address
-_LONGEST_TEXT: Final = 4_000_000
-_MOST_ENTRIES: Final = 20_000
+_MAX_KINDS: Final = 12
+_SNIPPET_LENGTH: Final = 240
+_MIN_SNIPPET_LENGTH: Final = 20
+_HIT_TOKENS: Final = 90  # characters of a title with its address
+_MAX_TEXT_LENGTH: Final = 4_000_000
+_MAX_ENTRIES: Final = 20_000
 
 
 @frozen
-class Summary:
+class ResultSummary:
     """What to say first, what to say as far as there is room, and what that leaves out."""
 
     head: str
@@ -35,14 +35,14 @@ class Summary:
     dropped: str
 
 
-Summariser = Callable[[str, Json, int], Summary | None]
+Summariser = Callable[[str, Json, int], ResultSummary | None]
 
 
-def summarise(card: ToolCard, text: str, value: Json, room: int) -> Summary | None:
+def summarise_result(card: ToolCard, text: str, value: Json, room: int) -> ResultSummary | None:
     """The summary for this tool's kind of result, if there is one, meant for `room` tokens."""
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > _MAX_TEXT_LENGTH:
         return None
-    spoken = frozenset(words(card.name))
+    spoken = frozenset(split_words(card.name))
     category = card.intelligence.category.value
     for fits, summariser in _REGISTRY:
         if fits(spoken, category) and (found := summariser(text, value, room)) is not None:
@@ -57,39 +57,41 @@ _ADDRESS_KEYS: Final = ("url", "link", "href", "uri")
 _SNIPPET_KEYS: Final = ("snippet", "description", "summary", "content", "text", "body")
 
 
-def found_pages(text: str, value: Json, room: int) -> Summary | None:
+def summarise_search_results(text: str, value: Json, room: int) -> ResultSummary | None:
     """Search results: title, address and the beginning of the snippet, numbered."""
     del text
-    items = _records(value)
+    items = _find_records(value)
     if not items:
         return None
-    snippet = min(_SNIPPET, max(0, room * 3 // len(items) - _HIT))  # all the titles, before long snippets
-    hits = [hit for item in items if (hit := _hit(item, snippet)) is not None]
+    snippet = min(
+        _SNIPPET_LENGTH, max(0, room * 3 // len(items) - _HIT_TOKENS)
+    )  # all the titles, before long snippets
+    hits = [hit for item in items if (hit := _format_hit(item, snippet)) is not None]
     if len(hits) < 2 or len(hits) < 0.7 * len(items):
         return None
     body = "\n".join(f"{number}. {hit}" for number, hit in enumerate(hits, 1))
-    return Summary(
+    return ResultSummary(
         head=f"{len(hits):,} results", body=body, dropped="all but title, address and beginning of each"
     )
 
 
-def _hit(item: JsonObject, longest: int) -> str | None:
-    title, address = _first(item, _TITLE_KEYS), _first(item, _ADDRESS_KEYS)
+def _format_hit(item: JsonObject, max_length: int) -> str | None:
+    title, address = _get_first_text(item, _TITLE_KEYS), _get_first_text(item, _ADDRESS_KEYS)
     if not title or not address:
         return None
-    snippet = _first(item, _SNIPPET_KEYS)
-    short = snippet if len(snippet) <= longest else snippet[:longest].rstrip() + "…"
-    return f"{title[:200]} <{address[:300]}>" + (f" {short}" if longest >= _SHORTEST_SNIPPET else "")
+    snippet = _get_first_text(item, _SNIPPET_KEYS)
+    short = snippet if len(snippet) <= max_length else snippet[:max_length].rstrip() + "…"
+    return f"{title[:200]} <{address[:300]}>" + (f" {short}" if max_length >= _MIN_SNIPPET_LENGTH else "")
 
 
-def _first(item: JsonObject, names: Sequence[str]) -> str:
+def _get_first_text(item: JsonObject, names: Sequence[str]) -> str:
     for name in names:
         if isinstance(found := item.get(name), str) and found.strip():
             return " ".join(found[:2_000].split())
     return ""
 
 
-def _records(value: Json) -> list[JsonObject]:
+def _find_records(value: Json) -> list[JsonObject]:
     """The list of objects in a result: the result itself, or the longest list under one of its keys."""
     lists = [value]
     if isinstance(value, Mapping):
@@ -100,7 +102,7 @@ def _records(value: Json) -> list[JsonObject]:
         if isinstance(one, list | tuple):
             items = [item for item in cast("Sequence[Json]", one) if isinstance(item, Mapping)]
             found = max(found, items, key=len)
-    return found[:_MOST_ENTRIES]
+    return found[:_MAX_ENTRIES]
 
 
 # -- directory listings -----------------------------------------------------------------------------
@@ -108,33 +110,33 @@ def _records(value: Json) -> list[JsonObject]:
 _LISTED = re.compile(r"\s*\[(FILE|DIR)\]\s+(.+)")
 
 
-def listing(text: str, value: Json, room: int) -> Summary | None:
+def summarise_listing(text: str, value: Json, room: int) -> ResultSummary | None:
     """A folder: how many of which kind, then the names."""
     del room
-    entries = _entries(text, value)
-    if not 10 <= len(entries) < _MOST_ENTRIES:
+    entries = _read_entries(text, value)
+    if not 10 <= len(entries) < _MAX_ENTRIES:
         return None
-    kinds = Counter("folder" if folder else _kind(name) for name, folder in entries)
-    counted = ", ".join(f"{kind} × {number:,}" for kind, number in kinds.most_common(_MOST_KINDS))
-    more = f", {len(kinds) - _MOST_KINDS:,} other kinds" if len(kinds) > _MOST_KINDS else ""
+    kinds = Counter("folder" if folder else _get_file_kind(name) for name, folder in entries)
+    counted = ", ".join(f"{kind} × {number:,}" for kind, number in kinds.most_common(_MAX_KINDS))
+    more = f", {len(kinds) - _MAX_KINDS:,} other kinds" if len(kinds) > _MAX_KINDS else ""
     body = "\n".join(name + ("/" if folder else "") for name, folder in entries)
-    return Summary(
+    return ResultSummary(
         head=f"{len(entries):,} entries: {counted}{more}", body=body, dropped="all but the names of entries"
     )
 
 
-def _kind(name: str) -> str:
+def _get_file_kind(name: str) -> str:
     return PurePosixPath(name[-100:]).suffix.lower()[:12] or "without ending"
 
 
-def _entries(text: str, value: Json) -> list[tuple[str, bool]]:
+def _read_entries(text: str, value: Json) -> list[tuple[str, bool]]:
     if isinstance(value, list | tuple):
         return [
             entry
-            for item in cast("Sequence[Json]", value)[:_MOST_ENTRIES]
-            if (entry := _entry(item)) is not None
+            for item in cast("Sequence[Json]", value)[:_MAX_ENTRIES]
+            if (entry := _read_entry(item)) is not None
         ]
-    lines = text[: _MOST_ENTRIES * 100].splitlines()[:_MOST_ENTRIES]
+    lines = text[: _MAX_ENTRIES * 100].splitlines()[:_MAX_ENTRIES]
     marked = [(match[2].strip(), match[1] == "DIR") for line in lines if (match := _LISTED.match(line))]
     if marked:
         return marked
@@ -144,7 +146,7 @@ def _entries(text: str, value: Json) -> list[tuple[str, bool]]:
     return [(name.rstrip("/"), name.endswith("/")) for name in named]
 
 
-def _entry(item: Json) -> tuple[str, bool] | None:
+def _read_entry(item: Json) -> tuple[str, bool] | None:
     if isinstance(item, str):
         return item.rstrip("/"), item.endswith("/")
     if isinstance(item, Mapping) and isinstance(name := item.get("name") or item.get("path"), str):
@@ -159,7 +161,7 @@ _COMMIT = re.compile(r"^commit:? '?([0-9a-f]{7,40})'?[^\n]*\n", re.MULTILINE | r
 _FIELD = re.compile(r"^[ \t]*(author|date|message):\s*(.*)$", re.MULTILINE | re.IGNORECASE)
 
 
-def diff(text: str, value: Json, room: int) -> Summary | None:
+def summarise_diff(text: str, value: Json, room: int) -> ResultSummary | None:
     """A diff: lines added and removed in each file, then the diff itself."""
     del value, room
     starts = [*_DIFF_FILE.finditer(text)]
@@ -175,25 +177,27 @@ def diff(text: str, value: Json, room: int) -> Summary | None:
         lines.append(f"{match[2]} +{added} -{removed}")
     shown = lines[:100] + ([f"… and {len(lines) - 100:,} more files"] if len(lines) > 100 else [])
     head = f"{len(lines):,} files changed, +{total_added:,} -{total_removed:,}\n" + "\n".join(shown)
-    return Summary(head=head, body=text[starts[0].start() :], dropped="")
+    return ResultSummary(head=head, body=text[starts[0].start() :], dropped="")
 
 
-def history(text: str, value: Json, room: int) -> Summary | None:
+def summarise_history(text: str, value: Json, room: int) -> ResultSummary | None:
     """A log of commits: one line for each."""
     del value, room
     starts = [*_COMMIT.finditer(text)]
     if len(starts) < 2:
         return None
     ends = [*(match.start() for match in starts[1:]), len(text)]
-    lines = [_commit(match[1], text[match.end() : end]) for match, end in zip(starts, ends, strict=True)]
-    return Summary(
+    lines = [
+        _format_commit(match[1], text[match.end() : end]) for match, end in zip(starts, ends, strict=True)
+    ]
+    return ResultSummary(
         head=f"{len(lines):,} commits",
         body="\n".join(lines),
         dropped="all but hash, date, author and first line of each commit",
     )
 
 
-def _commit(hash_: str, rest: str) -> str:
+def _format_commit(hash_: str, rest: str) -> str:
     fields = {match[1].lower(): match[2].strip() for match in _FIELD.finditer(rest[:4_000])}
     message = fields.get("message") or next(
         (line.strip() for line in rest.splitlines() if line.startswith("    ") and line.strip()), ""
@@ -202,11 +206,17 @@ def _commit(hash_: str, rest: str) -> str:
     return " ".join(filter(None, (hash_[:10], fields.get("date", ""), author, message[:200])))
 
 
-_Fits = Callable[[frozenset[str], str], bool]
+_ToolTest = Callable[[frozenset[str], str], bool]
 _LISTS: Final = frozenset({"directory", "directories", "folder", "files", "tree", "ls", "dir", "glob"})
-_REGISTRY: Final[tuple[tuple[_Fits, Summariser], ...]] = (
-    (lambda spoken, category: category == "web_search" or "search" in spoken, found_pages),
-    (lambda spoken, category: bool(_LISTS & spoken) and category in ("files", "code", "system"), listing),
-    (lambda spoken, category: bool({"diff", "show", "patch"} & spoken) or category == "code", diff),
-    (lambda spoken, category: bool({"log", "commits", "history"} & spoken) or category == "code", history),
+_REGISTRY: Final[tuple[tuple[_ToolTest, Summariser], ...]] = (
+    (lambda spoken, category: category == "web_search" or "search" in spoken, summarise_search_results),
+    (
+        lambda spoken, category: bool(_LISTS & spoken) and category in ("files", "code", "system"),
+        summarise_listing,
+    ),
+    (lambda spoken, category: bool({"diff", "show", "patch"} & spoken) or category == "code", summarise_diff),
+    (
+        lambda spoken, category: bool({"log", "commits", "history"} & spoken) or category == "code",
+        summarise_history,
+    ),
 )

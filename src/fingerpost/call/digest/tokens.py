@@ -26,16 +26,16 @@ from typing import Final
 from fingerpost.catalog.names import INVISIBLE
 
 # Beyond this many characters the middle is not read: beginning, middle and end speak for the rest.
-EXACT_UP_TO: Final = 200_000
+MAX_EXACT_LENGTH: Final = 200_000
 _SAMPLE: Final = 20_000
 _SAMPLES: Final = 5
 _BLOCK: Final = 1_024
 
-_FOREIGN = re.compile(r"[^\x00-\x7f]+")
+_NON_LATIN = re.compile(r"[^\x00-\x7f]+")
 
 # Characters one cannot see, priced as what is shown in their stead (`\\u200b`).
-_UNSEEN = re.compile(f"[{INVISIBLE}]")
-_UNSEEN_PRICE: Final = 8.0
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
+_INVISIBLE_PRICE: Final = 8.0
 
 # Price of one character, by the script it belongs to: the first range that holds it.
 _SCRIPTS: Final = (
@@ -50,14 +50,14 @@ _OTHER_PRICE: Final = 2.5
 
 def count_tokens(text: str) -> int:
     """About how many tokens `text` takes; for very long text from samples of it."""
-    if len(text) <= EXACT_UP_TO:
-        return math.ceil(price(text))
+    if len(text) <= MAX_EXACT_LENGTH:
+        return math.ceil(estimate_tokens(text))
     step = (len(text) - _SAMPLE) // (_SAMPLES - 1)
-    sampled = sum(price(text[at : at + _SAMPLE]) for at in range(0, step * _SAMPLES, step))
+    sampled = sum(estimate_tokens(text[at : at + _SAMPLE]) for at in range(0, step * _SAMPLES, step))
     return math.ceil(sampled * len(text) / (_SAMPLE * _SAMPLES))
 
 
-class _Prices(dict[int, float]):
+class _RunPrices(dict[int, float]):
     """The price of a run by its length: `each` for a character, `often` where long runs are one token.
 
     Short runs are looked up, which is what makes counting quick.
@@ -73,12 +73,12 @@ class _Prices(dict[int, float]):
 
 # Each with the class its characters belong to, below.
 _RUNS: Final = (
-    ("a", re.compile(r"[A-Z]?[a-z]+"), _Prices(each=1 / 6, least=1.0)),
-    ("A", re.compile(r"[A-Z]+(?![a-z])"), _Prices(each=0.5, least=1.0)),
-    (".", re.compile(r"[!-/:-@\[-^`{-~]+"), _Prices(each=0.5, least=1.0)),
-    ("0", re.compile(r"[0-9]+"), _Prices(each=0.85)),  # some vocabularies have a token for every digit
-    (" ", re.compile(r"[ _]+"), _Prices(each=0.1, often=1 / 64)),
-    ("\n", re.compile(r"[\t\n\r]+"), _Prices(each=0.4, often=1 / 32)),
+    ("a", re.compile(r"[A-Z]?[a-z]+"), _RunPrices(each=1 / 6, least=1.0)),
+    ("A", re.compile(r"[A-Z]+(?![a-z])"), _RunPrices(each=0.5, least=1.0)),
+    (".", re.compile(r"[!-/:-@\[-^`{-~]+"), _RunPrices(each=0.5, least=1.0)),
+    ("0", re.compile(r"[0-9]+"), _RunPrices(each=0.85)),  # some vocabularies have a token for every digit
+    (" ", re.compile(r"[ _]+"), _RunPrices(each=0.1, often=1 / 64)),
+    ("\n", re.compile(r"[\t\n\r]+"), _RunPrices(each=0.4, often=1 / 32)),
 )
 _INVISIBLE_CLASS: Final = "?"
 # Every ASCII character as the first of its class: tells at once which kinds of runs there are at all.
@@ -88,7 +88,7 @@ _CLASSES: Final = {
 }
 
 
-def price(text: str) -> float:
+def estimate_tokens(text: str) -> float:
     """The same, exactly and unrounded, however long it takes: for adding up."""
     classes = text.translate(_CLASSES)
     total = 0.0
@@ -96,13 +96,13 @@ def price(text: str) -> float:
         if mark in classes:
             total += sum(map(prices.__getitem__, map(len, run.findall(text))))
     if not text.isascii():
-        total += _foreign("".join(_FOREIGN.findall(text)))
+        total += _price_foreign("".join(_NON_LATIN.findall(text)))
     elif _INVISIBLE_CLASS not in classes:
         return total
-    return total + _UNSEEN_PRICE * len(_UNSEEN.findall(text))
+    return total + _INVISIBLE_PRICE * len(_INVISIBLE.findall(text))
 
 
-def _foreign(text: str) -> float:
+def _price_foreign(text: str) -> float:
     total, left = 0.0, len(text)
     for script, price in _SCRIPTS:
         found = len(script.findall(text))
@@ -111,30 +111,30 @@ def _foreign(text: str) -> float:
     return total + _OTHER_PRICE * left
 
 
-def tokens_against(text: str, budget: int) -> int:
+def count_tokens_within(text: str, budget: int) -> int:
     """The same, exact wherever it decides whether `text` fits into `budget`."""
     estimate = count_tokens(text)
-    near = len(text) > EXACT_UP_TO and estimate <= 2 * budget
-    return math.ceil(price(text)) if near else estimate
+    near = len(text) > MAX_EXACT_LENGTH and estimate <= 2 * budget
+    return math.ceil(estimate_tokens(text)) if near else estimate
 
 
-def clip(text: str, tokens: int) -> str:
+def clip_to_tokens(text: str, tokens: int) -> str:
     """A beginning of `text` that takes at most `tokens`, as long as can be found quickly."""
     # Ordinary text has four characters to a token; a longer beginning than this is mostly blanks.
     text = text[: max(0, tokens) * 12]
-    return text if price(text) <= tokens else text[: reach(text, 0, tokens)]
+    return text if estimate_tokens(text) <= tokens else text[: find_reach(text, 0, tokens)]
 
 
-def reach(text: str, start: int, tokens: int) -> int:
+def find_reach(text: str, start: int, tokens: int) -> int:
     """How far one gets from `start` with `tokens`: block by block, the last one by halving."""
     left = float(tokens)
-    while start < len(text) and (cost := price(text[start : start + _BLOCK])) <= left:
+    while start < len(text) and (cost := estimate_tokens(text[start : start + _BLOCK])) <= left:
         left -= cost
         start += _BLOCK
     fits, over = start, min(start + _BLOCK, len(text))
     while over - fits > 1:
         middle = (fits + over) // 2
-        if price(text[start:middle]) <= left:
+        if estimate_tokens(text[start:middle]) <= left:
             fits = middle
         else:
             over = middle

@@ -17,19 +17,19 @@ from typing import Generic, Self, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from fingerpost.call.execution.door import Clock, Progress
+from fingerpost.call.execution.door import ProgressReporter, TimeSource
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.frozen import frozen
-from fingerpost.records import new_id
+from fingerpost.records import create_id
 from fingerpost.redaction import scrub
-from fingerpost.tasks import leave
+from fingerpost.tasks import cancel_and_exit
 
 logger = logging.getLogger("fingerpost.call")
 
 T = TypeVar("T")
 
-MOST_RUNNING = 32
-MOST_KEPT = 200
+MAX_RUNNING = 32
+MAX_KEPT_RESULTS = 200
 KEEP_SECONDS = 3600.0
 
 
@@ -53,7 +53,7 @@ class BackgroundStatus:
     message: str = ""
 
 
-class _Piece(Generic[T]):
+class _BackgroundJob(Generic[T]):
     """One piece of work."""
 
     def __init__(self, handle: str, tool: str, owner: str | None, began: float) -> None:
@@ -68,26 +68,26 @@ class _Piece(Generic[T]):
         self.scope = anyio.CancelScope()
         self.over = anyio.Event()
 
-    async def heard(self, progress: float, total: float | None, message: str | None) -> None:
+    async def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.progress = (progress, total, scrub(message or ""))
 
 
-class Background(Generic[T]):
+class BackgroundCalls(Generic[T]):
     """The work under way and the results not yet forgotten. Leaving it calls everything off."""
 
     def __init__(
         self,
         *,
-        most_running: int = MOST_RUNNING,
-        most_kept: int = MOST_KEPT,
+        max_running: int = MAX_RUNNING,
+        max_kept: int = MAX_KEPT_RESULTS,
         keep_seconds: float = KEEP_SECONDS,
-        clock: Clock = time.monotonic,
+        clock: TimeSource = time.monotonic,
     ) -> None:
-        self._most_running = most_running
-        self._most_kept = most_kept
+        self._most_running = max_running
+        self._most_kept = max_kept
         self._keep_seconds = keep_seconds
         self._clock = clock
-        self._pieces: dict[str, _Piece[T]] = {}
+        self._pieces: dict[str, _BackgroundJob[T]] = {}
         self._tasks: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -100,19 +100,21 @@ class Background(Generic[T]):
     ) -> bool | None:
         assert self._tasks is not None
         tasks, self._tasks = self._tasks, None
-        return await leave(tasks, kind, error, trace)
+        return await cancel_and_exit(tasks, kind, error, trace)
 
-    def start(self, work: Callable[[Progress], Awaitable[T]], *, tool: str, owner: str | None = None) -> str:
+    def start(
+        self, work: Callable[[ProgressReporter], Awaitable[T]], *, tool: str, owner: str | None = None
+    ) -> str:
         """Begin, and return the handle at once. `owner` alone may then use it."""
         if self._tasks is None:
             message = "background work is started inside `async with Background()`"
             raise RuntimeError(message)
-        self._forget_old()
+        self._remove_expired()
         running = sum(piece.state is BackgroundState.RUNNING for piece in self._pieces.values())
         if running >= self._most_running:
             message = f"{running} calls already run in the background"
             raise LimitReached(message, hint="wait for one of them, or cancel one")
-        piece = _Piece[T](new_id("bgr"), tool, owner, self._clock())
+        piece = _BackgroundJob[T](create_id("bgr"), tool, owner, self._clock())
         self._pieces[piece.handle] = piece
         self._tasks.start_soon(self._run, piece, work)
         return piece.handle
@@ -149,30 +151,30 @@ class Background(Generic[T]):
             await piece.over.wait()
         return piece.state is BackgroundState.CANCELLED
 
-    async def _run(self, piece: _Piece[T], work: Callable[[Progress], Awaitable[T]]) -> None:
+    async def _run(self, job: _BackgroundJob[T], work: Callable[[ProgressReporter], Awaitable[T]]) -> None:
         state = BackgroundState.CANCELLED
         try:
-            with piece.scope:
-                piece.result = await work(piece.heard)
+            with job.scope:
+                job.result = await work(job.report_progress)
                 state = BackgroundState.DONE
         except Exception:
             # One failed piece must not call off the others.
-            logger.exception("background work on %s failed", piece.tool)
+            logger.exception("background work on %s failed", job.tool)
             state = BackgroundState.FAILED
         finally:
-            piece.state = state
-            piece.ended = self._clock()
-            piece.over.set()
+            job.state = state
+            job.ended = self._clock()
+            job.over.set()
 
-    def _find(self, handle: str, owner: str | None) -> _Piece[T]:
-        self._forget_old()
+    def _find(self, handle: str, owner: str | None) -> _BackgroundJob[T]:
+        self._remove_expired()
         piece = self._pieces.get(handle)
         if piece is None or piece.owner != owner:
             message = f"there is no background call {handle}"
             raise CallError(message, hint="results are kept for a while only; start the call again")
         return piece
 
-    def _forget_old(self) -> None:
+    def _remove_expired(self) -> None:
         now = self._clock()
         over = [piece for piece in self._pieces.values() if piece.ended is not None]
         surplus = len(over) - self._most_kept

@@ -9,7 +9,7 @@ many at once, those that hang end last and together, and would look like a dead
 server though it answered all the others meanwhile.
 
 While half-open only a few trials run at once; all others fail fast. A call is
-admitted with a `Ticket` and its end is told with it. A ticket belongs to the
+admitted with a `BreakerTicket` and its end is told with it. A ticket belongs to the
 period in which it was given: a call that began before the breaker opened and
 ends long after says nothing about the server of today.
 
@@ -22,10 +22,10 @@ from bisect import insort
 from enum import StrEnum
 from itertools import takewhile
 
-from fingerpost.call.execution.door import Clock
+from fingerpost.call.execution.door import TimeSource
 from fingerpost.frozen import frozen
 
-TRIALS = 2  # at once, while half-open
+MAX_TRIALS = 2  # at once, while half-open
 
 
 class BreakerState(StrEnum):
@@ -53,11 +53,11 @@ class BreakerLimits:
     rate: float
     window: int
     seconds: float
-    trials: int = TRIALS
+    trials: int = MAX_TRIALS
 
 
 @frozen(kw_only=False, eq=False)
-class Ticket:
+class BreakerTicket:
     """Leave to ask the server once, to be handed back with what came of it."""
 
     period: int
@@ -67,7 +67,7 @@ class Ticket:
 class Breaker:
     """The breaker of one server."""
 
-    def __init__(self, server: str, limits: BreakerLimits, *, clock: Clock) -> None:
+    def __init__(self, server: str, limits: BreakerLimits, *, clock: TimeSource) -> None:
         self._server = server
         self._limits = limits
         self._clock = clock
@@ -78,7 +78,7 @@ class Breaker:
         self._failures = 0
         self._opened_at = 0.0
         self._reason = ""
-        self._out: set[Ticket] = set()  # trials under way
+        self._out: set[BreakerTicket] = set()  # trials under way
 
     @property
     def state(self) -> BreakerState:
@@ -91,71 +91,71 @@ class Breaker:
             state=self._state,
             failures=self._failures,
             reason=self._reason,
-            retry_in=self._remaining() if self._state is BreakerState.OPEN else None,
+            retry_in=self._get_remaining_seconds() if self._state is BreakerState.OPEN else None,
         )
 
-    def refuses(self) -> bool:
-        """Whether `admit` would give no ticket now."""
+    def is_refusing(self) -> bool:
+        """Whether `issue_ticket` would give no ticket now."""
         if self._state is BreakerState.OPEN:
-            return self._remaining() > 0
+            return self._get_remaining_seconds() > 0
         return self._state is BreakerState.HALF_OPEN and len(self._out) >= self._limits.trials
 
-    def admit(self) -> Ticket | None:
+    def issue_ticket(self) -> BreakerTicket | None:
         """Leave to ask the server once, or None: fail fast."""
-        if self.refuses():
+        if self.is_refusing():
             return None
         if self._state is BreakerState.OPEN:
-            self._move(BreakerState.HALF_OPEN)
+            self._set_state(BreakerState.HALF_OPEN)
         self._admitted += 1
-        ticket = Ticket(self._period, self._admitted)
+        ticket = BreakerTicket(self._period, self._admitted)
         if self._state is BreakerState.HALF_OPEN:
             self._out.add(ticket)
         return ticket
 
-    def succeeded(self, ticket: Ticket) -> None:
+    def record_success(self, ticket: BreakerTicket) -> None:
         """The server answered, if only with an error of the tool's."""
-        if not self._takes(ticket):
+        if not self._is_current(ticket):
             return
         if self._state is BreakerState.HALF_OPEN:
             self.close()
         else:
-            self._note(ticket, failed=False)
+            self._record(ticket, failed=False)
 
-    def failed(self, ticket: Ticket, reason: str) -> None:
+    def record_failure(self, ticket: BreakerTicket, reason: str) -> None:
         """The server did not answer, or with something that is no answer."""
-        if not self._takes(ticket):
+        if not self._is_current(ticket):
             return
         if self._state is BreakerState.HALF_OPEN:
             self._failures += 1
         else:
-            self._note(ticket, failed=True)
-        if self._state is BreakerState.HALF_OPEN or self._has_enough():
+            self._record(ticket, failed=True)
+        if self._state is BreakerState.HALF_OPEN or self._should_open():
             self._reason = reason
             self._opened_at = self._clock()
-            self._move(BreakerState.OPEN)
+            self._set_state(BreakerState.OPEN)
 
-    def abandoned(self, ticket: Ticket) -> None:
+    def return_ticket(self, ticket: BreakerTicket) -> None:
         """Nobody learned how the server is: the call was given up, or never sent."""
-        self._takes(ticket)
+        self._is_current(ticket)
 
     def close(self) -> None:
         """Forget the past."""
         self._reason = ""
         self._failures = 0
         if self._state is not BreakerState.CLOSED:
-            self._move(BreakerState.CLOSED)
+            self._set_state(BreakerState.CLOSED)
         self._ended.clear()
 
-    def hasten(self) -> None:
+    def allow_trial_now(self) -> None:
         """The server has reconnected: what is open may be tried at once."""
         if self._state is BreakerState.OPEN:
             self._opened_at = self._clock() - self._limits.seconds
 
-    def _takes(self, ticket: Ticket) -> bool:
+    def _is_current(self, ticket: BreakerTicket) -> bool:
         self._out.discard(ticket)
         return ticket.period == self._period
 
-    def _note(self, ticket: Ticket, *, failed: bool) -> None:
+    def _record(self, ticket: BreakerTicket, *, failed: bool) -> None:
         ended = self._ended
         in_order = not ended or ended[-1][0] < ticket.number
         if in_order:
@@ -171,17 +171,17 @@ class Breaker:
         latest = (ended_badly for _, ended_badly in reversed(self._ended))
         self._failures = sum(1 for _ in takewhile(bool, latest))
 
-    def _has_enough(self) -> bool:
+    def _should_open(self) -> bool:
         if self._failures >= self._limits.failures:
             return True
         latest = self._ended[-self._limits.window :]
         failed = sum(ended_badly for _, ended_badly in latest)
         return len(latest) == self._limits.window and failed >= self._limits.rate * self._limits.window
 
-    def _remaining(self) -> float:
+    def _get_remaining_seconds(self) -> float:
         return max(0.0, self._opened_at + self._limits.seconds - self._clock())
 
-    def _move(self, state: BreakerState) -> None:
+    def _set_state(self, state: BreakerState) -> None:
         self._state = state
         self._period += 1
         self._out.clear()

@@ -2,82 +2,88 @@
 
 from __future__ import annotations
 
-from fingerpost.call.execution.breaker import Breaker, BreakerLimits, BreakerState, BreakerStatus, Ticket
-from fingerpost.call.execution.door import Clock
+from fingerpost.call.execution.breaker import (
+    Breaker,
+    BreakerLimits,
+    BreakerState,
+    BreakerStatus,
+    BreakerTicket,
+)
+from fingerpost.call.execution.door import TimeSource
 from fingerpost.call.execution.failure import Failure
 from fingerpost.events import BreakerMoved, EventSink
 from fingerpost.records import ErrorKind
 
-_WORDS = {
+_STATE_WORDS = {
     BreakerState.OPEN: "too many failures",
     BreakerState.HALF_OPEN: "trying whether it is well again",
     BreakerState.CLOSED: "it answers again",
 }
 
 
-class Breakers:
+class BreakerRegistry:
     """One breaker for each server, made when first needed."""
 
-    def __init__(self, limits: BreakerLimits, *, events: EventSink, clock: Clock) -> None:
+    def __init__(self, limits: BreakerLimits, *, events: EventSink, clock: TimeSource) -> None:
         self._limits = limits
         self._events = events
         self._clock = clock
         self._all: dict[str, Breaker] = {}
 
-    def statuses(self) -> dict[str, BreakerStatus]:
+    def get_statuses(self) -> dict[str, BreakerStatus]:
         return {server: breaker.status for server, breaker in self._all.items()}
 
-    def refusal(self, server: str) -> Failure | None:
+    def get_refusal(self, server: str) -> Failure | None:
         """Why nothing is asked of this server now."""
-        breaker = self._of(server)
-        return self._refused(breaker) if breaker.refuses() else None
+        breaker = self._get_breaker(server)
+        return self._build_refusal(breaker) if breaker.is_refusing() else None
 
-    def admit(self, server: str) -> Ticket | Failure:
-        breaker = self._of(server)
+    def issue_ticket(self, server: str) -> BreakerTicket | Failure:
+        breaker = self._get_breaker(server)
         before = breaker.state
-        ticket = breaker.admit()
-        self._tell(breaker, before)
-        return ticket or self._refused(breaker)
+        ticket = breaker.issue_ticket()
+        self._emit_change(breaker, before)
+        return ticket or self._build_refusal(breaker)
 
-    def settle(self, server: str, ticket: Ticket, failure: Failure | None) -> None:
+    def record_outcome(self, server: str, ticket: BreakerTicket, failure: Failure | None) -> None:
         """Tell what became of an admitted call; no failure means a good result."""
-        breaker = self._of(server)
+        breaker = self._get_breaker(server)
         before = breaker.state
         if failure is None or failure.answered:
-            breaker.succeeded(ticket)
+            breaker.record_success(ticket)
         elif failure.server_fault:
-            breaker.failed(ticket, failure.detail)
+            breaker.record_failure(ticket, failure.detail)
         else:
-            breaker.abandoned(ticket)
-        self._tell(breaker, before)
+            breaker.return_ticket(ticket)
+        self._emit_change(breaker, before)
 
-    def abandon(self, server: str, ticket: Ticket) -> None:
-        self._of(server).abandoned(ticket)
+    def return_ticket(self, server: str, ticket: BreakerTicket) -> None:
+        self._get_breaker(server).return_ticket(ticket)
 
     def reset(self, server: str) -> None:
         """A person says that the server is well."""
-        breaker = self._of(server)
+        breaker = self._get_breaker(server)
         before = breaker.state
         breaker.close()
-        self._tell(breaker, before, "reset by hand")
+        self._emit_change(breaker, before, "reset by hand")
 
-    def hasten(self, server: str) -> None:
+    def allow_trial_now(self, server: str) -> None:
         """The server has reconnected."""
         if (breaker := self._all.get(server)) is not None:
-            breaker.hasten()
+            breaker.allow_trial_now()
 
-    def _of(self, server: str) -> Breaker:
+    def _get_breaker(self, server: str) -> Breaker:
         if server not in self._all:
             self._all[server] = Breaker(server, self._limits, clock=self._clock)
         return self._all[server]
 
-    def _tell(self, breaker: Breaker, before: BreakerState, word: str | None = None) -> None:
+    def _emit_change(self, breaker: Breaker, before: BreakerState, word: str | None = None) -> None:
         if breaker.state is not before:
             status = breaker.status
-            reason = word or status.reason or _WORDS[status.state]
+            reason = word or status.reason or _STATE_WORDS[status.state]
             self._events.emit(BreakerMoved(server=status.server, state=status.state, reason=reason))
 
-    def _refused(self, breaker: Breaker) -> Failure:
+    def _build_refusal(self, breaker: Breaker) -> Failure:
         status = breaker.status
         when = "a trial is under way" if status.retry_in is None else f"next trial in {status.retry_in:.0f} s"
         return Failure(

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from fingerpost.call.execution.door import Clock
+from fingerpost.call.execution.door import TimeSource
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, CallContext, Effect, JsonObject
 
-MOST_BYTES = 64 * 1024 * 1024
-LARGEST_ENTRY = 8 * 1024 * 1024
+MAX_CACHE_BYTES = 64 * 1024 * 1024
+MAX_ENTRY_BYTES = 8 * 1024 * 1024
 
 
 @frozen(kw_only=False)
-class Cached:
+class CachedResult:
     """An answer from memory, and how many seconds old it is."""
 
     result: JsonObject
@@ -30,7 +30,7 @@ class Cached:
 
 
 @frozen(kw_only=False)
-class _Kept:
+class _CacheEntry:
     server: str
     result: JsonObject
     size: int
@@ -38,17 +38,17 @@ class _Kept:
     expires: float
 
 
-Key = tuple[str, str | None, str | None, str | None]
+CacheKey = tuple[str, str | None, str | None, str | None]
 
 
 class ResultCache:
     """Bounded in number, bytes and age; what was used least recently goes first."""
 
-    def __init__(self, *, entries: int, clock: Clock, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, *, entries: int, clock: TimeSource, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._entries = entries
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self._clock = clock
-        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[CacheKey, _CacheEntry] = OrderedDict()
         self._epochs: dict[str, int] = {}
         self._bytes = 0
 
@@ -57,18 +57,18 @@ class ResultCache:
         """Bytes held."""
         return self._bytes
 
-    def serves(self, call: Call) -> bool:
+    def is_cacheable(self, call: Call) -> bool:
         """Whether answers to this call are kept at all."""
         return self._entries > 0 and call.cache_seconds > 0 and call.effect is Effect.READ
 
-    def epoch(self, server: str) -> int:
+    def get_epoch(self, server: str) -> int:
         """The number of writes so far: take it before asking, give it when keeping."""
         return self._epochs.get(server, 0)
 
-    def find(self, call: Call, context: CallContext) -> Cached | None:
+    def find(self, call: Call, context: CallContext) -> CachedResult | None:
         """The answer to the same call of the same caller, when it is fresh."""
-        key = _key(call, context)
-        kept = self._kept.get(key) if self.serves(call) else None
+        key = _build_cache_key(call, context)
+        kept = self._kept.get(key) if self.is_cacheable(call) else None
         if kept is None:
             return None
         now = self._clock()
@@ -76,35 +76,35 @@ class ResultCache:
             self._drop(key)
             return None
         self._kept.move_to_end(key)
-        return Cached(kept.result, now - kept.since)
+        return CachedResult(kept.result, now - kept.since)
 
     def keep(self, call: Call, context: CallContext, result: JsonObject, *, size: int, epoch: int) -> None:
-        """Keep a good answer that was asked for in `epoch`."""
-        if not self.serves(call) or size > min(LARGEST_ENTRY, self._most_bytes):
+        """Keep a good answer that was asked for in `get_epoch`."""
+        if not self.is_cacheable(call) or size > min(MAX_ENTRY_BYTES, self._most_bytes):
             return
-        if epoch != self.epoch(call.server):
+        if epoch != self.get_epoch(call.server):
             return
-        key = _key(call, context)
+        key = _build_cache_key(call, context)
         self._drop(key)
         now = self._clock()
-        self._kept[key] = _Kept(call.server, result, size, now, now + call.cache_seconds)
+        self._kept[key] = _CacheEntry(call.server, result, size, now, now + call.cache_seconds)
         self._bytes += size
         while len(self._kept) > self._entries or self._bytes > self._most_bytes:
             self._drop(next(iter(self._kept)))
 
-    def spoil(self, server: str) -> None:
+    def invalidate(self, server: str) -> None:
         """Something was, or may have been, written: what was read there before is stale."""
-        self._epochs[server] = self.epoch(server) + 1
+        self._epochs[server] = self.get_epoch(server) + 1
         for key in [key for key, kept in self._kept.items() if kept.server == server]:
             self._drop(key)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: CacheKey) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None:
             self._bytes -= kept.size
 
 
-def _key(call: Call, context: CallContext) -> Key:
+def _build_cache_key(call: Call, context: CallContext) -> CacheKey:
     # A caller without a name is known by the conversation only.
     conversation = context.conversation if context.caller is None else None
     return (call.fingerprint, context.caller, context.profile, conversation)

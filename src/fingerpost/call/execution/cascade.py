@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from itertools import islice
 
 from fingerpost.call.execution.door import Alternatives
-from fingerpost.call.execution.emptiness import is_empty
+from fingerpost.call.execution.emptiness import is_empty_result
 from fingerpost.call.execution.failure import Failure
 from fingerpost.frozen import frozen
 from fingerpost.records import Attempt, Call, Effect, ErrorKind, Execution, JsonObject
 
 logger = logging.getLogger("fingerpost.call")
 
-MOST_FALLBACKS = 8
-MOST_NAMED = 100  # alternatives looked at, should the hierarchy never end
+MAX_FALLBACKS = 8
+MAX_ALTERNATIVES = 100  # alternatives looked at, should the hierarchy never end
 
-_FALLS_BACK = frozenset(
+_FALLBACK_ERRORS = frozenset(
     {
         ErrorKind.TIMEOUT,
         ErrorKind.EXECUTION_FAILED,
@@ -34,7 +34,7 @@ _STRENGTH = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
 
 
 @frozen(kw_only=False)
-class Turn:
+class ToolRunResult:
     """What one tool's turn came to."""
 
     call: Call
@@ -44,7 +44,7 @@ class Turn:
     def failure(self) -> Failure | None:
         return self.outcome if isinstance(self.outcome, Failure) else None
 
-    def execution(self, attempts: tuple[Attempt, ...]) -> Execution:
+    def to_execution(self, attempts: tuple[Attempt, ...]) -> Execution:
         if isinstance(self.outcome, Failure):
             failure = self.outcome
             return Execution(
@@ -60,27 +60,27 @@ class Turn:
         return Execution(call=self.call, attempts=attempts, result=self.outcome)
 
 
-def reason_to_fall_back(turn: Turn) -> str | None:
+def get_fallback_reason(tool_result: ToolRunResult) -> str | None:
     """Why another tool should have a turn, or None when this outcome stands."""
-    if isinstance(turn.outcome, Failure):
-        failure = turn.outcome
-        stands = failure.effect_possible or failure.kind not in _FALLS_BACK
+    if isinstance(tool_result.outcome, Failure):
+        failure = tool_result.outcome
+        stands = failure.effect_possible or failure.kind not in _FALLBACK_ERRORS
         return None if stands else f"{failure.kind}: {failure.detail}"
-    if turn.call.effect is Effect.READ and is_empty(turn.outcome):
+    if tool_result.call.effect is Effect.READ and is_empty_result(tool_result.outcome):
         return "it found nothing"
     return None
 
 
-def candidates(asked: Call, alternatives: Alternatives) -> Iterator[Call]:
+def iterate_candidates(asked: Call, alternatives: Alternatives) -> Iterator[Call]:
     """The tools that could take over, each once, in order; never the asked one."""
     seen = {asked.tool}
     try:
-        for call in islice(alternatives(asked), MOST_NAMED):
+        for call in islice(alternatives(asked), MAX_ALTERNATIVES):
             if call.tool in seen:
                 continue
             seen.add(call.tool)
             yield call
-            if len(seen) > MOST_FALLBACKS:
+            if len(seen) > MAX_FALLBACKS:
                 return
     except Exception:
         # The asked call has failed already; a broken hierarchy must not hide why.
@@ -92,13 +92,17 @@ def does_more(call: Call, *, than: Call) -> bool:
     return _STRENGTH[call.effect] > _STRENGTH[than.effect]
 
 
-def best(turns: list[Turn]) -> Turn:
+def choose_best_result(results: list[ToolRunResult]) -> ToolRunResult:
     """The turn to report: what may have taken effect, else the first result, else the first failure."""
-    if len(turns) == 1:
-        return turns[0]
-    for turn in turns:
+    if len(results) == 1:
+        return results[0]
+    for turn in results:
         if turn.failure is not None and turn.failure.effect_possible:
             return turn
-    full = [turn for turn in turns if not isinstance(turn.outcome, Failure) and not is_empty(turn.outcome)]
-    empty = [turn for turn in turns if turn.failure is None]
-    return next(iter(full or empty or turns))
+    full = [
+        turn
+        for turn in results
+        if not isinstance(turn.outcome, Failure) and not is_empty_result(turn.outcome)
+    ]
+    empty = [turn for turn in results if turn.failure is None]
+    return next(iter(full or empty or results))

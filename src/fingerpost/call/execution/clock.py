@@ -8,7 +8,7 @@ import time
 loop_time = time.monotonic
 
 
-class Allowance:
+class ToolDeadline:
     """The time one tool's turn has: its own, and over that the caller's patience.
 
     The tool's own time stands still while its call waits for a slot: that is our queue, and says nothing
@@ -23,28 +23,28 @@ class Allowance:
         self._waiting = seconds
         self.until = until  # the caller's patience
 
-    def renewed(self) -> Allowance:
+    def renew(self) -> ToolDeadline:
         """The same from now on, within the same patience of the caller."""
-        return Allowance(self._seconds, until=self.until)
+        return ToolDeadline(self._seconds, until=self.until)
 
     @property
-    def deadline(self) -> float:
+    def expires_at(self) -> float:
         """When it is over, as things stand."""
         return min(self._own, self.until)
 
     @property
     def remaining(self) -> float:
-        return max(0.0, self.deadline - loop_time())
+        return max(0.0, self.expires_at - loop_time())
 
     @property
     def is_cut_short(self) -> bool:
         """Whether the caller's patience is over, and the tool had not yet had its own time."""
         return self.until < self._own and loop_time() >= self.until
 
-    def may_wait_until(self, now: float) -> float:
+    def get_wait_deadline(self, now: float) -> float:
         """How long a call that begins to wait for a slot now may do so."""
         return min(now + self._waiting, self.until)
 
-    def has_waited(self, seconds: float) -> None:
+    def add_wait(self, seconds: float) -> None:
         self._own += seconds
         self._waiting -= seconds

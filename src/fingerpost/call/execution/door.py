@@ -11,16 +11,16 @@ from typing import Protocol, TypeAlias
 
 from fingerpost.events import Event
 from fingerpost.records import Call, Json, JsonObject, LatencyProfile, Permit
-from fingerpost.servers.caller import Passage
+from fingerpost.servers.caller import RequestContext
 
 
-class Progress(Protocol):
+class ProgressReporter(Protocol):
     """Told how far a call has come."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
-class ToolDoor(Protocol):
+class ToolUpstream(Protocol):
     """The way to the tools. `Servers` is one."""
 
     async def ensure(self, name: str, *, timeout: float) -> None:
@@ -34,31 +34,31 @@ class ToolDoor(Protocol):
         arguments: JsonObject,
         *,
         timeout: float,
-        on_progress: Progress | None = None,
+        on_progress: ProgressReporter | None = None,
         meta: Mapping[str, Json] | None = None,
-        passage: Passage | None = None,
+        context: RequestContext | None = None,
     ) -> JsonObject:
         """Call the tool. What fails here may have taken effect."""
         ...
 
 
 Alternatives: TypeAlias = Callable[[Call], Iterable[Call]]
-Permitting: TypeAlias = Callable[[Call], Awaitable[Permit | None]]
-LatencyOf: TypeAlias = Callable[[Call], LatencyProfile | None]
+PermitFallback: TypeAlias = Callable[[Call], Awaitable[Permit | None]]
+GetLatency: TypeAlias = Callable[[Call], LatencyProfile | None]
 BeforeFallback: TypeAlias = Callable[[Call], Awaitable[None]]
 DurableAppend: TypeAlias = Callable[[Event], Awaitable[None]]
-Clock: TypeAlias = Callable[[], float]
+TimeSource: TypeAlias = Callable[[], float]
 
 
-def no_alternatives(_: Call) -> Iterable[Call]:
+def find_no_alternatives(_: Call) -> Iterable[Call]:
     """For a tool that nothing can stand in for."""
     return ()
 
 
-async def is_ready(_: Call) -> None:
+async def do_nothing_before_fallback(_: Call) -> None:
     """For a caller whose tools are all there already."""
 
 
-async def permit_none(_: Call) -> Permit | None:
+async def permit_no_fallback(_: Call) -> Permit | None:
     """For a caller that allows no fallback."""
     return None

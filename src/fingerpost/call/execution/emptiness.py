@@ -8,27 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from fingerpost.call.execution.dialogue import awaits_input
+from fingerpost.call.execution.dialogue import is_input_required
 from fingerpost.records import Json, JsonObject
 
-_NOTHING = frozenset({"", "[]", "{}", "null", '""'})
-_LONGEST = 64  # a longer text is not white space around brackets
+_EMPTY_VALUES = frozenset({"", "[]", "{}", "null", '""'})
+_MAX_CHECKED_LENGTH = 64  # a longer text is not white space around brackets
 
 
-def is_empty(result: JsonObject) -> bool:
+def is_empty_result(result: JsonObject) -> bool:
     """No structured content, and no content but blank text or an empty list, object or null."""
-    if awaits_input(result):
+    if is_input_required(result):
         return False
     structured = result.get("structuredContent")
-    if structured is not None and not _holds_nothing(structured):
+    if structured is not None and not _is_empty_structured(structured):
         return False
     content = result.get("content")
     if not isinstance(content, list | tuple):
         return content is None
-    return all(map(_says_nothing, cast("Sequence[Json]", content)))
+    return all(map(_is_empty_block, cast("Sequence[Json]", content)))
 
 
-def _holds_nothing(structured: Json) -> bool:
+def _is_empty_structured(structured: Json) -> bool:
     if isinstance(structured, dict):
         members = cast("JsonObject", structured)
         # Server libraries wrap a bare value as {"result": value}.
@@ -36,7 +36,7 @@ def _holds_nothing(structured: Json) -> bool:
     return structured in ("", [], {})
 
 
-def _says_nothing(block: Json) -> bool:
+def _is_empty_block(block: Json) -> bool:
     if not isinstance(block, dict):
         return False
     members = cast("JsonObject", block)
@@ -44,4 +44,4 @@ def _says_nothing(block: Json) -> bool:
     if members.get("type") != "text" or not isinstance(text, str):
         return False
     stripped = text.strip()
-    return len(stripped) <= _LONGEST and "".join(stripped.split()) in _NOTHING
+    return len(stripped) <= _MAX_CHECKED_LENGTH and "".join(stripped.split()) in _EMPTY_VALUES

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from fingerpost.call.execution.dialogue import awaits_input
+from fingerpost.call.execution.dialogue import is_input_required
 from fingerpost.errors import (
     CallError,
     FingerpostError,
@@ -38,23 +38,23 @@ from fingerpost.records import (
     JsonObject,
     ParameterError,
     ParameterFault,
-    as_valid_text,
+    to_valid_text,
 )
 from fingerpost.redaction import scrub
 from fingerpost.servers.caller import FAULT
 from fingerpost.servers.failures import (
     UNKNOWN_OUTCOME,
-    Busy,
-    Forgotten,
-    NotCarriedOut,
-    SessionLost,
-    SignInNeeded,
+    RequestNotExecuted,
+    ServerBusy,
+    SessionForgotten,
+    SessionRejected,
+    SignInRequired,
 )
-from fingerpost.servers.in_vain import AskedInVain
+from fingerpost.servers.in_vain import ServerRequestUnsupported
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
-LONGEST_DETAIL = 4000
+MAX_DETAIL_LENGTH = 4000
 MAY_HAVE_TAKEN_EFFECT = "it may have taken effect: check before you repeat it"
 
 
@@ -76,44 +76,44 @@ class Failure:
     data: Json = None
 
 
-def explain(error: Exception, call: Call, *, sent: bool) -> Failure:
+def explain_exception(error: Exception, call: Call, *, sent: bool) -> Failure:
     """The failure behind an error of ours, or of code that should have raised one of ours."""
-    failure = _after_sending(error) if sent else _before_sending(error)
+    failure = _explain_after_sending(error) if sent else _explain_before_sending(error)
     failure = replace(failure, cause=failure.kind)
-    if sent and call.effect is not Effect.READ and _outcome_is_open(error):
+    if sent and call.effect is not Effect.READ and _is_outcome_open(error):
         failure = replace(failure, kind=ErrorKind.UNKNOWN, hint=MAY_HAVE_TAKEN_EFFECT, effect_possible=True)
     elif sent and call.effect is not Effect.READ and failure.kind is ErrorKind.EXECUTION_FAILED:
         failure = replace(failure, effect_possible=True)
     return failure
 
 
-def _before_sending(error: Exception) -> Failure:
+def _explain_before_sending(error: Exception) -> Failure:
     ours = isinstance(error, FingerpostError)
-    passes = ours and not isinstance(error, SignInNeeded | CallError | StoreError | ToolTimeout)
+    passes = ours and not isinstance(error, SignInRequired | CallError | StoreError | ToolTimeout)
     return Failure(
         kind=ErrorKind.TIMEOUT if isinstance(error, ToolTimeout) else ErrorKind.UNAVAILABLE,
-        detail=_said(error),
-        hint=_hint(error),
+        detail=_format_error(error),
+        hint=_get_hint(error),
         transient=passes,
-        server_fault=passes and not isinstance(error, Forgotten),
+        server_fault=passes and not isinstance(error, SessionForgotten),
     )
 
 
-def _after_sending(error: Exception) -> Failure:
-    detail, hint = _said(error), _hint(error)
+def _explain_after_sending(error: Exception) -> Failure:
+    detail, hint = _format_error(error), _get_hint(error)
     if isinstance(error, ToolTimeout):
         return Failure(kind=ErrorKind.TIMEOUT, detail=detail, transient=True, server_fault=True)
     if isinstance(error, ServerUnavailable):
-        passes = not isinstance(error, SignInNeeded)
+        passes = not isinstance(error, SignInRequired)
         return Failure(
             kind=ErrorKind.UNAVAILABLE,
             detail=detail,
             hint=hint,
             transient=passes,
-            retry_after=error.retry_after if isinstance(error, Busy) else None,
-            server_fault=passes and not isinstance(error, Forgotten),
+            retry_after=error.retry_after if isinstance(error, ServerBusy) else None,
+            server_fault=passes and not isinstance(error, SessionForgotten),
         )
-    if isinstance(error, AskedInVain):
+    if isinstance(error, ServerRequestUnsupported):
         told = Failure(kind=ErrorKind.EXECUTION_FAILED, detail=detail, answered=True, transient=error.again)
         if error.result is not None:
             return replace(told, result=error.result)
@@ -137,28 +137,28 @@ _KINDS = {
 }
 
 
-def _outcome_is_open(error: Exception) -> bool:
+def _is_outcome_open(error: Exception) -> bool:
     """Whether a write that ended so may or may not have happened."""
-    if isinstance(error, SignInNeeded | SessionLost | NotCarriedOut | ToolFailed):
+    if isinstance(error, SignInRequired | SessionRejected | RequestNotExecuted | ToolFailed):
         return False  # it never left us, the server turned it away, or said itself how it ended
     known = ServerUnavailable | ToolTimeout | ServerReplyInvalid | LimitReached
     return isinstance(error, known) or not isinstance(error, FingerpostError)
 
 
-def judge(result: JsonObject, call: Call, *, takes_rounds: bool = False) -> Failure | None:
+def classify_result(result: JsonObject, call: Call, *, takes_rounds: bool = False) -> Failure | None:
     """The failure a result reports, or None when it is one the caller can do something with."""
     if result.get("isError") is True:
-        fault = fault_of(result)
+        fault = parse_fault(result)
         wrong = fault is not None and fault.parameter
         return Failure(
             kind=ErrorKind.INVALID_PARAMETERS if wrong else ErrorKind.EXECUTION_FAILED,
-            detail=_shown(_text_of(result)) or "the tool reported an error without a message",
+            detail=_sanitize(_get_text(result)) or "the tool reported an error without a message",
             cause=ErrorKind.EXECUTION_FAILED,
             effect_possible=call.effect is not Effect.READ,
             answered=True,
             result=result,
         )
-    if awaits_input(result) and not takes_rounds:
+    if is_input_required(result) and not takes_rounds:
         return Failure(
             kind=ErrorKind.OPERATION_NOT_SUPPORTED,
             detail=f"{call.tool} asks for more input in the middle of the call",
@@ -180,31 +180,31 @@ _SYSTEM_TYPES = {
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 
 
-def fault_of(result: JsonObject) -> CallFault | None:
+def parse_fault(result: JsonObject) -> CallFault | None:
     """What a failed result says of its kind: in the words of our own servers, or of the system."""
-    text = _text_of(result)[: 2 * LONGEST_DETAIL]
+    text = _get_text(result)[: 2 * MAX_DETAIL_LENGTH]
     meta = result.get("_meta")
     told = cast("JsonObject", meta).get(FAULT) if isinstance(meta, dict) else None
     if isinstance(told, dict):
         said = {name: value for name, value in told.items() if isinstance(value, str)}
         kind, fault = said.get("error_type", ""), said.get("fault", "")
         return CallFault(
-            message=_shown(text),
+            message=_sanitize(text),
             error_type=kind if _TYPE.fullmatch(kind) else "",
-            path=_shown(said.get("path", "")),
-            parameter=_shown(said.get("parameter", "")),
+            path=_sanitize(said.get("path", "")),
+            parameter=_sanitize(said.get("parameter", "")),
             fault=ParameterFault(fault) if fault in _FAULTS else ParameterFault.BAD_VALUE,
         )
     if (found := _SYSTEM_ERROR.search(text)) is None:
         return None
     kind = _SYSTEM_TYPES[found["code"] or found["number"]]
-    return CallFault(message=_shown(text), error_type=kind, path=_shown(found["path"]))
+    return CallFault(message=_sanitize(text), error_type=kind, path=_sanitize(found["path"]))
 
 
 _FAULTS = frozenset(ParameterFault)
 
 
-def facts(fault: CallFault | None) -> dict[str, Json]:
+def describe_fault(fault: CallFault | None) -> dict[str, Json]:
     """What an outcome's metadata say of the fault: its type where it has one, and the path that was tried."""
     if fault is None:
         return {}
@@ -212,7 +212,7 @@ def facts(fault: CallFault | None) -> dict[str, Json]:
     return {name: value for name, value in told.items() if value}
 
 
-def parameter_errors(fault: CallFault | None) -> tuple[ParameterError, ...]:
+def get_parameter_errors(fault: CallFault | None) -> tuple[ParameterError, ...]:
     """The argument to correct, where the fault names one."""
     if fault is None or not fault.parameter:
         return ()
@@ -220,7 +220,7 @@ def parameter_errors(fault: CallFault | None) -> tuple[ParameterError, ...]:
     return (ParameterError(fault=fault.fault, parameter=fault.parameter, message=words),)
 
 
-def cancelled(call: Call, *, sent: bool) -> Failure:
+def build_cancelled_failure(call: Call, *, sent: bool) -> Failure:
     """What is recorded of an attempt whose caller went away."""
     if sent and call.effect is not Effect.READ:
         return Failure(
@@ -232,7 +232,7 @@ def cancelled(call: Call, *, sent: bool) -> Failure:
     return Failure(kind=ErrorKind.CANCELLED, detail="the caller gave up")
 
 
-def _text_of(result: JsonObject) -> str:
+def _get_text(result: JsonObject) -> str:
     content = result.get("content")
     if not isinstance(content, list | tuple):
         return ""
@@ -244,19 +244,19 @@ def _text_of(result: JsonObject) -> str:
     return "\n".join(texts)
 
 
-def _said(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     if isinstance(error, FingerpostError):
-        return _shown(str(error))
-    return _shown(f"{type(error).__name__}: {error}")
+        return _sanitize(str(error))
+    return _sanitize(f"{type(error).__name__}: {error}")
 
 
-def _hint(error: Exception) -> str:
+def _get_hint(error: Exception) -> str:
     """The error's own hint. Whether a call may have taken effect is judged here, not where it was sent."""
     hint = error.hint if isinstance(error, FingerpostError) else None
     return hint if hint is not None and hint != UNKNOWN_OUTCOME else ""
 
 
-def _shown(text: str) -> str:
+def _sanitize(text: str) -> str:
     """Text from outside: without secrets, valid, of bounded length."""
-    text = as_valid_text(scrub(text[: 2 * LONGEST_DETAIL])).strip()
-    return text if len(text) <= LONGEST_DETAIL else text[: LONGEST_DETAIL - 1] + "…"
+    text = to_valid_text(scrub(text[: 2 * MAX_DETAIL_LENGTH])).strip()
+    return text if len(text) <= MAX_DETAIL_LENGTH else text[: MAX_DETAIL_LENGTH - 1] + "…"

@@ -12,24 +12,24 @@ from fingerpost.records import ErrorKind, JsonObject
 
 
 @frozen(kw_only=False)
-class Imprint:
+class ResultHash:
     """The hash and the size of a result."""
 
     digest: str
     size: int
 
 
-def imprint_of(result: JsonObject) -> Imprint:
+def hash_result(result: JsonObject) -> ResultHash:
     """Over everything but `_meta`, which servers fill afresh on every reply."""
     told = {key: value for key, value in result.items() if key != "_meta"}
     try:
         data = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
     except (TypeError, ValueError):  # integers beyond 64 bits, which JSON allows
         data = json.dumps(told, sort_keys=True).encode()
-    return Imprint(hashlib.blake2b(data, digest_size=16).hexdigest(), len(data))
+    return ResultHash(hashlib.blake2b(data, digest_size=16).hexdigest(), len(data))
 
 
-def imprint_of_error(error: ErrorKind, detail: str) -> str:
+def hash_error(error: ErrorKind, detail: str) -> str:
     """What a tool says of its error is its answer; what we say of a server may hold a countdown."""
     told = detail if error is ErrorKind.EXECUTION_FAILED else ""
     return f"{error}:{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"

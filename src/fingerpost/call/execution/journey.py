@@ -10,50 +10,50 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from fingerpost.call.execution.cache import Cached
-from fingerpost.call.execution.clock import Allowance, loop_time
-from fingerpost.call.execution.dialogue import Dialogue
-from fingerpost.call.execution.door import Progress
+from fingerpost.call.execution.cache import CachedResult
+from fingerpost.call.execution.clock import ToolDeadline, loop_time
+from fingerpost.call.execution.dialogue import WatchedCaller
+from fingerpost.call.execution.door import ProgressReporter
 from fingerpost.call.execution.failure import Failure
-from fingerpost.events import AttemptFinished, AttemptStarted, Event, FallbackTaken, Teller
+from fingerpost.events import AttemptFinished, AttemptStarted, Event, EventRecorder, FallbackTaken
 from fingerpost.frozen import frozen
 from fingerpost.records import Attempt, Call, CallContext, Effect, ErrorKind, Permit, utc_now
-from fingerpost.servers.caller import Passage
+from fingerpost.servers.caller import RequestContext
 
 
 @frozen
-class Leg:
+class ToolRun:
     """One tool's turn in a run: the call, the leave to make it, and the time it has."""
 
     call: Call
     permit: Permit
-    time: Allowance  # over all attempts of this tool
+    time: ToolDeadline  # over all attempts of this tool
     fallback: bool = False
-    on_progress: Progress | None = None
-    passage: Passage | None = None
-    dialogue: Dialogue | None = None  # with the caller, watched
+    on_progress: ProgressReporter | None = None
+    request_context: RequestContext | None = None
+    dialogue: WatchedCaller | None = None  # with the caller, watched
 
     @property
-    def in_dialogue(self) -> bool:
+    def has_begun_dialogue(self) -> bool:
         """Whether caller and server are talking already: then nothing of it may begin anew."""
-        if self.passage is not None and self.passage.continues:
+        if self.request_context is not None and self.request_context.is_continuation:
             return True
         return self.dialogue is not None and self.dialogue.begun
 
     @property
-    def brings_credentials(self) -> bool:
+    def has_caller_credentials(self) -> bool:
         """Whether the caller's own credentials may go to the server: its answers are theirs alone."""
         if self.dialogue is not None:
             return self.dialogue.authorization is not None
-        return self.passage is not None and self.passage.authorization is not None
+        return self.request_context is not None and self.request_context.authorization is not None
 
-    def with_new_time(self) -> Leg:
+    def renew_deadline(self) -> ToolRun:
         """The same, with the tool's whole time again."""
-        return replace(self, time=self.time.renewed())
+        return replace(self, time=self.time.renew())
 
 
 @dataclass(slots=True, kw_only=True)
-class Try:
+class RunningAttempt:
     """An attempt under way."""
 
     number: int
@@ -63,10 +63,10 @@ class Try:
     sent: bool = False
 
 
-class Journey:
+class AttemptLog:
     """The attempts of one run."""
 
-    def __init__(self, context: CallContext, *, events: Teller) -> None:
+    def __init__(self, context: CallContext, *, events: EventRecorder) -> None:
         self.context = context
         self._events = events
         self._attempts: list[Attempt] = []
@@ -76,35 +76,40 @@ class Journey:
     def attempts(self) -> tuple[Attempt, ...]:
         return tuple(self._attempts)
 
-    def begin(self, *, waited: float = 0.0) -> Try:
-        return Try(number=len(self._attempts) + 1, waited=waited)
+    def begin(self, *, waited: float = 0.0) -> RunningAttempt:
+        return RunningAttempt(number=len(self._attempts) + 1, waited=waited)
 
-    def started(self, leg: Leg, attempt: Try) -> AttemptStarted:
+    def build_started_event(self, tool_run: ToolRun, attempt: RunningAttempt) -> AttemptStarted:
         """The event that goes before a call is sent; not told yet."""
-        return AttemptStarted(**self._start(leg, attempt))
+        return AttemptStarted(**self._get_start_fields(tool_run, attempt))
 
-    def tell_started(self, leg: Leg, attempt: Try) -> None:
+    def emit_started(self, tool_run: ToolRun, attempt: RunningAttempt) -> None:
         """Tell that a call is about to be sent."""
-        self._events.tell(AttemptStarted, **self._start(leg, attempt))
+        self._events.record(AttemptStarted, **self._get_start_fields(tool_run, attempt))
 
-    def _start(self, leg: Leg, attempt: Try) -> dict[str, Any]:
+    def _get_start_fields(self, tool_run: ToolRun, attempt: RunningAttempt) -> dict[str, Any]:
         return {
             "packet_id": self._packet_id,
             "call_id": self.context.call_id,
-            "tool": leg.call.tool,
+            "tool": tool_run.call.tool,
             "number": attempt.number,
-            "call_fingerprint": leg.call.fingerprint,
-            "permit": leg.permit.given_by,
-            "fallback": leg.fallback,
+            "call_fingerprint": tool_run.call.fingerprint,
+            "permit": tool_run.permit.given_by,
+            "fallback": tool_run.fallback,
         }
 
-    def sending(self, leg: Leg, attempt: Try) -> None:
+    def mark_sent(self, tool_run: ToolRun, attempt: RunningAttempt) -> None:
         attempt.sent = True
-        if leg.call.effect is not Effect.READ:
-            self.in_flight = leg.call
+        if tool_run.call.effect is not Effect.READ:
+            self.in_flight = tool_run.call
 
-    def finished(
-        self, call: Call, attempt: Try, failure: Failure | None, *, cached: Cached | None = None
+    def record_finished(
+        self,
+        call: Call,
+        attempt: RunningAttempt,
+        failure: Failure | None,
+        *,
+        cached: CachedResult | None = None,
     ) -> None:
         if failure is None or failure.kind is not ErrorKind.UNKNOWN:
             self.in_flight = None
@@ -122,14 +127,14 @@ class Journey:
         )
         self._attempts.append(done)
         call_id = self.context.call_id
-        self._events.tell(AttemptFinished, packet_id=self._packet_id, call_id=call_id, attempt=done)
+        self._events.record(AttemptFinished, packet_id=self._packet_id, call_id=call_id, attempt=done)
 
-    def skipped(self, call: Call, reason: str) -> None:
+    def record_skipped(self, call: Call, reason: str) -> None:
         """A fallback that was not even tried."""
-        self.finished(call, self.begin(), Failure(kind=ErrorKind.DENIED, detail=reason))
+        self.record_finished(call, self.begin(), Failure(kind=ErrorKind.DENIED, detail=reason))
 
-    def falls_back(self, to: Call, *, instead_of: Call, reason: str) -> None:
-        self._events.tell(
+    def emit_fallback(self, to: Call, *, instead_of: Call, reason: str) -> None:
+        self._events.record(
             FallbackTaken,
             packet_id=self._packet_id,
             call_id=self.context.call_id,
@@ -138,7 +143,7 @@ class Journey:
             reason=reason,
         )
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         self._events.emit(event)
 
     @property

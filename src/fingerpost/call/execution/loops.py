@@ -22,22 +22,22 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from itertools import islice
 
-from fingerpost.call.execution.door import Clock
-from fingerpost.call.execution.polling import is_polling
+from fingerpost.call.execution.door import TimeSource
+from fingerpost.call.execution.polling import is_polling_tool
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, Effect
 
 READ_FACTOR = 2
 POLLING_FACTOR = 10
-LONGEST_ROUND = 4  # steps that take turns
-STEPS = 240  # remembered of one conversation
-CONVERSATIONS = 1000
+MAX_ROUND_LENGTH = 4  # steps that take turns
+MAX_STEPS = 240  # remembered of one conversation
+MAX_CONVERSATIONS = 1000
 PAUSE_SECONDS = 60.0
 QUICK_SECONDS = 0.1  # no model reads a result and writes its next call within that
 
 
 @frozen(kw_only=False)
-class Step:
+class LoopStep:
     """One call that was made, and what came of it."""
 
     tool: str
@@ -46,32 +46,34 @@ class Step:
     limit: int
     at: float
 
-    def same(self, other: Step) -> bool:
+    def is_same(self, other: LoopStep) -> bool:
         return self.call == other.call and self.result == other.result
 
 
 @dataclass(slots=True)
-class _Talk:
+class _ConversationSteps:
     """What is remembered of one conversation."""
 
-    steps: deque[Step] = field(default_factory=lambda: deque[Step](maxlen=STEPS))
+    steps: deque[LoopStep] = field(default_factory=lambda: deque[LoopStep](maxlen=MAX_STEPS))
     told: dict[str, float] = field(default_factory=dict[str, float])  # when a call was refused
 
-    def tell(self, call: str, now: float) -> None:
+    def mark_refused(self, call: str, now: float) -> None:
         self.told.pop(call, None)
         self.told[call] = now
-        if len(self.told) > LONGEST_ROUND:
+        if len(self.told) > MAX_ROUND_LENGTH:
             del self.told[next(iter(self.told))]
 
 
 class LoopGuard:
     """The latest steps of every conversation, and whether the next call would go round again."""
 
-    def __init__(self, *, repeat_limit: int, clock: Clock, conversations: int = CONVERSATIONS) -> None:
+    def __init__(
+        self, *, repeat_limit: int, clock: TimeSource, conversations: int = MAX_CONVERSATIONS
+    ) -> None:
         self._repeat_limit = repeat_limit
         self._clock = clock
         self._conversations = conversations
-        self._talks: OrderedDict[str, _Talk] = OrderedDict()
+        self._talks: OrderedDict[str, _ConversationSteps] = OrderedDict()
         self._at_work: dict[tuple[str, str], int] = {}  # how many of the same call
 
     def check(self, conversation: str, call: Call, *, may_insist: bool = False) -> str | None:
@@ -82,16 +84,16 @@ class LoopGuard:
         talk = self._talks.get(conversation)
         if talk is None or (conversation, call.fingerprint) in self._at_work:
             return None
-        lately = islice(reversed(talk.steps), LONGEST_ROUND)
+        lately = islice(reversed(talk.steps), MAX_ROUND_LENGTH)
         last = next((step for step in lately if step.call == call.fingerprint), None)
         if last is None:
             return None  # most calls are new: they need no closer look
         now = self._clock()
-        if may_insist and call.effect is Effect.READ and _insists(talk, last, now):
+        if may_insist and call.effect is Effect.READ and _is_insisting(talk, last, now):
             return None
-        reason = _round(talk.steps, call, now)
+        reason = _find_round(talk.steps, call, now)
         if reason is not None:
-            talk.tell(call.fingerprint, now)
+            talk.mark_refused(call.fingerprint, now)
         return reason
 
     def begin(self, conversation: str, call: Call) -> None:
@@ -107,60 +109,60 @@ class LoopGuard:
             self._at_work[key] = left
         return not left
 
-    def note(self, conversation: str, call: Call, result: str, *, patience: int = 1) -> None:
+    def record_result(self, conversation: str, call: Call, result: str, *, tolerance: int = 1) -> None:
         """Remember what came of a call; `result` is the same for the same result.
 
         `patience` is how many times more often than usual it may come again.
         """
         talk = self._talks.get(conversation)
         if talk is None:
-            talk = self._talks[conversation] = _Talk()
+            talk = self._talks[conversation] = _ConversationSteps()
         self._talks.move_to_end(conversation)
-        limit = self._limit(call) * patience
-        talk.steps.append(Step(call.tool, call.fingerprint, result, limit, self._clock()))
+        limit = self._get_limit(call) * tolerance
+        talk.steps.append(LoopStep(call.tool, call.fingerprint, result, limit, self._clock()))
         while len(self._talks) > self._conversations:
             self._talks.popitem(last=False)
 
-    def _limit(self, call: Call) -> int:
+    def _get_limit(self, call: Call) -> int:
         if call.effect is not Effect.READ:
             return self._repeat_limit
-        factor = POLLING_FACTOR if is_polling(call.name) else READ_FACTOR
+        factor = POLLING_FACTOR if is_polling_tool(call.name) else READ_FACTOR
         return self._repeat_limit * factor
 
 
-def _insists(talk: _Talk, last: Step, now: float) -> bool:
+def _is_insisting(conversation: _ConversationSteps, last: LoopStep, now: float) -> bool:
     """Whether the call of this step was refused, and has hardly been out of sight since."""
-    at = talk.told.get(last.call)
+    at = conversation.told.get(last.call)
     return at is not None and now - max(at, last.at) <= QUICK_SECONDS
 
 
-def _round(steps: deque[Step], call: Call, now: float) -> str | None:
+def _find_round(steps: deque[LoopStep], call: Call, now: float) -> str | None:
     if now - steps[-1].at > PAUSE_SECONDS:
         return None
-    for length in range(1, min(LONGEST_ROUND, len(steps)) + 1):
-        if steps[-length].call == call.fingerprint and (rounds := _rounds(steps, length)):
-            return _words([steps[place] for place in range(-length, 0)], rounds)
+    for length in range(1, min(MAX_ROUND_LENGTH, len(steps)) + 1):
+        if steps[-length].call == call.fingerprint and (rounds := _count_rounds(steps, length)):
+            return _describe_round([steps[place] for place in range(-length, 0)], rounds)
     return None
 
 
-def _rounds(steps: deque[Step], length: int) -> int:
+def _count_rounds(steps: deque[LoopStep], length: int) -> int:
     """How often the last `length` steps were made, when that is too often; otherwise 0."""
     backwards = list(islice(reversed(steps), length))
     limit = max(step.limit for step in backwards)
     # Taking turns shows itself sooner: two full rounds of A B are four calls for nothing.
     enough = limit if length == 1 else max(2, limit - 1)
-    enough = min(enough, STEPS // length)
+    enough = min(enough, MAX_STEPS // length)
     if len(steps) < enough * length:
         return 0
     later = backwards[0]
     for index, step in enumerate(islice(reversed(steps), enough * length)):
-        if later.at - step.at > PAUSE_SECONDS or not step.same(backwards[index % length]):
+        if later.at - step.at > PAUSE_SECONDS or not step.is_same(backwards[index % length]):
             return 0
         later = step
     return enough
 
 
-def _words(steps: list[Step], rounds: int) -> str:
+def _describe_round(steps: list[LoopStep], rounds: int) -> str:
     tools = list(dict.fromkeys(step.tool for step in steps))
     if len(steps) == 1:
         return f"{tools[0]} was called {rounds} times with the same arguments and gave the same result"

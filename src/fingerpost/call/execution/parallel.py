@@ -16,11 +16,11 @@ from fingerpost.records import Effect
 
 T = TypeVar("T")
 
-AT_ONCE = 16
+MAX_PARALLEL = 16
 
 
 @frozen(kw_only=False)
-class Job(Generic[T]):
+class ParallelJob(Generic[T]):
     """Work on one server."""
 
     server: str
@@ -28,10 +28,12 @@ class Job(Generic[T]):
     work: Callable[[], Awaitable[T]]
 
 
-async def in_parallel(jobs: Sequence[Job[T]], *, at_once: int = AT_ONCE) -> tuple[T, ...]:
+async def run_in_parallel(
+    jobs: Sequence[ParallelJob[T]], *, max_parallel: int = MAX_PARALLEL
+) -> tuple[T, ...]:
     """What every job came to. When one raises, the others are cancelled."""
     results: dict[int, T] = {}
-    limit = anyio.Semaphore(at_once)
+    limit = anyio.Semaphore(max_parallel)
 
     async def work_through(lane: list[int]) -> None:
         for index in lane:
@@ -39,12 +41,12 @@ async def in_parallel(jobs: Sequence[Job[T]], *, at_once: int = AT_ONCE) -> tupl
                 results[index] = await jobs[index].work()
 
     async with anyio.create_task_group() as tasks:
-        for lane in _lanes(jobs):
+        for lane in _group_in_lanes(jobs):
             tasks.start_soon(work_through, lane)
     return tuple(results[index] for index in range(len(jobs)))
 
 
-def _lanes(jobs: Sequence[Job[T]]) -> list[list[int]]:
+def _group_in_lanes(jobs: Sequence[ParallelJob[T]]) -> list[list[int]]:
     """Jobs that follow each other: the writes to one server. Every read goes alone."""
     lanes: list[list[int]] = []
     writes: dict[str, list[int]] = {}

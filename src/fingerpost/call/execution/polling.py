@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # fmt: off
-_POLLING = frozenset({
+_POLLING_WORDS = frozenset({
     "status", "state", "progress", "poll", "wait", "watch", "check", "health", "ping", "job", "jobs", "queue",
 })
 # fmt: on
 
 
 @lru_cache(maxsize=4096)
-def is_polling(name: str) -> bool:
+def is_polling_tool(name: str) -> bool:
     """Whether the tool asks how something is coming along."""
-    return not _POLLING.isdisjoint(_words(name))
+    return not _POLLING_WORDS.isdisjoint(_split_words(name))
 
 
-def _words(name: str) -> set[str]:
-    return {word.lower() for word in _WORDS.findall(name)}
+def _split_words(name: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(name)}

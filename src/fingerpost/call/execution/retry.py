@@ -12,12 +12,12 @@ from __future__ import annotations
 from fingerpost.call.execution.failure import Failure
 from fingerpost.records import ErrorKind, RetryRule
 
-FIRST_WAIT = 0.2
-LONGEST_WAIT = 5.0
-LONGEST_ASKED = 30.0  # what a server may ask us to wait; who wants more is not asked again
+FIRST_WAIT_SECONDS = 0.2
+MAX_WAIT_SECONDS = 5.0
+MAX_RETRY_AFTER_SECONDS = 30.0  # what a server may ask us to wait; who wants more is not asked again
 
 
-def may_repeat(failure: Failure, rule: RetryRule, *, failures: int, retries: int, pause: float = 0.0) -> bool:
+def may_retry(failure: Failure, rule: RetryRule, *, failures: int, retries: int, pause: float = 0.0) -> bool:
     """Whether the same call may be tried once more, after `failures` failed tries and a `pause`.
 
     Never sooner than the server asked for.
@@ -33,11 +33,11 @@ def may_repeat(failure: Failure, rule: RetryRule, *, failures: int, retries: int
     return wanted and (failure.transient or failure.cause is ErrorKind.EXECUTION_FAILED)
 
 
-def wait_before(failures: int, *, chance: float, asked: float | None = None) -> float:
+def compute_retry_wait(failures: int, *, chance: float, retry_after: float | None = None) -> float:
     """Seconds to wait after `failures` failed tries; `chance` is a random number from 0 to 1.
 
     Full jitter: callers that failed together do not come back together. `asked` is how long the server
     wants to be left alone; it is not waited for where that is too long.
     """
-    jitter = chance * min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(failures - 1, 30))
-    return jitter if asked is None or asked > LONGEST_ASKED else asked + jitter
+    jitter = chance * min(MAX_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(failures - 1, 30))
+    return jitter if retry_after is None or retry_after > MAX_RETRY_AFTER_SECONDS else retry_after + jitter

@@ -10,30 +10,30 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from fingerpost.call.execution.dialogue import awaits_input
+from fingerpost.call.execution.dialogue import is_input_required
 from fingerpost.errors import ServerReplyInvalid
 from fingerpost.records import Call, Json, JsonObject
 
-MOST_SHOWN: Final = 3  # of the blocks left out
-LONGEST_SHOWN: Final = 100  # characters of each
-_SAID: Final = {"true": True, "false": False}
-_BYTES: Final = ("image", "audio")
+MAX_SHOWN: Final = 3  # of the blocks left out
+MAX_SHOWN_LENGTH: Final = 100  # characters of each
+_TEXT_KEYS: Final = {"true": True, "false": False}
+_BYTE_KEYS: Final = ("image", "audio")
 
 
-def as_mcp(result: JsonObject, call: Call) -> JsonObject:
+def normalize_result(result: JsonObject, call: Call) -> JsonObject:
     """The very same result where it is right. Raises `ServerReplyInvalid` for what is none at all."""
-    if _is_right(result):
+    if _is_valid(result):
         return result
-    if awaits_input(result):
+    if is_input_required(result):
         _check_questions(result, call)
         return result
     if _is_task(result):
         message = f"{call.tool} answered with a task, and no task was asked for"
         raise ServerReplyInvalid(message, server=call.server, hint="report this to the server's author")
-    return _mended(result)
+    return _repair_result(result)
 
 
-def _is_right(result: JsonObject) -> bool:
+def _is_valid(result: JsonObject) -> bool:
     content = result.get("content")
     if type(content) is not list or type(result.get("isError", False)) is not bool:
         return False
@@ -49,7 +49,7 @@ def _is_block(block: Json) -> bool:
     kind = block.get("type")
     if kind == "text":
         return isinstance(block.get("text"), str)
-    if kind in _BYTES:
+    if kind in _BYTE_KEYS:
         return isinstance(block.get("data"), str)
     if kind == "resource_link":
         return isinstance(block.get("uri"), str) and isinstance(block.get("name"), str)
@@ -83,20 +83,20 @@ def _is_task(result: JsonObject) -> bool:
     return isinstance(result.get("task"), Mapping) and not said
 
 
-def _mended(result: JsonObject) -> JsonObject:
-    kept, left_out = _blocks(result.get("content"))
+def _repair_result(result: JsonObject) -> JsonObject:
+    kept, left_out = _split_blocks(result.get("content"))
     if left_out:
-        kept.append({"type": "text", "text": _note(left_out)})
+        kept.append({"type": "text", "text": _build_note(left_out)})
     made: dict[str, Json] = {**result, "content": kept}
     failed = result.get("isError")
     if failed is None:
         made.pop("isError", None)
     elif not isinstance(failed, bool):  # what a server cannot say rightly did not go well
-        made["isError"] = _SAID.get(failed, True) if isinstance(failed, str) else True
+        made["isError"] = _TEXT_KEYS.get(failed, True) if isinstance(failed, str) else True
     return made
 
 
-def _blocks(content: Json) -> tuple[list[Json], list[Json]]:
+def _split_blocks(content: Json) -> tuple[list[Json], list[Json]]:
     """The blocks, and what stood among them and is none."""
     if content is None:
         return [], []
@@ -106,12 +106,12 @@ def _blocks(content: Json) -> tuple[list[Json], list[Json]]:
     kept: list[Json] = []
     left_out: list[Json] = []
     for entry in entries:
-        block = _meant(entry)
+        block = _repair_block(entry)
         (kept if _is_block(block) else left_out).append(block)
     return kept, left_out
 
 
-def _meant(entry: Json) -> Json:
+def _repair_block(entry: Json) -> Json:
     """A text among blocks, or a block without its type or name, where there is only one way to read it."""
     if isinstance(entry, str):
         return {"type": "text", "text": entry}
@@ -124,16 +124,16 @@ def _meant(entry: Json) -> Json:
     return entry if isinstance(entry, dict) else dict(entry)
 
 
-def _note(left_out: Sequence[Json]) -> str:
-    shown = [_shown(entry) for entry in left_out[:MOST_SHOWN]]
-    more = f" and {len(left_out) - MOST_SHOWN:,} more" if len(left_out) > MOST_SHOWN else ""
+def _build_note(left_out: Sequence[Json]) -> str:
+    shown = [_show_beginning(entry) for entry in left_out[:MAX_SHOWN]]
+    more = f" and {len(left_out) - MAX_SHOWN:,} more" if len(left_out) > MAX_SHOWN else ""
     return f"[Left out, because no client can read it: {'; '.join(shown)}{more}]"
 
 
-def _shown(entry: Json) -> str:
+def _show_beginning(entry: Json) -> str:
     """The beginning of it. What is long is not written out for that."""
     if isinstance(entry, Mapping):
-        return f"a block of the type {json.dumps(entry.get('type'), default=str)[:LONGEST_SHOWN]}"
+        return f"a block of the type {json.dumps(entry.get('type'), default=str)[:MAX_SHOWN_LENGTH]}"
     if isinstance(entry, list | tuple):
         return "a list"
-    return json.dumps(entry)[:LONGEST_SHOWN]
+    return json.dumps(entry)[:MAX_SHOWN_LENGTH]

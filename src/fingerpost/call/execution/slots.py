@@ -26,14 +26,14 @@ import anyio
 from fingerpost.call.execution.failure import Failure
 from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, ErrorKind
-from fingerpost.servers.clock import Clock
+from fingerpost.servers.clock import RequestClock
 
-MOST_WAITING = 256  # calls of one caller to one server
-MOST_WAITING_IN_ALL = 4096  # calls to one server
-MOST_LENT = 256  # slots of one server; a call that waits for a person beyond that keeps its own
+MAX_WAITING_PER_SERVER = 256  # calls of one caller to one server
+MAX_WAITING = 4096  # calls to one server
+MAX_LENT = 256  # slots of one server; a call that waits for a person beyond that keeps its own
 
 
-class NoSlot(Exception):
+class NoSlotAvailable(Exception):
     """There was no slot in time. Carries the failure to report."""
 
     def __init__(self, failure: Failure) -> None:
@@ -49,15 +49,15 @@ class SlotOwner:
     conversation: str = ""
 
 
-def owner_of(context: CallContext) -> SlotOwner:
+def get_slot_owner(context: CallContext) -> SlotOwner:
     """Local programs have one name: their sessions tell them apart."""
     return SlotOwner(context.caller or "", context.conversation or "")
 
 
-NOT_KNOWN: Final = SlotOwner()
+UNKNOWN_OWNER: Final = SlotOwner()
 
 
-class _Queue:
+class _SlotQueue:
     """The slots of one server, and who waits for one."""
 
     __slots__ = ("_served", "_turns", "free", "lent", "number_waiting", "running", "waiting")
@@ -83,15 +83,15 @@ class _Queue:
             if not self.running[key]:
                 del self.running[key]
 
-    def give_back(self, owner: SlotOwner) -> None:
+    def release(self, owner: SlotOwner) -> None:
         """To the next in turn, unless more run than there are slots."""
         self.end(owner)
         if not self.waiting or self.free < 0:
             self.free += 1
             return
-        caller = min(self.waiting, key=self._turn_of)
+        caller = min(self.waiting, key=self._get_priority)
         owners = [SlotOwner(caller, conversation) for conversation in self.waiting[caller]]
-        chosen = min(owners, key=self._turn_of)
+        chosen = min(owners, key=self._get_priority)
         self._turns += 1
         self._served[caller] = self._served[chosen] = self._turns
         waiter = self.waiting[caller][chosen.conversation][0]
@@ -99,7 +99,7 @@ class _Queue:
         self.begin(chosen)
         waiter.set_result(True)
 
-    def _turn_of(self, key: str | SlotOwner) -> tuple[int, int]:
+    def _get_priority(self, key: str | SlotOwner) -> tuple[int, int]:
         return self.running[key], self._served.get(key, 0)
 
     def add(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
@@ -120,130 +120,136 @@ class _Queue:
             del self.number_waiting[owner.caller]
             self._served.pop(owner.caller, None)
 
-    def leave(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
+    def withdraw(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
         """Somebody waits no more. A slot that came in the same moment goes to the next."""
         if waiter.done() and not waiter.cancelled() and waiter.result():
-            self.give_back(owner)
+            self.release(owner)
         elif waiter in self.waiting.get(owner.caller, {}).get(owner.conversation, ()):
             self._remove(waiter, owner)
 
 
-class Slots:
+class SlotPool:
     """The slots of all servers."""
 
     def __init__(
         self,
         *,
-        each: int,
-        most_waiting: int = MOST_WAITING,
-        most_lent: int = MOST_LENT,
+        per_server: int,
+        max_waiting: int = MAX_WAITING_PER_SERVER,
+        max_lent: int = MAX_LENT,
         unbounded: Collection[str] = (),
     ) -> None:
         """Servers that are `unbounded` have calls begin others of their own, which must not wait for them."""
         self._unbounded = frozenset(unbounded)
-        self._each = each
-        self._most_waiting = most_waiting
-        self._most_lent = most_lent
-        self._queues: dict[str, _Queue] = {}
+        self._each = per_server
+        self._most_waiting = max_waiting
+        self._most_lent = max_lent
+        self._queues: dict[str, _SlotQueue] = {}
 
-    async def take(self, server: str, owner: SlotOwner = NOT_KNOWN, *, until: float) -> None:
-        """Take a slot of this server, to be given back. Raises `NoSlot` when none is free before `until`."""
+    async def acquire(self, server: str, owner: SlotOwner = UNKNOWN_OWNER, *, until: float) -> None:
+        """Take a slot of this server, to be given back. Raises `NoSlotAvailable` when none is free before
+        `until`.
+        """
         if server in self._unbounded:
             return
         queue = self._queues.get(server)
         if queue is None:
-            queue = self._queues[server] = _Queue(self._each)
+            queue = self._queues[server] = _SlotQueue(self._each)
         if queue.free > 0:
             queue.free -= 1  # nobody waits while one is free
             queue.begin(owner)
         elif not await self._wait(server, queue, owner, until):
-            raise NoSlot(_busy(server, f"none of its {self._each} slots came free in time"))
+            raise NoSlotAvailable(
+                _build_busy_failure(server, f"none of its {self._each} slots came free in time")
+            )
 
-    def give_back(self, server: str, owner: SlotOwner = NOT_KNOWN) -> None:
+    def release(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> None:
         if server not in self._unbounded:
-            self._queues[server].give_back(owner)
+            self._queues[server].release(owner)
 
-    def lend(self, server: str, owner: SlotOwner = NOT_KNOWN) -> bool:
+    def lend_slot(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> bool:
         """Let others have the slot for now. False: so many do that already that this one stays taken."""
         queue = self._queues.get(server)
         if queue is None or queue.lent >= self._most_lent:
             return False
         queue.lent += 1
-        queue.give_back(owner)
+        queue.release(owner)
         return True
 
-    def take_back(self, server: str, owner: SlotOwner = NOT_KNOWN) -> None:
+    def reclaim(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> None:
         """Have a lent slot again, at once."""
         queue = self._queues[server]
         queue.lent -= 1
         queue.free -= 1
         queue.begin(owner)
 
-    async def _wait(self, server: str, queue: _Queue, owner: SlotOwner, until: float) -> bool:
+    async def _wait(self, server: str, queue: _SlotQueue, owner: SlotOwner, until: float) -> bool:
         """Whether there was one in time. A plain future and a timer: under load nearly every call waits."""
         theirs = queue.number_waiting[owner.caller]
-        if theirs >= self._most_waiting or (theirs and queue.number_waiting.total() >= MOST_WAITING_IN_ALL):
-            raise NoSlot(_busy(server, f"{theirs} calls of this caller already wait for it"))
+        if theirs >= self._most_waiting or (theirs and queue.number_waiting.total() >= MAX_WAITING):
+            raise NoSlotAvailable(
+                _build_busy_failure(server, f"{theirs} calls of this caller already wait for it")
+            )
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         queue.add(waiter, owner)
-        timer = None if math.isinf(until) else loop.call_at(until, _too_late, queue, waiter, owner)
+        timer = None if math.isinf(until) else loop.call_at(until, _expire_waiter, queue, waiter, owner)
         try:
             return await waiter
         except BaseException:
-            queue.leave(waiter, owner)
+            queue.withdraw(waiter, owner)
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
 
-class SlotClock(Clock):
+class SlotClock(RequestClock):
     """The clock of a call that has a slot: while it stands still for a person, the slot is lent."""
 
     def __init__(
         self,
         scope: anyio.CancelScope,
-        slots: Slots,
+        slots: SlotPool,
         server: str,
         owner: SlotOwner,
         *,
-        patience: float,
+        timeout: float,
         until: float,
     ) -> None:
-        super().__init__(scope, patience=patience, until=until)
+        super().__init__(scope, timeout=timeout, deadline=until)
         self._slots = slots
         self._server = server
         self._owner = owner
         self._lent = False
         self._over = False
 
-    def stand(self) -> None:
-        super().stand()
-        self._lent = not self._over and self._slots.lend(self._server, self._owner)
+    def pause(self) -> None:
+        super().pause()
+        self._lent = not self._over and self._slots.lend_slot(self._server, self._owner)
 
-    def go_on(self) -> None:
-        super().go_on()
-        self._take_back()
+    def resume(self) -> None:
+        super().resume()
+        self._reclaim()
 
     def end(self) -> None:
         """The call is over, and has its slot to give back, though a question of it may still be open."""
         self._over = True
-        self._take_back()
+        self._reclaim()
 
-    def _take_back(self) -> None:
+    def _reclaim(self) -> None:
         if self._lent:
             self._lent = False
-            self._slots.take_back(self._server, self._owner)
+            self._slots.reclaim(self._server, self._owner)
 
 
-def _too_late(queue: _Queue, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
+def _expire_waiter(queue: _SlotQueue, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
     if not waiter.done():
-        queue.leave(waiter, owner)
+        queue.withdraw(waiter, owner)
         waiter.set_result(False)
 
 
-def _busy(server: str, reason: str) -> Failure:
+def _build_busy_failure(server: str, reason: str) -> Failure:
     return Failure(
         kind=ErrorKind.UNAVAILABLE,
         detail=f"{server} is busy: {reason}",

@@ -11,19 +11,19 @@ import re
 from fractions import Fraction
 from typing import Final
 
-LONGEST: Final = 200
-_MOST_TOKENS: Final = 100
-_DEEPEST: Final = 20
-_MOST_DIGITS: Final = 60
-_LARGEST_POWER: Final = 200
+MAX_EXPRESSION_LENGTH: Final = 200
+_MAX_TOKENS: Final = 100
+_MAX_DEPTH: Final = 20
+_MAX_DIGITS: Final = 60
+_MAX_EXPONENT: Final = 200
 
-_LEAD = re.compile(
+_EXPRESSION_LEAD = re.compile(
     r"^(?:please )?(?:what(?:'s| is| are)?|how much is|calculate|compute|work out|evaluate"
     r"|כמה (?:זה|הם|יוצא)|כמה|חשבי?|תחשבי?)[: ]+",
     re.IGNORECASE,
 )
-_TAIL = re.compile(r"(?: (?:please|equals?|בבקשה))?[ ?!.=]*$", re.IGNORECASE)
-_WORDS: Final = (
+_EXPRESSION_TAIL = re.compile(r"(?: (?:please|equals?|בבקשה))?[ ?!.=]*$", re.IGNORECASE)
+_OPERATOR_WORDS: Final = (
     (re.compile(r"\bdivided by\b", re.IGNORECASE), "/"),
     (re.compile(r"\b(?:times|multiplied by)\b|(?<=\d) ?[x×] ?(?=\d)|כפול", re.IGNORECASE), "*"),
     (re.compile(r"\bplus\b|ועוד|פלוס", re.IGNORECASE), "+"),
@@ -32,46 +32,46 @@ _WORDS: Final = (
     (re.compile(r"חלקי|÷"), "/"),
     (re.compile(r"·"), "*"),
 )
-_TOKEN = re.compile(r"\s*(\d{1,40}(?:,\d{3})*(?:\.\d{1,40})?|[-+*/^%()])")
-_SUM = re.compile(r"\d\s{0,3}[-+*/^%]\s{0,3}[-(]{0,3}\d|\)\s{0,3}[-+*/^%]|[-+*/^%]\s{0,3}\(")
+_EXPRESSION_TOKEN = re.compile(r"\s*(\d{1,40}(?:,\d{3})*(?:\.\d{1,40})?|[-+*/^%()])")
+_OPERATION = re.compile(r"\d\s{0,3}[-+*/^%]\s{0,3}[-(]{0,3}\d|\)\s{0,3}[-+*/^%]|[-+*/^%]\s{0,3}\(")
 _DATE_OR_ID = re.compile(r"^\s*\d{1,4}([-/])\d{1,2}\1\d{1,4}\s*$")
 
 
-class _CannotTell(Exception):
+class _NotComputable(Exception):
     """Not a sum, or too large a one."""
 
 
-def reckon(text: str) -> str | None:
+def evaluate_expression(text: str) -> str | None:
     """The exact result of the one sum the request consists of; None when it is anything else."""
-    said = _TAIL.sub("", _LEAD.sub("", text[: LONGEST + 1].strip()))
-    if len(text) > LONGEST or _DATE_OR_ID.match(said):
+    said = _EXPRESSION_TAIL.sub("", _EXPRESSION_LEAD.sub("", text[: MAX_EXPRESSION_LENGTH + 1].strip()))
+    if len(text) > MAX_EXPRESSION_LENGTH or _DATE_OR_ID.match(said):
         return None
-    for pattern, sign in _WORDS:
+    for pattern, sign in _OPERATOR_WORDS:
         said = pattern.sub(sign, said)
-    tokens = _tokens(said)
-    if tokens is None or not _SUM.search(said):
+    tokens = _tokenize(said)
+    if tokens is None or not _OPERATION.search(said):
         return None
     try:
-        reader = _Reader(tokens)
-        result = reader.sum(0)
-    except (_CannotTell, ZeroDivisionError):
+        reader = _ExpressionParser(tokens)
+        result = reader.parse_sum(0)
+    except (_NotComputable, ZeroDivisionError):
         return None
-    return _written(result) if reader.done else None
+    return _format_fraction(result) if reader.is_done else None
 
 
-def _tokens(said: str) -> list[str] | None:
+def _tokenize(text: str) -> list[str] | None:
     found: list[str] = []
     place = 0
-    while place < len(said.rstrip()):
-        match = _TOKEN.match(said, place)
-        if match is None or len(found) >= _MOST_TOKENS:
+    while place < len(text.rstrip()):
+        match = _EXPRESSION_TOKEN.match(text, place)
+        if match is None or len(found) >= _MAX_TOKENS:
             return None
         found.append(match[1].replace(",", ""))
         place = match.end()
     return found
 
 
-class _Reader:
+class _ExpressionParser:
     """Reads a sum from left to right, the way it is taught at school."""
 
     def __init__(self, tokens: list[str]) -> None:
@@ -79,74 +79,74 @@ class _Reader:
         self._place = 0
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self._place == len(self._tokens)
 
-    def sum(self, depth: int) -> Fraction:
-        if depth > _DEEPEST:
-            raise _CannotTell
-        total = self._product(depth)
-        while (sign := self._next("+-")) is not None:
-            other = self._product(depth)
-            total = _bounded(total + other if sign == "+" else total - other)
+    def parse_sum(self, depth: int) -> Fraction:
+        if depth > _MAX_DEPTH:
+            raise _NotComputable
+        total = self._parse_product(depth)
+        while (sign := self._accept("+-")) is not None:
+            other = self._parse_product(depth)
+            total = _check_size(total + other if sign == "+" else total - other)
         return total
 
-    def _product(self, depth: int) -> Fraction:
-        total = self._signed(depth)
-        while (sign := self._next("*/%")) is not None:
-            other = self._signed(depth)
+    def _parse_product(self, depth: int) -> Fraction:
+        total = self._parse_signed(depth)
+        while (sign := self._accept("*/%")) is not None:
+            other = self._parse_signed(depth)
             if sign == "*":
-                total = _bounded(total * other)
+                total = _check_size(total * other)
             else:
-                total = _bounded(total / other if sign == "/" else total % other)
+                total = _check_size(total / other if sign == "/" else total % other)
         return total
 
-    def _signed(self, depth: int) -> Fraction:
+    def _parse_signed(self, depth: int) -> Fraction:
         signs = 0
-        while (sign := self._next("+-")) is not None:
+        while (sign := self._accept("+-")) is not None:
             signs += sign == "-"
-        value = self._power(depth)
+        value = self._parse_power(depth)
         return -value if signs % 2 else value
 
-    def _power(self, depth: int) -> Fraction:
-        if depth > _DEEPEST:
-            raise _CannotTell
-        base = self._one(depth)
-        if self._next("^") is None:
+    def _parse_power(self, depth: int) -> Fraction:
+        if depth > _MAX_DEPTH:
+            raise _NotComputable
+        base = self._parse_operand(depth)
+        if self._accept("^") is None:
             return base
-        exponent = self._signed(depth + 1)
-        if exponent.denominator != 1 or abs(exponent) > _LARGEST_POWER:
-            raise _CannotTell
+        exponent = self._parse_signed(depth + 1)
+        if exponent.denominator != 1 or abs(exponent) > _MAX_EXPONENT:
+            raise _NotComputable
         digits = len(str(base.numerator)) + len(str(base.denominator))
-        if digits * abs(exponent) > 4 * _MOST_DIGITS and abs(base) != 1:
-            raise _CannotTell
-        return _bounded(base ** int(exponent))
+        if digits * abs(exponent) > 4 * _MAX_DIGITS and abs(base) != 1:
+            raise _NotComputable
+        return _check_size(base ** int(exponent))
 
-    def _one(self, depth: int) -> Fraction:
-        if self._next("(") is not None:
-            value = self.sum(depth + 1)
-            if self._next(")") is None:
-                raise _CannotTell
+    def _parse_operand(self, depth: int) -> Fraction:
+        if self._accept("(") is not None:
+            value = self.parse_sum(depth + 1)
+            if self._accept(")") is None:
+                raise _NotComputable
             return value
-        if self.done or not self._tokens[self._place][0].isdigit():
-            raise _CannotTell
+        if self.is_done or not self._tokens[self._place][0].isdigit():
+            raise _NotComputable
         self._place += 1
         return Fraction(self._tokens[self._place - 1])
 
-    def _next(self, signs: str) -> str | None:
-        if self.done or self._tokens[self._place] not in signs:
+    def _accept(self, signs: str) -> str | None:
+        if self.is_done or self._tokens[self._place] not in signs:
             return None
         self._place += 1
         return self._tokens[self._place - 1]
 
 
-def _bounded(value: Fraction) -> Fraction:
-    if len(str(abs(value.numerator))) > _MOST_DIGITS or len(str(value.denominator)) > _MOST_DIGITS:
-        raise _CannotTell
+def _check_size(value: Fraction) -> Fraction:
+    if len(str(abs(value.numerator))) > _MAX_DIGITS or len(str(value.denominator)) > _MAX_DIGITS:
+        raise _NotComputable
     return value
 
 
-def _written(value: Fraction) -> str:
+def _format_fraction(value: Fraction) -> str:
     """A whole number, a finite decimal, or about twelve digits of an endless one."""
     if value.denominator == 1:
         return str(value.numerator)
@@ -155,11 +155,11 @@ def _written(value: Fraction) -> str:
         while rest % prime == 0:
             rest //= prime
     if rest == 1:
-        return _decimal(value, 60)
-    return f"≈ {_decimal(value, 12)}"
+        return _format_decimal(value, 60)
+    return f"≈ {_format_decimal(value, 12)}"
 
 
-def _decimal(value: Fraction, places: int) -> str:
+def _format_decimal(value: Fraction, places: int) -> str:
     scaled = round(abs(value) * 10**places)
     whole, part = divmod(scaled, 10**places)
     sign = "-" if value < 0 else ""

@@ -5,34 +5,36 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fingerpost.choose.certain.slots import Slot, slots_of
-from fingerpost.choose.certain.values import Kind
+from fingerpost.choose.certain.slots import ParameterSlot, build_slots
+from fingerpost.choose.certain.values import ValueKind
 from fingerpost.records import Json, MissingArgument, Question, ToolCard
 from fingerpost.redaction import scrub
 
-LONGEST_ABOUT: Final = 140
-LONGEST_NAME: Final = 70
-MOST_OPTIONS: Final = 12
-_UNSEEN = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-_SENTENCE = re.compile(r"(?<=[.!?])\s")
+MAX_DESCRIPTION_LENGTH: Final = 140
+MAX_SHOWN_NAME_LENGTH: Final = 70
+MAX_SHOWN_VALUES: Final = 12
+_INVISIBLE = re.compile(
+    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 
-_EXAMPLES: Final = {
-    Kind.PATH: "docs/notes.md",
-    Kind.URL: "https://example.com",
-    Kind.HOST: "example.com",
-    Kind.EMAIL: "dana@example.com",
-    Kind.DATE: "2026-12-31",
-    Kind.MOMENT: "2026-12-31T14:30:00Z",
-    Kind.TIME: "14:30",
-    Kind.ZONE: "Asia/Tokyo",
-    Kind.REVISION: "HEAD~1",
-    Kind.CITY: "Paris",
-    Kind.LANGUAGE: "fr",
-    Kind.CURRENCY: "EUR",
-    Kind.PATTERN: "*.md",
-    Kind.SQL: "SELECT * FROM visits",
+_EXAMPLE_BY_KIND: Final = {
+    ValueKind.PATH: "docs/notes.md",
+    ValueKind.URL: "https://example.com",
+    ValueKind.HOST: "example.com",
+    ValueKind.EMAIL: "dana@example.com",
+    ValueKind.DATE: "2026-12-31",
+    ValueKind.MOMENT: "2026-12-31T14:30:00Z",
+    ValueKind.TIME: "14:30",
+    ValueKind.ZONE: "Asia/Tokyo",
+    ValueKind.REVISION: "HEAD~1",
+    ValueKind.CITY: "Paris",
+    ValueKind.LANGUAGE: "fr",
+    ValueKind.CURRENCY: "EUR",
+    ValueKind.PATTERN: "*.md",
+    ValueKind.SQL: "SELECT * FROM visits",
 }
-_WORDS: Final = {
+_PHRASES: Final = {
     "en": {
         "one": 'To use {tool} I need one more thing: {what}.{hint}',
         "many": "To use {tool} I still need:",
@@ -58,28 +60,32 @@ _WORDS: Final = {
 }  # fmt: skip
 
 
-def question_for(card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en") -> str:
+def format_missing_question(
+    card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
+) -> str:
     """One question that names everything still needed, with what would do and an example."""
-    says = _WORDS["he" if language == "he" else "en"]
-    slots = {slot.name: slot for slot in slots_of(card)}
-    lines = [_need(one, slots.get(one.name), card, says) for one in missing]
+    says = _PHRASES["he" if language == "he" else "en"]
+    slots = {slot.name: slot for slot in build_slots(card)}
+    lines = [_describe_missing(one, slots.get(one.name), card, says) for one in missing]
     if len(lines) == 1:
-        return says["one"].format(tool=plain(card.key), what=lines[0], hint="")
+        return says["one"].format(tool=to_short_line(card.key), what=lines[0], hint="")
     return "\n".join(
-        [says["many"].format(tool=plain(card.key)), *(f"- {line}" for line in lines), says["how"]]
+        [says["many"].format(tool=to_short_line(card.key)), *(f"- {line}" for line in lines), says["how"]]
     )
 
 
-def ask_for(card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en") -> Question:
+def build_missing_question(
+    card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
+) -> Question:
     """The same as a record."""
-    return Question(text=question_for(card, missing, language), tool=card.key, missing=missing)
+    return Question(text=format_missing_question(card, missing, language), tool=card.key, missing=missing)
 
 
-def which_tool(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
+def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
     """Which of a few tools is meant."""
-    says = _WORDS["he" if language == "he" else "en"]
+    says = _PHRASES["he" if language == "he" else "en"]
     lines = [
-        f"{number}. {plain(card.key)}: {plain(_first_sentence(card.description))}"
+        f"{number}. {to_short_line(card.key)}: {to_short_line(_get_first_sentence(card.description))}"
         for number, card in enumerate(cards, 1)
     ]
     keys = tuple(card.key for card in cards)
@@ -88,17 +94,17 @@ def which_tool(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
     )
 
 
-def confirm_tool(card: ToolCard, language: str = "en") -> Question:
+def build_confirm_question(card: ToolCard, language: str = "en") -> Question:
     """Whether a tool that may destroy something is really meant."""
-    says = _WORDS["he" if language == "he" else "en"]
+    says = _PHRASES["he" if language == "he" else "en"]
     # No tool is named: an answer to this chooses the tool, it does not fill in its arguments.
     wanted = MissingArgument(name="tool", options=(card.key,))
-    return Question(text=says["confirm"].format(tool=plain(card.key)), missing=(wanted,))
+    return Question(text=says["confirm"].format(tool=to_short_line(card.key)), missing=(wanted,))
 
 
-def plain(text: str, longest: int = LONGEST_ABOUT) -> str:
+def to_short_line(text: str, longest: int = MAX_DESCRIPTION_LENGTH) -> str:
     """A stranger's text as one short line of whole words, without anything hidden in it."""
-    line = " ".join(_UNSEEN.sub(" ", scrub(text[:2000])).split())
+    line = " ".join(_INVISIBLE.sub(" ", scrub(text[:2000])).split())
     if len(line) <= longest:
         return line
     cut = line[:longest]
@@ -106,34 +112,36 @@ def plain(text: str, longest: int = LONGEST_ABOUT) -> str:
     return f"{(words if len(words) >= longest // 2 else cut[:-1]).rstrip(' .,;:(')}…"
 
 
-def _first_sentence(text: str) -> str:
-    return _SENTENCE.split(text[:600].strip(), maxsplit=1)[0]
+def _get_first_sentence(text: str) -> str:
+    return _SENTENCE_END.split(text[:600].strip(), maxsplit=1)[0]
 
 
-def _need(one: MissingArgument, slot: Slot | None, card: ToolCard, says: dict[str, str]) -> str:
-    about = plain(one.name, LONGEST_NAME)
-    if one.description:
-        about = f"{about} ({plain(one.description, LONGEST_ABOUT - len(about))})"
-    if slot is not None and slot.secret:
-        return f"{about}; {says['secret']}"
-    if one.options:
-        options = ", ".join(plain(option) for option in one.options[:MOST_OPTIONS])
-        return f"{about}, {says['options'].format(options=options)}"
+def _describe_missing(
+    missing: MissingArgument, slot: ParameterSlot | None, card: ToolCard, phrases: dict[str, str]
+) -> str:
+    about = to_short_line(missing.name, MAX_SHOWN_NAME_LENGTH)
+    if missing.description:
+        about = f"{about} ({to_short_line(missing.description, MAX_DESCRIPTION_LENGTH - len(about))})"
+    if slot is not None and slot.is_secret:
+        return f"{about}; {phrases['secret']}"
+    if missing.options:
+        options = ", ".join(to_short_line(option) for option in missing.options[:MAX_SHOWN_VALUES])
+        return f"{about}, {phrases['options'].format(options=options)}"
     if slot is None or not slot.parameter.shape.type:
-        return f"{about}, {says['json']}"
-    example = _example(slot, card)
-    return f"{about}, {says['example'].format(example=example)}" if example else about
+        return f"{about}, {phrases['json']}"
+    example = _find_example(slot, card)
+    return f"{about}, {phrases['example'].format(example=example)}" if example else about
 
 
-def _example(slot: Slot, card: ToolCard) -> str:
+def _find_example(slot: ParameterSlot, card: ToolCard) -> str:
     """What its own knowledge gives, else one by kind; a description that has one already needs none."""
     written: Json = card.intelligence.parameters.examples.get(slot.name)
     if isinstance(written, str | int | float) and not isinstance(written, bool):
-        return plain(str(written))
+        return to_short_line(str(written))
     if re.search(r"\be\.?g\.|\bfor example\b", slot.parameter.description, re.IGNORECASE):
         return ""
     if slot.parameter.shape.type == "boolean":
         return "yes"
     if slot.is_number:
-        return next((str(number) for number in (10, 1, 5, 100) if slot.parameter.shape.admits(number)), "")
-    return next((_EXAMPLES[kind] for kind in sorted(slot.kinds) if kind in _EXAMPLES), "")
+        return next((str(number) for number in (10, 1, 5, 100) if slot.parameter.shape.accepts(number)), "")
+    return next((_EXAMPLE_BY_KIND[kind] for kind in sorted(slot.kinds) if kind in _EXAMPLE_BY_KIND), "")

@@ -13,9 +13,9 @@ from datetime import date
 from itertools import islice
 from typing import Final
 
-from fingerpost.catalog.words import singular, words
-from fingerpost.choose.certain.asking import confirm_tool, which_tool
-from fingerpost.choose.certain.fill import Filled, fill
+from fingerpost.catalog.words import split_words, to_singular
+from fingerpost.choose.certain.asking import build_confirm_question, build_which_tool_question
+from fingerpost.choose.certain.fill import FilledArguments, fill_arguments
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Candidate,
@@ -27,24 +27,24 @@ from fingerpost.records import (
     ToolCard,
 )
 
-LEAST_FIT: Final = 0.25  # below it there is probably no suitable tool at all
-SURE_FIT: Final = 0.7  # above it a tool is used even where a model could have done without
-ASKING_FIT: Final = 0.5  # below it nobody is asked for a tool's arguments
-ALMOST_AS_NEAR: Final = 0.8  # of the best score: a tool whose arguments are all there goes before it
-CLEARLY_BETTER: Final = 1.15  # times the score of the next
-CLEARLY_BETTER_TO_READ: Final = 1.1  # for a read with all its values: a wrong one does no harm
-NEAR_ENOUGH: Final = (
+MIN_FIT: Final = 0.25  # below it there is probably no suitable tool at all
+CONFIDENT_FIT: Final = 0.7  # above it a tool is used even where a model could have done without
+MIN_FIT_TO_ASK: Final = 0.5  # below it nobody is asked for a tool's arguments
+NEAR_BEST_SHARE: Final = 0.8  # of the best score: a tool whose arguments are all there goes before it
+CLEAR_LEAD: Final = 1.15  # times the score of the next
+CLEAR_LEAD_TO_READ: Final = 1.1  # for a read with all its values: a wrong one does no harm
+MIN_BEST_SHARE: Final = (
     0.55  # of the best score: further behind, filling its arguments does not make a tool right
 )
-MOST_OPTIONS: Final = 4
+MAX_QUESTION_OPTIONS: Final = 4
 
-NOT_MEANT: Final = "no tool here seems to be meant for it"
+NO_TOOL_MEANT: Final = "no tool here seems to be meant for it"
 
 # What a request names outright. A tool that has no place for it answers another request.
-_SOLID: Final = frozenset(
+_EXPLICIT_KINDS: Final = frozenset(
     {EntityKind.PATH, EntityKind.URL, EntityKind.EMAIL, EntityKind.ID, EntityKind.QUOTED, EntityKind.TIME}
 )
-_QUALIFIED = re.compile(r"(?<![\w/.:-])([A-Za-z][\w-]{0,63})(?:/|__)([A-Za-z][\w-]{0,127})(?![\w/-])")
+_QUALIFIED_NAME = re.compile(r"(?<![\w/.:-])([A-Za-z][\w-]{0,63})(?:/|__)([A-Za-z][\w-]{0,127})(?![\w/-])")
 _DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
 _MEDIA_FILE = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|mp[34]|wav|flac|ogg|mov|avi|mkv|webm)$", re.IGNORECASE
@@ -55,31 +55,31 @@ _MEDIA: Final = frozenset({"media", "image", "audio", "video", "picture", "photo
 
 
 @frozen
-class Option:
+class ToolOption:
     """One offered tool and what the request says for its arguments."""
 
     card: ToolCard
-    filled: Filled
+    filled: FilledArguments
     score: float
 
     @property
-    def unused(self) -> int:
+    def unused_count(self) -> int:
         """How many things the request names outright this tool would leave aside."""
-        return sum(1 for entity in self.filled.leftover if entity.kind in _SOLID)
+        return sum(1 for entity in self.filled.unused_entities if entity.kind in _EXPLICIT_KINDS)
 
     @property
     def is_sure(self) -> bool:
         """Whether the request itself gives every argument; a tool without any is not made sure by that."""
-        return self.filled.complete and bool(self.filled.arguments)
+        return self.filled.is_complete and bool(self.filled.arguments)
 
 
 @frozen
-class Certain:
+class KeylessChoice:
     """The tool to take, or the question to ask; and why."""
 
-    option: Option | None
+    option: ToolOption | None
     reason: str
-    alternatives: tuple[Option, ...] = ()
+    alternatives: tuple[ToolOption, ...] = ()
     question: Question | None = None  # which tool is meant; what is missing for a chosen one is asked apart
 
     @property
@@ -95,66 +95,69 @@ def choose_tool(
     today: date,
     zone: str | None = None,
     need: int = 0,
-) -> Certain:
+) -> KeylessChoice:
     """The tool that is certainly meant for one need of the request; `cards` are those offered, by key."""
-    options = _options(narrowing, cards, text, today, zone, need)
-    if namesakes := _namesakes(text, options):
+    options = _build_options(narrowing, cards, text, today, zone, need)
+    if namesakes := _find_same_named_options(text, options):
         reason = "the request names a tool of a server that is not here"
-        return _ask_which(namesakes, reason, narrowing.signals.language)
+        return _build_which_tool_choice(namesakes, reason, narrowing.signals.language)
     if narrowing.need.verdict is NeedVerdict.NONE:
-        return _anyway(options, narrowing)
+        return _choose_without_need(options, narrowing)
     if not options:
-        return Certain(option=None, reason="no tool is offered for it")
-    if (named := _named(narrowing, options)) is not None:
+        return KeylessChoice(option=None, reason="no tool is offered for it")
+    if (named := _find_named_option(narrowing, options)) is not None:
         rest = tuple(option for option in options if option is not named)
-        return Certain(option=named, reason="the request names this tool", alternatives=rest)
-    if narrowing.shortlist.fit < LEAST_FIT:
-        return Certain(option=None, reason=NOT_MEANT, alternatives=options)
+        return KeylessChoice(option=named, reason="the request names this tool", alternatives=rest)
+    if narrowing.shortlist.fit < MIN_FIT:
+        return KeylessChoice(option=None, reason=NO_TOOL_MEANT, alternatives=options)
     part = narrowing.shortlist.needs[need] if need < len(narrowing.shortlist.needs) else text
-    if _orders_change(part) and all(option.card.effect.value is Effect.READ for option in options):
-        return Certain(option=None, reason="every offered tool only reads", alternatives=options)
+    if _starts_with_change_verb(part) and all(option.card.effect.value is Effect.READ for option in options):
+        return KeylessChoice(option=None, reason="every offered tool only reads", alternatives=options)
     if need and _is_for_model(part, options):
-        return Certain(option=None, reason="a language model has to do it", alternatives=options)
-    asked = _of_the_asked_kind(options) if narrowing.signals.asks else options
-    return _chosen(asked, narrowing.shortlist.fit, narrowing.signals.language, text)
+        return KeylessChoice(option=None, reason="a language model has to do it", alternatives=options)
+    asked = _prefer_readers(options) if narrowing.signals.asks else options
+    return _choose_option(asked, narrowing.shortlist.fit, narrowing.signals.language, text)
 
 
-def _options(
+def _build_options(
     narrowing: Narrowing,
     cards: Mapping[str, ToolCard],
     text: str,
     today: date,
     zone: str | None,
     need: int,
-) -> tuple[Option, ...]:
+) -> tuple[ToolOption, ...]:
     needs = narrowing.shortlist.needs
     part = needs[need] if len(needs) > 1 and need < len(needs) else None
     return tuple(
-        Option(
+        ToolOption(
             card=cards[candidate.tool],
-            filled=fill(cards[candidate.tool], text, narrowing.signals, today=today, zone=zone, need=part),
+            filled=fill_arguments(
+                cards[candidate.tool], text, narrowing.signals, today=today, zone=zone, need=part
+            ),
             score=candidate.score,
         )
         for candidate in narrowing.shortlist.offered
-        if candidate.tool in cards and _serves(candidate, need, needs)
+        if candidate.tool in cards and _serves_need(candidate, need, needs)
     )
 
 
-def _serves(candidate: Candidate, need: int, needs: tuple[str, ...]) -> bool:
+def _serves_need(candidate: Candidate, need: int, needs: tuple[str, ...]) -> bool:
     return len(needs) < 2 or candidate.need == need
 
 
-def _named(narrowing: Narrowing, options: tuple[Option, ...]) -> Option | None:
+def _find_named_option(narrowing: Narrowing, options: tuple[ToolOption, ...]) -> ToolOption | None:
     """The one offered tool the request mentions by its name."""
     mentioned = {mention.name for mention in narrowing.signals.mentions if mention.kind == "tool"}
     named = [option for option in options if option.card.key in mentioned]
     return named[0] if len(named) == 1 else None
 
 
-def _namesakes(text: str, options: tuple[Option, ...]) -> list[Option]:
+def _find_same_named_options(text: str, options: tuple[ToolOption, ...]) -> list[ToolOption]:
     """Tools called like one that the request names together with its server, which has none of that name."""
     named = {
-        (match[1].casefold(), match[2].casefold()) for match in islice(_QUALIFIED.finditer(text[:4000]), 100)
+        (match[1].casefold(), match[2].casefold())
+        for match in islice(_QUALIFIED_NAME.finditer(text[:4000]), 100)
     }
     known = {(option.card.server.casefold(), option.card.name.casefold()): option for option in options}
     if not named.isdisjoint(known):
@@ -163,117 +166,119 @@ def _namesakes(text: str, options: tuple[Option, ...]) -> list[Option]:
     return [option for (_, name), option in known.items() if name in wanted]
 
 
-def _anyway(options: tuple[Option, ...], narrowing: Narrowing) -> Certain:
+def _choose_without_need(options: tuple[ToolOption, ...], narrowing: Narrowing) -> KeylessChoice:
     """A model alone would do, and there is none: a tool that surely can, and only reads, is better."""
-    best = _best(_fitting(list(options)))[0] if options else None
-    sure = best is not None and best.is_sure and narrowing.shortlist.fit >= SURE_FIT
+    best = _pick_best(_keep_best_matches(list(options)))[0] if options else None
+    sure = best is not None and best.is_sure and narrowing.shortlist.fit >= CONFIDENT_FIT
     if not sure or best is None or best.card.effect.value is not Effect.READ:
-        return Certain(option=None, reason="the request needs no tool")
-    return Certain(option=best, reason="without a model, this tool can answer it")
+        return KeylessChoice(option=None, reason="the request needs no tool")
+    return KeylessChoice(option=best, reason="without a model, this tool can answer it")
 
 
-_LEAD: Final = r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
-_ORDERS: Final = re.compile(
-    rf"{_LEAD}"
+_REQUEST_LEAD: Final = r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
+_CHANGE_ORDER: Final = re.compile(
+    rf"{_REQUEST_LEAD}"
     r"(?:(?:delete|remove|erase|rename|move|overwrite|send)\b|ו?ת?מחקי?(?!\w)|ו?ת?שלחי?(?!\w))",
     re.IGNORECASE,
 )
-_WORDING: Final = re.compile(
-    rf"{_LEAD}"
+_TEXT_ORDER: Final = re.compile(
+    rf"{_REQUEST_LEAD}"
     r"(?P<verb>(?:translate|summari[sz]e|explain|rewrite|rephrase|paraphrase|proofread|shorten|simplify)\b"
     r"|ו?ת(?:רגם|רגמי|סכם|סכמי|סביר|סבירי)(?!\w)|ו?(?:סכם|סכמי|הסבר|הסבירי)(?!\w))",
     re.IGNORECASE,
 )
 
 
-def _orders_change(text: str) -> bool:
+def _starts_with_change_verb(text: str) -> bool:
     """It begins with an order to change something: a tool that only reads cannot do it."""
-    return _ORDERS.match(text[:2000]) is not None
+    return _CHANGE_ORDER.match(text[:2000]) is not None
 
 
-def _is_for_model(part: str, options: tuple[Option, ...]) -> bool:
+def _is_for_model(part: str, options: tuple[ToolOption, ...]) -> bool:
     """It orders something done with text that is already there, and no offered tool does that to a text."""
-    order = _WORDING.match(part[:2000])
+    order = _TEXT_ORDER.match(part[:2000])
     if order is None or not all(option.filled.missing for option in options):
         return False
     verb = order["verb"][:5].casefold()
     return not any(verb in f"{option.card.name} {option.card.description}".casefold() for option in options)
 
 
-def _of_the_asked_kind(options: tuple[Option, ...]) -> tuple[Option, ...]:
+def _prefer_readers(options: tuple[ToolOption, ...]) -> tuple[ToolOption, ...]:
     """A request that only asks ("what is in …", "show me …") is for a tool that reads, if there is one."""
     return tuple(option for option in options if option.card.effect.value is Effect.READ) or options
 
 
-def _chosen(options: tuple[Option, ...], fit: float, language: str, text: str) -> Certain:
-    near = [option for option in options if option.score >= NEAR_ENOUGH * options[0].score]
-    kept = _fitting(near)
-    chosen, reason = _best(kept)
-    if chosen is None and (said := _said(kept, text)) is not None:
+def _choose_option(options: tuple[ToolOption, ...], fit: float, language: str, text: str) -> KeylessChoice:
+    near = [option for option in options if option.score >= MIN_BEST_SHARE * options[0].score]
+    kept = _keep_best_matches(near)
+    chosen, reason = _pick_best(kept)
+    if chosen is None and (said := _find_option_by_name_words(kept, text)) is not None:
         chosen, reason = said, "the request says what this tool is called"
     if chosen is None:
-        return _ask_which(kept or near, reason, language)
-    if chosen.unused or (not chosen.filled.arguments and (chosen.filled.leftover or chosen.filled.denied)):
-        return _ask_which(near, "no offered tool takes all that the request names", language)
-    if not chosen.filled.complete and fit < ASKING_FIT:
-        return Certain(option=None, reason=NOT_MEANT, alternatives=options)
+        return _build_which_tool_choice(kept or near, reason, language)
+    if chosen.unused_count or (
+        not chosen.filled.arguments and (chosen.filled.unused_entities or chosen.filled.excluded_count)
+    ):
+        return _build_which_tool_choice(near, "no offered tool takes all that the request names", language)
+    if not chosen.filled.is_complete and fit < MIN_FIT_TO_ASK:
+        return KeylessChoice(option=None, reason=NO_TOOL_MEANT, alternatives=options)
     if chosen.card.effect.value is Effect.DESTROY:
-        return _confirm(chosen, near, language)
+        return _build_confirmation(chosen, near, language)
     rest = tuple(option for option in options if option is not chosen)
-    return Certain(option=chosen, reason=reason, alternatives=rest)
+    return KeylessChoice(option=chosen, reason=reason, alternatives=rest)
 
 
-def _confirm(chosen: Option, near: list[Option], language: str) -> Certain:
+def _build_confirmation(chosen: ToolOption, near: list[ToolOption], language: str) -> KeylessChoice:
     reason = "it may destroy something, and the request does not name the tool"
-    if not chosen.filled.complete:
-        return _ask_which(near, reason, language)
-    question = confirm_tool(chosen.card, language)
-    return Certain(option=None, reason=reason, alternatives=(chosen,), question=question)
+    if not chosen.filled.is_complete:
+        return _build_which_tool_choice(near, reason, language)
+    question = build_confirm_question(chosen.card, language)
+    return KeylessChoice(option=None, reason=reason, alternatives=(chosen,), question=question)
 
 
-def _ask_which(options: list[Option], reason: str, language: str) -> Certain:
-    few = tuple(options[:MOST_OPTIONS])
-    question = which_tool(tuple(option.card for option in few), language)
-    return Certain(option=None, reason=reason, alternatives=few, question=question)
+def _build_which_tool_choice(options: list[ToolOption], reason: str, language: str) -> KeylessChoice:
+    few = tuple(options[:MAX_QUESTION_OPTIONS])
+    question = build_which_tool_question(tuple(option.card for option in few), language)
+    return KeylessChoice(option=None, reason=reason, alternatives=few, question=question)
 
 
-def _fitting(options: list[Option]) -> list[Option]:
+def _keep_best_matches(options: list[ToolOption]) -> list[ToolOption]:
     """Those that use the most of what the request names and, of what does the same, what is complete."""
-    least = min(option.unused for option in options)
-    kept = [option for option in options if option.unused == least and _suits_files(option)]
+    least = min(option.unused_count for option in options)
+    kept = [option for option in options if option.unused_count == least and _accepts_file_types(option)]
     kept = [option for option in kept if not _DEPRECATED.search(option.card.description[:300])] or kept
     if not kept:
         return []
     # Reading something is no answer to a wish to change it, however complete: only like goes before like.
     effect = kept[0].card.effect.value
     complete = [option for option in kept if option.is_sure and option.card.effect.value is effect]
-    if complete and complete[0].score >= ALMOST_AS_NEAR * kept[0].score:
+    if complete and complete[0].score >= NEAR_BEST_SHARE * kept[0].score:
         kept = complete
-    return [option for option in kept if not _wraps_one(option)] or kept
+    return [option for option in kept if not _wraps_single_value(option)] or kept
 
 
-def _best(kept: list[Option]) -> tuple[Option | None, str]:
+def _pick_best(kept: list[ToolOption]) -> tuple[ToolOption | None, str]:
     if not kept:
         return None, "no offered tool takes what the request names"
     if len(kept) == 1:
         return kept[0], "only this tool takes what the request says"
     reads = kept[0].is_sure and kept[0].card.effect.value is Effect.READ
-    if kept[0].score >= (CLEARLY_BETTER_TO_READ if reads else CLEARLY_BETTER) * kept[1].score:
+    if kept[0].score >= (CLEAR_LEAD_TO_READ if reads else CLEAR_LEAD) * kept[1].score:
         return kept[0], "it stands clearly nearer to the request than the next"
     return None, "several tools would do"
 
 
-def _said(kept: list[Option], text: str) -> Option | None:
+def _find_option_by_name_words(kept: list[ToolOption], text: str) -> ToolOption | None:
     """The one tool, nearest besides, all of whose name's words the request says: "run the tests"."""
-    spoken = {singular(word) for word in words(text[:2000])}
-    said = [option for option in kept if len(named := words(option.card.name)) > 1 and
-            all(singular(word) in spoken for word in named)]  # fmt: skip
+    spoken = {to_singular(word) for word in split_words(text[:2000])}
+    said = [option for option in kept if len(named := split_words(option.card.name)) > 1 and
+            all(to_singular(word) in spoken for word in named)]  # fmt: skip
     return said[0] if said == kept[:1] else None
 
 
-def _suits_files(option: Option) -> bool:
+def _accepts_file_types(option: ToolOption) -> bool:
     """A tool for pictures and sound reads no text, nor one for text a picture, nor one for folders a file."""
-    said = {*words(option.card.name)}
+    said = {*split_words(option.card.name)}
     named = [value for value in option.filled.arguments.values() if isinstance(value, str) and "." in value]
     media = any(_MEDIA_FILE.search(value[-20:]) for value in named)
     if said & _MEDIA:
@@ -283,6 +288,6 @@ def _suits_files(option: Option) -> bool:
     return not (media and "text" in said)
 
 
-def _wraps_one(option: Option) -> bool:
+def _wraps_single_value(option: ToolOption) -> bool:
     """Whether it takes a list and the request names one thing."""
     return any(isinstance(value, list) and len(value) == 1 for value in option.filled.arguments.values())

@@ -12,23 +12,23 @@ from dataclasses import field
 from datetime import date
 from typing import Final
 
-from fingerpost.catalog.words import word_set
-from fingerpost.choose.certain.found import LONGEST_TEXT, standing, values_of
-from fingerpost.choose.certain.listed import option_values, take_switches
-from fingerpost.choose.certain.matching import drop_halves, take_fitting
-from fingerpost.choose.certain.naming import reserve_secrets, take_named
-from fingerpost.choose.certain.phrases import take_phrase
-from fingerpost.choose.certain.slots import Slot, slots_of
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.choose.certain.found import MAX_REQUEST_LENGTH, extract_values, locate_entities
+from fingerpost.choose.certain.listed import assign_switches, find_option_values
+from fingerpost.choose.certain.matching import assign_unique_matches, drop_partial_groups
+from fingerpost.choose.certain.naming import assign_named, reserve_secrets
+from fingerpost.choose.certain.phrases import assign_search_phrase
+from fingerpost.choose.certain.slots import ParameterSlot, build_slots
 from fingerpost.choose.certain.tables.zones import ZONES
-from fingerpost.choose.certain.taking import Taken, Taking
-from fingerpost.choose.certain.values import Kind
+from fingerpost.choose.certain.taking import AssignedArgument, FillState
+from fingerpost.choose.certain.values import ValueKind
 from fingerpost.frozen import frozen
 from fingerpost.records import Entity, Json, JsonObject, MissingArgument, Signals, ToolCard
 
-_OWN_ZONE = re.compile(r"[Uu]se '([A-Za-z_/+-]{3,50})' as local time ?zone")
-_SPOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_LOCAL_ZONE_NOTE = re.compile(r"[Uu]se '([A-Za-z_/+-]{3,50})' as local time ?zone")
+_SPOKEN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 # A request for the time that holds no other words is about here and now.
-_ABOUT_TIME: Final = word_set(
+_TIME_WORDS: Final = parse_word_set(
     """
     what what's whats which is it the a time current currently now right tell me please show get give
     local here my clock hour exact today can could you do have know i and at in to from of zone timezone
@@ -39,21 +39,21 @@ _ABOUT_TIME: Final = word_set(
 
 
 @frozen
-class Filled:
+class FilledArguments:
     """The arguments that are certain, those a person must give, and why."""
 
     arguments: JsonObject = field(default_factory=dict[str, Json])
     missing: tuple[MissingArgument, ...] = ()  # required, in the schema's order
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
-    leftover: tuple[Entity, ...] = ()  # what the request holds, wants used, and no argument uses
-    denied: int = 0  # how many things it names only to be left alone
+    unused_entities: tuple[Entity, ...] = ()  # what the request holds, wants used, and no argument uses
+    excluded_count: int = 0  # how many things it names only to be left alone
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return not self.missing
 
 
-def fill(
+def fill_arguments(
     card: ToolCard,
     text: str,
     signals: Signals,
@@ -61,74 +61,78 @@ def fill(
     today: date,
     zone: str | None = None,
     need: str | None = None,
-) -> Filled:
+) -> FilledArguments:
     """The arguments of one tool, as far as the request says them for certain.
 
     `need` is the part of the request this tool is for, when it asks for several
     things; `zone` is the person's own time zone.
     """
-    said = (need or text)[:LONGEST_TEXT]
-    taking = _taking(card, said, signals, today)
-    decide(taking, card)
+    said = (need or text)[:MAX_REQUEST_LENGTH]
+    taking = _start_filling(card, said, signals, today)
+    assign_arguments(taking, card)
     _take_local_zone(taking, zone)
-    return filled_of(taking, signals)
+    return build_filled_arguments(taking, signals)
 
 
-def decide(taking: Taking, card: ToolCard) -> None:
+def assign_arguments(state: FillState, card: ToolCard) -> None:
     """Take everything that is certain, what is said most plainly first."""
-    reserve_secrets(taking)
-    take_named(taking)
-    take_switches(taking)
-    take_fitting(taking)
-    drop_halves(taking)
-    take_phrase(taking, card)
+    reserve_secrets(state)
+    assign_named(state)
+    assign_switches(state)
+    assign_unique_matches(state)
+    drop_partial_groups(state)
+    assign_search_phrase(state, card)
 
 
-def _taking(card: ToolCard, said: str, signals: Signals, today: date) -> Taking:
-    slots = slots_of(card)
-    held = values_of(said, signals, today)
-    values = tuple(sorted((*held, *option_values(said, slots, held)), key=lambda value: value.start))
-    return Taking(text=said, slots=slots, values=values)
+def _start_filling(card: ToolCard, text: str, signals: Signals, today: date) -> FillState:
+    slots = build_slots(card)
+    held = extract_values(text, signals, today)
+    values = tuple(sorted((*held, *find_option_values(text, slots, held)), key=lambda value: value.start))
+    return FillState(text=text, slots=slots, values=values)
 
 
-def _take_local_zone(taking: Taking, zone: str | None) -> None:
+def _take_local_zone(state: FillState, zone: str | None) -> None:
     """The person's own time zone, where the tool wants one and the request names no place at all."""
-    for slot in taking.open_slots():
-        local = _OWN_ZONE.search(slot.parameter.description)
+    for slot in state.get_open_slots():
+        local = _LOCAL_ZONE_NOTE.search(slot.parameter.description)
         allowed = local is not None or "local" in slot.words
-        if Kind.ZONE not in slot.kinds or not slot.required or not allowed or _speaks_of_elsewhere(taking):
+        if ValueKind.ZONE not in slot.kinds or not slot.required or not allowed or _may_name_place(state):
             continue
         own = zone or (local[1] if local is not None else None)
         if own in ZONES:
-            taking.take(slot, Taken(argument=own, reason="no place is named: the local time zone"))
+            state.assign(
+                slot, AssignedArgument(argument=own, reason="no place is named: the local time zone")
+            )
             return
 
 
-def _speaks_of_elsewhere(taking: Taking) -> bool:
+def _may_name_place(state: FillState) -> bool:
     """Whether words remain that might name a place."""
-    rest = list(taking.text)
-    for start, end in taking.used():
+    rest = list(state.text)
+    for start, end in state.iterate_used_spans():
         rest[start:end] = " " * (end - start)
-    return any(word.lower() not in _ABOUT_TIME for word in _SPOKEN.findall("".join(rest)))
+    return any(word.lower() not in _TIME_WORDS for word in _SPOKEN_WORD.findall("".join(rest)))
 
 
-def filled_of(taking: Taking, signals: Signals) -> Filled:
+def build_filled_arguments(state: FillState, signals: Signals) -> FilledArguments:
     """What was decided, and what is still to be asked."""
     missing = tuple(
-        _missing(slot) for slot in taking.slots if slot.required and slot.name not in taking.taken
+        _describe_missing_argument(slot)
+        for slot in state.slots
+        if slot.required and slot.name not in state.assigned
     )
-    return Filled(
-        arguments={name: taken.argument for name, taken in taking.taken.items()},
+    return FilledArguments(
+        arguments={name: taken.argument for name, taken in state.assigned.items()},
         missing=missing,
-        reasons={name: taken.reason for name, taken in taking.taken.items()},
-        leftover=_leftover(taking, signals),
-        denied=len(
-            {value.start for value in taking.values if value.denied and value.kind is not Kind.OPTION}
+        reasons={name: taken.reason for name, taken in state.assigned.items()},
+        unused_entities=_find_unused_entities(state, signals),
+        excluded_count=len(
+            {value.start for value in state.values if value.denied and value.kind is not ValueKind.OPTION}
         ),
     )
 
 
-def _missing(slot: Slot) -> MissingArgument:
+def _describe_missing_argument(slot: ParameterSlot) -> MissingArgument:
     return MissingArgument(
         name=slot.name,
         description=" ".join(slot.parameter.description.split())[:300],
@@ -136,10 +140,10 @@ def _missing(slot: Slot) -> MissingArgument:
     )
 
 
-def _leftover(taking: Taking, signals: Signals) -> tuple[Entity, ...]:
-    denied = {value.start for value in taking.values if value.denied}
+def _find_unused_entities(state: FillState, signals: Signals) -> tuple[Entity, ...]:
+    denied = {value.start for value in state.values if value.denied}
     return tuple(
         entity
-        for entity, start in standing(taking.text, signals.entities)
-        if start not in denied and taking.is_free(start, start + len(entity.text))
+        for entity, start in locate_entities(state.text, signals.entities)
+        if start not in denied and state.is_free(start, start + len(entity.text))
     )

@@ -6,22 +6,22 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fingerpost.choose.certain.values import Kind, Value
+from fingerpost.choose.certain.values import RequestValue, ValueKind
 
-_JOINED = re.compile(
+_CONJUNCTION = re.compile(
     r"[\"'`”’»]?\s?(?:,|and|or|&|, ?and|, ?or|plus|\+|ו-?|או)(?:\s[\w'-]{1,12})?\s?(?:[א-ת]-?)?[\"'`“‘«]?"
 )
 
 
-def groups(values: Iterable[Value], text: str) -> list[list[Value]]:
+def group_joined_values(values: Iterable[RequestValue], text: str) -> list[list[RequestValue]]:
     """The values that stand joined, group by group; what the request leaves out does not count."""
-    found: list[list[Value]] = []
-    last: dict[Kind, Value] = {}
+    found: list[list[RequestValue]] = []
+    last: dict[ValueKind, RequestValue] = {}
     for value in values:
         if value.denied:
             continue
         before = last.get(value.kind)
-        if before is not None and _JOINED.fullmatch(text[before.end : value.start][:30]):
+        if before is not None and _CONJUNCTION.fullmatch(text[before.end : value.start][:30]):
             home = next((group for group in found if group[-1] is before), None)
             if home is None:
                 found.append([before, value])
@@ -31,11 +31,11 @@ def groups(values: Iterable[Value], text: str) -> list[list[Value]]:
     return found
 
 
-def with_shared_roles(values: list[Value], text: str) -> tuple[Value, ...]:
+def share_roles(values: list[RequestValue], text: str) -> tuple[RequestValue, ...]:
     """ "Into French and German": German has the role of French."""
     shared = {
         id(value): group[0].role
-        for group in groups(values, text)
+        for group in group_joined_values(values, text)
         for value in group[1:]
         if value.role is None
     }

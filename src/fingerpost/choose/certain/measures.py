@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fingerpost.catalog.words import singular, word_set, words
-from fingerpost.choose.certain.slots import Slot
-from fingerpost.choose.certain.values import Kind, Value
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.choose.certain.slots import ParameterSlot
+from fingerpost.choose.certain.values import RequestValue, ValueKind
 from fingerpost.records import Json
 
-_SECONDS: Final = {
+_UNIT_SECONDS: Final = {
     "ms": 0.001,
     "millisecond": 0.001,
     "s": 1.0,
@@ -31,18 +31,20 @@ _SECONDS: Final = {
     "ימים": 86400.0,
 }
 # As parameters say it: always in the plural, for "the second number" is no length of time.
-_LENGTHS: Final = {
-    f"{unit}s": seconds for unit, seconds in _SECONDS.items() if unit.isascii() and len(unit) > 2
+_DURATION_UNITS: Final = {
+    f"{unit}s": seconds for unit, seconds in _UNIT_SECONDS.items() if unit.isascii() and len(unit) > 2
 }
-_MONEY: Final = word_set("amount price sum budget cost total")
-_STRETCHES: Final = word_set("duration length second minute hour")
-_MONEY_UNITS: Final = word_set(
+_MONEY: Final = parse_word_set("amount price sum budget cost total")
+_DURATION_WORDS: Final = parse_word_set("duration length second minute hour")
+_MONEY_UNITS: Final = parse_word_set(
     "$ € £ ₪ ¥ usd eur gbp ils nis btc eth dollar euro shekel שקלים שקל דולר דולרים אירו יורו"
 )
-_COUNTS: Final = word_set("count limit max maximum top k n size results number per page num amount")
-_COUNTED: Final = word_set("result item entry record row match hit")
+_COUNT_PARAMETERS: Final = parse_word_set(
+    "count limit max maximum top k n size results number per page num amount"
+)
+_COUNTED_NOUNS: Final = parse_word_set("result item entry record row match hit")
 # Words before a number that do not say what it counts.
-_NEUTRAL: Final = word_set(
+_NEUTRAL_WORDS: Final = parse_word_set(
     """
     the a an of to for is with by at and or plus in on my this that get show read give me about id
     number no only exactly set be are was what from into it add sum last first top latest most next wait
@@ -50,27 +52,29 @@ _NEUTRAL: Final = word_set(
     list root count convert divide multiply maximum max של ל את ה על עד מספר עם כמה זה
     """
 )
-_CONNECTIVES: Final = word_set(
+_CONNECTIVES: Final = parse_word_set(
     """
     and or to by of from in on with for x please plus times at is are if then the as per into using more
     but when do does ו של עם ב ל
     """
 )
 _OPPOSITES: Final = {"first": "last", "top": "last", "last": "first"}
-_PLAIN = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
-_ID = re.compile(r"#(\d{1,15})")
+_PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_HASH_NUMBER = re.compile(r"#(\d{1,15})")
 
 
-def number_for(slot: Slot, value: Value) -> Json:
+def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
     """The number as this parameter would take it; None when it counts something else."""
-    if value.kind is Kind.ID:
-        found = _ID.fullmatch(value.text)
+    if value.kind is ValueKind.ID:
+        found = _HASH_NUMBER.fullmatch(value.text)
         numbered = slot.words[-1:] in (("id",), ("number",), ("issue",), ("ticket",), ("pr",))
-        whose = value.label in {*slot.words, *slot.about} - _NEUTRAL or (numbered and value.label in _NEUTRAL)
+        whose = value.label in {*slot.words, *slot.description_words} - _NEUTRAL_WORDS or (
+            numbered and value.label in _NEUTRAL_WORDS
+        )
         return int(found[1]) if found is not None and (whose or (numbered and not value.label)) else None
-    if not isinstance(value.reading, float) or not _labelled(slot, value):
+    if not isinstance(value.reading, float) or not _has_label(slot, value):
         return None
-    factor = _factor(slot, value)
+    factor = _get_unit_factor(slot, value)
     if factor is None:
         return None
     amount = value.reading * factor
@@ -80,68 +84,76 @@ def number_for(slot: Slot, value: Value) -> Json:
     return int(amount) if whole else round(amount, 12)
 
 
-def speaks_for(slot: Slot, value: Value) -> bool:
+def is_number_meant(slot: ParameterSlot, value: RequestValue) -> bool:
     """Whether the words around a number say that this parameter is meant, as an optional one needs."""
-    if _OPPOSITES.get(value.cue, "") in slot.tool | slot.about and value.cue not in slot.tool | slot.about:
+    if (
+        _OPPOSITES.get(value.cue, "") in slot.tool_words | slot.description_words
+        and value.cue not in slot.tool_words | slot.description_words
+    ):
         return False
-    near = {word for word in (value.noun, singular(value.unit)) if word} - _CONNECTIVES
+    near = {word for word in (value.noun, to_singular(value.unit)) if word} - _CONNECTIVES
     if slot.words and (
-        slot.words == value.behind[: len(slot.words)] or slot.words == (singular(value.unit),)
+        slot.words == value.behind[: len(slot.words)] or slot.words == (to_singular(value.unit),)
     ):
         return True
-    if value.cue and value.cue in slot.about and near & slot.about:
+    if value.cue and value.cue in slot.description_words and near & slot.description_words:
         return True
-    if singular(value.unit) in _SECONDS and set(slot.words) & _STRETCHES:
+    if to_singular(value.unit) in _UNIT_SECONDS and set(slot.words) & _DURATION_WORDS:
         return True
-    if not set(slot.words) <= _COUNTS and slot.words[-1:] != ("count",):
+    if not set(slot.words) <= _COUNT_PARAMETERS and slot.words[-1:] != ("count",):
         return False
-    counted = slot.tool | slot.about | _COUNTED
+    counted = slot.tool_words | slot.description_words | _COUNTED_NOUNS
     return bool(near & counted) or (bool(value.cue) and not near)
 
 
-def says_whose(slot: Slot, value: Value) -> bool:
+def has_slot_word(slot: ParameterSlot, value: RequestValue) -> bool:
     """Whether a word beside the number is one of the parameter's own: then other numbers do not matter."""
-    own = {*slot.words, *slot.about} - _NEUTRAL
-    return bool(own & {value.label, value.noun, singular(value.unit)}) or bool(value.unit)
+    own = {*slot.words, *slot.description_words} - _NEUTRAL_WORDS
+    return bool(own & {value.label, value.noun, to_singular(value.unit)}) or bool(value.unit)
 
 
-def may_stand_alone(slot: Slot) -> bool:
+def allows_bare_number(slot: ParameterSlot) -> bool:
     """Whether a number without a word of its own may be meant: never as the number of some record."""
     return slot.words[-1:] not in (("id",), ("number",)) or len(slot.words) < 2
 
 
-def _factor(slot: Slot, value: Value) -> float | None:
+def _get_unit_factor(slot: ParameterSlot, value: RequestValue) -> float | None:
     """What the number is multiplied with; None when its unit is not the parameter's."""
-    unit = singular(value.unit)
-    known = {*slot.words, *slot.about}
+    unit = to_singular(value.unit)
+    known = {*slot.words, *slot.description_words}
     if not unit:
-        if _lengths(slot):
+        if _find_duration_units(slot):
             return None  # five what? A length of time without its unit is a guess
         noun = value.noun
-        return 1.0 if not noun or noun in _CONNECTIVES or noun in known | slot.tool else None
-    if unit in known and unit not in _SECONDS:
+        return 1.0 if not noun or noun in _CONNECTIVES or noun in known | slot.tool_words else None
+    if unit in known and unit not in _UNIT_SECONDS:
         return 1.0
     if unit in _MONEY_UNITS:
         return 1.0 if set(slot.words) & _MONEY else None
-    if unit in _SECONDS:
-        wanted = _lengths(slot)
-        return _SECONDS[unit] / wanted.pop() if len(wanted) == 1 else None
-    return 1.0 if unit in slot.tool else None
+    if unit in _UNIT_SECONDS:
+        wanted = _find_duration_units(slot)
+        return _UNIT_SECONDS[unit] / wanted.pop() if len(wanted) == 1 else None
+    return 1.0 if unit in slot.tool_words else None
 
 
-def _lengths(slot: Slot) -> set[float]:
+def _find_duration_units(slot: ParameterSlot) -> set[float]:
     """The units of time the parameter's name and description speak of, in seconds."""
-    spoken = (*words(slot.name[:80]), *words(slot.parameter.description))
-    return {_LENGTHS[word] for word in spoken if word in _LENGTHS}
+    spoken = (*split_words(slot.name[:80]), *split_words(slot.parameter.description))
+    return {_DURATION_UNITS[word] for word in spoken if word in _DURATION_UNITS}
 
 
-def _labelled(slot: Slot, value: Value) -> bool:
+def _has_label(slot: ParameterSlot, value: RequestValue) -> bool:
     label = value.label
-    return not label or label in _NEUTRAL or label in {*slot.words, *slot.about} or label in slot.tool
+    return (
+        not label
+        or label in _NEUTRAL_WORDS
+        or label in {*slot.words, *slot.description_words}
+        or label in slot.tool_words
+    )
 
 
-def as_number(word: str) -> Json:
+def parse_bare_number(word: str) -> Json:
     """A number somebody wrote on its own."""
-    if _PLAIN.fullmatch(word) is None:
+    if _PLAIN_NUMBER.fullmatch(word) is None:
         return None
     return float(word) if "." in word else int(word)

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from fingerpost.choose.certain.arithmetic import reckon
-from fingerpost.choose.certain.asking import plain
+from fingerpost.choose.certain.arithmetic import evaluate_expression
+from fingerpost.choose.certain.asking import to_short_line
 from fingerpost.records import Entity, Narrowing, Step
 
-LONGEST_ANSWER: Final = 20_000
-MOST_NAMED: Final = 6
+MAX_REPLY_LENGTH: Final = 20_000
+MAX_NAMED_ABILITIES: Final = 6
 
 # As the call path writes it: the mark cannot occur in the text between.
-_FENCE = re.compile(
+_DATA_FENCE = re.compile(
     r'^<data-([0-9a-f]{8,64}) from="[^"\n]{0,400}">\n[^\n]{0,300}\n(.*)\n</data-\1>$', re.DOTALL
 )
 _FEW_WORDS: Final = r"(?:\W{1,5}\w{1,20}){0,3}\W{0,5}$"  # a longer text only begins like a greeting
@@ -30,12 +30,12 @@ _GREETING = re.compile(
 _THANKS = re.compile(
     r"^\W{0,5}(?:thanks?|thank you|thx|cheers|great, thanks|תודה)\b" + _FEW_WORDS, re.IGNORECASE
 )
-_BYE = re.compile(
+_FAREWELL = re.compile(
     r"^\W{0,5}(?:bye|goodbye|see you|good night|ביי|להתראות|לילה טוב)\b" + _FEW_WORDS, re.IGNORECASE
 )
-_SHORT: Final = 80
+_SHORT_LENGTH: Final = 80
 
-_SAYS: Final = {
+_REPLY_PHRASES: Final = {
     "en": {
         "from": "From {tool}:",
         "empty": "{tool} answered with nothing.",
@@ -89,12 +89,12 @@ _SAYS: Final = {
 }
 
 
-def keyless_answer(
+def build_keyless_answer(
     steps: Sequence[Step],
     language: str = "en",
     *,
-    unused: Sequence[Entity] = (),
-    undone: Sequence[str] = (),
+    unused_entities: Sequence[Entity] = (),
+    undone_needs: Sequence[str] = (),
     configured: bool = False,
 ) -> str:
     """The tools' replies as the answer, each under the tool's name; `unused` is what no argument took up.
@@ -102,19 +102,25 @@ def keyless_answer(
     `undone` is what was asked for beside it and could not be done.
     `configured`: there is a model, and it did not answer.
     """
-    says = _says(language)
-    parts = [_shown(step, says) for step in steps]
-    if unused:
-        things = ", ".join(dict.fromkeys(plain(entity.text) for entity in unused[:MOST_NAMED]))
+    says = _get_phrases(language)
+    parts = [_format_step(step, says) for step in steps]
+    if unused_entities:
+        things = ", ".join(
+            dict.fromkeys(to_short_line(entity.text) for entity in unused_entities[:MAX_NAMED_ABILITIES])
+        )
         parts.append(says["unused"].format(things=things))
-    if undone:
-        parts.append(says["undone"].format(things="; ".join(plain(one) for one in undone[:MOST_NAMED])))
+    if undone_needs:
+        parts.append(
+            says["undone"].format(
+                things="; ".join(to_short_line(one) for one in undone_needs[:MAX_NAMED_ABILITIES])
+            )
+        )
     own = says["own" if len(steps) == 1 else "owns"]
     parts.append(f"{says['silent' if configured else 'none']}; {own}")
     return "\n\n".join(parts)
 
 
-def keyless_direct(
+def build_direct_reply(
     narrowing: Narrowing,
     text: str,
     language: str | None = None,
@@ -126,58 +132,65 @@ def keyless_direct(
 
     `down`: servers that cannot be reached, each with the reason.
     """
-    says = _says(language or narrowing.signals.language)
-    if (known := _known_reply(text, says)) is not None:
-        return "\n".join([known, *([_abilities(abilities, down, says)] if known == says["hello"] else [])])
+    says = _get_phrases(language or narrowing.signals.language)
+    if (known := _find_known_reply(text, says)) is not None:
+        return "\n".join(
+            [known, *([_describe_abilities(abilities, down, says)] if known == says["hello"] else [])]
+        )
     if down and not abilities:  # whether a tool of theirs is needed cannot be known
-        return f"{_abilities(abilities, down, says)} {says['none']}."
-    return "\n".join([says["needs_model"], _abilities(abilities, down, says)])
+        return f"{_describe_abilities(abilities, down, says)} {says['none']}."
+    return "\n".join([says["needs_model"], _describe_abilities(abilities, down, says)])
 
 
-def reply_with_routing_off(text: str, language: str) -> str:
+def build_routing_off_reply(text: str, language: str) -> str:
     """What can be said without a model and without tools, because tool routing is switched off."""
-    says = _says(language)
-    known = _known_reply(text, says)
+    says = _get_phrases(language)
+    known = _find_known_reply(text, says)
     return says["off"] if known is None else says["greeting"] if known == says["hello"] else known
 
 
-def _known_reply(text: str, says: dict[str, str]) -> str | None:
+def _find_known_reply(text: str, phrases: dict[str, str]) -> str | None:
     """The reply to a greeting, thanks, a farewell or an exact sum."""
     said = text.strip()
-    if len(said) <= _SHORT:
-        for pattern, reply in ((_GREETING, "hello"), (_THANKS, "welcome"), (_BYE, "bye")):
+    if len(said) <= _SHORT_LENGTH:
+        for pattern, reply in ((_GREETING, "hello"), (_THANKS, "welcome"), (_FAREWELL, "bye")):
             if pattern.match(said):
-                return says[reply]
-    result = reckon(said)
-    return None if result is None else says["sum"].format(result=result)
+                return phrases[reply]
+    result = evaluate_expression(said)
+    return None if result is None else phrases["sum"].format(result=result)
 
 
-def unfenced(text: str) -> str:
+def remove_fence(text: str) -> str:
     """A tool's reply without the lines that tell a model it is data."""
-    found = _FENCE.match(text.strip())
+    found = _DATA_FENCE.match(text.strip())
     return found[2] if found is not None else text
 
 
-def _says(language: str) -> dict[str, str]:
-    return _SAYS["he" if language == "he" else "en"]
+def _get_phrases(language: str) -> dict[str, str]:
+    return _REPLY_PHRASES["he" if language == "he" else "en"]
 
 
-def _shown(step: Step, says: dict[str, str]) -> str:
-    tool = plain(step.tool)
+def _format_step(step: Step, phrases: dict[str, str]) -> str:
+    tool = to_short_line(step.tool)
     if not step.success:
-        return says["failed"].format(tool=tool)
-    reply = unfenced(step.text).strip()
+        return phrases["failed"].format(tool=tool)
+    reply = remove_fence(step.text).strip()
     if not reply:
-        return says["empty"].format(tool=tool)
-    if len(reply) > LONGEST_ANSWER:
-        reply = f"{reply[:LONGEST_ANSWER].rstrip()}\n{says['cut']}"
-    return f"{says['from'].format(tool=tool)}\n{reply}"
+        return phrases["empty"].format(tool=tool)
+    if len(reply) > MAX_REPLY_LENGTH:
+        reply = f"{reply[:MAX_REPLY_LENGTH].rstrip()}\n{phrases['cut']}"
+    return f"{phrases['from'].format(tool=tool)}\n{reply}"
 
 
-def _abilities(abilities: Sequence[str], down: Mapping[str, str], says: dict[str, str]) -> str:
+def _describe_abilities(abilities: Sequence[str], down: Mapping[str, str], phrases: dict[str, str]) -> str:
     if not abilities and down:
-        servers = (f"{plain(name)} ({plain(reason)})" for name, reason in list(down.items())[:MOST_NAMED])
-        return says["down"].format(servers=", ".join(servers))
+        servers = (
+            f"{to_short_line(name)} ({to_short_line(reason)})"
+            for name, reason in list(down.items())[:MAX_NAMED_ABILITIES]
+        )
+        return phrases["down"].format(servers=", ".join(servers))
     if not abilities:
-        return says["no_tools"]
-    return says["can"].format(tools=", ".join(plain(one) for one in abilities[:MOST_NAMED]))
+        return phrases["no_tools"]
+    return phrases["can"].format(
+        tools=", ".join(to_short_line(one) for one in abilities[:MAX_NAMED_ABILITIES])
+    )

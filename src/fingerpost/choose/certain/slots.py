@@ -6,79 +6,81 @@ import re
 from dataclasses import field
 from typing import Final
 
-from fingerpost.catalog.words import singular, word_set, words
-from fingerpost.choose.certain.schema import Parameter, parameters
-from fingerpost.choose.certain.values import Kind, Role
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.choose.certain.schema import Parameter, parse_parameters
+from fingerpost.choose.certain.values import ValueKind, ValueRole
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, ToolCard
-from fingerpost.redaction import names_secret
+from fingerpost.redaction import is_secret_name
 
-_FORMATS: Final = {
-    "uri": Kind.URL,
-    "url": Kind.URL,
-    "email": Kind.EMAIL,
-    "date": Kind.DATE,
-    "date-time": Kind.MOMENT,
-    "time": Kind.TIME,
-    "uuid": Kind.ID,
-    "ipv4": Kind.HOST,
-    "hostname": Kind.HOST,
+_KIND_BY_FORMAT: Final = {
+    "uri": ValueKind.URL,
+    "url": ValueKind.URL,
+    "email": ValueKind.EMAIL,
+    "date": ValueKind.DATE,
+    "date-time": ValueKind.MOMENT,
+    "time": ValueKind.TIME,
+    "uuid": ValueKind.ID,
+    "ipv4": ValueKind.HOST,
+    "hostname": ValueKind.HOST,
 }
-_HEADS: Final = {
-    Kind.PATH: word_set("path file filename filepath dir directory folder cwd pathname"),
-    Kind.URL: word_set("url uri link href website webpage"),
-    Kind.EMAIL: word_set("email mail recipient"),
-    Kind.DATE: word_set("date day deadline due since until birthday"),
-    Kind.MOMENT: word_set("datetime timestamp"),
-    Kind.TIME: word_set("time"),
-    Kind.ZONE: word_set("timezone tz zone"),
-    Kind.REVISION: word_set("sha commit revision rev commitish"),
-    Kind.ID: word_set("id uuid guid"),
-    Kind.LANGUAGE: word_set("language lang locale"),
-    Kind.CURRENCY: word_set("currency"),
-    Kind.CITY: word_set("city town location place"),
-    Kind.HOST: word_set("host hostname domain ip"),
-    Kind.PATTERN: word_set("pattern glob"),
-    Kind.SQL: word_set("sql statement"),
+_KIND_BY_NAME: Final = {
+    ValueKind.PATH: parse_word_set("path file filename filepath dir directory folder cwd pathname"),
+    ValueKind.URL: parse_word_set("url uri link href website webpage"),
+    ValueKind.EMAIL: parse_word_set("email mail recipient"),
+    ValueKind.DATE: parse_word_set("date day deadline due since until birthday"),
+    ValueKind.MOMENT: parse_word_set("datetime timestamp"),
+    ValueKind.TIME: parse_word_set("time"),
+    ValueKind.ZONE: parse_word_set("timezone tz zone"),
+    ValueKind.REVISION: parse_word_set("sha commit revision rev commitish"),
+    ValueKind.ID: parse_word_set("id uuid guid"),
+    ValueKind.LANGUAGE: parse_word_set("language lang locale"),
+    ValueKind.CURRENCY: parse_word_set("currency"),
+    ValueKind.CITY: parse_word_set("city town location place"),
+    ValueKind.HOST: parse_word_set("host hostname domain ip"),
+    ValueKind.PATTERN: parse_word_set("pattern glob"),
+    ValueKind.SQL: parse_word_set("sql statement"),
 }
 # Names that say where something goes but not what it is: the rest of the tool has to say it.
-_NEUTRAL: Final = word_set("source target destination src dst dest input output from to origin contain base")
-_BY_DESCRIPTION: Final = (
-    (Kind.ZONE, re.compile(r"\btime ?zone\b", re.IGNORECASE)),
-    (Kind.EMAIL, re.compile(r"\be-?mail\b|\brecipient\b", re.IGNORECASE)),
-    (Kind.URL, re.compile(r"\bUR[LI]\b")),
-    (Kind.CURRENCY, re.compile(r"\bcurrency\b", re.IGNORECASE)),
-    (Kind.LANGUAGE, re.compile(r"\blanguage\b", re.IGNORECASE)),
-    (Kind.REVISION, re.compile(r"\b(?:commits?|sha|revisions?)\b", re.IGNORECASE)),
-    (Kind.PATH, re.compile(r"\b(?:path|file|folder|directory)\b", re.IGNORECASE)),
-    (Kind.CITY, re.compile(r"\bcity\b", re.IGNORECASE)),
+_NEUTRAL_NAMES: Final = parse_word_set(
+    "source target destination src dst dest input output from to origin contain base"
 )
-_SQL = re.compile(r"\bSQL\b")
-_CODE = re.compile(
+_KIND_BY_DESCRIPTION: Final = (
+    (ValueKind.ZONE, re.compile(r"\btime ?zone\b", re.IGNORECASE)),
+    (ValueKind.EMAIL, re.compile(r"\be-?mail\b|\brecipient\b", re.IGNORECASE)),
+    (ValueKind.URL, re.compile(r"\bUR[LI]\b")),
+    (ValueKind.CURRENCY, re.compile(r"\bcurrency\b", re.IGNORECASE)),
+    (ValueKind.LANGUAGE, re.compile(r"\blanguage\b", re.IGNORECASE)),
+    (ValueKind.REVISION, re.compile(r"\b(?:commits?|sha|revisions?)\b", re.IGNORECASE)),
+    (ValueKind.PATH, re.compile(r"\b(?:path|file|folder|directory)\b", re.IGNORECASE)),
+    (ValueKind.CITY, re.compile(r"\bcity\b", re.IGNORECASE)),
+)
+_SQL_MENTION = re.compile(r"\bSQL\b")
+_CODE_MENTION = re.compile(
     r"\b(?:SQL|GraphQL|JQL|Cypher|XPath|JSONPath|regex|regular expression|CSS selector|jq)\b", re.IGNORECASE
 )
-_FROM: Final = word_set("from source src origin since start begin after checkin sender old")
-_TO: Final = word_set("to target destination dst dest until end before checkout recipient new")
-_SECRETS: Final = word_set(
+_FROM_NAMES: Final = parse_word_set("from source src origin since start begin after checkin sender old")
+_TO_NAMES: Final = parse_word_set("to target destination dst dest until end before checkout recipient new")
+_SECRET_NAMES: Final = parse_word_set(
     "password passwd passphrase secret token credential credentials pin otp cvv apikey pwd"
 )
-_KEYS: Final = word_set("api access private secret ssh auth encryption signing license")
-_LISTED = re.compile(r"['‘“\"`]([A-Za-z][\w-]{1,30})['’”\"`]")
-_EXAMPLES = re.compile(r"\be\.?g\b|\bfor example\b|\bsuch as\b|\blike\b|\bi\.e\b", re.IGNORECASE)
+_KEY_NAMES: Final = parse_word_set("api access private secret ssh auth encryption signing license")
+_QUOTED_VALUE = re.compile(r"['‘“\"`]([A-Za-z][\w-]{1,30})['’”\"`]")
+_EXAMPLE_MARK = re.compile(r"\be\.?g\b|\bfor example\b|\bsuch as\b|\blike\b|\bi\.e\b", re.IGNORECASE)
 
 
 @frozen
-class Slot:
+class ParameterSlot:
     """One parameter with what it would take."""
 
     parameter: Parameter
     words: tuple[str, ...]  # of its name, in the singular
-    kinds: frozenset[Kind] = frozenset()
-    role: Role | None = None
+    kinds: frozenset[ValueKind] = frozenset()
+    role: ValueRole | None = None
     options: tuple[str, ...] = ()  # only these will do, as the schema or its description lists them
-    secret: bool = False
-    about: frozenset[str] = field(default_factory=frozenset[str])  # words of its description
-    tool: frozenset[str] = field(
+    is_secret: bool = False
+    description_words: frozenset[str] = field(default_factory=frozenset[str])  # words of its description
+    tool_words: frozenset[str] = field(
         default_factory=frozenset[str]
     )  # words of its name, description and listed values
 
@@ -93,120 +95,124 @@ class Slot:
     @property
     def is_text(self) -> bool:
         """Whether it takes whatever somebody puts between quotes."""
-        free = not self.kinds - {Kind.PATTERN, Kind.SQL}
+        free = not self.kinds - {ValueKind.PATTERN, ValueKind.SQL}
         return self.parameter.shape.type == "string" and free and not self.options
 
     @property
     def is_number(self) -> bool:
-        return self.parameter.shape.type in ("integer", "number") and not self.parameter.many
+        return self.parameter.shape.type in ("integer", "number") and not self.parameter.is_list
 
 
-def slots_of(card: ToolCard) -> tuple[Slot, ...]:
+def build_slots(card: ToolCard) -> tuple[ParameterSlot, ...]:
     """The tool's parameters, each with what it would take."""
-    known = parameters(card)
+    known = parse_parameters(card)
     listed = " ".join(option for parameter in known for option in parameter.shape.options)
-    spoken = (*words(card.name), *words(card.description[:400]), *words(listed))
-    about = frozenset(singular(word) for word in spoken)
-    return tuple(_slot(parameter, card, about) for parameter in known)
+    spoken = (*split_words(card.name), *split_words(card.description[:400]), *split_words(listed))
+    about = frozenset(to_singular(word) for word in spoken)
+    return tuple(_build_slot(parameter, card, about) for parameter in known)
 
 
-def is_search(card: ToolCard, slot: Slot) -> bool:
+def is_search(card: ToolCard, slot: ParameterSlot) -> bool:
     """Whether the tool looks something up by words in ordinary language, given in this parameter."""
     named = {"query", "q", "search", "keyword", "topic", "term", "phrase", "searchterm", "text"}
     verbs = {"search", "find", "lookup", "query", "look", "seek"}
     return (
         card.effect.value is Effect.READ
         and slot.is_text
-        and Kind.SQL not in slot.kinds
-        and not slot.parameter.many
+        and ValueKind.SQL not in slot.kinds
+        and not slot.parameter.is_list
         and slot.words[-1:] != ()
         and slot.words[-1] in named
-        and bool(verbs & {*words(card.name), *slot.words})
-        and _CODE.search(slot.parameter.description) is None
+        and bool(verbs & {*split_words(card.name), *slot.words})
+        and _CODE_MENTION.search(slot.parameter.description) is None
     )
 
 
-def _slot(parameter: Parameter, card: ToolCard, tool: frozenset[str]) -> Slot:
-    name = tuple(singular(word) for word in words(parameter.name[:80]))
-    options = parameter.shape.options or _listed(parameter)
-    return Slot(
+def _build_slot(parameter: Parameter, card: ToolCard, tool: frozenset[str]) -> ParameterSlot:
+    name = tuple(to_singular(word) for word in split_words(parameter.name[:80]))
+    options = parameter.shape.options or _parse_listed_values(parameter)
+    return ParameterSlot(
         parameter=parameter,
         words=name,
-        kinds=_kinds(parameter, name, card),
-        role=_role(name),
+        kinds=_infer_kinds(parameter, name, card),
+        role=_infer_slot_role(name),
         options=options,
-        secret=_is_secret(parameter, name),
-        about=frozenset(singular(word) for word in words(parameter.description)),
-        tool=tool,
+        is_secret=_is_secret(parameter, name),
+        description_words=frozenset(to_singular(word) for word in split_words(parameter.description)),
+        tool_words=tool,
     )
 
 
-def _kinds(parameter: Parameter, name: tuple[str, ...], card: ToolCard) -> frozenset[Kind]:
+def _infer_kinds(parameter: Parameter, name: tuple[str, ...], card: ToolCard) -> frozenset[ValueKind]:
     if parameter.shape.options:
-        return frozenset({Kind.LANGUAGE}) if name[-1:] in (("language",), ("lang",)) else frozenset()
+        return frozenset({ValueKind.LANGUAGE}) if name[-1:] in (("language",), ("lang",)) else frozenset()
     if parameter.shape.type in ("integer", "number"):
-        return frozenset({Kind.NUMBER})
+        return frozenset({ValueKind.NUMBER})
     if parameter.shape.type != "string":
         return frozenset()
     if parameter.shape.form:
-        kind = _FORMATS.get(parameter.shape.form)
+        kind = _KIND_BY_FORMAT.get(parameter.shape.form)
         return frozenset() if kind is None else frozenset({kind})
-    if _SQL.search(parameter.description):
-        return frozenset({Kind.SQL})
-    kind = _by_name(name) or _by_rest(parameter, name, card)
+    if _SQL_MENTION.search(parameter.description):
+        return frozenset({ValueKind.SQL})
+    kind = _infer_kind_from_name(name) or _infer_kind_from_context(parameter, name, card)
     return frozenset() if kind is None else frozenset({kind})
 
 
-def _by_name(name: tuple[str, ...]) -> Kind | None:
+def _infer_kind_from_name(name: tuple[str, ...]) -> ValueKind | None:
     if name[-2:] == ("time", "zone"):
-        return Kind.ZONE
+        return ValueKind.ZONE
     if name[-2:] in (("file", "name"), ("folder", "name"), ("directory", "name")):
-        return Kind.PATH
+        return ValueKind.PATH
     if name[-2:] in (("language", "code"), ("currency", "code")):
-        return Kind.LANGUAGE if name[-2] == "language" else Kind.CURRENCY
+        return ValueKind.LANGUAGE if name[-2] == "language" else ValueKind.CURRENCY
     if name[:1] == ("date",) and name[-1:] in (("from",), ("to",), ("start",), ("end",)):
-        return Kind.DATE
+        return ValueKind.DATE
     if name in (("check", "in"), ("check", "out"), ("checkin",), ("checkout",)):
-        return Kind.DATE
-    if len(name) > 1 and name[-1] == "key" and name[-2] not in _KEYS:
-        return Kind.ID
+        return ValueKind.DATE
+    if len(name) > 1 and name[-1] == "key" and name[-2] not in _KEY_NAMES:
+        return ValueKind.ID
     head = name[-1:] or ("",)
-    return next((kind for kind, heads in _HEADS.items() if head[0] in heads), None)
+    return next((kind for kind, heads in _KIND_BY_NAME.items() if head[0] in heads), None)
 
 
-def _by_rest(parameter: Parameter, name: tuple[str, ...], card: ToolCard) -> Kind | None:
+def _infer_kind_from_context(parameter: Parameter, name: tuple[str, ...], card: ToolCard) -> ValueKind | None:
     """For a name like `source`: what its description or, without one, the tool's name is about."""
-    if not name or name[-1] not in _NEUTRAL:
+    if not name or name[-1] not in _NEUTRAL_NAMES:
         return None
     text = parameter.description[:200] or card.name.replace("_", " ").replace("-", " ")
     if not parameter.description and parameter.name == "target":
         text = f"{card.name} {card.description[:200]}"
-    return next((kind for kind, pattern in _BY_DESCRIPTION if pattern.search(text)), None)
+    return next((kind for kind, pattern in _KIND_BY_DESCRIPTION if pattern.search(text)), None)
 
 
-def _role(name: tuple[str, ...]) -> Role | None:
+def _infer_slot_role(name: tuple[str, ...]) -> ValueRole | None:
     if name in (("check", "in"), ("check", "out")):
-        return Role.FROM if name[1] == "in" else Role.TO
+        return ValueRole.FROM if name[1] == "in" else ValueRole.TO
     known = set(name)
-    is_from, is_to = bool(known & _FROM), bool(known & _TO)
+    is_from, is_to = bool(known & _FROM_NAMES), bool(known & _TO_NAMES)
     if is_from == is_to:
         return None
-    return Role.FROM if is_from else Role.TO
+    return ValueRole.FROM if is_from else ValueRole.TO
 
 
 def _is_secret(parameter: Parameter, name: tuple[str, ...]) -> bool:
     if parameter.shape.type not in ("string", ""):
         return False
     known = set(name)
-    if known & _SECRETS or ("key" in known and known & _KEYS) or names_secret(parameter.name[:80]):
+    if (
+        known & _SECRET_NAMES
+        or ("key" in known and known & _KEY_NAMES)
+        or is_secret_name(parameter.name[:80])
+    ):
         return True
-    return name == ("key",) and bool(set(words(parameter.description)) & (_KEYS | _SECRETS))
+    return name == ("key",) and bool(set(split_words(parameter.description)) & (_KEY_NAMES | _SECRET_NAMES))
 
 
-def _listed(parameter: Parameter) -> tuple[str, ...]:
+def _parse_listed_values(parameter: Parameter) -> tuple[str, ...]:
     """Values a description lists in quotes ("'local', 'remote' or 'all'"), unless they are examples."""
-    if parameter.shape.type != "string" or parameter.shape.form or parameter.many:
+    if parameter.shape.type != "string" or parameter.shape.form or parameter.is_list:
         return ()
     text = parameter.description[:300]
-    found = tuple(dict.fromkeys(_LISTED.findall(text)))
-    return found if len(found) > 1 and _EXAMPLES.search(text) is None else ()
+    found = tuple(dict.fromkeys(_QUOTED_VALUE.findall(text)))
+    return found if len(found) > 1 and _EXAMPLE_MARK.search(text) is None else ()

@@ -6,43 +6,45 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from fingerpost.catalog.words import singular, word_set
-from fingerpost.choose.certain.values import Kind, Role, Value
+from fingerpost.catalog.words import parse_word_set, to_singular
+from fingerpost.choose.certain.values import RequestValue, ValueKind, ValueRole
 from fingerpost.frozen import frozen
 
-_WINDOW: Final = 100  # characters looked at on either side
+_WINDOW_LENGTH: Final = 100  # characters looked at on either side
 _QUOTES: Final = "\"'`“”‘’«»„"
-_PIECE = re.compile(r"[^\s,;:!?()=\"`“”‘’«»„]{1,100}|[,;:!?()=\n]")
-_BREAKS: Final = frozenset(";!?\n()")
-_MARKS: Final = frozenset(",:=")
-_GLUED = re.compile(r"(?<![א-ת])([א-ת]{1,2})-?$")
+_TEXT_PIECE = re.compile(r"[^\s,;:!?()=\"`“”‘’«»„]{1,100}|[,;:!?()=\n]")
+_SENTENCE_BREAKS: Final = frozenset(";!?\n()")
+_PUNCTUATION: Final = frozenset(",:=")
+_HEBREW_PREFIX = re.compile(r"(?<![א-ת])([א-ת]{1,2})-?$")
 
 # Words between a preposition and its object that say nothing of their own.
-_FILLERS: Final = word_set(
+_FILLERS: Final = parse_word_set(
     """
     the a an my our this that file files folder directory path page site city address url currency
     language time timezone zone branch repo repository account user את הקובץ קובץ תיקיית התיקייה העיר
     """
 )
-_FROM: Final = word_set("from since after starting מאז מן החל מתוך אחרי")
-_TO: Final = word_set("to into until till before toward towards onto through against אל עד לתוך לפני")
-_DENIALS: Final = word_set(
+_FROM_WORDS: Final = parse_word_set("from since after starting מאז מן החל מתוך אחרי")
+_TO_WORDS: Final = parse_word_set(
+    "to into until till before toward towards onto through against אל עד לתוך לפני"
+)
+_NEGATION_WORDS: Final = parse_word_set(
     """
     not no don't dont doesn't never except excluding exclude without ignore ignoring skip skipping
     unless avoid besides keep keeping spare leave לא בלי ללא חוץ למעט מלבד במקום
     """
 )
-_COMPARING: Final = word_set(
+_COMPARISON_WORDS: Final = parse_word_set(
     "compare compared comparing similar equal identical relative closer next belongs"
 )
 # A number after one of these is not the number that is meant.
-_VAGUE: Final = word_set(
+_VAGUE: Final = parse_word_set(
     """
     half double twice triple third quarter than over under around about roughly approximately almost nearly
     between
     """
 )
-_DENYING_PAIRS: Final = frozenset(
+_NEGATION_PAIRS: Final = frozenset(
     {("instead", "of"), ("rather", "than"), ("other", "than"), ("apart", "from")}
 )
 _CUES: Final = {
@@ -53,50 +55,50 @@ _CUES: Final = {
     "top": "top",
     "most": "most",
 }
-_ADJECTIVES: Final = word_set(
+_ADJECTIVES: Final = parse_word_set(
     "recent latest new newest last first next more random different top best oldest"
 )
 # Kinds for which "in" says what it is to become: "20 EUR in USD", "say it in Italian".
-_BECOMES: Final = frozenset({Kind.LANGUAGE, Kind.CURRENCY})
+_CONVERTED_KINDS: Final = frozenset({ValueKind.LANGUAGE, ValueKind.CURRENCY})
 
 
 @frozen(kw_only=False)
-class Around:
+class WordContext:
     """The words before a stretch, the nearest first, and those behind it; none beyond the sentence."""
 
     before: tuple[str, ...]
     behind: tuple[str, ...]
-    glued: str = ""  # Hebrew prefix letters right before it
+    prefix: str = ""  # Hebrew prefix letters right before it
 
 
-def around(text: str, start: int, end: int) -> Around:
+def get_word_context(text: str, start: int, end: int) -> WordContext:
     """What stands next to a stretch of the text."""
-    head = text[max(0, start - _WINDOW) : start].rstrip(_QUOTES)
-    found = _GLUED.search(head)
+    head = text[max(0, start - _WINDOW_LENGTH) : start].rstrip(_QUOTES)
+    found = _HEBREW_PREFIX.search(head)
     if found is not None:
         head = head[: found.start()]
-    tail = text[end : end + _WINDOW].lstrip(_QUOTES + "%°")
-    return Around(
-        before=tuple(reversed(_last_sentence(_PIECE.findall(head)))),
-        behind=tuple(_first_sentence(_PIECE.findall(tail))),
-        glued=found[1] if found is not None else "",
+    tail = text[end : end + _WINDOW_LENGTH].lstrip(_QUOTES + "%°")
+    return WordContext(
+        before=tuple(reversed(_trim_to_last_sentence(_TEXT_PIECE.findall(head)))),
+        behind=tuple(_trim_to_first_sentence(_TEXT_PIECE.findall(tail))),
+        prefix=found[1] if found is not None else "",
     )
 
 
-def _last_sentence(pieces: list[str]) -> list[str]:
+def _trim_to_last_sentence(pieces: list[str]) -> list[str]:
     kept: list[str] = []
     for piece in pieces:
-        if piece in _BREAKS or (piece.endswith(".") and len(piece) > 2):
+        if piece in _SENTENCE_BREAKS or (piece.endswith(".") and len(piece) > 2):
             kept.clear()
             continue
         kept.append(piece.lower().replace("’", "'"))
     return kept
 
 
-def _first_sentence(pieces: list[str]) -> list[str]:
+def _trim_to_first_sentence(pieces: list[str]) -> list[str]:
     kept: list[str] = []
     for piece in pieces:
-        if piece in _BREAKS or piece == ".":
+        if piece in _SENTENCE_BREAKS or piece == ".":
             break
         kept.append(piece.lower().rstrip("."))
         if piece.endswith("."):
@@ -104,61 +106,61 @@ def _first_sentence(pieces: list[str]) -> list[str]:
     return [piece for piece in kept if piece]
 
 
-def placed(value: Value, text: str) -> Value:
+def add_context(value: RequestValue, text: str) -> RequestValue:
     """The value with what its surroundings say."""
-    near = around(text, value.start, value.end)
-    words = [piece for piece in near.before if piece not in _MARKS]
-    label = words[0] if words and words[0][0].isalpha() and not near.glued else ""
-    vague = value.kind is Kind.NUMBER and any(word in _VAGUE for word in words[:4])
+    near = get_word_context(text, value.start, value.end)
+    words = [piece for piece in near.before if piece not in _PUNCTUATION]
+    label = words[0] if words and words[0][0].isalpha() and not near.prefix else ""
+    vague = value.kind is ValueKind.NUMBER and any(word in _VAGUE for word in words[:4])
     return replace(
         value,
         reading=None if vague else value.reading,
         before=tuple(words[:3]),
-        role=_role(near, value.kind),
-        label=singular(label),
-        noun=_noun(near.behind),
-        behind=tuple(singular(word) for word in near.behind[:3]),
+        role=_infer_role(near, value.kind),
+        label=to_singular(label),
+        noun=_find_noun(near.behind),
+        behind=tuple(to_singular(word) for word in near.behind[:3]),
         cue=next((_CUES[word] for word in words[:2] if word in _CUES), ""),
-        denied=_is_denied(near.before),
+        denied=_is_negated(near.before),
     )
 
 
-def _role(near: Around, kind: Kind) -> Role | None:
-    if near.glued:
-        becomes = near.glued[-1] == "ב" and kind in _BECOMES
-        return Role.TO if becomes else {"מ": Role.FROM, "ל": Role.TO}.get(near.glued[-1])
+def _infer_role(near: WordContext, kind: ValueKind) -> ValueRole | None:
+    if near.prefix:
+        becomes = near.prefix[-1] == "ב" and kind in _CONVERTED_KINDS
+        return ValueRole.TO if becomes else {"מ": ValueRole.FROM, "ל": ValueRole.TO}.get(near.prefix[-1])
     before = near.before
-    if before[:2] == ("many", "how") or (kind in _BECOMES and before[:1] == ("in",)):
-        return Role.TO
+    if before[:2] == ("many", "how") or (kind in _CONVERTED_KINDS and before[:1] == ("in",)):
+        return ValueRole.TO
     for place, word in enumerate(before[:4]):
-        if word in _FROM:
-            return Role.FROM
-        if word in _TO:
-            compared = any(other in _COMPARING for other in before[place + 1 : place + 6])
-            return None if compared else Role.TO
+        if word in _FROM_WORDS:
+            return ValueRole.FROM
+        if word in _TO_WORDS:
+            compared = any(other in _COMPARISON_WORDS for other in before[place + 1 : place + 6])
+            return None if compared else ValueRole.TO
         if word not in _FILLERS:
             return None
     return None
 
 
-def _noun(behind: tuple[str, ...]) -> str:
+def _find_noun(behind: tuple[str, ...]) -> str:
     for word in behind[:3]:
         if not word[0].isalpha() or any(letter.isdigit() for letter in word):
             return ""
         if word not in _ADJECTIVES:
-            return singular(word)
+            return to_singular(word)
     return ""
 
 
-def _is_denied(before: tuple[str, ...]) -> bool:
+def _is_negated(before: tuple[str, ...]) -> bool:
     """Whether a word that leaves things out stands close before, in the same part of the sentence."""
     for place, word in enumerate(before[:6]):
         if word in (",", "but"):
             return False
         if (
-            word in _DENIALS
-            or word.removeprefix("ו") in _DENIALS
-            or (place and (word, before[place - 1]) in _DENYING_PAIRS)
+            word in _NEGATION_WORDS
+            or word.removeprefix("ו") in _NEGATION_WORDS
+            or (place and (word, before[place - 1]) in _NEGATION_PAIRS)
         ):
             return True
     return False

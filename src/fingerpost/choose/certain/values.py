@@ -11,7 +11,7 @@ from enum import Enum, StrEnum, auto
 from fingerpost.frozen import frozen
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What a value is, and so which parameters could take it."""
 
     PATH = "path"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
     OPTION = "listed value"
 
 
-class Role(Enum):
+class ValueRole(Enum):
     """Where something comes from and where it goes: "from Rome to Athens"."""
 
     FROM = auto()
@@ -43,16 +43,16 @@ class Role(Enum):
 
 
 @frozen
-class Value:
+class RequestValue:
     """One reading of one stretch of the request."""
 
-    kind: Kind
+    kind: ValueKind
     text: str  # as it is written
     start: int
     end: int
     reading: str | float | None = None  # what it means: an ISO date, a zone, a code; None: nothing certain
     unit: str = ""  # of a number: "minutes"
-    role: Role | None = None
+    role: ValueRole | None = None
     before: tuple[str, ...] = ()  # the last words before it, the nearest first
     label: str = ""  # the word right before it: "issue" in "issue 42"
     noun: str = ""  # the word right behind it: "lines" in "20 lines"
@@ -60,5 +60,5 @@ class Value:
     cue: str = ""  # first, last, top: how many of what
     denied: bool = False  # "not b.txt", "except b.txt": named to be left alone
 
-    def overlaps(self, other: Value) -> bool:
+    def overlaps_with(self, other: RequestValue) -> bool:
         return self.start < other.end and other.start < self.end

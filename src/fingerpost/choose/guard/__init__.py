@@ -6,8 +6,8 @@ streamed, and gives back those that mean a real tool, so that they can be made p
 Thinking aloud (`<think>`) is no answer either: it is hidden and counted as "thought".
 """
 
-from fingerpost.choose.guard.finds import Cleaned, Invented
-from fingerpost.choose.guard.stream import Guard, StreamGuard
+from fingerpost.choose.guard.finds import CleanedText, FoundSyntax
+from fingerpost.choose.guard.stream import StreamGuard, SyntaxGuard
 from fingerpost.choose.guard.talk import is_announcement
 
-__all__ = ["Cleaned", "Guard", "Invented", "StreamGuard", "is_announcement"]
+__all__ = ["CleanedText", "FoundSyntax", "StreamGuard", "SyntaxGuard", "is_announcement"]

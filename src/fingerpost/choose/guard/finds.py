@@ -7,11 +7,11 @@ from typing import Final
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 
-LONGEST_RAW: Final = 2_000  # characters of a find that are kept for a person to look at
+MAX_RAW_LENGTH: Final = 2_000  # characters of a find that are kept for a person to look at
 
 
 @frozen
-class Invented:
+class FoundSyntax:
     """Tool syntax that stood in a text. With name and arguments it can be made a proper call."""
 
     syntax: str  # the family: "hermes", "llama", "react", …; "thought" for thinking aloud
@@ -22,8 +22,8 @@ class Invented:
 
 
 @frozen
-class Cleaned:
+class CleanedText:
     """A text that may be shown, and what was taken out of it."""
 
     text: str
-    stopped: tuple[Invented, ...] = ()
+    removed: tuple[FoundSyntax, ...] = ()

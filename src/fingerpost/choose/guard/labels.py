@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_WORDS: Final = {
+_LABEL_WORDS_BY_KIND: Final = {
     "thought": "thought, thoughts, reasoning, מחשבה",
     "action": "action, act, פעולה",
     "input": (
@@ -32,42 +32,44 @@ _WORDS: Final = {
         " מפעיל כלי, מפעיל את הכלי, שימוש בכלי, קריאה לפונקציה"
     ),
 }
-KINDS: Final = {word: kind for kind, words in _WORDS.items() for word in words.split(", ")}
-_LEAD: Final = r"[ \t>*_#•🔧🛠️→\-]{0,12}"
-_ANY: Final = "|".join(re.escape(word) for word in sorted(KINDS, key=len, reverse=True))
-LABEL: Final = re.compile(
-    rf"(?P<lead>{_LEAD})(?P<label>{_ANY})(?P<number>[ \t]?\d{{1,3}})?"
+LABEL_KINDS: Final = {
+    word: kind for kind, words in _LABEL_WORDS_BY_KIND.items() for word in words.split(", ")
+}
+_LABEL_LEAD: Final = r"[ \t>*_#•🔧🛠️→\-]{0,12}"
+_ANY_LABEL: Final = "|".join(re.escape(word) for word in sorted(LABEL_KINDS, key=len, reverse=True))
+LABEL_PATTERN: Final = re.compile(
+    rf"(?P<lead>{_LABEL_LEAD})(?P<label>{_ANY_LABEL})(?P<number>[ \t]?\d{{1,3}})?"
     rf"[ \t*_`]{{0,4}}[:=][*_]{{0,3}}[ \t]{{0,4}}",
     re.IGNORECASE,
 )
-_LEADING: Final = re.compile(_LEAD)
-LONGEST_LABEL: Final = 60
+_LABEL_DECORATION: Final = re.compile(_LABEL_LEAD)
+MAX_LABEL_LENGTH: Final = 60
 
 
-def kind_of(found: re.Match[str]) -> str:
-    return KINDS[found["label"].casefold()]
+def get_label_kind(found: re.Match[str]) -> str:
+    return LABEL_KINDS[found["label"].casefold()]
 
 
-def label_begun(head: str) -> bool:
+def may_become_label(head: str) -> bool:
     """Whether a line that begins so may still turn out to have a label."""
-    lead = _LEADING.match(head)
+    lead = _LABEL_DECORATION.match(head)
     written = head[lead.end() if lead is not None else 0 :].casefold()
-    if len(head) >= LONGEST_LABEL or "\n" in head:
+    if len(head) >= MAX_LABEL_LENGTH or "\n" in head:
         return False
-    return any(word.startswith(written) or _only_number(written, word) for word in KINDS)
+    return any(word.startswith(written) or _is_numbered_word(written, word) for word in LABEL_KINDS)
 
 
-def label_at(text: str, at: int, *, final: bool) -> re.Match[str] | bool:
+def match_label(text: str, at: int, *, final: bool) -> re.Match[str] | bool:
     """The label of the line that begins at `at`; False: none; True: what has come may become one."""
-    found = LABEL.match(text, at)
-    head = text[at : at + LONGEST_LABEL]
+    found = LABEL_PATTERN.match(text, at)
+    head = text[at : at + MAX_LABEL_LENGTH]
     if found is not None:
         return True if found.end() == len(text) and not final else found
-    cut = "\n" not in head and len(head) < LONGEST_LABEL and not final
-    return cut and (not head.strip() or label_begun(head))
+    cut = "\n" not in head and len(head) < MAX_LABEL_LENGTH and not final
+    return cut and (not head.strip() or may_become_label(head))
 
 
-def _only_number(written: str, word: str) -> bool:
+def _is_numbered_word(written: str, word: str) -> bool:
     return (
         written.startswith(word)
         and re.fullmatch(r"[ \t]?\d{0,3}[ \t*_`]{0,4}", written[len(word) :]) is not None

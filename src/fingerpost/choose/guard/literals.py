@@ -8,57 +8,63 @@ import warnings
 from collections.abc import Iterator
 from typing import Final
 
-from fingerpost.choose.guard.shapes import MOST_CALLS, Call, as_arguments
+from fingerpost.choose.guard.shapes import MAX_CALLS, WrittenCall, parse_json_arguments
 
-LONGEST_PROGRAM: Final = 16_000
-_DEEPEST: Final = 60
-_BRACKETS: Final = re.compile(r"[\[({]")
-_PRINT: Final = frozenset({"print", "await"})
+MAX_PROGRAM_LENGTH: Final = 16_000
+_MAX_LITERAL_DEPTH: Final = 60
+_BRACKET_SIGNS: Final = re.compile(r"[\[({]")
+_WRAPPER_WORDS: Final = frozenset({"print", "await"})
 
 
-def program_calls(text: str) -> tuple[Call, ...]:
+def parse_program_calls(text: str) -> tuple[WrittenCall, ...]:
     """The calls this text is made of: each an expression or a member of a list, with plain values."""
-    tree = _parse(text.strip())
+    tree = _parse_python(text.strip())
     if not isinstance(tree, ast.Module):
         return ()
-    found: list[Call] = []
-    for statement in tree.body[:MOST_CALLS]:
+    found: list[WrittenCall] = []
+    for statement in tree.body[:MAX_CALLS]:
         if not isinstance(statement, ast.Expr):
             return ()
-        for node in _members(statement.value):
-            call = _call(node)
+        for node in _iterate_members(statement.value):
+            call = _parse_call_node(node)
             if call is None:
                 return ()
             found.append(call)
     return tuple(found)
 
 
-def prompted_calls(text: str) -> tuple[Call, ...]:
+def parse_session_calls(text: str) -> tuple[WrittenCall, ...]:
     """The calls of a Python session that shows no output and imports nothing; none where it does."""
     lines = [line.strip() for line in text.strip().splitlines()]
     if not all(line.startswith((">>>", "...")) for line in lines):
         return ()
-    tree = _parse("\n".join(line[3:].removeprefix(" ") for line in lines))
+    tree = _parse_python("\n".join(line[3:].removeprefix(" ") for line in lines))
     if not isinstance(tree, ast.Module):
         return ()
-    found: list[Call] = []
-    for statement in tree.body[:MOST_CALLS]:
+    found: list[WrittenCall] = []
+    for statement in tree.body[:MAX_CALLS]:
         if not isinstance(statement, ast.Expr | ast.Assign):
             return ()
-        found += [call for node in _members(statement.value) if (call := _call(node)) is not None]
+        found += [
+            call for node in _iterate_members(statement.value) if (call := _parse_call_node(node)) is not None
+        ]
     return tuple(found)
 
 
-def literal(text: str) -> object:
+def parse_literal(text: str) -> object:
     """A value written as a Python literal, or None."""
-    tree = _parse(text.strip())
+    tree = _parse_python(text.strip())
     if isinstance(tree, ast.Module) and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
-        return _value(tree.body[0].value)
+        return _evaluate_node(tree.body[0].value)
     return None
 
 
-def _parse(text: str) -> ast.AST | None:
-    if len(text) > LONGEST_PROGRAM or len(_BRACKETS.findall(text)) > _DEEPEST * 10 or _too_deep(text):
+def _parse_python(text: str) -> ast.AST | None:
+    if (
+        len(text) > MAX_PROGRAM_LENGTH
+        or len(_BRACKET_SIGNS.findall(text)) > _MAX_LITERAL_DEPTH * 10
+        or _is_too_deep(text)
+    ):
         return None
     try:
         with warnings.catch_warnings():
@@ -68,45 +74,45 @@ def _parse(text: str) -> ast.AST | None:
         return None
 
 
-def _too_deep(text: str) -> bool:
+def _is_too_deep(text: str) -> bool:
     """Python's own parser gives up on deep nesting, not always gently; so does this, before it."""
     depth = 0
     for sign in re.findall(r"[\[({\])}]|[-+~]{3,}", text):
         depth += 1 if sign in "[({" else -1
-        if depth > _DEEPEST or len(sign) > _DEEPEST:
+        if depth > _MAX_LITERAL_DEPTH or len(sign) > _MAX_LITERAL_DEPTH:
             return True
     return False
 
 
-def _members(node: ast.expr) -> Iterator[ast.expr]:
+def _iterate_members(node: ast.expr) -> Iterator[ast.expr]:
     if isinstance(node, ast.Await):
         node = node.value
     if isinstance(node, ast.List | ast.Tuple):
-        yield from node.elts[:MOST_CALLS]
-    elif isinstance(node, ast.Call) and _dotted(node.func) in _PRINT and len(node.args) == 1:
+        yield from node.elts[:MAX_CALLS]
+    elif isinstance(node, ast.Call) and _get_dotted_name(node.func) in _WRAPPER_WORDS and len(node.args) == 1:
         yield node.args[0]
     else:
         yield node
 
 
-def _call(node: ast.expr) -> Call | None:
+def _parse_call_node(node: ast.expr) -> WrittenCall | None:
     if not isinstance(node, ast.Call):
         return None
-    name = _dotted(node.func)
+    name = _get_dotted_name(node.func)
     if not name:
         return None
     values: dict[str, object] = {}
     for keyword in node.keywords:
-        value = _value(keyword.value)
+        value = _evaluate_node(keyword.value)
         if keyword.arg is None or (value is None and not _is_none(keyword.value)):
-            return Call(written=name, arguments=None)
+            return WrittenCall(name=name, arguments=None)
         values[keyword.arg] = value
     # A value without a name could be any parameter: it is not for us to guess which.
-    arguments = None if node.args else as_arguments(values)
-    return Call(written=name, arguments=arguments, keyworded=not node.args)
+    arguments = None if node.args else parse_json_arguments(values)
+    return WrittenCall(name=name, arguments=arguments, has_keywords=not node.args)
 
 
-def _dotted(node: ast.expr) -> str:
+def _get_dotted_name(node: ast.expr) -> str:
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -116,7 +122,7 @@ def _dotted(node: ast.expr) -> str:
     return ".".join((node.id, *reversed(parts)))
 
 
-def _value(node: ast.expr) -> object:
+def _evaluate_node(node: ast.expr) -> object:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):

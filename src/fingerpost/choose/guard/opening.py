@@ -4,56 +4,65 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.choose.guard.forms import Kind, Marker
-from fingerpost.choose.guard.modes import Body, Channel, Turn, Until
-from fingerpost.choose.guard.reading import read_calls
-from fingerpost.choose.guard.verdicts import WAIT, Hide, Mode, Place, Show, Verdict
+from fingerpost.choose.guard.forms import MarkerKind, SyntaxMarker
+from fingerpost.choose.guard.modes import ChannelMessage, ConversationTurn, MarkedCall, UntilCloser
+from fingerpost.choose.guard.reading import parse_calls
+from fingerpost.choose.guard.verdicts import (
+    WAIT_FOR_MORE,
+    HiddenMode,
+    HideUntil,
+    ScanPosition,
+    ScanVerdict,
+    ShowUntil,
+)
 
-_UNSEEN: Final = 4_000
-_QUOTES: Final = frozenset("\"'“”‘’«»״׳")
-
-
-def _mode(marker: Marker) -> Mode | None:
-    if marker.kind is Kind.BLOCK:
-        return Body(marker.closer)
-    if marker.kind is Kind.TURN:
-        return Until(marker.closer) if marker.closer is not None else Turn()
-    if marker.kind is Kind.SPAN and marker.closer is not None:
-        return Until(marker.closer)
-    return Channel() if marker.kind is Kind.CHANNEL else None
+_MAX_UNSEEN_LENGTH: Final = 4_000
+_QUOTE_MARKS: Final = frozenset("\"'“”‘’«»״׳")
 
 
-def opened(place: Place, end: int, marker: Marker) -> Verdict:
+def _create_mode(marker: SyntaxMarker) -> HiddenMode | None:
+    if marker.kind is MarkerKind.BLOCK:
+        return MarkedCall(marker.closer)
+    if marker.kind is MarkerKind.TURN:
+        return UntilCloser(marker.closer) if marker.closer is not None else ConversationTurn()
+    if marker.kind is MarkerKind.SPAN and marker.closer is not None:
+        return UntilCloser(marker.closer)
+    return ChannelMessage() if marker.kind is MarkerKind.CHANNEL else None
+
+
+def examine_open_marker(position: ScanPosition, end: int, marker: SyntaxMarker) -> ScanVerdict:
     """A marker that certainly is one: hidden, unless syntax is the subject and no real tool is meant."""
-    if place.about:
-        return _subject(place, end, marker)
-    mute = marker.result or marker.kind is Kind.TURN
-    return Hide(end, marker.syntax, _mode(marker), alone=marker.kind is Kind.ALONE, mute=mute)
+    if position.is_about_syntax:
+        return _examine_as_subject(position, end, marker)
+    mute = marker.is_result or marker.kind is MarkerKind.TURN
+    return HideUntil(
+        end, marker.syntax, _create_mode(marker), is_stray=marker.kind is MarkerKind.ALONE, has_no_calls=mute
+    )
 
 
-def _subject(place: Place, end: int, marker: Marker) -> Verdict:
-    if marker.kind is not Kind.BLOCK:
-        return Show(end)
-    mode = Body(marker.closer)
-    text = place.text[: place.limit]
+def _examine_as_subject(position: ScanPosition, end: int, marker: SyntaxMarker) -> ScanVerdict:
+    if marker.kind is not MarkerKind.BLOCK:
+        return ShowUntil(end)
+    mode = MarkedCall(marker.closer)
+    text = position.text[: position.limit]
     at, done = end, False
     while not done:
-        to, done = mode.step(text, at, final=place.closed)
+        to, done = mode.step(text, at, final=position.is_closed)
         if to == at and not done:
-            return WAIT
+            return WAIT_FOR_MORE
         at = to
-    calls = read_calls(text[place.at : at], place.names)
-    if any(place.names.knows(call.written) for call in calls):
-        return Hide(at, marker.syntax)
+    calls = parse_calls(text[position.at : at], position.names)
+    if any(position.names.is_known(call.name) for call in calls):
+        return HideUntil(at, marker.syntax)
     # What has no end is not shown unseen as a whole: there may be a call further on.
-    return Show(at if at < place.limit or place.final else min(at, end + _UNSEEN))
+    return ShowUntil(at if at < position.limit or position.final else min(at, end + _MAX_UNSEEN_LENGTH))
 
 
-def quoted_alone(place: Place, end: int) -> bool | None:
+def is_quoted_alone(position: ScanPosition, end: int) -> bool | None:
     """Whether the marker stands in quotation marks by itself; None: the closing one may still come."""
-    if place.before[-1:] not in _QUOTES or not place.before:
+    if position.before[-1:] not in _QUOTE_MARKS or not position.before:
         return False
-    behind, complete = place.ahead(end, 1)
+    behind, complete = position.look_ahead(end, 1)
     if not behind and not complete:
         return None
-    return behind in _QUOTES and bool(behind)
+    return behind in _QUOTE_MARKS and bool(behind)

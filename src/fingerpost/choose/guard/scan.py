@@ -10,37 +10,56 @@ import re
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from fingerpost.choose.guard.code import closing_of, examine_code
+from fingerpost.choose.guard.code import build_fence_closer, examine_code
 from fingerpost.choose.guard.delimiters import RULER, examine_aside, examine_delimiter
-from fingerpost.choose.guard.fold import Fold
+from fingerpost.choose.guard.fold import FoldedText
 from fingerpost.choose.guard.lines import examine_line
 from fingerpost.choose.guard.markers import examine_marker
-from fingerpost.choose.guard.names import Names
-from fingerpost.choose.guard.reading import LONGEST_BLOCK
-from fingerpost.choose.guard.spoken import LABELS, LITERALS, SPOKEN, examine_decorated, examine_spoken
-from fingerpost.choose.guard.square import examine_square
+from fingerpost.choose.guard.names import WrittenToolNames
+from fingerpost.choose.guard.reading import MAX_BLOCK_LENGTH
+from fingerpost.choose.guard.spoken import (
+    INLINE_LABELS,
+    MARKER_LITERALS,
+    MARKER_WORDS,
+    examine_decorated_label,
+    examine_marker_word,
+)
+from fingerpost.choose.guard.square import examine_square_bracket
 from fingerpost.choose.guard.values import examine_brace
-from fingerpost.choose.guard.verdicts import WAIT, Hide, Mode, Pass, Place, Show, Verdict, Wait
+from fingerpost.choose.guard.verdicts import (
+    WAIT_FOR_MORE,
+    HiddenMode,
+    HideUntil,
+    ScanPosition,
+    ScanVerdict,
+    ShowCodeBlock,
+    ShowUntil,
+    WaitForMore,
+)
 from fingerpost.frozen import frozen
 
-_REMEMBERED: Final = 600  # characters of what was shown, to tell talk from use
-_LINE: Final = 200
-_TRIGGER: Final = re.compile(rf"[<`{{\[(«]|\n+|~~~|[{RULER}]{{2,}}|{SPOKEN.pattern}", SPOKEN.flags)
-_BESIDE_VALUES: Final = re.compile(rf"[<`]|\n+|~~~|{SPOKEN.pattern}", SPOKEN.flags)
-_RULERS: Final = RULER.replace("\\", "")
-_PLAIN_SIGN: Final = re.compile(rf"[(«]|(?!~~~)[{RULER}]+")
-_BEGINNINGS: Final = frozenset(word[:count] for word in (*LITERALS, "~~~") for count in range(1, len(word)))
-_LABELS_BEGUN: Final = frozenset(label[:count] for label in LABELS for count in range(1, len(label)))
-_LONGEST_BEGINNING: Final = max(map(len, (*_BEGINNINGS, *_LABELS_BEGUN))) + 3
+_REMEMBERED_LENGTH: Final = 600  # characters of what was shown, to tell talk from use
+_REMEMBERED_LINE_LENGTH: Final = 200
+_TRIGGER: Final = re.compile(
+    rf"[<`{{\[(«]|\n+|~~~|[{RULER}]{{2,}}|{MARKER_WORDS.pattern}", MARKER_WORDS.flags
+)
+_TRIGGER_OUTSIDE_VALUES: Final = re.compile(rf"[<`]|\n+|~~~|{MARKER_WORDS.pattern}", MARKER_WORDS.flags)
+_RULER_SIGNS: Final = RULER.replace("\\", "")
+_ORDINARY_SIGN: Final = re.compile(rf"[(«]|(?!~~~)[{RULER}]+")
+_WORD_PREFIXES: Final = frozenset(
+    word[:count] for word in (*MARKER_LITERALS, "~~~") for count in range(1, len(word))
+)
+_LABEL_PREFIXES: Final = frozenset(label[:count] for label in INLINE_LABELS for count in range(1, len(label)))
+_MAX_PREFIX_LENGTH: Final = max(map(len, (*_WORD_PREFIXES, *_LABEL_PREFIXES))) + 3
 
 
 @frozen(kw_only=False)
-class Shown:
+class ShownText:
     text: str
 
 
 @frozen(kw_only=False)
-class Hidden:
+class HiddenBlock:
     """A block that ended: as it was written, and the plain view of it."""
 
     raw: str
@@ -50,18 +69,20 @@ class Hidden:
     mute: bool
 
 
-Part: TypeAlias = Shown | Hidden
+ScannedPart: TypeAlias = ShownText | HiddenBlock
 
 
-class Scanner:
+class SyntaxScanner:
     """One text on its way through."""
 
-    def __init__(self, names: Names, *, request: str, about: bool, data: bool) -> None:
+    def __init__(
+        self, names: WrittenToolNames, *, request: str, is_about_syntax: bool, asks_for_data: bool
+    ) -> None:
         self._names = names
         self._request = request
-        self._about = about
-        self._data = data
-        self._fold = Fold()
+        self._about = is_about_syntax
+        self._data = asks_for_data
+        self._fold = FoldedText()
         self._at = 0  # in the view: what is before it is decided
         self._done = 0  # in the text: what is before it was given out
         self._line = ""
@@ -69,8 +90,8 @@ class Scanner:
         self._fresh = True  # at the start of a line that was not looked at
         self._blind = 0  # values before this place of the view were looked at
         self._blind_tags = 0
-        self._patience = 0  # how much has to be there before looking again is worth it
-        self._mode: Mode | None = None
+        self._wait_length = 0  # how much has to be there before looking again is worth it
+        self._mode: HiddenMode | None = None
         self._fence: re.Pattern[str] | None = None
         self._behind = False
         self._raw = ""
@@ -79,12 +100,12 @@ class Scanner:
         self._alone = False
         self._mute = False
 
-    def feed(self, piece: str, *, final: bool = False) -> Iterator[Part]:
+    def scan(self, piece: str, *, final: bool = False) -> Iterator[ScannedPart]:
         """What can be said now that this piece has come."""
-        self._fold.feed(piece, final=final)
-        if len(self._fold.text) - self._at >= self._patience or final:
-            yield from self._advance(final=final)
-            gone = self._fold.forget(self._at)
+        self._fold.append(piece, final=final)
+        if len(self._fold.text) - self._at >= self._wait_length or final:
+            yield from self._advance_scan(final=final)
+            gone = self._fold.discard_before(self._at)
             self._done -= gone
             self._blind = max(0, self._blind - self._at)
             self._blind_tags = max(0, self._blind_tags - self._at)
@@ -92,40 +113,40 @@ class Scanner:
         if final:
             yield from self._show(len(self._fold.text))
 
-    def _advance(self, *, final: bool) -> Iterator[Part]:
-        self._patience = 0
+    def _advance_scan(self, *, final: bool) -> Iterator[ScannedPart]:
+        self._wait_length = 0
         text = self._fold.text
         while self._at < len(text):
             before = (self._at, self._mode, self._fence, self._fresh)
             if self._mode is not None:
-                yield from self._inside(self._mode, text, final=final)
+                yield from self._scan_hidden(self._mode, text, final=final)
             elif self._fence is not None:
-                yield from self._code(self._fence, text, final=final)
+                yield from self._scan_code(self._fence, text, final=final)
             else:
-                yield from self._outside(text, final=final)
+                yield from self._scan_text(text, final=final)
             if (self._at, self._mode, self._fence, self._fresh) == before:
                 held = len(text) - self._at
-                self._patience = held + max(1, held // 8) if held > 64 else 0
+                self._wait_length = held + max(1, held // 8) if held > 64 else 0
                 return
         if final and self._mode is not None:
-            yield from self._inside(self._mode, text, final=True)
+            yield from self._scan_hidden(self._mode, text, final=True)
 
-    def _inside(self, mode: Mode, text: str, *, final: bool) -> Iterator[Part]:
+    def _scan_hidden(self, mode: HiddenMode, text: str, *, final: bool) -> Iterator[ScannedPart]:
         to, done = mode.step(text, self._at, final=final)
         self._hide(to)
         if done:
-            yield self._ended()
+            yield self._finish_block()
 
     def _hide(self, to: int) -> None:
-        end = self._fold.end(to)
+        end = self._fold.get_text_end(to)
         if to > self._at:
-            self._raw = (self._raw + self._fold.raw(self._done, end))[:LONGEST_BLOCK]
-            self._plain = (self._plain + self._fold.text[self._at : to])[:LONGEST_BLOCK]
+            self._raw = (self._raw + self._fold.get_raw(self._done, end))[:MAX_BLOCK_LENGTH]
+            self._plain = (self._plain + self._fold.text[self._at : to])[:MAX_BLOCK_LENGTH]
             self._done = max(self._done, end)
         self._at = to
 
-    def _ended(self) -> Hidden:
-        part = Hidden(
+    def _finish_block(self) -> HiddenBlock:
+        part = HiddenBlock(
             raw=self._raw, plain=self._plain, syntax=self._syntax, alone=self._alone, mute=self._mute
         )
         self._mode, self._raw, self._plain = None, "", ""
@@ -133,7 +154,7 @@ class Scanner:
         self._behind = True
         return part
 
-    def _code(self, closing: re.Pattern[str], text: str, *, final: bool) -> Iterator[Part]:
+    def _scan_code(self, closing: re.Pattern[str], text: str, *, final: bool) -> Iterator[ScannedPart]:
         found = closing.search(text, self._at)
         if found is not None and (final or found.end() < len(text)):
             self._fence = None
@@ -141,24 +162,30 @@ class Scanner:
             return
         edge = len(text)
         if not final:
-            newline = text.rfind("\n", max(self._at, len(text) - _LINE))
-            tail = re.search(r"[^\s`~]?[`~]+[ \t]*\Z|\S?\Z", text[max(self._at, len(text) - _LINE) :])
-            cut = max(self._at, len(text) - _LINE) + tail.start() if tail is not None else len(text)
+            newline = text.rfind("\n", max(self._at, len(text) - _REMEMBERED_LINE_LENGTH))
+            tail = re.search(
+                r"[^\s`~]?[`~]+[ \t]*\Z|\S?\Z", text[max(self._at, len(text) - _REMEMBERED_LINE_LENGTH) :]
+            )
+            cut = (
+                max(self._at, len(text) - _REMEMBERED_LINE_LENGTH) + tail.start()
+                if tail is not None
+                else len(text)
+            )
             blank = newline >= 0 and not text[newline:].strip(" \t>`~\n")
             edge = min(cut, newline) if blank else cut
         yield from self._show(max(self._at, edge))
 
-    def _outside(self, text: str, *, final: bool) -> Iterator[Part]:
+    def _scan_text(self, text: str, *, final: bool) -> Iterator[ScannedPart]:
         if self._fresh:
-            verdict = examine_line(self._place(text, final=final))
+            verdict = examine_line(self._build_position(text, final=final))
             if verdict is not None:
-                yield from self._obey(verdict)
-                self._fresh = self._fresh and isinstance(verdict, Wait)
+                yield from self._apply_verdict(verdict)
+                self._fresh = self._fresh and isinstance(verdict, WaitForMore)
                 return
             self._fresh = False
-        found, edge = self._next_trigger(text)
+        found, edge = self._find_next_trigger(text)
         if found is None:
-            held = 0 if final else _held_tail(text, self._at)
+            held = 0 if final else _count_held_tail(text, self._at)
             yield from self._show(min(edge, len(text) - held))
             return
         yield from self._show(found.start())
@@ -166,38 +193,40 @@ class Scanner:
             yield from self._show(found.end())
             self._fresh = True
             return
-        yield from self._obey(self._examine(found[0], self._place(text, final=final)))
+        yield from self._apply_verdict(self._examine_sign(found[0], self._build_position(text, final=final)))
 
-    def _next_trigger(self, text: str) -> tuple[re.Match[str] | None, int]:
+    def _find_next_trigger(self, text: str) -> tuple[re.Match[str] | None, int]:
         """The next place to look at; where there is none, how far that is known."""
         if self._at >= self._blind:
             return _TRIGGER.search(text, self._at), len(text)
         # Braces that were looked at are passed over together, not one by one.
-        found = _BESIDE_VALUES.search(text, self._at, self._blind + _LONGEST_BEGINNING + 1)
+        found = _TRIGGER_OUTSIDE_VALUES.search(text, self._at, self._blind + _MAX_PREFIX_LENGTH + 1)
         return (found if found is not None and found.start() < self._blind else None), self._blind
 
-    def _examine(self, sign: str, place: Place) -> Verdict:
-        delimiter = None if sign[0] == "`" else examine_delimiter(place)
+    def _examine_sign(self, sign: str, position: ScanPosition) -> ScanVerdict:
+        delimiter = None if sign[0] == "`" else examine_delimiter(position)
         if delimiter is not None:
             return delimiter
-        aside = examine_aside(place) if sign == "(" else None
+        aside = examine_aside(position) if sign == "(" else None
         if aside is None and (sign in "([`*_" or sign[:2] == "**"):
-            aside = examine_decorated(place)
+            aside = examine_decorated_label(position)
         if aside is not None:
             return aside
-        if _PLAIN_SIGN.fullmatch(sign):
-            grows = place.at + len(sign) == len(place.text) and not place.final and sign[0] not in "(«"
-            return WAIT if grows else Show(place.at + len(sign))
+        if _ORDINARY_SIGN.fullmatch(sign):
+            grows = (
+                position.at + len(sign) == len(position.text) and not position.final and sign[0] not in "(«"
+            )
+            return WAIT_FOR_MORE if grows else ShowUntil(position.at + len(sign))
         if sign == "<":
-            return examine_marker(place)
+            return examine_marker(position)
         if sign[0] in "`~":
-            return examine_code(place)
+            return examine_code(position)
         if sign in "{[":
-            return examine_brace(place) if sign == "{" else examine_square(place)
-        return examine_spoken(place)
+            return examine_brace(position) if sign == "{" else examine_square_bracket(position)
+        return examine_marker_word(position)
 
-    def _place(self, text: str, *, final: bool) -> Place:
-        return Place(
+    def _build_position(self, text: str, *, final: bool) -> ScanPosition:
+        return ScanPosition(
             text=text,
             at=self._at,
             final=final,
@@ -205,51 +234,51 @@ class Scanner:
             before=self._before,
             names=self._names,
             request=self._request,
-            about=self._about,
-            data=self._data,
-            behind=self._behind,
-            blind_tags=self._blind_tags,
+            is_about_syntax=self._about,
+            asks_for_data=self._data,
+            follows_hidden=self._behind,
+            tags_checked_to=self._blind_tags,
         )
 
-    def _obey(self, verdict: Verdict) -> Iterator[Part]:
-        if isinstance(verdict, Show):
-            self._blind = max(self._blind, verdict.blind)
-            self._blind_tags = max(self._blind_tags, verdict.blind_tags)
+    def _apply_verdict(self, verdict: ScanVerdict) -> Iterator[ScannedPart]:
+        if isinstance(verdict, ShowUntil):
+            self._blind = max(self._blind, verdict.values_checked_to)
+            self._blind_tags = max(self._blind_tags, verdict.tags_checked_to)
             yield from self._show(verdict.to)
-        elif isinstance(verdict, Pass):
+        elif isinstance(verdict, ShowCodeBlock):
             yield from self._show(verdict.to)
-            self._fence = closing_of(verdict.fence)
-        elif isinstance(verdict, Hide):
+            self._fence = build_fence_closer(verdict.fence)
+        elif isinstance(verdict, HideUntil):
             yield from self._show(self._at)  # invisible characters before the block are not part of it
             self._syntax, self._mode = verdict.syntax, verdict.mode
-            self._alone, self._mute = verdict.alone, verdict.mute
+            self._alone, self._mute = verdict.is_stray, verdict.has_no_calls
             self._hide(verdict.to)
             if verdict.mode is None:
-                yield self._ended()
+                yield self._finish_block()
 
-    def _show(self, to: int) -> Iterator[Part]:
-        end = self._fold.start(to)
+    def _show(self, to: int) -> Iterator[ScannedPart]:
+        end = self._fold.get_text_start(to)
         if to > self._at:
             shown = self._fold.text[self._at : to]
-            self._before = (self._before + shown)[-_REMEMBERED:]
+            self._before = (self._before + shown)[-_REMEMBERED_LENGTH:]
             self._behind = self._behind and not shown.strip()
-            self._line = (self._line + shown).rpartition("\n")[2][-_LINE:]
+            self._line = (self._line + shown).rpartition("\n")[2][-_REMEMBERED_LINE_LENGTH:]
             self._at = to
         if end > self._done:
-            yield Shown(self._fold.raw(self._done, end))
+            yield ShownText(self._fold.get_raw(self._done, end))
             self._done = end
 
 
-def _may_begin(tail: str, at: int) -> bool:
+def _may_begin_word(tail: str, at: int) -> bool:
     """Whether a word that matters may begin here; a label begins no later than its word."""
     begun = tail[at:]
     inside = at > 0 and (tail[at - 1].isalnum() or tail[at - 1] == "_")
     label = begun.strip("*_") if begun[0] in "*_" else begun
-    return begun in _BEGINNINGS or (not inside and (label in _LABELS_BEGUN or not label))
+    return begun in _WORD_PREFIXES or (not inside and (label in _LABEL_PREFIXES or not label))
 
 
-def _held_tail(text: str, start: int) -> int:
+def _count_held_tail(text: str, start: int) -> int:
     """How much at the end may be the beginning of a word that matters."""
-    tail = text[max(start, len(text) - _LONGEST_BEGINNING) :].casefold()
-    word = next((len(tail) - at for at in range(len(tail)) if _may_begin(tail, at)), 0)
-    return word or int(tail[-1:] in _RULERS and bool(tail))
+    tail = text[max(start, len(text) - _MAX_PREFIX_LENGTH) :].casefold()
+    word = next((len(tail) - at for at in range(len(tail)) if _may_begin_word(tail, at)), 0)
+    return word or int(tail[-1:] in _RULER_SIGNS and bool(tail))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fingerpost.choose.guard.vocabulary import words
+from fingerpost.choose.guard.vocabulary import split_words
 
-LONGEST_LOOK: Final = 8_000
+MAX_TALK_LENGTH: Final = 8_000
 # Words that mean tool syntax by themselves, and words that mean it only beside others: Hermes is also
 # a god, React a library, Mistral a wind.
-_SUBJECT: Final = re.compile(
+_SYNTAX_SUBJECT: Final = re.compile(
     r"tool[ _-]?(?:calls?|use|calling)\b|function[ _-]?call|chat ?ml\b|special tokens?|chat templates?"
     r"|control tokens?"
     r"|stop tokens?|end[- ]of[- ](?:text|turn|sequence)|reasoning tags?|think(?:ing)? (?:tags?|blocks?)"
@@ -24,7 +24,7 @@ _SUBJECT: Final = re.compile(
     r"|קריא(?:ה|ת|ות)\s+(?:ל)?(?:כלי|פונקצי)|הפעלת\s+כלי|טוקנים?\s+מיוחד|תבנית\s+(?:ה)?(?:שיחה|צ׳אט|צ'אט)",
     re.IGNORECASE,
 )
-_FORM: Final = re.compile(
+_SYNTAX_FORM: Final = re.compile(
     r"\b(?:syntax(?:es)?|formats?|formatted|templates?|looks? like|look|markup|parsers?|parsing|parse"
     r"|regex\w*|grammar"
     r"|specifications?|spec|tokenizers?|tokens?|tags?|delimiters?|markers?|schema|stands? for"
@@ -36,47 +36,47 @@ _FORM: Final = re.compile(
     r"|פרסר|ביטוי רגולרי|תג(?:ים|ית|יות)?\b",
     re.IGNORECASE,
 )
-_MODEL: Final = re.compile(
+_MODEL_NAME: Final = re.compile(
     r"\b(?:qwen|mistral|llama|deepseek|gpt-oss|harmony|gemma|functionary|command[- ]r|granite|phi-?\d"
     r"|kimi|glm|hermes|react"
     r"|claude|lfm2?|internlm|minimax)\b",
     re.IGNORECASE,
 )
-_STRICT_FORM: Final = re.compile(
+_STRICT_SYNTAX_FORM: Final = re.compile(
     r"\b(?:syntax|format|template|markup|tokens?|tags?|delimiters?|parser?|parsing|looks? like|look"
     r"|wraps?|emits?|writes?)\b|תחביר|פורמט|תבנית|נרא(?:ה|ית)",
     re.IGNORECASE,
 )
-_CALLING: Final = re.compile(
+_CALLING_PHRASE: Final = re.compile(
     r"\b(?:tools?|functions?|calls?|agents?|prompts?|tokens?|chat)\b|כלי|פונקצי|קריא", re.IGNORECASE
 )
 
 
-def about_syntax(text: str) -> bool:
+def is_about_syntax(text: str) -> bool:
     """Whether this text speaks of tool syntax as something to look at."""
-    look = text[:LONGEST_LOOK]
-    if _SUBJECT.search(look):
-        return _FORM.search(look) is not None
-    return all(pattern.search(look) for pattern in (_MODEL, _STRICT_FORM, _CALLING))
+    look = text[:MAX_TALK_LENGTH]
+    if _SYNTAX_SUBJECT.search(look):
+        return _SYNTAX_FORM.search(look) is not None
+    return all(pattern.search(look) for pattern in (_MODEL_NAME, _STRICT_SYNTAX_FORM, _CALLING_PHRASE))
 
 
-_LANGUAGES: Final = (
+_FORMAT_LANGUAGES: Final = (
     r"python|java(?:script)?|typescript|node(?:\.?js)?|golang|rust|kotlin|swift|c\+\+|c#|php|ruby|perl|bash|powershell"
     r"|pandas|numpy|django|react|sql"
 )
-_DATA: Final = (
+_DATA_WORD_PATTERN: Final = (
     r"json\w*|ya?ml|xml|toml|csv|html|code|codes|snippets?|scripts?|regex\w*|schemas?|payloads?|curl"
     r"|api|apis|endpoints?|webhooks?|config\w*|manifests?|templates?|pars(?:e|es|er|ing)|serial\w+|deserial\w+"
     r"|dicts?|dictionar(?:y|ies)|struct\w*|syntax|markdown|docstrings?|unit tests?|fixtures?"
     r"|mock\w*|mcp|openapi|repls?|interpreter|shell"
 )
-_WANTED: Final = re.compile(
-    rf"\b(?:{_DATA}|{_LANGUAGES}|functions?|examples?|samples?|formats?|programming|debug\w*|beispiel\w*|skript\w*"
+_DATA_WANTED: Final = re.compile(
+    rf"\b(?:{_DATA_WORD_PATTERN}|{_FORMAT_LANGUAGES}|functions?|examples?|samples?|formats?|programming|debug\w*|beispiel\w*|skript\w*"
     r"|exemples?|ejemplos?|código|esempio|exemplo)\b"
     r"|\w\(\)|קוד|סקריפט|פונקצי|דוגמ|תבנית|ג׳ייסון|ג'ייסון|פורמט",
     re.IGNORECASE,
 )
-_INTRODUCING: Final = words(
+_DATA_WORDS: Final = split_words(
     "json yaml yml xml toml csv html code codes snippet snippets script scripts schema schemas"
     " payload payloads curl"
     " api apis endpoint endpoints webhook webhooks config configuration configure manifest manifests template"
@@ -90,62 +90,63 @@ _INTRODUCING: Final = words(
     " דוגמה דוגמא לדוגמה הקובץ קובץ פורמט נראה נראית"
     " תבנית"
 )
-_WORD: Final = re.compile(r"\w+")
-_INTENDED: Final = re.compile(
+_TALK_WORD: Final = re.compile(r"\w+")
+_INTENTION: Final = re.compile(
     r"\b(?:tool|function|api)[ _-]?(?:calls?|use|requests?|invocations?)\b"
     r"|\b(?:let me|i(?:'|’)?ll|i will|i (?:need|have) to|i am going to|i(?:'|’)?m going to|calling"
     r"|one moment|checking)\b"
     r"|קריא(?:ה|ת)\s+(?:ל)?כלי",
     re.IGNORECASE,
 )
-_LOOKED_BACK: Final = 240
+_LOOK_BACK_LENGTH: Final = 240
 
 
-def asks_for_data(request: str) -> bool:
+def is_asking_for_data(request: str) -> bool:
     """Whether this request asks for data or code, so that a value with the shape of a call may be content."""
-    return _WANTED.search(request[:LONGEST_LOOK]) is not None
+    return _DATA_WANTED.search(request[:MAX_TALK_LENGTH]) is not None
 
 
-_HOW_TO: Final = re.compile(
+_HOW_TO_QUESTION: Final = re.compile(
     r"\bhow (?:do|can|could|would|should) (?:i|you|we|one)\b|\bhow to\b|\bwhat does \w+(?:_\w+)+ "
     r"|(?<!\w)(?:איך|כיצד)(?!\w)",
     re.IGNORECASE,
 )
 
 
-def asks_how(request: str) -> bool:
+def is_asking_how(request: str) -> bool:
     """Whether this request asks how something is done, so that lines of code may be what is explained."""
-    return _HOW_TO.search(request[:LONGEST_LOOK]) is not None
+    return _HOW_TO_QUESTION.search(request[:MAX_TALK_LENGTH]) is not None
 
 
-def announces_call(before: str) -> bool:
+def is_announcing_call(before: str) -> bool:
     """Whether the text that ends here says that something is about to be done."""
-    return _INTENDED.search(before[-_LOOKED_BACK:]) is not None
+    return _INTENTION.search(before[-_LOOK_BACK_LENGTH:]) is not None
 
 
-def introduces_data(before: str) -> bool:
+def is_introducing_data(before: str) -> bool:
     """Whether the text that ends here announces data or code, and not a call."""
-    look = before[-_LOOKED_BACK:]
-    introduced = not _INTRODUCING.isdisjoint(_WORD.findall(look.casefold()))
-    return introduced and _INTENDED.search(look) is None
+    look = before[-_LOOK_BACK_LENGTH:]
+    introduced = not _DATA_WORDS.isdisjoint(_TALK_WORD.findall(look.casefold()))
+    return introduced and _INTENTION.search(look) is None
 
 
-LONGEST_ANNOUNCEMENT: Final = 240
+MAX_ANNOUNCEMENT_LENGTH: Final = 240
 _BETWEEN_SENTENCES: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
-_COURTESY: Final = re.compile(
+_COURTESY_WORDS: Final = re.compile(
     r"(?:sure(?: thing)?|of course|certainly|absolutely|ok(?:ay)?|alright|all right|got it|no problem"
     r"|right away|understood|(?:great|good) question|here (?:you go|it is|we go)|thanks|thank you"
     r"|בטח|בוודאי|ודאי|כמובן|בסדר|אין בעיה|מיד|הנה)\W*",
     re.IGNORECASE,
 )
-_LOOKING: Final = (
+_LOOKING_PATTERN: Final = (
     r"(?:check|look|search|call|fetch|query|retriev|us|runn?|invok|consult|pull|get)(?:e|t?ing)?"
 )
-_SOON: Final = re.compile(
+_SOON_PHRASE: Final = re.compile(
     r"\blet me\b(?! (?:know|explain|be\b))|\blet(?:'|’)?s\b|\bi(?:(?:'|’)?ll| will)\b(?! (?:be|not|never)\b)"
-    rf"|\bi(?:(?:'|’)?m| am) (?:going to\b|(?:now )?{_LOOKING}\b)|\bi (?:need|have) to {_LOOKING}\b"
+    rf"|\bi(?:(?:'|’)?m| am) (?:going to\b|(?:now )?{_LOOKING_PATTERN}\b)|\bi "
+    rf"(?:need|have) to {_LOOKING_PATTERN}\b"
     r"|\ballow me to\b|\b(?:one|a) (?:moment|second|sec)\b|\bhold on\b|\bplease wait\b|\bbear with me\b"
-    rf"|\A\W*(?:now |currently )?(?=\w+ing\b){_LOOKING}\b"
+    rf"|\A\W*(?:now |currently )?(?=\w+ing\b){_LOOKING_PATTERN}\b"
     r"|רגע|(?:תן|תני|תנו) לי|בודקת?\b|מחפשת?\b|אבדוק|אחפש|נבדוק|אני (?:קורא|מפעיל)",
     re.IGNORECASE,
 )
@@ -154,12 +155,14 @@ _SOON: Final = re.compile(
 def is_announcement(text: str) -> bool:
     """Whether a text only leads in to something that does not follow: "Sure. Let me check."."""
     said = text.strip()
-    return 0 < len(said) <= LONGEST_ANNOUNCEMENT and all(map(_announces, _BETWEEN_SENTENCES.split(said)))
+    return 0 < len(said) <= MAX_ANNOUNCEMENT_LENGTH and all(
+        map(_is_announcing_sentence, _BETWEEN_SENTENCES.split(said))
+    )
 
 
-def _announces(sentence: str) -> bool:
+def _is_announcing_sentence(sentence: str) -> bool:
     said = sentence.strip("*_ \t")
     if said.endswith((":", "…", "...")):
         return True
     asks = said.endswith("?")
-    return not asks and bool(_SOON.search(said) or _COURTESY.fullmatch(said))
+    return not asks and bool(_SOON_PHRASE.search(said) or _COURTESY_WORDS.fullmatch(said))

@@ -1,19 +1,27 @@
 """When to use which tool and when none: told to a model beside the definitions, from the same record."""
 
-from fingerpost.choose.instructions.compose import describe_use, tool_guides, tool_instructions
-from fingerpost.choose.instructions.general import BESIDE_OTHERS, WITH_TOOLS, WITHOUT_TOOLS
-from fingerpost.choose.instructions.guidance import Guidance, guide
-from fingerpost.choose.instructions.sections import directives_under, persona_under
+from fingerpost.choose.instructions.compose import (
+    build_tool_guides,
+    build_tool_instructions,
+    describe_tool_usage,
+)
+from fingerpost.choose.instructions.general import (
+    CLIENT_TOOLS_INSTRUCTIONS,
+    NO_TOOLS_INSTRUCTIONS,
+    TOOLS_INSTRUCTIONS,
+)
+from fingerpost.choose.instructions.guidance import ToolGuidance, build_guidance
+from fingerpost.choose.instructions.sections import build_directives, choose_persona
 
 __all__ = [
-    "BESIDE_OTHERS",
-    "WITHOUT_TOOLS",
-    "WITH_TOOLS",
-    "Guidance",
-    "describe_use",
-    "directives_under",
-    "guide",
-    "persona_under",
-    "tool_guides",
-    "tool_instructions",
+    "CLIENT_TOOLS_INSTRUCTIONS",
+    "NO_TOOLS_INSTRUCTIONS",
+    "TOOLS_INSTRUCTIONS",
+    "ToolGuidance",
+    "build_directives",
+    "build_guidance",
+    "build_tool_guides",
+    "build_tool_instructions",
+    "choose_persona",
+    "describe_tool_usage",
 ]

@@ -11,34 +11,34 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fingerpost.catalog import CATEGORIES, visible
-from fingerpost.choose.definitions import written
+from fingerpost.catalog import CATEGORIES, escape_invisible_except
+from fingerpost.choose.definitions import dump_stable_json
 from fingerpost.frozen import frozen
 from fingerpost.records import AnswerSize, Effect, Json, LatencyTier, Source, ToolCard
 
-LONGEST_PURPOSE: Final = 160  # characters of a server's own words; a person's are taken as they are
-LONGEST_NAME: Final = 60
-LONGEST_EXAMPLE: Final = 200
-LONGEST_WRITTEN: Final = 2000
-MOST_NAMES: Final = 12
-_LOOKED_AT: Final = 2000
+MAX_PURPOSE_LENGTH: Final = 160  # characters of a server's own words; a person's are taken as they are
+MAX_GUIDE_NAME_LENGTH: Final = 60
+MAX_EXAMPLE_LENGTH: Final = 200
+MAX_GUIDE_TEXT_LENGTH: Final = 2000
+MAX_NAMES: Final = 12
+_MAX_READ_LENGTH: Final = 2000
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s(?=[^a-z\d(])")  # not after "e.g."
-_ABOUT: Final = {category.name: category.about for category in CATEGORIES}
+_CATEGORY_DESCRIPTIONS: Final = {category.name: category.about for category in CATEGORIES}
 
 
-_SLOW: Final = {
+_LATENCY_NOTES: Final = {
     LatencyTier.SLOW: "slow, 15 to 120 seconds",
     LatencyTier.VERY_SLOW: "very slow, 2 to 5 minutes",
 }
-_LARGE: Final = {
+_SIZE_NOTES: Final = {
     AnswerSize.LARGE: "a large answer, 2,000 to 8,000 tokens",
     AnswerSize.VERY_LARGE: "a very large answer, 8,000 tokens or more",
 }
 
 
 @frozen
-class Guidance:
+class ToolGuidance:
     """The parts of an instruction, as they are shown."""
 
     purpose: str
@@ -49,41 +49,41 @@ class Guidance:
     expect: str = ""  # how slow it is and how much it answers, where that is out of the ordinary
 
 
-def guide(card: ToolCard, before: Sequence[ToolCard] = ()) -> Guidance:
+def build_guidance(card: ToolCard, before: Sequence[ToolCard] = ()) -> ToolGuidance:
     """What to tell about this tool, given the tools offered before it."""
     own = card.instructions
-    return Guidance(
-        purpose=_as_written(own.purpose) or purpose_of(card),
-        when=tuple(map(_as_written, own.when)) or tuple(_when(card, before)),
-        when_not=tuple(map(_as_written, own.when_not)) or tuple(_when_not(card, before)),
-        required=tuple(one_line(name, LONGEST_NAME) for name in _required(card)[:MOST_NAMES]),
-        examples=tuple(map(_as_written, own.examples)) or tuple(_example(card)),
-        expect="; ".join(_expected(card)),
+    return ToolGuidance(
+        purpose=_quote_author_text(own.purpose) or get_purpose(card),
+        when=tuple(map(_quote_author_text, own.when)) or tuple(_list_when_to_use(card, before)),
+        when_not=tuple(map(_quote_author_text, own.when_not)) or tuple(_list_when_not_to_use(card, before)),
+        required=tuple(to_one_line(name, MAX_GUIDE_NAME_LENGTH) for name in _list_required(card)[:MAX_NAMES]),
+        examples=tuple(map(_quote_author_text, own.examples)) or tuple(_format_example(card)),
+        expect="; ".join(_describe_expectations(card)),
     )
 
 
-def purpose_of(card: ToolCard) -> str:
+def get_purpose(card: ToolCard) -> str:
     """The first sentence of the description, on one line."""
-    text = " ".join(card.description[:_LOOKED_AT].split())
-    return one_line(_SENTENCE_END.split(text, maxsplit=1)[0], LONGEST_PURPOSE)
+    text = " ".join(card.description[:_MAX_READ_LENGTH].split())
+    return to_one_line(_SENTENCE_END.split(text, maxsplit=1)[0], MAX_PURPOSE_LENGTH)
 
 
-def one_line(text: str, characters: int) -> str:
+def to_one_line(text: str, characters: int) -> str:
     """Foreign text as part of a line: nothing unseen, not too long."""
-    shown = visible(" ".join(text[: 4 * characters].split()), keep="\\")
+    shown = escape_invisible_except(" ".join(text[: 4 * characters].split()), keep="\\")
     return shown if len(shown) <= characters else shown[: characters - 1].rstrip() + "…"
 
 
-def _as_written(text: str) -> str:
-    return one_line(text, LONGEST_WRITTEN)
+def _quote_author_text(text: str) -> str:
+    return to_one_line(text, MAX_GUIDE_TEXT_LENGTH)
 
 
-def _required(card: ToolCard) -> tuple[str, ...]:
+def _list_required(card: ToolCard) -> tuple[str, ...]:
     return card.intelligence.parameters.required
 
 
-def _when(card: ToolCard, before: Sequence[ToolCard]) -> Iterator[str]:
-    about = _ABOUT.get(card.intelligence.category.value)
+def _list_when_to_use(card: ToolCard, before: Sequence[ToolCard]) -> Iterator[str]:
+    about = _CATEGORY_DESCRIPTIONS.get(card.intelligence.category.value)
     match card.effect.value:
         case Effect.READ:
             subject = f"the request is about {about}" if about else "the answer depends on what it returns"
@@ -94,13 +94,15 @@ def _when(card: ToolCard, before: Sequence[ToolCard]) -> Iterator[str]:
             yield "the person asks for exactly this to be done"
     words = card.intelligence.signals.keywords
     if words.source is Source.WRITTEN and words.value:
-        yield "the request speaks of " + ", ".join(one_line(word, LONGEST_NAME) for word in words.value[:8])
+        yield "the request speaks of " + ", ".join(
+            to_one_line(word, MAX_GUIDE_NAME_LENGTH) for word in words.value[:8]
+        )
     for other in before:
         if card.key in other.intelligence.hierarchy.value:
             yield f"{other.exposed_name} has failed or found nothing"
 
 
-def _when_not(card: ToolCard, before: Sequence[ToolCard]) -> Iterator[str]:
+def _list_when_not_to_use(card: ToolCard, before: Sequence[ToolCard]) -> Iterator[str]:
     match card.effect.value:
         case Effect.READ:
             yield "what you know, or the conversation, is enough"
@@ -115,27 +117,27 @@ def _when_not(card: ToolCard, before: Sequence[ToolCard]) -> Iterator[str]:
     ):
         yield "a quick answer is wanted: it takes a while"
     for other in before:
-        if _in_conflict(card, other):
+        if _are_in_conflict(card, other):
             yield f"{other.exposed_name} is used for the same request"
 
 
-def _expected(card: ToolCard) -> Iterator[str]:
+def _describe_expectations(card: ToolCard) -> Iterator[str]:
     """By tiers, so that one call more or less does not change a prompt."""
-    if (speed := _SLOW.get(card.intelligence.latency.tier)) is not None:
+    if (speed := _LATENCY_NOTES.get(card.intelligence.latency.tier)) is not None:
         yield speed
-    if (size := _LARGE.get(card.intelligence.response.size)) is not None:
+    if (size := _SIZE_NOTES.get(card.intelligence.response.size)) is not None:
         yield size
 
 
-def _in_conflict(one: ToolCard, other: ToolCard) -> bool:
+def _are_in_conflict(one: ToolCard, other: ToolCard) -> bool:
     return other.key in one.intelligence.conflicts.value or one.key in other.intelligence.conflicts.value
 
 
-def _example(card: ToolCard) -> Iterator[str]:
+def _format_example(card: ToolCard) -> Iterator[str]:
     """Arguments the definition itself gives as examples, when they make a whole call."""
     known = card.intelligence.parameters
     if known.required and all(name in known.examples for name in known.required):
         arguments: dict[str, Json] = {name: known.examples[name] for name in known.required}
-        shown = one_line(written(arguments), LONGEST_EXAMPLE)
+        shown = to_one_line(dump_stable_json(arguments), MAX_EXAMPLE_LENGTH)
         if not shown.endswith("…"):
             yield shown

@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from fingerpost.settings import ProfileSettings
 
 
-def persona_under(profile: ProfileSettings | None, asked: str | None, usual: str | None) -> str | None:
+def choose_persona(profile: ProfileSettings | None, requested: str | None, default: str | None) -> str | None:
     """Who the assistant is. `usual` is what the settings say."""
-    return asked or (None if profile is None else profile.persona) or usual
+    return requested or (None if profile is None else profile.persona) or default
 
 
-def directives_under(profile: ProfileSettings | None, asked: str | None, usual: str | None) -> str:
+def build_directives(profile: ProfileSettings | None, requested: str | None, default: str | None) -> str:
     """What the client can act on: in general, then the profile's sections, as they were written."""
     if profile is None:
-        return asked or usual or ""
-    return directive_sections(asked or profile.instructions or usual, profile.directives)
+        return requested or default or ""
+    return join_directive_sections(requested or profile.instructions or default, profile.directives)
 
 
-def directive_sections(general: str | None, sections: Mapping[str, str]) -> str:
+def join_directive_sections(general: str | None, sections: Mapping[str, str]) -> str:
     """The general words, then each section under its name."""
-    named = (f"## {_heading(name)}\n{text.strip()}" for name, text in sections.items() if text.strip())
+    named = (f"## {_format_heading(name)}\n{text.strip()}" for name, text in sections.items() if text.strip())
     return "\n\n".join(part for part in ((general or "").strip(), *named) if part)
 
 
-def _heading(name: str) -> str:
+def _format_heading(name: str) -> str:
     return " ".join(name.split())

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelRequest
-from fingerpost.llm.native.draft import Draft
+from fingerpost.llm.native.draft import ReplyDraft
 from fingerpost.records import Json
 
 
 @frozen
-class Wish:
+class NativeRequest:
     """A request, and what was learned about the model it goes to."""
 
     request: ModelRequest
@@ -23,7 +23,7 @@ class Wish:
     streamed: bool = False
 
 
-class Dialect(Protocol):
+class NativeDialect(Protocol):
     """One API: where to ask, how, and how to read what comes."""
 
     @property
@@ -36,16 +36,16 @@ class Dialect(Protocol):
         """What a request means the same without, and the words by which a refusal names it."""
         ...
 
-    def address(self, base_url: str | None, model: str, *, streamed: bool) -> str: ...
+    def build_url(self, base_url: str | None, model: str, *, streamed: bool) -> str: ...
 
-    def headers(self, key: str | None, without: Collection[str]) -> dict[str, str]: ...
+    def build_headers(self, key: str | None, without: Collection[str]) -> dict[str, str]: ...
 
-    def body(self, wish: Wish) -> dict[str, Json]: ...
+    def build_body(self, native_request: NativeRequest) -> dict[str, Json]: ...
 
-    def read(self, draft: Draft, body: Mapping[str, Any]) -> bool:
+    def read_reply(self, draft: ReplyDraft, body: Mapping[str, Any]) -> bool:
         """Take in a whole reply. False: it is none."""
         ...
 
-    def follow(self, draft: Draft, event: Mapping[str, Any]) -> None:
+    def read_event(self, draft: ReplyDraft, event: Mapping[str, Any]) -> None:
         """Take in one event of a streamed reply."""
         ...

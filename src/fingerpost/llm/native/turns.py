@@ -13,20 +13,20 @@ from typing import Final, Literal, TypeAlias, cast
 
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelRequest
-from fingerpost.llm.content import SYSTEM_ROLES, things_in
-from fingerpost.llm.fields import mapping, parsed
-from fingerpost.records import Json, JsonObject, Message, as_valid_text
+from fingerpost.llm.content import SYSTEM_ROLES, get_media_parts
+from fingerpost.llm.fields import as_mapping, parse_json
+from fingerpost.records import Json, JsonObject, Message, to_valid_text
 
-Role: TypeAlias = Literal["user", "assistant"]
+NativeRole: TypeAlias = Literal["user", "assistant"]
 
-EARLIER: Final = "(The conversation began before this.)"
-GO_ON: Final = "(Go on.)"
-_DATA: Final = re.compile(r"data:(?P<kind>[\w.+-]{1,60}/[\w.+-]{1,80});base64,")
+EARLIER_TEXT: Final = "(The conversation began before this.)"
+CONTINUE_TEXT: Final = "(Go on.)"
+_DATA_URL: Final = re.compile(r"data:(?P<kind>[\w.+-]{1,60}/[\w.+-]{1,80});base64,")
 _UNREADABLE: Final = 2000  # characters kept of arguments that are no JSON object
 
 
 @frozen
-class Call:
+class NativeCall:
     """A tool the assistant asked for."""
 
     id: str
@@ -36,7 +36,7 @@ class Call:
 
 
 @frozen
-class Result:
+class NativeResult:
     """What came back for a call."""
 
     id: str
@@ -45,7 +45,7 @@ class Result:
 
 
 @frozen
-class Media:
+class NativeMedia:
     """An image, a sound or a file: its bytes in base64, or where they are."""
 
     kind: str  # its media type, such as "image/png"; "" where only the address is known
@@ -53,81 +53,83 @@ class Media:
     url: str = ""
 
 
-Part: TypeAlias = str | Call | Result | Media
+NativePart: TypeAlias = str | NativeCall | NativeResult | NativeMedia
 
 
 @frozen(kw_only=False)
-class Turn:
+class NativeTurn:
     """Everything one side said before the other spoke again."""
 
-    role: Role
-    parts: tuple[Part, ...]
+    role: NativeRole
+    parts: tuple[NativePart, ...]
 
 
 @frozen
-class Talk:
+class NativeConversation:
     """A request's messages, put in order."""
 
     system: str
-    turns: tuple[Turn, ...]
+    turns: tuple[NativeTurn, ...]
 
 
-def talk_of(request: ModelRequest, *, instructions: str = "") -> Talk:
+def build_conversation(request: ModelRequest, *, instructions: str = "") -> NativeConversation:
     """The messages as alternating turns; `instructions` join what the system says."""
     said = [message.text for message in request.messages if message.role in SYSTEM_ROLES]
     system = "\n\n".join(text for text in (*said, instructions) if text.strip())
     spoken = [message for message in request.messages if message.role not in SYSTEM_ROLES]
-    turns = _merged(_parts(spoken, with_calls=bool(request.tools)))
+    turns = _merge_turns(_iterate_parts(spoken, with_calls=bool(request.tools)))
     if not turns or turns[0].role == "assistant":
-        turns.insert(0, Turn("user", (EARLIER,)))
+        turns.insert(0, NativeTurn("user", (EARLIER_TEXT,)))
     if turns[-1].role == "assistant":
-        turns.append(Turn("user", (GO_ON,)))
-    return Talk(system=as_valid_text(system), turns=tuple(turns))
+        turns.append(NativeTurn("user", (CONTINUE_TEXT,)))
+    return NativeConversation(system=to_valid_text(system), turns=tuple(turns))
 
 
-def _parts(messages: Sequence[Message], *, with_calls: bool) -> Iterator[tuple[Role, Part]]:
+def _iterate_parts(
+    messages: Sequence[Message], *, with_calls: bool
+) -> Iterator[tuple[NativeRole, NativePart]]:
     """Every part with its speaker. A call stays a call only where its result follows it."""
     open_calls: dict[str, str] = {}
     for at, message in enumerate(messages):
         if message.role == "tool":
-            yield "user", _result(message, open_calls)
+            yield "user", _build_result(message, open_calls)
             continue
         open_calls = {}
-        role: Role = "assistant" if message.role == "assistant" else "user"
+        role: NativeRole = "assistant" if message.role == "assistant" else "user"
         if message.text.strip():
-            yield role, as_valid_text(message.text)
-        for thing in things_in(message) if role == "user" else ():
-            yield role, _media(thing)
+            yield role, to_valid_text(message.text)
+        for thing in get_media_parts(message) if role == "user" else ():
+            yield role, _parse_media(thing)
         if role == "assistant" and with_calls:
-            answered = _answered(messages[at + 1 :])
-            for call in _calls(message.tool_calls, answered):
+            answered = _get_answered_ids(messages[at + 1 :])
+            for call in _iterate_calls(message.tool_calls, answered):
                 open_calls[call.id] = call.name
                 yield role, call
 
 
-def _media(part: JsonObject) -> Part:
+def _parse_media(part: JsonObject) -> NativePart:
     """What a caller put beside their words, in the OpenAI format; what it is where it cannot be passed on."""
-    image, sound, file = (mapping(part.get(name)) for name in ("image_url", "input_audio", "file"))
+    image, sound, file = (as_mapping(part.get(name)) for name in ("image_url", "input_audio", "file"))
     address = image.get("url") or file.get("file_data")
-    if isinstance(address, str) and (found := _DATA.match(address)):
-        return Media(kind=found["kind"], data=address[found.end() :])
+    if isinstance(address, str) and (found := _DATA_URL.match(address)):
+        return NativeMedia(kind=found["kind"], data=address[found.end() :])
     if isinstance(address, str) and image:
-        return Media(kind="", url=address)
+        return NativeMedia(kind="", url=address)
     if isinstance(sound.get("data"), str):
-        return Media(kind=f"audio/{sound.get('format', 'wav')}", data=str(sound["data"]))
+        return NativeMedia(kind=f"audio/{sound.get('format', 'wav')}", data=str(sound["data"]))
     return f"({str(part.get('type'))[:40]}: this cannot be shown to this model)"
 
 
-def _result(message: Message, open_calls: dict[str, str]) -> Part:
+def _build_result(message: Message, open_calls: dict[str, str]) -> NativePart:
     """A result, or its text where it belongs to no call that can be sent."""
-    text = as_valid_text(message.text)
+    text = to_valid_text(message.text)
     identifier = message.tool_call_id or ""
     if identifier not in open_calls:
         return f"A tool answered:\n{text or '(nothing)'}"
-    return Result(id=identifier, name=open_calls.pop(identifier), text=text or "(nothing)")
+    return NativeResult(id=identifier, name=open_calls.pop(identifier), text=text or "(nothing)")
 
 
-def _answered(following: Iterable[Message]) -> set[str]:
+def _get_answered_ids(following: Iterable[Message]) -> set[str]:
     """Ids of the results that come before anybody else speaks."""
     found: set[str] = set()
     for message in following:
@@ -137,47 +139,47 @@ def _answered(following: Iterable[Message]) -> set[str]:
     return found
 
 
-def _calls(written: Sequence[JsonObject], answered: Collection[str]) -> Iterator[Call]:
+def _iterate_calls(written: Sequence[JsonObject], answered: Collection[str]) -> Iterator[NativeCall]:
     seen: set[str] = set()
     for entry in written:
-        identifier, function = entry.get("id"), mapping(entry.get("function"))
+        identifier, function = entry.get("id"), as_mapping(entry.get("function"))
         name = function.get("name")
         if not isinstance(identifier, str) or not isinstance(name, str):
             continue
         if identifier in answered and identifier not in seen:
             seen.add(identifier)
-            arguments = _arguments(function.get("arguments"))
-            yield Call(id=identifier, name=name, arguments=arguments, signature=_signature(entry))
+            arguments = _parse_arguments(function.get("arguments"))
+            yield NativeCall(id=identifier, name=name, arguments=arguments, signature=_get_signature(entry))
 
 
-def _arguments(written: object) -> JsonObject:
+def _parse_arguments(written: object) -> JsonObject:
     """OpenAI's format carries them as text; models do not always write JSON."""
     value = written
     if isinstance(written, str):
         try:
-            value = parsed(written or "{}")
+            value = parse_json(written or "{}")
         except ValueError:
             value = None
     if isinstance(value, dict):
         return cast("dict[str, Json]", value)
-    return {"unreadable": as_valid_text(str(written)[:_UNREADABLE])}
+    return {"unreadable": to_valid_text(str(written)[:_UNREADABLE])}
 
 
-def _signature(entry: JsonObject) -> str | None:
+def _get_signature(entry: JsonObject) -> str | None:
     """Where Google's OpenAI-compatible address puts it, and where our reader does."""
-    found = mapping(mapping(entry.get("extra_content")).get("google")).get("thought_signature")
+    found = as_mapping(as_mapping(entry.get("extra_content")).get("google")).get("thought_signature")
     return found if isinstance(found, str) and found else None
 
 
-def _merged(parts: Iterable[tuple[Role, Part]]) -> list[Turn]:
-    turns: list[tuple[Role, list[Part]]] = []
+def _merge_turns(parts: Iterable[tuple[NativeRole, NativePart]]) -> list[NativeTurn]:
+    turns: list[tuple[NativeRole, list[NativePart]]] = []
     for role, part in parts:
         if not turns or turns[-1][0] != role:
             turns.append((role, []))
         turns[-1][1].append(part)
     # Both want the results of a turn before anything else in it.
-    return [Turn(role, tuple(sorted(found, key=_is_no_result))) for role, found in turns]
+    return [NativeTurn(role, tuple(sorted(found, key=_is_not_result))) for role, found in turns]
 
 
-def _is_no_result(part: Part) -> bool:
-    return not isinstance(part, Result)
+def _is_not_result(part: NativePart) -> bool:
+    return not isinstance(part, NativeResult)

@@ -15,12 +15,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-LONGEST_PAUSE: Final = 0.25  # seconds: a busy router must not stop the index for ever
-CLOSE_SECONDS: Final = 5.0
+MAX_PAUSE_S: Final = 0.25  # seconds: a busy router must not stop the index for ever
+CLOSE_TIMEOUT_S: Final = 5.0
 LOW_PRIORITY: Final = 10
 
 
-class Backlog:
+class EncodingQueue:
     """Works off texts, each once, by calling `work(key, text)` on threads of its own.
 
     Neither `work` nor `rest` may raise; `rest` is called by each thread that finds nothing left to do.
@@ -55,7 +55,7 @@ class Backlog:
         with self._changed:
             return self._changed.wait_for(lambda: not self._threads and not self._at_work, timeout)
 
-    def hasten(self, keys: Sequence[bytes], seconds: float) -> None:
+    def prioritize(self, keys: Sequence[bytes], seconds: float) -> None:
         """These are wanted now: they are worked off on this thread, as far as `seconds` reach."""
         deadline = time.monotonic() + seconds
         did_any = False
@@ -67,7 +67,7 @@ class Backlog:
                     continue
                 self._at_work.add(key)
             self._work(key, text)
-            self._done(key)
+            self._mark_done(key)
             did_any = True
         with self._changed:  # what another thread had begun
             self._changed.wait_for(
@@ -78,7 +78,7 @@ class Backlog:
             self._rest()
 
     @contextmanager
-    def paused(self) -> Generator[None]:
+    def pause(self) -> Generator[None]:
         """While something more urgent runs."""
         with self._changed:
             self._pauses += 1
@@ -100,22 +100,22 @@ class Backlog:
             self._closed = True
             self._waiting = {}
             self._changed.notify_all()
-        self.wait(CLOSE_SECONDS)
+        self.wait(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
         first = True
-        while (item := self._next()) is not None:
+        while (item := self._wait_for_next()) is not None:
             key, text = item
             self._work(key, text)
-            self._done(key)
+            self._mark_done(key)
             if first:  # now, because threads the model starts would inherit the priority
                 first = False
                 _lower_priority()
 
-    def _next(self) -> tuple[bytes, str] | None:
+    def _wait_for_next(self) -> tuple[bytes, str] | None:
         """The next text, or None when this thread is to end."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._pauses or self._closed, LONGEST_PAUSE)
+            self._changed.wait_for(lambda: not self._pauses or self._closed, MAX_PAUSE_S)
             if item := self._take():
                 return item
         self._rest()
@@ -126,7 +126,7 @@ class Backlog:
             self._changed.notify_all()
             return None
 
-    def _done(self, key: bytes) -> None:
+    def _mark_done(self, key: bytes) -> None:
         with self._changed:
             self._at_work.discard(key)
             self._changed.notify_all()

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.errors import ConfigError
-from fingerpost.narrow.text import clean
+from fingerpost.narrow.text import clean_line
 
 Vector = NDArray[np.float32]
 
 DIMENSIONS: Final = 384
-LONGEST_TOKENS: Final = 128
-LONGEST_CHARACTERS: Final = 2000  # more than fits those tokens
+MAX_TOKENS: Final = 128
+MAX_CHARACTERS: Final = 2000  # more than fits those tokens
 WEIGHTS: Final = "routing-encoder.onnx"
 TOKENIZER: Final = "tokenizer.json"
 
@@ -42,7 +42,7 @@ class TextEncoder(Protocol):
     def encode(self, text: str) -> Vector: ...
 
 
-class Encoder:
+class OnnxEncoder:
     """The routing encoder that comes with the package. Safe to use from several threads."""
 
     def __init__(self, folder: Path | None = None, *, threads: int = 1) -> None:
@@ -53,7 +53,7 @@ class Encoder:
         self._identity: str | None = None
 
     @property
-    def is_there(self) -> bool:
+    def is_installed(self) -> bool:
         """Whether the files of the model are where they belong."""
         return all((self._folder / name).is_file() for name in (WEIGHTS, TOKENIZER))
 
@@ -64,7 +64,7 @@ class Encoder:
             try:
                 files = [(self._folder / name).read_bytes() for name in (WEIGHTS, TOKENIZER)]
             except OSError as error:
-                raise _unusable(self._folder, error) from error
+                raise _build_encoder_error(self._folder, error) from error
             parts = b"".join(hashlib.sha256(file).digest() for file in files)
             self._identity = hashlib.sha256(parts).hexdigest()
         return self._identity
@@ -75,21 +75,21 @@ class Encoder:
             with self._lock:
                 if self._run is None:
                     self._run = _load(self._folder, self._threads)
-            return self._run(clean(text, LONGEST_CHARACTERS))
+            return self._run(clean_line(text, MAX_CHARACTERS))
         except Exception as error:  # both libraries raise kinds of their own
-            raise _unusable(self._folder, error) from error
+            raise _build_encoder_error(self._folder, error) from error
 
 
 @cache
-def shared_encoder() -> Encoder:
+def get_shared_encoder() -> OnnxEncoder:
     """The one that comes with the package, once for all who compare meanings in this process."""
-    return Encoder(threads=1)
+    return OnnxEncoder(threads=1)
 
 
 def _load(folder: Path, threads: int) -> Callable[[str], Vector]:
     """A function from text to vector."""
-    tokenize = _tokenizer(folder / TOKENIZER)
-    session = _session(folder / WEIGHTS, threads)
+    tokenize = _load_tokenizer(folder / TOKENIZER)
+    session = _load_session(folder / WEIGHTS, threads)
 
     def run(text: str) -> Vector:
         ids = np.array([tokenize(text)], np.int64)
@@ -100,19 +100,19 @@ def _load(folder: Path, threads: int) -> Callable[[str], Vector]:
     return run
 
 
-class _Session(Protocol):
+class _OnnxSession(Protocol):
     def run(self, outputs: None, inputs: dict[str, NDArray[np.int64]]) -> list[NDArray[np.float32]]: ...
 
 
 # Neither library says much about its types, so both are loaded by name and given ours.
-def _tokenizer(path: Path) -> Callable[[str], list[int]]:
+def _load_tokenizer(path: Path) -> Callable[[str], list[int]]:
     tokenizer: Any = import_module("tokenizers").Tokenizer.from_file(str(path))
-    tokenizer.enable_truncation(LONGEST_TOKENS)
+    tokenizer.enable_truncation(MAX_TOKENS)
     tokenizer.no_padding()
     return lambda text: tokenizer.encode(text).ids
 
 
-def _session(path: Path, threads: int) -> _Session:
+def _load_session(path: Path, threads: int) -> _OnnxSession:
     # Nothing about this machine or anybody's requests leaves it. The library notes the machine for its maker
     # while it is being imported, before it could be asked not to, unless the environment says so.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -128,7 +128,7 @@ def _session(path: Path, threads: int) -> _Session:
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def _unusable(folder: Path, error: Exception) -> ConfigError:
+def _build_encoder_error(folder: Path, error: Exception) -> ConfigError:
     return ConfigError(
         f"the routing encoder in {folder} cannot be used: {error}",
         hint="install Fingerpost again, or set flags.dense_scores to false to route by words alone",

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
 
-WHOLE: Final = 0.5  # how much the whole request counts where its best sentence counts too
+WHOLE_REQUEST_WEIGHT: Final = 0.5  # how much the whole request counts where its best sentence counts too
 
 
-class Matrix:
+class VectorMatrix:
     """Rows are filled in while they are being read: a row counts from the moment `known` says so."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
@@ -28,7 +28,7 @@ class Matrix:
         """The texts without a vector, in the order of the tools."""
         return [key for key, known in zip(self._place, self._known.tolist(), strict=True) if not known]
 
-    def without(self, rows: Sequence[int]) -> list[bytes]:
+    def get_missing(self, rows: Sequence[int]) -> list[bytes]:
         """The texts of these tools that have no vector yet."""
         return [self.keys[row] for row in rows if not self._known[self._rows[row]]]
 
@@ -52,23 +52,25 @@ class Matrix:
                 self._vectors[place] = vector
                 self._known[place] = True
 
-    def unknown(self) -> NDArray[np.float32]:
+    def build_unknown_scores(self) -> NDArray[np.float32]:
         """The scores when nothing can be said."""
         return np.full(len(self._rows), np.nan, np.float32)
 
     def compare(self, whole: Vector, sentences: Sequence[Vector] = ()) -> NDArray[np.float32]:
         """The cosine of each tool with a request and its best sentence; NaN where the tool is not known."""
         known = self._known.copy()  # before the product: a row filled meanwhile waits for the next request
-        cosines = self._cosines(whole)
+        cosines = self._compute_cosines(whole)
         if sentences:
-            best = self._cosines(sentences[0])
+            best = self._compute_cosines(sentences[0])
             for sentence in sentences[1:]:
-                np.maximum(best, self._cosines(sentence), out=best)
-            cosines = np.asarray(WHOLE * cosines + (1 - WHOLE) * best, np.float32)
+                np.maximum(best, self._compute_cosines(sentence), out=best)
+            cosines = np.asarray(
+                WHOLE_REQUEST_WEIGHT * cosines + (1 - WHOLE_REQUEST_WEIGHT) * best, np.float32
+            )
         cosines[~known] = np.nan
         return cosines[self._rows]
 
-    def _cosines(self, vector: Vector) -> NDArray[np.float32]:
+    def _compute_cosines(self, vector: Vector) -> NDArray[np.float32]:
         # Row by row, not as a matrix product: that would wake all the threads of the linear algebra
         # library, which on a busy machine costs thirty times as much, and other threads their turn.
         return np.vecdot(self._vectors, vector)

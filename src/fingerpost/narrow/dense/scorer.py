@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 import platformdirs
 
-from fingerpost.narrow.base import Query
-from fingerpost.narrow.dense.encoder import TextEncoder, Vector, shared_encoder
-from fingerpost.narrow.dense.index import Progress, VectorIndex
-from fingerpost.narrow.dense.vectors import text_key
-from fingerpost.narrow.text import LONGEST_REQUEST, clean, tool_text
+from fingerpost.narrow.base import ScorerQuery
+from fingerpost.narrow.dense.encoder import TextEncoder, Vector, get_shared_encoder
+from fingerpost.narrow.dense.index import VectorIndex, VectorProgress
+from fingerpost.narrow.dense.vectors import hash_text
+from fingerpost.narrow.text import MAX_REQUEST_LENGTH, build_tool_text, clean_line
 from fingerpost.records import ToolCard
 from fingerpost.settings.model import NarrowSettings
 
@@ -28,14 +28,16 @@ if TYPE_CHECKING:
     from fingerpost.narrow.base import Scores
 
 LONG_REQUEST: Final = 25  # words, above which sentences are compared too: each costs an encoding
-MOST_SENTENCES: Final = 4
-REMEMBERED: Final = 512  # vectors of requests
-HASTE_SECONDS: Final = 0.3  # at most that a request waits for vectors: of eight tools, if the machine is busy
+MAX_SENTENCES: Final = 4
+MAX_CACHED_QUERIES: Final = 512  # vectors of requests
+PRIORITY_TIMEOUT_S: Final = (
+    0.3  # at most that a request waits for vectors: of eight tools, if the machine is busy
+)
 
-Identity = tuple[str, str, str]
+CardIdentity = tuple[str, str, str]
 
 
-def default_vectors_folder() -> Path:
+def get_default_vectors_folder() -> Path:
     """Where vectors are kept when the settings name no folder."""
     return platformdirs.user_cache_path("fingerpost", appauthor=False) / "vectors"
 
@@ -53,23 +55,25 @@ class DenseScorer:
         *,
         folder: Path | None = None,
         workers: int = 1,
-        progress: Progress | None = None,
+        progress: VectorProgress | None = None,
     ) -> None:
         self._encoder = encoder
         self._index = VectorIndex(
             encoder, folder, complaint="meanings cannot be compared", workers=workers, progress=progress
         )
         self._preparing = Lock()  # over the keys
-        self._keys: dict[Identity, bytes] = {}
+        self._keys: dict[CardIdentity, bytes] = {}
         self._lock = Lock()  # over the requests
         self._asked: OrderedDict[str, Vector] = OrderedDict()
 
     @classmethod
-    def from_settings(cls, settings: NarrowSettings, *, progress: Progress | None = None) -> DenseScorer:
+    def from_settings(
+        cls, settings: NarrowSettings, *, progress: VectorProgress | None = None
+    ) -> DenseScorer:
         """With the encoder that comes with the package."""
-        folder = Path(settings.vectors).expanduser() if settings.vectors else default_vectors_folder()
+        folder = Path(settings.vectors).expanduser() if settings.vectors else get_default_vectors_folder()
         # One text per thread fills an index faster than several threads per text.
-        return cls(shared_encoder(), folder=folder, workers=settings.threads, progress=progress)
+        return cls(get_shared_encoder(), folder=folder, workers=settings.threads, progress=progress)
 
     def __enter__(self) -> DenseScorer:
         return self
@@ -99,33 +103,33 @@ class DenseScorer:
     def prepare(self, cards: Sequence[ToolCard]) -> None:
         """These are the tools now; only those whose text changed are encoded, in the background."""
         with self._preparing:
-            keys = self._read(cards)
+            keys = self._get_text_keys(cards)
             by_key = dict(zip(keys, cards, strict=True))
-            self._index.replace(keys, lambda key: tool_text(by_key[key]).long())
+            self._index.replace(keys, lambda key: build_tool_text(by_key[key]).format_long())
 
-    def hasten(self, rows: Sequence[int]) -> None:
+    def prioritize(self, rows: Sequence[int]) -> None:
         """These tools are likely to be meant: their vectors are made now, before the others'."""
-        if missing := self._index.matrix.without(rows):
-            self._index.hasten(missing, HASTE_SECONDS)
+        if missing := self._index.matrix.get_missing(rows):
+            self._index.prioritize(missing, PRIORITY_TIMEOUT_S)
 
-    def scores(self, query: Query) -> Scores:
+    def score(self, query: ScorerQuery) -> Scores:
         """The cosine with each tool; NaN where it is not known yet, everywhere without an encoder."""
         matrix = self._index.matrix
         text = query.signals.gloss or query.text
         if matrix.is_blank or not any(map(str.isalnum, text)):
-            return matrix.unknown()
+            return matrix.build_unknown_scores()
         try:
-            with self._index.paused():
-                whole = self.query_vector(text)
-                parts = [self.query_vector(sentence) for sentence in _sentences(query)]
+            with self._index.pause_background():
+                whole = self.encode_query(text)
+                parts = [self.encode_query(sentence) for sentence in _get_query_sentences(query)]
         except Exception as error:  # noqa: BLE001 - without the encoder there are still the words
-            self._index.complain(error)
-            return matrix.unknown()
+            self._index.warn_once(error)
+            return matrix.build_unknown_scores()
         return matrix.compare(whole, parts)
 
-    def query_vector(self, text: str) -> Vector:
+    def encode_query(self, text: str) -> Vector:
         """The vector of a request; those of the latest requests are remembered."""
-        text = clean(text, LONGEST_REQUEST)
+        text = clean_line(text, MAX_REQUEST_LENGTH)
         with self._lock:
             if (known := self._asked.get(text)) is not None:
                 self._asked.move_to_end(text)
@@ -134,23 +138,23 @@ class DenseScorer:
         vector.setflags(write=False)  # it is handed out
         with self._lock:
             self._asked[text] = vector
-            while len(self._asked) > REMEMBERED:
+            while len(self._asked) > MAX_CACHED_QUERIES:
                 self._asked.popitem(last=False)
         return vector
 
-    def _read(self, cards: Sequence[ToolCard]) -> tuple[bytes, ...]:
+    def _get_text_keys(self, cards: Sequence[ToolCard]) -> tuple[bytes, ...]:
         """The keys of the cards' texts; cards seen before are not read again."""
-        keys: dict[Identity, bytes] = {}
+        keys: dict[CardIdentity, bytes] = {}
         for card in cards:
             # The fingerprint covers what the server sent; a person may describe the tool anew.
             identity = (card.key, card.fingerprint, card.description)
-            keys[identity] = self._keys.get(identity) or text_key(tool_text(card).long())
+            keys[identity] = self._keys.get(identity) or hash_text(build_tool_text(card).format_long())
         self._keys = keys
         return tuple(keys[card.key, card.fingerprint, card.description] for card in cards)
 
 
-def _sentences(query: Query) -> tuple[str, ...]:
+def _get_query_sentences(query: ScorerQuery) -> tuple[str, ...]:
     """The sentences of a long request. A gloss has none: it is a list of words."""
     if query.signals.gloss or len(query.text.split()) <= LONG_REQUEST:
         return ()
-    return query.sentences[:MOST_SENTENCES]
+    return query.sentences[:MAX_SENTENCES]

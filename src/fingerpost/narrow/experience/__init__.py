@@ -1,5 +1,5 @@
 """Learned use: what worked for similar requests, and what usually comes next."""
 
-from fingerpost.narrow.experience.experience import Evidence, Experience
+from fingerpost.narrow.experience.experience import HistoryScorer, ToolHistory
 
-__all__ = ["Evidence", "Experience"]
+__all__ = ["HistoryScorer", "ToolHistory"]

@@ -20,21 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.base import Query
+from fingerpost.narrow.base import ScorerQuery
 from fingerpost.narrow.experience.similar import Floats, PastRequests
-from fingerpost.records import Choice, Following, ToolCard
+from fingerpost.records import Choice, ToolCard, ToolFollower
 
-MOST_CHOICES: Final = 2_000
+MAX_CHOICES: Final = 2_000
 # Requests less alike than this say nothing about each other.
-ALIKE: Final = 0.4
-ALIKE_IN_MEANING: Final = 0.75
-FOLLOWING_SHARE: Final = 0.3
-_DOUBT: Final = 1.0  # as if one more similar request had ended undecided
-_FOLLOWING_DOUBT: Final = 2.0
+MIN_SIMILARITY: Final = 0.4
+MIN_COSINE: Final = 0.75
+SUCCESSOR_WEIGHT: Final = 0.3
+_PRIOR_COUNT: Final = 1.0  # as if one more similar request had ended undecided
+_SUCCESSOR_PRIOR_COUNT: Final = 2.0
 
 
 @frozen
-class Evidence:
+class ToolHistory:
     """What is remembered about one tool for one query. `worked` and `failed` count likeness, not calls."""
 
     worked: float = 0.0
@@ -44,8 +44,8 @@ class Evidence:
     @property
     def score(self) -> float:
         """-1 (always failed) to 1 (always worked, and is what comes next); 0 without evidence."""
-        use = (self.worked - self.failed) / (self.worked + self.failed + _DOUBT)
-        return max(-1.0, min(1.0, use + FOLLOWING_SHARE * self.follows))
+        use = (self.worked - self.failed) / (self.worked + self.failed + _PRIOR_COUNT)
+        return max(-1.0, min(1.0, use + SUCCESSOR_WEIGHT * self.follows))
 
     @property
     def note(self) -> str:
@@ -62,24 +62,24 @@ class Evidence:
         return ", ".join(said)
 
 
-class Experience:
+class HistoryScorer:
     """Scores every card by what became of earlier choices."""
 
     signal: Final = "learned"
 
-    def __init__(self, choices: Sequence[Choice] = (), followings: Sequence[Following] = ()) -> None:
+    def __init__(self, choices: Sequence[Choice] = (), followings: Sequence[ToolFollower] = ()) -> None:
         self._places: dict[str, int] = {}
-        self._memory = _Memory()
+        self._memory = _HistorySnapshot()
         self.learn(choices, followings)
 
     @property
-    def by_meaning(self) -> bool:
+    def uses_vectors(self) -> bool:
         return self._memory.vectors is not None
 
     def learn(
         self,
         choices: Sequence[Choice],
-        followings: Sequence[Following] = (),
+        followings: Sequence[ToolFollower] = (),
         *,
         vectors: Floats | None = None,
     ) -> None:
@@ -88,14 +88,14 @@ class Experience:
         `vectors`, one row of unit length per choice (or of zeros, where it is not known), add likeness
         in meaning to that in words.
         """
-        kept = tuple(choices[:MOST_CHOICES])
+        kept = tuple(choices[:MAX_CHOICES])
         after: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for following in followings:
             after[following.tool][following.then] += following.times
-        self._memory = _Memory(
+        self._memory = _HistorySnapshot(
             choices=kept,
             past=PastRequests([choice.request for choice in kept]),
-            vectors=None if vectors is None else vectors[:MOST_CHOICES],
+            vectors=None if vectors is None else vectors[:MAX_CHOICES],
             after=dict(after),
         )
 
@@ -103,33 +103,35 @@ class Experience:
         """These are the tools now."""
         self._places = {card.key: place for place, card in enumerate(cards)}
 
-    def scores(self, query: Query, vector: Floats | None = None) -> NDArray[np.float32]:
+    def score(self, query: ScorerQuery, vector: Floats | None = None) -> NDArray[np.float32]:
         """-1 to 1 for every card; 0 where nothing is remembered."""
         scores = np.zeros(len(self._places), np.float32)
-        for tool, evidence in self.evidence(query, vector).items():
+        for tool, evidence in self.get_tool_histories(query, vector).items():
             if (place := self._places.get(tool)) is not None:
                 scores[place] = evidence.score
         return scores
 
-    def evidence(self, query: Query, vector: Floats | None = None) -> Mapping[str, Evidence]:
+    def get_tool_histories(
+        self, query: ScorerQuery, vector: Floats | None = None
+    ) -> Mapping[str, ToolHistory]:
         """What is remembered that bears on this query, by tool; tools that are gone included."""
         memory = self._memory
         worked: Counter[str] = Counter()
         failed: Counter[str] = Counter()
-        weights = memory.weights(query.text, vector)
+        weights = memory.compute_weights(query.text, vector)
         for place in np.flatnonzero(weights):
             choice = memory.choices[int(place)]
             counts = worked if choice.worked else failed
             counts[choice.tool] += float(weights[place])  # pyright: ignore[reportArgumentType] - typed for ints
-        next_up = memory.next_up(query.used)
+        next_up = memory.predict_next_tools(query.used)
         return {
-            tool: Evidence(worked=worked[tool], failed=failed[tool], follows=next_up.get(tool, 0.0))
+            tool: ToolHistory(worked=worked[tool], failed=failed[tool], follows=next_up.get(tool, 0.0))
             for tool in {*worked, *failed, *next_up}
         }
 
 
 @frozen
-class _Memory:
+class _HistorySnapshot:
     """Everything known at one moment; replaced as a whole, so that no reader sees half of a change."""
 
     choices: tuple[Choice, ...] = ()
@@ -137,24 +139,24 @@ class _Memory:
     vectors: Floats | None = None
     after: Mapping[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
 
-    def weights(self, text: str, vector: Floats | None) -> Floats:
+    def compute_weights(self, text: str, vector: Floats | None) -> Floats:
         """How much each past choice bears on this request: 0 for most, 1 for the same words."""
         if not self.choices:
             return np.zeros(0, np.float32)
-        weights = _above(self.past.likeness(text), ALIKE)
+        weights = _rescale_above(self.past.compute_similarity(text), MIN_SIMILARITY)
         if vector is not None and self.vectors is not None:
-            weights = np.maximum(weights, _above(self.vectors @ vector, ALIKE_IN_MEANING))
+            weights = np.maximum(weights, _rescale_above(self.vectors @ vector, MIN_COSINE))
         return weights
 
-    def next_up(self, used: Sequence[str]) -> dict[str, float]:
+    def predict_next_tools(self, used: Sequence[str]) -> dict[str, float]:
         if not used or used[-1] not in self.after:
             return {}
         after = self.after[used[-1]]
-        total = after.total() + _FOLLOWING_DOUBT
+        total = after.total() + _SUCCESSOR_PRIOR_COUNT
         return {tool: times / total for tool, times in after.items()}
 
 
-def _above(likeness: Floats, threshold: float) -> Floats:
+def _rescale_above(likeness: Floats, threshold: float) -> Floats:
     """0 up to the threshold, rising to 1 for complete likeness."""
     above = np.maximum(likeness - threshold, 0.0) / (1.0 - threshold)
     return above.astype(np.float32, copy=False)

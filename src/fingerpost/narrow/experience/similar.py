@@ -17,14 +17,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fingerpost.catalog.words import STOP_WORDS, word_set
+from fingerpost.catalog.words import STOP_WORDS, parse_word_set
 
-LONGEST: Final = 500  # what the store keeps of a request
-_WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-_TRIPLE_SHARE: Final = 1.0  # together, against 1 for the word itself
-_COMMON_SHARE: Final = 0.15
-_COMMON: Final = STOP_WORDS | word_set(
+MAX_PAST_REQUEST_LENGTH: Final = 500  # what the store keeps of a request
+_PAST_WORD = re.compile(r"[^\W_]+")
+_UNSPACED_SCRIPT = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_TRIGRAM_WEIGHT: Final = 1.0  # together, against 1 for the word itself
+_COMMON_WORD_WEIGHT: Final = 0.15
+_COMMON_WORDS: Final = STOP_WORDS | parse_word_set(
     """
     i me my we please show tell find give make add let thanks hi hello
     של את על לי אני אנחנו זה זאת מה איך האם כל גם לא כן עם או אם יש אין בבקשה תן תני תראה הראה
@@ -34,25 +34,25 @@ _COMMON: Final = STOP_WORDS | word_set(
 Floats = NDArray[np.float32]
 
 
-def features(text: str) -> dict[str, float]:
+def extract_text_features(text: str) -> dict[str, float]:
     """The words of a text, whole and in triples, each with how much it counts there."""
     counted: Counter[str] = Counter()
-    for word in _WORD.findall(text[:LONGEST].casefold()):
-        counted.update(_of_word(word))
+    for word in _PAST_WORD.findall(text[:MAX_PAST_REQUEST_LENGTH].casefold()):
+        counted.update(_extract_word_features(word))
     return {name: 1 + math.log(count) if count > 1 else count for name, count in counted.items()}
 
 
-def _of_word(word: str) -> dict[str, float]:
-    if _UNSPACED.search(word):
+def _extract_word_features(word: str) -> dict[str, float]:
+    if _UNSPACED_SCRIPT.search(word):
         pairs = [word[index : index + 2] for index in range(max(len(word) - 1, 1))]
         return dict.fromkeys(pairs, 1.0)
-    if word in _COMMON:
-        return {word: _COMMON_SHARE}
+    if word in _COMMON_WORDS:
+        return {word: _COMMON_WORD_WEIGHT}
     found = {word: 1.0}
     if len(word) > 3:
         edged = f"<{word}>"
         triples = {f"#{edged[index : index + 3]}" for index in range(len(edged) - 2)}
-        share = _TRIPLE_SHARE / math.sqrt(len(triples))
+        share = _TRIGRAM_WEIGHT / math.sqrt(len(triples))
         found |= dict.fromkeys(triples, share)
     return found
 
@@ -66,7 +66,7 @@ class PastRequests:
 
     def __init__(self, texts: Sequence[str], *, by_rarity: bool = True) -> None:
         self.count = len(texts)
-        found = [features(text) for text in texts]
+        found = [extract_text_features(text) for text in texts]
         frequency = Counter(name for one in found for name in one)
         self._rarity = {
             name: math.log1p(self.count / times) if by_rarity else 1.0 for name, times in frequency.items()
@@ -75,7 +75,7 @@ class PastRequests:
         places: defaultdict[str, list[int]] = defaultdict(list)
         values: defaultdict[str, list[float]] = defaultdict(list)
         for row, one in enumerate(found):
-            length = self._length(one)
+            length = self._compute_norm(one)
             for name, value in one.items():
                 places[name].append(row)
                 values[name].append(value * self._rarity[name] / length)
@@ -84,17 +84,17 @@ class PastRequests:
             for name, rows in places.items()
         }
 
-    def likeness(self, text: str) -> Floats:
+    def compute_similarity(self, text: str) -> Floats:
         """0 (nothing in common) to 1 (the same words) for every past request, in their order."""
         alike = np.zeros(self.count, np.float32)
-        asked = features(text)
-        length = self._length(asked)
+        asked = extract_text_features(text)
+        length = self._compute_norm(asked)
         for name, value in asked.items():
             if (posting := self._postings.get(name)) is not None:
                 rows, weights = posting
                 alike[rows] += weights * np.float32(value * self._rarity[name] / length)
         return np.minimum(alike, 1.0)
 
-    def _length(self, found: dict[str, float]) -> float:
+    def _compute_norm(self, found: dict[str, float]) -> float:
         rarity, unseen = self._rarity, self._unseen
         return math.sqrt(sum((value * rarity.get(name, unseen)) ** 2 for name, value in found.items())) or 1.0

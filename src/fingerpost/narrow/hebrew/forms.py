@@ -2,7 +2,7 @@
 
 A form table is bigger than a set of stripping rules and far more certain: a
 form that was made is a form of that word. Forms that look alike are all kept;
-`Rank` says which is the likelier reading.
+`FormRank` says which is the likelier reading.
 
 Verbs are given as the past form (he did), which tells the pattern: `הדפיס` is
 a hif'il, `התקשר` a hitpa'el, `חיפש` a pi'el, `נרשם` a nif'al, `שלח` a pa'al.
@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 
-from fingerpost.narrow.hebrew.letters import fold
+from fingerpost.narrow.hebrew.letters import fold_word
 
 
-class Rank(IntEnum):
+class FormRank(IntEnum):
     """How sure a form points at its word; lower is surer."""
 
     GIVEN = 0  # as the lexicon has it
@@ -26,7 +26,7 @@ class Rank(IntEnum):
 
 
 # my, your, his, her, our …, on one thing and on several; longest first
-_OWNERS = (
+_POSSESSIVE_ENDINGS = (
     "יהמ",
     "יהנ",
     "יכמ",
@@ -47,20 +47,20 @@ _OWNERS = (
     "מ",
     "נ",
 )
-_SHORTEST_OWNED = 3
-_SUBJECTS = "איתנ"  # I, he, you or she, we: the first letter of a future
+_MIN_POSSESSED_LENGTH = 3
+_FUTURE_PREFIXES = "איתנ"  # I, he, you or she, we: the first letter of a future
 
 
-def noun_forms(word: str) -> Iterator[tuple[str, Rank]]:
+def generate_noun_forms(word: str) -> Iterator[tuple[str, FormRank]]:
     """The forms of a noun or adjective, itself first: other gender, plural, construct."""
-    yield word, Rank.GIVEN
-    for form in _declined(word):
-        yield fold(form), Rank.COMMON
-    for form in _seldom(word):
-        yield fold(form), Rank.RARE
+    yield word, FormRank.GIVEN
+    for form in _decline_noun(word):
+        yield fold_word(form), FormRank.COMMON
+    for form in _list_other_gender(word):
+        yield fold_word(form), FormRank.RARE
 
 
-def _declined(word: str) -> tuple[str, ...]:
+def _decline_noun(word: str) -> tuple[str, ...]:
     stem = word[:-1]
     if word.endswith("ה"):
         return stem + "ת", stem + "ות", stem + "אות"
@@ -73,21 +73,21 @@ def _declined(word: str) -> tuple[str, ...]:
     return word + "ימ", word + "ות", word + "י"
 
 
-def _seldom(word: str) -> tuple[str, ...]:
+def _list_other_gender(word: str) -> tuple[str, ...]:
     """The other gender, which only adjectives and people have."""
     if word.endswith("ה"):
         return (word[:-1] + "ימ",)
     return () if word.endswith(("ימ", "ת")) else (word + "ה", word + "ת")
 
 
-def unowned(word: str) -> Iterator[str]:
+def strip_possessive(word: str) -> Iterator[str]:
     """What a word may be when its end says whose it is: `חשבוני`, `הודעותיה`.
 
     People rarely speak so to a program; these are asked for only when nothing else explains a word.
     """
-    for owner in _OWNERS:
+    for owner in _POSSESSIVE_ENDINGS:
         stem = word.removesuffix(owner)
-        if stem == word or len(stem) < _SHORTEST_OWNED:
+        if stem == word or len(stem) < _MIN_POSSESSED_LENGTH:
             continue
         yield stem
         if stem.endswith("ת"):
@@ -96,128 +96,130 @@ def unowned(word: str) -> Iterator[str]:
             yield stem + "ימ"
 
 
-def verb_forms(past: str) -> Iterator[tuple[str, Rank]]:
+def generate_verb_forms(past: str) -> Iterator[tuple[str, FormRank]]:
     """The forms of a verb, given as the past (he did), itself first."""
-    yield fold(past), Rank.COMMON
-    for form, rank in _pattern(past):
-        yield fold(form), rank
+    yield fold_word(past), FormRank.COMMON
+    for form, rank in _generate_by_pattern(past):
+        yield fold_word(form), rank
 
 
-def _pattern(past: str) -> Iterator[tuple[str, Rank]]:
+def _generate_by_pattern(past: str) -> Iterator[tuple[str, FormRank]]:
     if past.startswith("ה") and len(past) > 3:
         if past.endswith("ה"):
-            return _hifil_he(past[1:-1])
+            return _generate_hifil_he(past[1:-1])
         if past[-2] == "י" and past[-3] != "י":
-            return _hifil(past[1:])
-        return _hitpael(past[1:])
+            return _generate_hifil(past[1:])
+        return _generate_hitpael(past[1:])
     if past.startswith("נ") and len(past) == 4 and past[1] != "י":
-        return _nifal(past[1:])
+        return _generate_nifal(past[1:])
     if len(past) <= 3:
-        return _paal_he(past[:-1]) if past.endswith("ה") else _paal(past)
+        return _generate_paal_he(past[:-1]) if past.endswith("ה") else _generate_paal(past)
     spelled = past[0] + past[2:] if past[1] == "י" else past
-    return _piel_he(past, spelled[:-1]) if past.endswith("ה") else _piel(past, spelled)
+    return _generate_piel_he(past, spelled[:-1]) if past.endswith("ה") else _generate_piel(past, spelled)
 
 
-def _asked(stem: str, *, plural_stem: str | None = None) -> Iterator[tuple[str, Rank]]:
+def _generate_future(stem: str, *, plural_stem: str | None = None) -> Iterator[tuple[str, FormRank]]:
     """The future, which is how people ask: `תשלח`, `תשלחי`, `נשלח`."""
-    yield from ((subject + stem, Rank.COMMON) for subject in _SUBJECTS)
+    yield from ((subject + stem, FormRank.COMMON) for subject in _FUTURE_PREFIXES)
     short = stem if plural_stem is None else plural_stem
-    yield from (("ת" + short + end, Rank.COMMON) for end in "יו")
-    yield "י" + short + "ו", Rank.RARE
+    yield from (("ת" + short + end, FormRank.COMMON) for end in "יו")
+    yield "י" + short + "ו", FormRank.RARE
 
 
-def _past(stem: str) -> Iterator[tuple[str, Rank]]:
-    yield from ((stem + end, Rank.RARE) for end in ("תי", "ת", "נו", "תמ"))
+def _generate_past(stem: str) -> Iterator[tuple[str, FormRank]]:
+    yield from ((stem + end, FormRank.RARE) for end in ("תי", "ת", "נו", "תמ"))
 
 
-def _ends(stem: str, rank: Rank, *ends: str) -> Iterator[tuple[str, Rank]]:
+def _add_endings(stem: str, rank: FormRank, *ends: str) -> Iterator[tuple[str, FormRank]]:
     yield from ((stem + end, rank) for end in ends)
 
 
-def _hifil(stem: str) -> Iterator[tuple[str, Rank]]:
+def _generate_hifil(stem: str) -> Iterator[tuple[str, FormRank]]:
     short = stem[:-2] + stem[-1]
-    yield from _asked(stem)
-    yield from _ends("ה", Rank.COMMON, short, stem + "י", stem + "ו")
-    yield "לה" + stem, Rank.COMMON
-    yield from _ends("מ" + stem, Rank.RARE, "", "ה", "ת", "ימ", "ות")
-    yield from _ends("ה", Rank.RARE, stem + "ה", short + "ה", short + "ת", short + "ות")
-    yield from _past("ה" + short)
-    yield from _ends("מ" + ("" if short[0] == "ו" else "ו") + short, Rank.RARE, "", "ת", "ימ", "ות")
-    yield "הו" + short, Rank.RARE
+    yield from _generate_future(stem)
+    yield from _add_endings("ה", FormRank.COMMON, short, stem + "י", stem + "ו")
+    yield "לה" + stem, FormRank.COMMON
+    yield from _add_endings("מ" + stem, FormRank.RARE, "", "ה", "ת", "ימ", "ות")
+    yield from _add_endings("ה", FormRank.RARE, stem + "ה", short + "ה", short + "ת", short + "ות")
+    yield from _generate_past("ה" + short)
+    yield from _add_endings(
+        "מ" + ("" if short[0] == "ו" else "ו") + short, FormRank.RARE, "", "ת", "ימ", "ות"
+    )
+    yield "הו" + short, FormRank.RARE
 
 
-def _hifil_he(stem: str) -> Iterator[tuple[str, Rank]]:
-    yield from _asked(stem + "ה", plural_stem=stem)
-    yield from _ends("ה" + stem, Rank.COMMON, "י", "ו", "אה", "יה", "את")
-    yield "לה" + stem + "ות", Rank.COMMON
-    yield from _ends("מ" + stem, Rank.RARE, "ה", "ימ", "ות")
-    yield from _ends("ה" + stem, Rank.RARE, "תה", "יתי", "ינו", "אות")
+def _generate_hifil_he(stem: str) -> Iterator[tuple[str, FormRank]]:
+    yield from _generate_future(stem + "ה", plural_stem=stem)
+    yield from _add_endings("ה" + stem, FormRank.COMMON, "י", "ו", "אה", "יה", "את")
+    yield "לה" + stem + "ות", FormRank.COMMON
+    yield from _add_endings("מ" + stem, FormRank.RARE, "ה", "ימ", "ות")
+    yield from _add_endings("ה" + stem, FormRank.RARE, "תה", "יתי", "ינו", "אות")
 
 
-def _hitpael(stem: str) -> Iterator[tuple[str, Rank]]:
-    yield from _asked(stem)
-    yield from _ends("ה" + stem, Rank.COMMON, "י", "ו")
-    yield "לה" + stem, Rank.COMMON
-    yield from _ends("מ" + stem, Rank.RARE, "", "ת", "ימ", "ות")
-    yield from _ends("ה" + stem, Rank.RARE, "ה", "ות")
-    yield from _past("ה" + stem)
+def _generate_hitpael(stem: str) -> Iterator[tuple[str, FormRank]]:
+    yield from _generate_future(stem)
+    yield from _add_endings("ה" + stem, FormRank.COMMON, "י", "ו")
+    yield "לה" + stem, FormRank.COMMON
+    yield from _add_endings("מ" + stem, FormRank.RARE, "", "ת", "ימ", "ות")
+    yield from _add_endings("ה" + stem, FormRank.RARE, "ה", "ות")
+    yield from _generate_past("ה" + stem)
 
 
-def _nifal(root: str) -> Iterator[tuple[str, Rank]]:
-    yield from _asked("י" + root)
-    yield from _ends("הי" + root, Rank.COMMON, "", "י", "ו", "ות")
-    yield "להי" + root, Rank.COMMON
-    yield from _ends("נ" + root, Rank.RARE, "ת", "ימ", "ות", "ה", "ו")
-    yield from _past("נ" + root)
+def _generate_nifal(root: str) -> Iterator[tuple[str, FormRank]]:
+    yield from _generate_future("י" + root)
+    yield from _add_endings("הי" + root, FormRank.COMMON, "", "י", "ו", "ות")
+    yield "להי" + root, FormRank.COMMON
+    yield from _add_endings("נ" + root, FormRank.RARE, "ת", "ימ", "ות", "ה", "ו")
+    yield from _generate_past("נ" + root)
 
 
-def _paal(past: str) -> Iterator[tuple[str, Rank]]:
+def _generate_paal(past: str) -> Iterator[tuple[str, FormRank]]:
     if len(past) < 3:  # hollow verbs differ too much among themselves: the lexicon lists their forms
         return
     first, second, third = past
     full = first + second + "ו" + third
-    yield from _asked(past)
-    yield from _asked(full, plural_stem=past)
-    yield from ((form, Rank.COMMON) for form in (full, past + "י", past + "ו", "ל" + full))
-    yield from _ends(first + second + "י" + third, Rank.COMMON, "ה", "ת")
-    yield from _ends(first + "ו" + second + third, Rank.RARE, "", "ת", "ימ", "ות")
-    yield from _ends(full, Rank.RARE, "ה", "ימ", "ות")
-    yield past + "ה", Rank.RARE
-    yield from _past(past)
+    yield from _generate_future(past)
+    yield from _generate_future(full, plural_stem=past)
+    yield from ((form, FormRank.COMMON) for form in (full, past + "י", past + "ו", "ל" + full))
+    yield from _add_endings(first + second + "י" + third, FormRank.COMMON, "ה", "ת")
+    yield from _add_endings(first + "ו" + second + third, FormRank.RARE, "", "ת", "ימ", "ות")
+    yield from _add_endings(full, FormRank.RARE, "ה", "ימ", "ות")
+    yield past + "ה", FormRank.RARE
+    yield from _generate_past(past)
     if first == "י":
-        yield from _asked(second + third)
-        yield "ל" + second + third + "ת", Rank.COMMON
+        yield from _generate_future(second + third)
+        yield "ל" + second + third + "ת", FormRank.COMMON
     if first == "נ":
-        yield from _asked("י" + second + third)
+        yield from _generate_future("י" + second + third)
 
 
-def _paal_he(stem: str) -> Iterator[tuple[str, Rank]]:
+def _generate_paal_he(stem: str) -> Iterator[tuple[str, FormRank]]:
     if len(stem) < 2:
         return
-    yield from _asked(stem + "ה", plural_stem=stem)
-    yield from ((form, Rank.COMMON) for form in ("ל" + stem + "ות", stem + "י", stem + "ו"))
-    yield from _ends(stem + "י", Rank.COMMON, "ה", "ת")
-    yield from _ends(stem[0] + "ו" + stem[1:], Rank.RARE, "ה", "ימ", "ות")
-    yield from _ends(stem, Rank.RARE, "תה", "יתי", "ינו", "וי", "ויה", "וימ")
+    yield from _generate_future(stem + "ה", plural_stem=stem)
+    yield from ((form, FormRank.COMMON) for form in ("ל" + stem + "ות", stem + "י", stem + "ו"))
+    yield from _add_endings(stem + "י", FormRank.COMMON, "ה", "ת")
+    yield from _add_endings(stem[0] + "ו" + stem[1:], FormRank.RARE, "ה", "ימ", "ות")
+    yield from _add_endings(stem, FormRank.RARE, "תה", "יתי", "ינו", "וי", "ויה", "וימ")
 
 
-def _piel(past: str, stem: str) -> Iterator[tuple[str, Rank]]:
+def _generate_piel(past: str, stem: str) -> Iterator[tuple[str, FormRank]]:
     action = past[:-1] + "ו" + past[-1]
-    yield from _asked(stem)
-    yield from _ends(stem, Rank.COMMON, "", "י", "ו")
-    yield "ל" + stem, Rank.COMMON
-    yield from _ends(action, Rank.COMMON, "", "ימ", "י")
-    yield from _ends("מ" + stem, Rank.RARE, "", "ת", "ימ", "ות")
-    yield from _ends("מ" + stem[0] + "ו" + stem[1:], Rank.RARE, "", "ת", "ימ", "ות")
-    yield from _ends(past, Rank.RARE, "ה", "ו")
-    yield from _past(past)
+    yield from _generate_future(stem)
+    yield from _add_endings(stem, FormRank.COMMON, "", "י", "ו")
+    yield "ל" + stem, FormRank.COMMON
+    yield from _add_endings(action, FormRank.COMMON, "", "ימ", "י")
+    yield from _add_endings("מ" + stem, FormRank.RARE, "", "ת", "ימ", "ות")
+    yield from _add_endings("מ" + stem[0] + "ו" + stem[1:], FormRank.RARE, "", "ת", "ימ", "ות")
+    yield from _add_endings(past, FormRank.RARE, "ה", "ו")
+    yield from _generate_past(past)
 
 
-def _piel_he(past: str, stem: str) -> Iterator[tuple[str, Rank]]:
-    yield from _asked(stem + "ה", plural_stem=stem)
-    yield from _ends(stem, Rank.COMMON, "ה", "י", "ו")
-    yield "ל" + stem + "ות", Rank.COMMON
-    yield from _ends(past[:-1] + "ו", Rank.COMMON, "י", "ימ", "יי")
-    yield from _ends("מ" + stem, Rank.RARE, "ה", "ימ", "ות")
-    yield from _ends("מ" + stem[0] + "ו" + stem[1:], Rank.RARE, "ה", "ימ", "ות")
-    yield from _ends(past[:-1], Rank.RARE, "תה", "ו", "יתי", "ינו")
+def _generate_piel_he(past: str, stem: str) -> Iterator[tuple[str, FormRank]]:
+    yield from _generate_future(stem + "ה", plural_stem=stem)
+    yield from _add_endings(stem, FormRank.COMMON, "ה", "י", "ו")
+    yield "ל" + stem + "ות", FormRank.COMMON
+    yield from _add_endings(past[:-1] + "ו", FormRank.COMMON, "י", "ימ", "יי")
+    yield from _add_endings("מ" + stem, FormRank.RARE, "ה", "ימ", "ות")
+    yield from _add_endings("מ" + stem[0] + "ו" + stem[1:], FormRank.RARE, "ה", "ימ", "ות")
+    yield from _add_endings(past[:-1], FormRank.RARE, "תה", "ו", "יתי", "ינו")

@@ -15,29 +15,34 @@ from itertools import chain
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.hebrew.forms import Rank, noun_forms, unowned, verb_forms
-from fingerpost.narrow.hebrew.letters import LONGEST_WORD, fold, is_hebrew, unquoted
-from fingerpost.narrow.hebrew.prefixes import splits
+from fingerpost.narrow.hebrew.forms import (
+    FormRank,
+    generate_noun_forms,
+    generate_verb_forms,
+    strip_possessive,
+)
+from fingerpost.narrow.hebrew.letters import MAX_WORD_LENGTH, fold_word, is_hebrew, remove_points
+from fingerpost.narrow.hebrew.prefixes import split_prefixes
 
 # Earlier fields win where a word belongs to several; verbs come last, because a noun that
 # looks like a verb form is nearly always the noun.
-FIELDS: Final = (
+LEXICON_FIELDS: Final = (
     "function", "numbers", "software", "office", "money", "world", "science", "units", "life", "culture",
     "general", "verbs",
 )  # fmt: skip
 
-_ALIKE: Final = str.maketrans("טקעס", "תכאש", "וי")  # letters that sound alike; vowels are left out
-_VOWELS: Final = str.maketrans("", "", "וי")
-_ALIKE_FIRST: Final = str.maketrans("טקעס", "תכאש")
-_SHORTEST_ALIKE: Final = 4
-_SHORTEST_MISTAKE: Final = 5  # shorter ones are as likely somebody's name
-_OWNED_COST: Final = 5
-_ALIKE_COST: Final = 6
-_MISTAKE_COST: Final = 3
+_SAME_SOUND: Final = str.maketrans("טקעס", "תכאש", "וי")  # letters that sound alike; vowels are left out
+_VOWEL_LETTERS: Final = str.maketrans("", "", "וי")
+_SAME_SOUND_FIRST: Final = str.maketrans("טקעס", "תכאש")
+_MIN_SOUND_LENGTH: Final = 4
+_MIN_TYPO_LENGTH: Final = 5  # shorter ones are as likely somebody's name
+_POSSESSIVE_COST: Final = 5
+_SOUND_COST: Final = 6
+_TYPO_COST: Final = 3
 
 
 @frozen(kw_only=False)
-class Entry:
+class LexiconEntry:
     """One line of the lexicon."""
 
     english: tuple[str, ...]
@@ -45,29 +50,29 @@ class Entry:
 
 
 @frozen(kw_only=False)
-class Reading:
+class WordMeaning:
     """One way to understand a word. A lower cost is a likelier one."""
 
-    entry: Entry
+    entry: LexiconEntry
     cost: int
 
 
 @frozen(kw_only=False)
-class Idiom:
+class LexiconIdiom:
     """Words that mean something together; each word is given by everything it may be matched by."""
 
     words: tuple[set[str | int], ...]
-    entry: Entry
+    entry: LexiconEntry
 
 
 class Lexicon:
     """Looks Hebrew words up, in whatever form they come."""
 
     def __init__(self, fields: Mapping[str, Iterable[str]]) -> None:
-        self._forms: dict[str, list[tuple[Rank, Entry]]] = {}
+        self._forms: dict[str, list[tuple[FormRank, LexiconEntry]]] = {}
         self._alike: dict[str, list[str]] | None = None
-        self._idioms: dict[str | int, list[Idiom]] = {}
-        self._cached = lru_cache(maxsize=4096)(self._readings)
+        self._idioms: dict[str | int, list[LexiconIdiom]] = {}
+        self._cached = lru_cache(maxsize=4096)(self._look_up_uncached)
         # Idioms are taken in when all words are known.
         idioms = [
             found for field, lines in fields.items() for line in lines for found in self._add(line, field)
@@ -75,22 +80,22 @@ class Lexicon:
         for words, entry in idioms:
             self._add_idiom(words, entry)
 
-    def _add(self, line: str, field: str) -> Iterator[tuple[str, Entry]]:
+    def _add(self, line: str, field: str) -> Iterator[tuple[str, LexiconEntry]]:
         """Take the words of a line in, and give its idioms back."""
         mark, line = (line[0], line[1:]) if line[0] in "*=" else ("", line)
         words = line.split()
-        entry = Entry(tuple(word for word in words if not is_hebrew(word)), field)
+        entry = LexiconEntry(tuple(word for word in words if not is_hebrew(word)), field)
         for word in filter(is_hebrew, words):
             if "_" in word:
                 yield word, entry
             elif mark == "*":
-                self._add_forms(verb_forms(unquoted(word)), entry)
+                self._add_forms(generate_verb_forms(remove_points(word)), entry)
             elif mark == "=":
-                self._add_forms([(fold(word), Rank.GIVEN)], entry)
+                self._add_forms([(fold_word(word), FormRank.GIVEN)], entry)
             else:
-                self._add_forms(noun_forms(fold(word)), entry)
+                self._add_forms(generate_noun_forms(fold_word(word)), entry)
 
-    def _add_forms(self, forms: Iterable[tuple[str, Rank]], entry: Entry) -> None:
+    def _add_forms(self, forms: Iterable[tuple[str, FormRank]], entry: LexiconEntry) -> None:
         """The surest of equal forms comes first, because that is how they are made."""
         for form, rank in forms:
             known = self._forms.get(form)
@@ -99,104 +104,108 @@ class Lexicon:
             elif all(other is not entry for _, other in known):
                 known.append((rank, entry))
 
-    def _add_idiom(self, joined: str, entry: Entry) -> None:
-        words = tuple(self._own_keys(fold(word).lower()) for word in joined.split("_"))
-        idiom = Idiom(words, entry)
+    def _add_idiom(self, joined: str, entry: LexiconEntry) -> None:
+        words = tuple(self._get_idiom_keys(fold_word(word).lower()) for word in joined.split("_"))
+        idiom = LexiconIdiom(words, entry)
         for key in words[0]:
             self._idioms.setdefault(key, []).append(idiom)
 
-    def readings(self, word: str) -> tuple[Reading, ...]:
+    def look_up(self, word: str) -> tuple[WordMeaning, ...]:
         """What a folded word may mean, likeliest first; nothing when it is unknown."""
-        return self._cached(word) if len(word) <= LONGEST_WORD else ()
+        return self._cached(word) if len(word) <= MAX_WORD_LENGTH else ()
 
-    def names_unit(self, word: str) -> bool:
+    def is_unit(self, word: str) -> bool:
         """Whether a folded word is a unit of measurement, among other things perhaps."""
-        return any(reading.entry.field == "units" for reading in self.readings(word)[:3])
+        return any(reading.entry.field == "units" for reading in self.look_up(word)[:3])
 
-    def _readings(self, word: str) -> tuple[Reading, ...]:
+    def _look_up_uncached(self, word: str) -> tuple[WordMeaning, ...]:
         """A form that is in the table explains a word best; then an owner's ending; then another spelling."""
-        found: dict[int, Reading] = {}
-        for cost, rest in splits(word):
+        found: dict[int, WordMeaning] = {}
+        for cost, rest in split_prefixes(word):
             for rank, entry in self._forms.get(rest, ()):
-                _keep(found, Reading(entry, cost + rank))
+                _keep_cheapest(found, WordMeaning(entry, cost + rank))
         if not found:
-            for cost, rest in splits(word):
-                for rank, entry in chain.from_iterable(self._forms.get(base, ()) for base in unowned(rest)):
-                    _keep(found, Reading(entry, cost + rank + _OWNED_COST))
+            for cost, rest in split_prefixes(word):
+                for rank, entry in chain.from_iterable(
+                    self._forms.get(base, ()) for base in strip_possessive(rest)
+                ):
+                    _keep_cheapest(found, WordMeaning(entry, cost + rank + _POSSESSIVE_COST))
         if not found:
-            for cost, rest in splits(word):
-                for rank, entry in self._sounding(rest):
-                    _keep(found, Reading(entry, cost + rank + _ALIKE_COST))
+            for cost, rest in split_prefixes(word):
+                for rank, entry in self._find_same_sound(rest):
+                    _keep_cheapest(found, WordMeaning(entry, cost + rank + _SOUND_COST))
         return tuple(sorted(found.values(), key=lambda reading: reading.cost))
 
-    def _sounding(self, word: str) -> Iterator[tuple[int, Entry]]:
+    def _find_same_sound(self, word: str) -> Iterator[tuple[int, LexiconEntry]]:
         """Words spelled otherwise that sound the same: `תכנית` and `תוכנית`, `תלגרם` and `טלגרם`."""
         if self._alike is None:
-            self._alike = self._by_sound()
-        for form in self._alike.get(_sound(word), ()):
+            self._alike = self._build_sound_index()
+        for form in self._alike.get(_fold_sound(word), ()):
             # Leaving a vowel out is spelling; taking another consonant is a mistake.
-            mistake = _bare(form) != _bare(word)
-            if mistake and len(_sound(form)) < _SHORTEST_MISTAKE:
+            mistake = _strip_vowels(form) != _strip_vowels(word)
+            if mistake and len(_fold_sound(form)) < _MIN_TYPO_LENGTH:
                 continue
             for rank, entry in self._forms[form]:
-                if rank < Rank.RARE and entry.english:
-                    yield rank + _MISTAKE_COST * mistake, entry
+                if rank < FormRank.RARE and entry.english:
+                    yield rank + _TYPO_COST * mistake, entry
 
-    def _by_sound(self) -> dict[str, list[str]]:
+    def _build_sound_index(self) -> dict[str, list[str]]:
         alike: dict[str, list[str]] = {}
         for form in self._forms:
-            if len(key := _sound(form)) >= _SHORTEST_ALIKE:
+            if len(key := _fold_sound(form)) >= _MIN_SOUND_LENGTH:
                 alike.setdefault(key, []).append(form)
         return alike
 
-    def idiom(self, words: Sequence[str]) -> tuple[Entry, int] | None:
+    def find_idiom(self, words: Sequence[str]) -> tuple[LexiconEntry, int] | None:
         """The longest idiom these words begin with, and its length."""
         if len(words) < 2:
             return None
-        keys = [self._keys(word) for word in words]
+        keys = [self._get_match_keys(word) for word in words]
         tried = {id(idiom): idiom for key in keys[0] for idiom in self._idioms.get(key, ())}
-        fitting = [idiom for idiom in tried.values() if _fits(idiom, keys)]
+        fitting = [idiom for idiom in tried.values() if _matches_idiom(idiom, keys)]
         if not fitting:
             return None
         longest = max(fitting, key=lambda idiom: len(idiom.words))
         return longest.entry, len(longest.words)
 
-    def _keys(self, word: str) -> set[str | int]:
+    def _get_match_keys(self, word: str) -> set[str | int]:
         """What a word of a request may match an idiom by: its spellings, and what it is a form of."""
-        keys: set[str | int] = {rest for _, rest in splits(word)}
-        keys.update(id(reading.entry) for reading in self.readings(word) if reading.entry.english)
+        keys: set[str | int] = {rest for _, rest in split_prefixes(word)}
+        keys.update(id(reading.entry) for reading in self.look_up(word) if reading.entry.english)
         return keys
 
-    def _own_keys(self, word: str) -> set[str | int]:
+    def _get_idiom_keys(self, word: str) -> set[str | int]:
         """Everything a word of an idiom may be matched by. It has no prefixes that are not meant."""
-        sure = (entry for rank, entry in self._forms.get(word, ()) if rank <= Rank.COMMON and entry.english)
+        sure = (
+            entry for rank, entry in self._forms.get(word, ()) if rank <= FormRank.COMMON and entry.english
+        )
         return {word, *map(id, sure)}
 
     def __len__(self) -> int:
         return len(self._forms)
 
 
-def _fits(idiom: Idiom, keys: Sequence[set[str | int]]) -> bool:
+def _matches_idiom(idiom: LexiconIdiom, keys: Sequence[set[str | int]]) -> bool:
     return len(idiom.words) <= len(keys) and all(
         not wanted.isdisjoint(offered) for wanted, offered in zip(idiom.words, keys, strict=False)
     )
 
 
-def _keep(found: dict[int, Reading], reading: Reading) -> None:
+def _keep_cheapest(found: dict[int, WordMeaning], reading: WordMeaning) -> None:
     known = found.get(id(reading.entry))
     if known is None or reading.cost < known.cost:
         found[id(reading.entry)] = reading
 
 
-def _sound(word: str) -> str:
-    return word[:1].translate(_ALIKE_FIRST) + word[1:].translate(_ALIKE)
+def _fold_sound(word: str) -> str:
+    return word[:1].translate(_SAME_SOUND_FIRST) + word[1:].translate(_SAME_SOUND)
 
 
-def _bare(word: str) -> str:
-    return word[:1] + word[1:].translate(_VOWELS)
+def _strip_vowels(word: str) -> str:
+    return word[:1] + word[1:].translate(_VOWEL_LETTERS)
 
 
-def field_lines(field: str) -> tuple[str, ...]:
+def read_field_lines(field: str) -> tuple[str, ...]:
     """The entries of one field, without comments."""
     # The loader reads it, so that it works from a zip too and counts as importing, not as file access.
     data = pkgutil.get_data(__package__ or "", f"words/{field}.txt") or b""
@@ -205,6 +214,6 @@ def field_lines(field: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def lexicon() -> Lexicon:
+def get_lexicon() -> Lexicon:
     """The lexicon of the house, made on first use."""
-    return Lexicon({field: field_lines(field) for field in FIELDS})
+    return Lexicon({field: read_field_lines(field) for field in LEXICON_FIELDS})

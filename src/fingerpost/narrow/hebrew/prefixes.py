@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-_SHORTEST_REST: Final = 2
+_MIN_REST_LENGTH: Final = 2
 
 PREFIXES: Final = frozenset(
     conjunction + relative + preposition
@@ -17,14 +17,14 @@ PREFIXES: Final = frozenset(
     for relative in ("", "ש", "כש", "מש", "לכש")
     for preposition in ("", "ה", "ב", "כ", "ל", "מ", "מה", "לה", "בה", "כה")
 ) - {""}
-_LONGEST: Final = max(map(len, PREFIXES))
-_COST: Final = 2  # more than a common form costs, less than a rare one
-_SELDOM: Final = 1  # "as" is the one that is seldom meant
+_MAX_PREFIX_LENGTH: Final = max(map(len, PREFIXES))
+_PREFIX_COST: Final = 2  # more than a common form costs, less than a rare one
+_RARE_PREFIX_COST: Final = 1  # "as" is the one that is seldom meant
 
 
-def splits(word: str) -> Iterator[tuple[int, str]]:
+def split_prefixes(word: str) -> Iterator[tuple[int, str]]:
     """The word itself, then what remains of it behind each prefix it may have, with what that costs."""
     yield 0, word
-    for length in range(1, min(_LONGEST, len(word) - _SHORTEST_REST) + 1):
+    for length in range(1, min(_MAX_PREFIX_LENGTH, len(word) - _MIN_REST_LENGTH) + 1):
         if (prefix := word[:length]) in PREFIXES:
-            yield _COST + length + _SELDOM * prefix.count("כ"), word[length:]
+            yield _PREFIX_COST + length + _RARE_PREFIX_COST * prefix.count("כ"), word[length:]

@@ -12,38 +12,38 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-SHORTEST_SKELETON: Final = 3
-SHORTEST_BRAND: Final = 2
+MIN_SKELETON_LENGTH: Final = 3
+MIN_BRAND_LENGTH: Final = 2
 
-_HEBREW: Final = {
+_HEBREW_CONSONANTS: Final = {
     "ב": "b", "ג": "g", "ד": "d", "ו": "", "ז": "s", "ח": "k", "ט": "t", "י": "", "כ": "k", "ל": "l",
     "מ": "m", "נ": "n", "ס": "s", "פ": "p", "צ": "s", "ק": "k", "ר": "r", "ש": "s", "ת": "t",
     "א": "", "ה": "", "ע": "",
 }  # fmt: skip
-_PAIRS: Final = (
+_LATIN_DIGRAPHS: Final = (
     ("sch", "s"), ("tch", "s"), ("sh", "s"), ("ch", "k"), ("ph", "p"), ("th", "t"), ("ck", "k"), ("qu", "k"),
     ("tz", "s"), ("ts", "s"), ("x", "ks"), ("ce", "s"), ("ci", "s"), ("cy", "s"), ("wh", ""),
 )  # fmt: skip
-_LATIN: Final = str.maketrans(
+_LATIN_CONSONANTS: Final = str.maketrans(
     {"c": "k", "q": "k", "f": "p", "v": "b", "z": "s", "j": "g"} | dict.fromkeys("aeiouyhw", "")
 )
-_REPEATED: Final = re.compile(r"(.)\1+")
+_REPEATED_LETTERS: Final = re.compile(r"(.)\1+")
 
 
-def hebrew_skeleton(word: str) -> str:
+def get_hebrew_skeleton(word: str) -> str:
     """The consonants of a folded Hebrew word."""
-    return _REPEATED.sub(r"\1", "".join(_HEBREW.get(letter, "") for letter in word))
+    return _REPEATED_LETTERS.sub(r"\1", "".join(_HEBREW_CONSONANTS.get(letter, "") for letter in word))
 
 
-def latin_skeleton(word: str) -> str:
+def get_latin_skeleton(word: str) -> str:
     """The consonants of a Latin word, in the same classes."""
     word = word.lower()
-    for pair, sound in _PAIRS:
+    for pair, sound in _LATIN_DIGRAPHS:
         word = word.replace(pair, sound)
-    return _REPEATED.sub(r"\1", word.translate(_LATIN))
+    return _REPEATED_LETTERS.sub(r"\1", word.translate(_LATIN_CONSONANTS))
 
 
-class Names:
+class SoundIndex:
     """Latin names that can be found by how they sound in Hebrew letters.
 
     Two consonants are enough for a brand (`אוקטה`, Okta); for any other word they would match too much.
@@ -53,17 +53,17 @@ class Names:
         self._by_sound: dict[str, list[str]] = {}
         known = frozenset(brands)
         for name in sorted({*names, *known}):
-            skeleton = latin_skeleton(name)
-            if len(skeleton) >= (SHORTEST_BRAND if name in known else SHORTEST_SKELETON):
+            skeleton = get_latin_skeleton(name)
+            if len(skeleton) >= (MIN_BRAND_LENGTH if name in known else MIN_SKELETON_LENGTH):
                 self._by_sound.setdefault(skeleton, []).append(name)
 
-    def like(self, word: str) -> tuple[str, ...]:
+    def find_similar(self, word: str) -> tuple[str, ...]:
         """The names a folded Hebrew word may stand for."""
         return tuple(
-            name for name in self._by_sound.get(hebrew_skeleton(word), ()) if _same_start(word, name)
+            name for name in self._by_sound.get(get_hebrew_skeleton(word), ()) if _has_same_start(word, name)
         )
 
 
-def _same_start(word: str, name: str) -> bool:
+def _has_same_start(word: str, name: str) -> bool:
     """Whether both begin with a vowel or both with a consonant: `אפל` is no `Paul`."""
     return (word[0] in "אעיהו") == (name[0].lower() in "aeiouyhw")

@@ -15,20 +15,20 @@ from typing import Final
 
 import numpy as np
 
-from fingerpost.catalog.verbs import STRONG_DESTROY
-from fingerpost.catalog.words import word_set
-from fingerpost.narrow.experience.similar import LONGEST, Floats, PastRequests
+from fingerpost.catalog.verbs import STRONG_DESTROY_VERBS
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.narrow.experience.similar import MAX_PAST_REQUEST_LENGTH, Floats, PastRequests
 
-ALIKE_IN_WORDS: Final = 0.5
-ALIKE_IN_MEANING: Final = 0.7
+MIN_WORD_SIMILARITY: Final = 0.5
+MIN_MEANING_SIMILARITY: Final = 0.7
 # Between these, words count more and more; below, the same words mean something else.
-APART_IN_MEANING: Final = 0.5
-AGREED_IN_MEANING: Final = 0.75
-SAME: Final = 0.6  # from here on two requests are one request said twice
+MAX_UNRELATED_SIMILARITY: Final = 0.5
+AGREED_SIMILARITY: Final = 0.75
+SAME_REQUEST_SIMILARITY: Final = 0.6  # from here on two requests are one request said twice
 
-_WORD: Final = re.compile(r"[^\W_]+")
-_DESTROYS: Final = STRONG_DESTROY | word_set("cancel clear reset revoke undo trash")
-_OPPOSITES: Final = (
+_SIMILARITY_WORD: Final = re.compile(r"[^\W_]+")
+_DESTROY_WORDS: Final = STRONG_DESTROY_VERBS | parse_word_set("cancel clear reset revoke undo trash")
+_OPPOSITE_WORDS: Final = (
     ("on", "off"), ("in", "out"), ("up", "down"), ("before", "after"), ("first", "last"),
     ("open", "close"), ("add", "remove"), ("start", "stop"), ("enable", "disable"), ("lock", "unlock"),
     ("mute", "unmute"), ("buy", "sell"), ("follow", "unfollow"), ("subscribe", "unsubscribe"),
@@ -39,7 +39,7 @@ _OPPOSITES: Final = (
 )  # fmt: skip
 
 
-class Bearing:
+class RequestSimilarity:
     """Past requests, and how much each bears on a new one. `vectors` has a row each; zeros: not known."""
 
     def __init__(self, texts: Sequence[str], vectors: Floats | None = None) -> None:
@@ -49,29 +49,31 @@ class Bearing:
         self._known = None if vectors is None else vectors.any(axis=1)
 
     @property
-    def by_meaning(self) -> bool:
+    def uses_vectors(self) -> bool:
         return self._vectors is not None
 
-    def weights(self, text: str, vector: Floats | None = None) -> Floats:
+    def compute_weights(self, text: str, vector: Floats | None = None) -> Floats:
         """0 for most; 1 for the same words."""
         if not self._texts:
             return np.zeros(0, np.float32)
-        words = self._past.likeness(text)
-        weights = _ramp(words, ALIKE_IN_WORDS, 1.0)
+        words = self._past.compute_similarity(text)
+        weights = _rescale_between(words, MIN_WORD_SIMILARITY, 1.0)
         if vector is not None and self._vectors is not None and self._known is not None:
             meaning = self._vectors @ vector
-            agreed = np.where(self._known, _ramp(meaning, APART_IN_MEANING, AGREED_IN_MEANING), 1.0)
-            near = np.where(self._known, _ramp(meaning, ALIKE_IN_MEANING, 1.0), 0.0)
+            agreed = np.where(
+                self._known, _rescale_between(meaning, MAX_UNRELATED_SIMILARITY, AGREED_SIMILARITY), 1.0
+            )
+            near = np.where(self._known, _rescale_between(meaning, MIN_MEANING_SIMILARITY, 1.0), 0.0)
             weights = np.maximum(weights * agreed, near).astype(np.float32, copy=False)
         for place in np.flatnonzero(weights):
-            if opposed(self._texts[int(place)], text):
+            if are_opposed(self._texts[int(place)], text):
                 weights[place] = 0.0
         return weights
 
 
-def opposed(one: str, other: str) -> bool:
+def are_opposed(one: str, other: str) -> bool:
     """Whether two requests, alike as they may be, want opposite things."""
-    ours, theirs = _wants(one), _wants(other)
+    ours, theirs = _find_opposite_sides(one), _find_opposite_sides(other)
     if ours == theirs:
         return False
     if ("destroys" in ours) != ("destroys" in theirs):
@@ -79,19 +81,19 @@ def opposed(one: str, other: str) -> bool:
     return any(
         (left in ours and right in theirs and right not in ours and left not in theirs)
         or (right in ours and left in theirs and left not in ours and right not in theirs)
-        for left, right in _OPPOSITES
+        for left, right in _OPPOSITE_WORDS
     )
 
 
-_SIDES: Final = frozenset(word for pair in _OPPOSITES for word in pair)
+_OPPOSITE_SIDES: Final = frozenset(word for pair in _OPPOSITE_WORDS for word in pair)
 
 
 @lru_cache(maxsize=4096)
-def _wants(text: str) -> frozenset[str]:
-    words = set(_WORD.findall(text[:LONGEST].casefold()))
-    return frozenset(words & _SIDES | ({"destroys"} if words & _DESTROYS else set()))
+def _find_opposite_sides(text: str) -> frozenset[str]:
+    words = set(_SIMILARITY_WORD.findall(text[:MAX_PAST_REQUEST_LENGTH].casefold()))
+    return frozenset(words & _OPPOSITE_SIDES | ({"destroys"} if words & _DESTROY_WORDS else set()))
 
 
-def _ramp(values: Floats, low: float, high: float) -> Floats:
+def _rescale_between(values: Floats, low: float, high: float) -> Floats:
     """0 up to `low`, rising to 1 at `high`."""
     return np.clip((values - low) / (high - low), 0.0, 1.0).astype(np.float32, copy=False)

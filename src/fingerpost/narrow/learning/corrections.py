@@ -19,15 +19,15 @@ import numpy as np
 
 from fingerpost.frozen import frozen
 from fingerpost.narrow.experience.similar import Floats
-from fingerpost.narrow.learning.bearing import SAME, Bearing
+from fingerpost.narrow.learning.bearing import SAME_REQUEST_SIMILARITY, RequestSimilarity
 from fingerpost.records import Feedback, FeedbackVerdict
 
-MOST: Final = 2_000
-SETTLED: Final = 3  # corrections of one request that agree
-STILL_COUNTS: Final = 0.25  # of a correction, after two half-lives: older ones settle nothing
-AGAINST: Final = 0.5
-_DOUBT: Final = 1.0
-_NAMED: Final = 3  # people
+MAX_CORRECTIONS: Final = 2_000
+SETTLED_COUNT: Final = 3  # corrections of one request that agree
+MIN_WORTH: Final = 0.25  # of a correction, after two half-lives: older ones settle nothing
+NEGATIVE_WEIGHT: Final = 0.5
+_CORRECTION_PRIOR: Final = 1.0
+_MAX_NAMED_PEOPLE: Final = 3  # people
 
 
 @frozen
@@ -47,36 +47,36 @@ class Correction:
     def score(self) -> float:
         """-AGAINST (always wrong) to 1 (always right); 0 without evidence."""
         net = self.right - self.wrong
-        score = net / (self.right + self.wrong + _DOUBT)
-        return score if score > 0 else AGAINST * score
+        score = net / (self.right + self.wrong + _CORRECTION_PRIOR)
+        return score if score > 0 else NEGATIVE_WEIGHT * score
 
-    def note(self, person: str | None) -> str:
+    def describe(self, reader: str | None) -> str:
         """For the explanation. It tells no words, and others' names only to whoever runs the house."""
         said = [
-            f"{text} {_times(count)}"
+            f"{text} {_format_times(count)}"
             for count, text in ((self.times, "corrected"), (self.praised, "called right"))
             if count
         ]
         if self.blamed and not said:
-            said = [f"called wrong {_times(self.blamed)}"]
-        return f"{', '.join(said)}{_names(self.by, person)}" if said else ""
+            said = [f"called wrong {_format_times(self.blamed)}"]
+        return f"{', '.join(said)}{_format_names(self.by, reader)}" if said else ""
 
 
-def _times(count: int) -> str:
+def _format_times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _names(by: Sequence[str], person: str | None) -> str:
-    known = [name for name in by if person in (None, name)]
-    named = known[:_NAMED]
-    others = len(by) - len(named)
+def _format_names(authors: Sequence[str], person: str | None) -> str:
+    known = [name for name in authors if person in (None, name)]
+    named = known[:_MAX_NAMED_PEOPLE]
+    others = len(authors) - len(named)
     if others:
         named.append(f"{others} more" if named else "others")
     return f" by {', '.join(named)}" if named else ""
 
 
 @dataclass(slots=True)
-class _Tally:
+class _CorrectionTally:
     right: float = 0.0
     wrong: float = 0.0
     times: int = 0
@@ -87,12 +87,12 @@ class _Tally:
 
 
 @frozen
-class _Memory:
+class _CorrectionSnapshot:
     """Everything known at one moment; replaced as a whole, so that no reader sees half of a change."""
 
-    said: tuple[Feedback, ...] = ()
+    feedback: tuple[Feedback, ...] = ()
     worth: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # by age
-    bearing: Bearing = field(default_factory=lambda: Bearing(()))
+    similarity: RequestSimilarity = field(default_factory=lambda: RequestSimilarity(()))
 
 
 class Corrections:
@@ -101,63 +101,67 @@ class Corrections:
     def __init__(self, *, shared: bool = True) -> None:
         """`shared`: what one person said counts for everybody, else for themselves."""
         self._shared = shared
-        self._memory = _Memory()
+        self._memory = _CorrectionSnapshot()
 
     @property
-    def by_meaning(self) -> bool:
-        return self._memory.bearing.by_meaning
+    def uses_vectors(self) -> bool:
+        return self._memory.similarity.uses_vectors
 
     def learn(
         self,
-        said: Sequence[Feedback],
+        feedback: Sequence[Feedback],
         *,
         now: datetime,
         half_life: timedelta,
         vectors: Floats | None = None,
     ) -> None:
         """This is what people said, newest first; whatever was known before is forgotten."""
-        kept = tuple(said[:MOST])
+        kept = tuple(feedback[:MAX_CORRECTIONS])
         ages = [max(0.0, (now - one.at) / half_life) for one in kept]
-        self._memory = _Memory(
-            said=kept,
+        self._memory = _CorrectionSnapshot(
+            feedback=kept,
             worth=np.exp2(-np.array(ages, np.float32)),
-            bearing=Bearing([one.request for one in kept], None if vectors is None else vectors[:MOST]),
+            similarity=RequestSimilarity(
+                [one.request for one in kept], None if vectors is None else vectors[:MAX_CORRECTIONS]
+            ),
         )
 
-    def evidence(
+    def find_corrections(
         self, text: str, vector: Floats | None = None, *, person: str | None = None
     ) -> Mapping[str, Correction]:
         """What bears on this request of this person, by tool; None: of whoever runs the house."""
         memory = self._memory
         only = None if self._shared else person
-        tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
-        alike = memory.bearing.weights(text, vector)
+        tallies: defaultdict[str, _CorrectionTally] = defaultdict(_CorrectionTally)
+        alike = memory.similarity.compute_weights(text, vector)
         for place in np.flatnonzero(alike):
-            said = memory.said[int(place)]
+            said = memory.feedback[int(place)]
             if only is None or said.by == only:
-                _count(tallies, said, float(alike[place]), float(memory.worth[place]))
-        return {tool: _correction(tally) for tool, tally in tallies.items()}
+                _count_feedback(tallies, said, float(alike[place]), float(memory.worth[place]))
+        return {tool: _build_correction(tally) for tool, tally in tallies.items()}
 
 
-def _count(tallies: defaultdict[str, _Tally], said: Feedback, alike: float, worth: float) -> None:
-    if said.right is not None:
-        tally = tallies[said.right]
-        tally.right += alike * worth
-        tally.by[said.by] = None
-        if said.verdict is FeedbackVerdict.GOOD:
+def _count_feedback(
+    tallies: defaultdict[str, _CorrectionTally], feedback: Feedback, similarity: float, worth: float
+) -> None:
+    if feedback.right is not None:
+        tally = tallies[feedback.right]
+        tally.right += similarity * worth
+        tally.by[feedback.by] = None
+        if feedback.verdict is FeedbackVerdict.GOOD:
             tally.praised += 1
         else:
             tally.times += 1
-            if alike >= SAME and worth >= STILL_COUNTS:
-                tally.same.append(said.request)
-    if said.wrong is not None:
-        tally = tallies[said.wrong]
-        tally.wrong += alike * worth
+            if similarity >= SAME_REQUEST_SIMILARITY and worth >= MIN_WORTH:
+                tally.same.append(feedback.request)
+    if feedback.wrong is not None:
+        tally = tallies[feedback.wrong]
+        tally.wrong += similarity * worth
         tally.blamed += 1
-        tally.by[said.by] = None
+        tally.by[feedback.by] = None
 
 
-def _correction(tally: _Tally) -> Correction:
+def _build_correction(tally: _CorrectionTally) -> Correction:
     return Correction(
         right=tally.right,
         wrong=tally.wrong,
@@ -165,6 +169,6 @@ def _correction(tally: _Tally) -> Correction:
         praised=tally.praised,
         blamed=tally.blamed,
         by=tuple(tally.by),
-        settled=len(tally.same) >= SETTLED and tally.right > tally.wrong,
+        settled=len(tally.same) >= SETTLED_COUNT and tally.right > tally.wrong,
         settled_for="\n".join(dict.fromkeys(tally.same)).casefold(),
     )

@@ -14,8 +14,8 @@ import numpy as np
 from fingerpost.errors import FingerpostError
 from fingerpost.narrow.experience.similar import Floats
 
-KEPT: Final = 4_000
-AT_ONCE: Final = 32  # a request waits for them, some milliseconds each
+MAX_KEPT_VECTORS: Final = 4_000
+BATCH_SIZE: Final = 32  # a request waits for them, some milliseconds each
 
 
 class RequestVectors:
@@ -26,9 +26,9 @@ class RequestVectors:
         self._known: dict[str, Floats] = {}
         self._broken = False
 
-    def fill(self, texts: Iterable[str], most: int = AT_ONCE) -> bool:
+    def fill(self, texts: Iterable[str], most: int = BATCH_SIZE) -> bool:
         """Make some that are missing, the first ones first. Whether all are there now."""
-        wanted = list(dict.fromkeys(texts))[:KEPT]
+        wanted = list(dict.fromkeys(texts))[:MAX_KEPT_VECTORS]
         missing = [text for text in wanted if text not in self._known]
         for text in islice(missing, most):
             if self._broken:
@@ -37,7 +37,7 @@ class RequestVectors:
                 self._known[text] = self._encode(text)
             except FingerpostError:  # the scorer tells about it, once
                 self._broken = True
-        if len(self._known) > KEPT:
+        if len(self._known) > MAX_KEPT_VECTORS:
             kept = set(wanted)
             self._known = {text: vector for text, vector in self._known.items() if text in kept}
         return self._broken or len(missing) <= most
@@ -46,12 +46,12 @@ class RequestVectors:
     def known(self) -> Mapping[str, Floats]:
         return self._known
 
-    def rows(self, texts: Sequence[str]) -> Floats | None:
+    def get_rows(self, texts: Sequence[str]) -> Floats | None:
         """One row each, zeros where it is not known; None where none is."""
-        return rows_of(texts, self._known)
+        return build_rows(texts, self._known)
 
 
-def rows_of(texts: Sequence[str], known: Mapping[str, Floats]) -> Floats | None:
+def build_rows(texts: Sequence[str], known: Mapping[str, Floats]) -> Floats | None:
     """One row for each text, zeros where it is not known; None where none is."""
     found = next((known[text] for text in texts if text in known), None)
     if found is None:

@@ -17,36 +17,36 @@ from numpy.typing import NDArray
 
 from fingerpost.frozen import frozen
 
-Numbers = NDArray[np.int32]
-Weights = NDArray[np.float32]
+TermNumbers = NDArray[np.int32]
+TermWeights = NDArray[np.float32]
 
-OWN_LENGTH: Final = 0.75
+OWN_LENGTH_WEIGHT: Final = 0.75
 
 
 @frozen(kw_only=False)
-class Bag:
+class TermBag:
     """The different terms of one tool, with how often each stands there."""
 
-    terms: Numbers
-    counts: Weights
+    terms: TermNumbers
+    counts: TermWeights
 
 
 @frozen(kw_only=False)
-class Index:
+class TermIndex:
     """The tools of one moment, by term. Never changed: a new catalog gets a new one."""
 
     size: int  # tools
     # Lists, not arrays: a query reads them one by one.
     rarity: list[float]  # by term; how much one mention of it weighs
     starts: list[int]  # where a term's tools begin in the two below
-    rows: Numbers
-    weights: Weights
+    rows: TermNumbers
+    weights: TermWeights
 
     def is_used(self, term: int) -> bool:
         """Whether any tool has it: terms of tools that are gone keep their numbers for a while."""
         return term < len(self.rarity) and self.starts[term] < self.starts[term + 1]
 
-    def add_up(self, terms: Sequence[int], weights: Sequence[float]) -> Weights:
+    def sum_weights(self, terms: Sequence[int], weights: Sequence[float]) -> TermWeights:
         """The sum over these terms, by tool."""
         if not terms or not self.size:
             return np.zeros(self.size, np.float32)
@@ -58,7 +58,7 @@ class Index:
         return np.bincount(rows, shares, self.size).astype(np.float32)
 
 
-def build(bags: Sequence[Bag], terms: int) -> Index:
+def build_term_index(bags: Sequence[TermBag], terms: int) -> TermIndex:
     """An index of these tools, in their order; `terms` is how many terms there are numbers for."""
     size = len(bags)
     lengths = np.fromiter((len(bag.terms) for bag in bags), np.int64, size)
@@ -68,9 +68,9 @@ def build(bags: Sequence[Bag], terms: int) -> Index:
     tools = np.bincount(numbers, minlength=terms)
     rarity = (np.log((1 + size) / (1 + tools)) + 1).astype(np.float32)
     weights = (1 + np.log(np.maximum(counts, 1))) * rarity[numbers]
-    weights = weights / _lengths(rows, weights, size)[rows]
+    weights = weights / _compute_lengths(rows, weights, size)[rows]
     order = np.argsort(numbers, kind="stable")
-    return Index(
+    return TermIndex(
         size=size,
         rarity=rarity.tolist(),
         starts=[0, *np.cumsum(tools).tolist()],
@@ -79,7 +79,7 @@ def build(bags: Sequence[Bag], terms: int) -> Index:
     )
 
 
-def _lengths(rows: Numbers, weights: Weights, size: int) -> NDArray[np.float64]:
+def _compute_lengths(rows: TermNumbers, weights: TermWeights, size: int) -> NDArray[np.float64]:
     own = np.sqrt(np.bincount(rows, weights.astype(np.float64) ** 2, size))
     usual = own.mean() if own.any() else 1.0
-    return OWN_LENGTH * own + (1 - OWN_LENGTH) * usual
+    return OWN_LENGTH_WEIGHT * own + (1 - OWN_LENGTH_WEIGHT) * usual

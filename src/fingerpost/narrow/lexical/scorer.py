@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from fingerpost.narrow.base import Query
-from fingerpost.narrow.lexical.index import Bag, Index, build
-from fingerpost.narrow.lexical.spelling import Spelling
-from fingerpost.narrow.lexical.vocabulary import Vocabulary
-from fingerpost.narrow.lexical.words import terms_of
-from fingerpost.narrow.text import ToolText, tool_text
+from fingerpost.narrow.base import ScorerQuery
+from fingerpost.narrow.lexical.index import TermBag, TermIndex, build_term_index
+from fingerpost.narrow.lexical.spelling import SpellingIndex
+from fingerpost.narrow.lexical.vocabulary import TermVocabulary
+from fingerpost.narrow.lexical.words import iterate_terms
+from fingerpost.narrow.text import ToolText, build_tool_text
 from fingerpost.records import ToolCard
 
 if TYPE_CHECKING:
     from fingerpost.narrow.base import Scores
 
 # How much a mention counts by where it stands.
-IN_SERVER: Final = 1.5
-IN_NAME: Final = 2.0
-IN_DESCRIPTION: Final = 1.0
-IN_PARAMETER: Final = 1.0
-IN_PARAMETER_TEXT: Final = 0.5
+SERVER_WEIGHT: Final = 1.5
+NAME_WEIGHT: Final = 2.0
+DESCRIPTION_WEIGHT: Final = 1.0
+PARAMETER_WEIGHT: Final = 1.0
+PARAMETER_TEXT_WEIGHT: Final = 0.5
 
-MOST_TERMS_OF_A_TOOL: Final = 400
-DEAD_TERMS: Final = 20_000  # numbers of terms nobody uses any more, before they are given out anew
+MAX_TERMS_PER_TOOL: Final = 400
+MAX_DEAD_TERMS: Final = 20_000  # numbers of terms nobody uses any more, before they are given out anew
 
 
 class LexicalScorer:
@@ -43,13 +43,13 @@ class LexicalScorer:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._forget()
-        self._vocabulary = Vocabulary(build((), 0), self._numbers, self._spelling)
+        self._reset()
+        self._vocabulary = TermVocabulary(build_term_index((), 0), self._numbers, self._spelling)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._spelling = Spelling()
-        self._bags: dict[tuple[str, str, str], Bag] = {}
+        self._spelling = SpellingIndex()
+        self._bags: dict[tuple[str, str, str], TermBag] = {}
 
     @property
     def signal(self) -> str:
@@ -58,60 +58,60 @@ class LexicalScorer:
     def prepare(self, cards: Sequence[ToolCard]) -> None:
         """These are the tools now; only those that changed are read again."""
         with self._lock:
-            index = self._build(cards)
+            index = self._build_index(cards)
             used = int(np.count_nonzero(np.diff(index.starts)))
-            if len(self._numbers) - used > max(DEAD_TERMS, used):
-                self._forget()
-                index = self._build(cards)
-            self._vocabulary = Vocabulary(index, self._numbers, self._spelling)
+            if len(self._numbers) - used > max(MAX_DEAD_TERMS, used):
+                self._reset()
+                index = self._build_index(cards)
+            self._vocabulary = TermVocabulary(index, self._numbers, self._spelling)
 
-    def _build(self, cards: Sequence[ToolCard]) -> Index:
+    def _build_index(self, cards: Sequence[ToolCard]) -> TermIndex:
         known = len(self._numbers)
-        bags: dict[tuple[str, str, str], Bag] = {}
-        rows: list[Bag] = []
+        bags: dict[tuple[str, str, str], TermBag] = {}
+        rows: list[TermBag] = []
         for card in cards:
             # The fingerprint covers what the server sent; a person may describe the tool anew.
             identity = (card.key, card.fingerprint, card.description)
             bag = bags.get(identity) or self._bags.get(identity)
-            bags[identity] = bag = self._read(card) if bag is None else bag
+            bags[identity] = bag = self._read_card(card) if bag is None else bag
             rows.append(bag)
         self._bags = bags
         self._spelling.add(islice(self._numbers, known, None))
-        return build(rows, len(self._numbers))
+        return build_term_index(rows, len(self._numbers))
 
-    def _read(self, card: ToolCard) -> Bag:
-        counts = count_terms(tool_text(card))
+    def _read_card(self, card: ToolCard) -> TermBag:
+        counts = count_terms(build_tool_text(card))
         numbers = [self._numbers.setdefault(term, len(self._numbers)) for term in counts]
-        return Bag(np.array(numbers, np.int32), np.fromiter(counts.values(), np.float32, len(counts)))
+        return TermBag(np.array(numbers, np.int32), np.fromiter(counts.values(), np.float32, len(counts)))
 
     @property
-    def terms(self) -> int:
+    def term_count(self) -> int:
         """How many different terms are held in memory."""
         return len(self._numbers)
 
-    def scores(self, query: Query) -> Scores:
+    def score(self, query: ScorerQuery) -> Scores:
         """One number per tool, mostly between 0 and 1; 0 where no word is shared."""
         vocabulary = self._vocabulary
-        weights = vocabulary.weigh(query.text, query.signals.gloss)
+        weights = vocabulary.weigh_terms(query.text, query.signals.gloss)
         length = math.sqrt(sum(weight * weight for weight in weights.values())) or 1.0
-        return vocabulary.index.add_up(list(weights), [weight / length for weight in weights.values()])
+        return vocabulary.index.sum_weights(list(weights), [weight / length for weight in weights.values()])
 
 
 def count_terms(text: ToolText) -> dict[str, float]:
     """The terms of a tool, each with its mentions weighed by where they stand."""
     counts: dict[str, float] = {}
-    for passage, weight in _passages(text):
-        for term in terms_of(passage):
-            if term in counts or len(counts) < MOST_TERMS_OF_A_TOOL:
+    for passage, weight in _weigh_passages(text):
+        for term in iterate_terms(passage):
+            if term in counts or len(counts) < MAX_TERMS_PER_TOOL:
                 counts[term] = counts.get(term, 0.0) + weight
     return counts
 
 
-def _passages(text: ToolText) -> Iterator[tuple[str, float]]:
-    yield text.server, IN_SERVER
-    yield text.name, IN_NAME
-    yield text.description, IN_DESCRIPTION
+def _weigh_passages(text: ToolText) -> Iterator[tuple[str, float]]:
+    yield text.server, SERVER_WEIGHT
+    yield text.name, NAME_WEIGHT
+    yield text.description, DESCRIPTION_WEIGHT
     for parameter in text.parameters:
-        yield parameter.name, IN_PARAMETER
-        yield parameter.about, IN_PARAMETER_TEXT
-        yield " ".join(parameter.values), IN_PARAMETER_TEXT
+        yield parameter.name, PARAMETER_WEIGHT
+        yield parameter.description, PARAMETER_TEXT_WEIGHT
+        yield " ".join(parameter.values), PARAMETER_TEXT_WEIGHT

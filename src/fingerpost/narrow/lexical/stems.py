@@ -20,59 +20,59 @@ _HAS_VOWEL = re.compile(f"^(?:{_CONSONANTS})?[aeiouy]")
 _DOUBLED = re.compile(r"([^aeiouylsz])\1$")
 _SHORT_END = re.compile(f"^{_CONSONANTS}[aeiouy][^aeiouwxy]$")
 
-SHORTEST: Final = 3  # shorter words have nothing to cut
-LONGEST: Final = 40  # longer ones are not words
+MIN_STEMMED_LENGTH: Final = 3  # shorter words have nothing to cut
+MAX_STEMMED_LENGTH: Final = 40  # longer ones are not words
 
 
-def _endings(table: str) -> tuple[tuple[str, str], ...]:
+def _parse_endings(table: str) -> tuple[tuple[str, str], ...]:
     """`ational-ate` says that -ational becomes -ate; the longest ending is tried first."""
     pairs = (entry.partition("-") for entry in table.split())
     return tuple(sorted(((old, new) for old, _, new in pairs), key=lambda pair: -len(pair[0])))
 
 
-_SECOND: Final = _endings(
+_STEP_2_ENDINGS: Final = _parse_endings(
     "ational-ate tional-tion enci-ence anci-ance izer-ize bli-ble alli-al entli-ent eli-e ousli-ous "
     "ization-ize ation-ate ator-ate alism-al iveness-ive fulness-ful ousness-ous aliti-al iviti-ive "
     "biliti-ble logi-log"
 )
-_THIRD: Final = _endings("icate-ic ative- alize-al iciti-ic ical-ic ful- ness-")
-_FOURTH: Final = _endings(
+_STEP_3_ENDINGS: Final = _parse_endings("icate-ic ative- alize-al iciti-ic ical-ic ful- ness-")
+_STEP_4_ENDINGS: Final = _parse_endings(
     "al- ance- ence- er- ic- able- ible- ant- ement- ment- ent- ou- ism- ate- iti- ous- ive- ize- ion-"
 )
 
 
 @lru_cache(maxsize=65_536)
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """The stem of a word in small letters."""
-    if not SHORTEST <= len(word) <= LONGEST or not (word.isascii() and word.isalpha()):
+    if not MIN_STEMMED_LENGTH <= len(word) <= MAX_STEMMED_LENGTH or not (word.isascii() and word.isalpha()):
         return word
     initial_y = word.startswith("y")  # at the beginning, y is a consonant
     if initial_y:
         word = "Y" + word[1:]
-    word = _final_y(_past(_plural(word)))
-    word = _replace(word, _SECOND, _MEASURE_1)
-    word = _replace(word, _THIRD, _MEASURE_1)
-    word = _tidy(_derived(word))
+    word = _replace_final_y(_remove_past(_remove_plural(word)))
+    word = _replace(word, _STEP_2_ENDINGS, _MEASURE_1)
+    word = _replace(word, _STEP_3_ENDINGS, _MEASURE_1)
+    word = _remove_final_e(_remove_derivation(word))
     return word.lower() if initial_y else word
 
 
-def _plural(word: str) -> str:
+def _remove_plural(word: str) -> str:
     if word.endswith(("sses", "ies")):
         return word[:-2]
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
-def _past(word: str) -> str:
+def _remove_past(word: str) -> str:
     if word.endswith("eed"):
         return word[:-1] if _MEASURE_1.match(word[:-3]) else word
     for ending in ("ed", "ing"):
         base = word.removesuffix(ending)
         if base != word and _HAS_VOWEL.match(base):
-            return _mended(base)
+            return _restore_ending(base)
     return word
 
 
-def _mended(base: str) -> str:
+def _restore_ending(base: str) -> str:
     """What is left once -ed or -ing is gone: `creat` is `create`, `planned` was `plan`."""
     if base.endswith(("at", "bl", "iz")):
         return base + "e"
@@ -81,7 +81,7 @@ def _mended(base: str) -> str:
     return base + "e" if _SHORT_END.match(base) else base
 
 
-def _final_y(word: str) -> str:
+def _replace_final_y(word: str) -> str:
     return word[:-1] + "i" if word.endswith("y") and _HAS_VOWEL.match(word[:-1]) else word
 
 
@@ -93,8 +93,8 @@ def _replace(word: str, endings: tuple[tuple[str, str], ...], long_enough: re.Pa
     return word
 
 
-def _derived(word: str) -> str:
-    for ending, _ in _FOURTH:
+def _remove_derivation(word: str) -> str:
+    for ending, _ in _STEP_4_ENDINGS:
         if word.endswith(ending):
             base = word[: -len(ending)]
             keeps = ending == "ion" and not base.endswith(("s", "t"))
@@ -102,7 +102,7 @@ def _derived(word: str) -> str:
     return word
 
 
-def _tidy(word: str) -> str:
+def _remove_final_e(word: str) -> str:
     if word.endswith("e"):
         base = word[:-1]
         one = _MEASURE_ONLY_1.match(base) is not None and _SHORT_END.match(base) is None

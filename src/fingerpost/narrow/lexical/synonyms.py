@@ -12,9 +12,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from fingerpost.narrow.lexical.stems import stem
+from fingerpost.narrow.lexical.stems import stem_word
 
-MUTUAL: Final = """
+MUTUAL_SYNONYMS: Final = """
 search find lookup locate seek query discover explore
 get fetch retrieve obtain read load pull
 list show display view browse enumerate
@@ -176,7 +176,7 @@ form fill field
 shell terminal command bash
 """
 
-ONE_WAY: Final = """
+ONE_WAY_SYNONYMS: Final = """
 umbrella rain sunny snow cold -> weather forecast
 translate -> language
 spend spent -> expense cost budget
@@ -202,20 +202,20 @@ pdf docx txt csv xlsx json -> file document
 csv xlsx excel spreadsheet -> sheet table
 """
 
-MOST: Final = 24  # related terms of one term, at most
+MAX_SYNONYMS: Final = 24  # related terms of one term, at most
 
 
 @cache
-def related() -> dict[str, tuple[str, ...]]:
+def build_synonym_map() -> dict[str, tuple[str, ...]]:
     """For each stem, the stems that may stand for it."""
     found: dict[str, dict[str, None]] = {}
-    for line in MUTUAL.strip().splitlines():
-        group = tuple(dict.fromkeys(map(stem, line.split())))
+    for line in MUTUAL_SYNONYMS.strip().splitlines():
+        group = tuple(dict.fromkeys(map(stem_word, line.split())))
         for word in group:
             found.setdefault(word, {}).update((other, None) for other in group if other != word)
-    for line in ONE_WAY.strip().splitlines():
+    for line in ONE_WAY_SYNONYMS.strip().splitlines():
         said, _, meant = line.partition("->")
-        others = dict.fromkeys(map(stem, meant.split()))
-        for word in map(stem, said.split()):
+        others = dict.fromkeys(map(stem_word, meant.split()))
+        for word in map(stem_word, said.split()):
             found.setdefault(word, {}).update(others)
-    return {word: tuple(others)[:MOST] for word, others in found.items()}
+    return {word: tuple(others)[:MAX_SYNONYMS] for word, others in found.items()}

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from fingerpost.narrow.lexical.stems import LONGEST, stem
+from fingerpost.narrow.lexical.stems import MAX_STEMMED_LENGTH, stem_word
 
 # Chinese, Japanese, Korean, Thai, Lao, Burmese, Khmer.
 UNSPACED: Final = (
@@ -22,16 +22,16 @@ UNSPACED: Final = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\u1100-\u11ff\uac00-\ud7af"
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u109f\u1780-\u17d3"
 )
-_RUN = re.compile(f"(?P<unspaced>[{UNSPACED}]+)|(?P<word>[^\\W_{UNSPACED}]+)")
-_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+[a-z]*|[^\W\d_A-Za-z]+")
-_IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
-_LONGEST_NUMBER: Final = 2  # `2` may say 2D; dates, amounts and ids say nothing about a tool
+_WORD_RUN = re.compile(f"(?P<unspaced>[{UNSPACED}]+)|(?P<word>[^\\W_{UNSPACED}]+)")
+_CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+[a-z]*|[^\W\d_A-Za-z]+")
+_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_MAX_NUMBER_DIGITS: Final = 2  # `2` may say 2D; dates, amounts and ids say nothing about a tool
 
 # Combining accents, Hebrew points, Arabic vowel marks.
-_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670]")
+_ACCENT_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670]")
 
 # Words that say nothing about what is wanted: the grammar of English, and the manners of requests.
-_EMPTY: Final = """
+_EMPTY_WORDS: Final = """
 a an the and or but of to in on at by for from with as is are was were be been being am it its this that
 these those there here i me my we our us you your he she his her they them their who whom which what when
 where why how do does did doing have has had having will would shall should can could may might must not
@@ -40,36 +40,36 @@ same each any all both few more most other some s t d ll re ve m
 please help need want like let know give tell hey hi hello thanks thank looking look using use used im
 interested considering planning plan trying wonder
 """
-EMPTY_TERMS: Final = frozenset(map(stem, _EMPTY.split()))
+EMPTY_TERMS: Final = frozenset(map(stem_word, _EMPTY_WORDS.split()))
 
 
-def plain(text: str) -> str:
+def remove_accents(text: str) -> str:
     """Without accents and points, wide and narrow forms alike."""
     if text.isascii():
         return text
-    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+    return unicodedata.normalize("NFC", _ACCENT_MARKS.sub("", unicodedata.normalize("NFKD", text)))
 
 
-def terms_of(text: str) -> Iterator[str]:
+def iterate_terms(text: str) -> Iterator[str]:
     """The terms of a text, in order, repeats included, empty words left out."""
-    return (term for term in _all_terms(text) if term not in EMPTY_TERMS)
+    return (term for term in _iterate_all_terms(text) if term not in EMPTY_TERMS)
 
 
-def _all_terms(text: str) -> Iterator[str]:
-    for run in _RUN.finditer(plain(text)):
+def _iterate_all_terms(text: str) -> Iterator[str]:
+    for run in _WORD_RUN.finditer(remove_accents(text)):
         found = run.group()
         if run.lastgroup == "unspaced":
             yield from found
             yield from map("".join, pairwise(found))
-        elif _IS_CAMEL.search(found):
-            yield from _camel(found[:LONGEST])
-        elif len(found) <= _LONGEST_NUMBER or not found.isdecimal():
-            yield stem(found[:LONGEST].lower())
+        elif _CAMEL_CASE.search(found):
+            yield from _split_camel_case(found[:MAX_STEMMED_LENGTH])
+        elif len(found) <= _MAX_NUMBER_DIGITS or not found.isdecimal():
+            yield stem_word(found[:MAX_STEMMED_LENGTH].lower())
 
 
-def _camel(word: str) -> Iterator[str]:
-    parts = _CAMEL.findall(word)
+def _split_camel_case(word: str) -> Iterator[str]:
+    parts = _CAMEL_PART.findall(word)
     for part in parts:
-        yield stem(part.lower())
+        yield stem_word(part.lower())
     if len(parts) == 2:  # brands are written both ways, GitHub and github; names of tools are not
-        yield stem("".join(parts).lower())
+        yield stem_word("".join(parts).lower())

@@ -6,13 +6,13 @@
     rules       the certain cases: greetings, sums, nothing asked, strong patterns
     history     what the conversation already holds, and requests that lean on it
     model       the fitted weights, and the score they give
-    judge       `NeedJudge`, which puts these together
+    judge       `NeedClassifier`, which puts these together
 
 `training/fit_need.py` fits the weights.
 """
 
 from __future__ import annotations
 
-from fingerpost.narrow.need.judge import NeedJudge
+from fingerpost.narrow.need.judge import NeedClassifier
 
-__all__ = ["NeedJudge"]
+__all__ = ["NeedClassifier"]

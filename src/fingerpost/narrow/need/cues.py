@@ -15,7 +15,7 @@ from fingerpost.frozen import frozen
 
 
 @frozen(kw_only=False)
-class Cue:
+class NeedCue:
     """`side`: +1 may only speak for a tool, -1 only against one, 0 either way."""
 
     name: str
@@ -24,88 +24,88 @@ class Cue:
 
 
 WORD_CUES: Final = (
-    Cue("file", +1, "speaks of a file or document"),
-    Cue("command", +1, "asks to run something"),
-    Cue("act", +1, "asks for something to be done"),
-    Cue("seek", +1, "asks to find or look something up"),
-    Cue("where", +1, "asks for a place"),
-    Cue("available", 0, "asks what there is"),
-    Cue("current", +1, "asks for something current"),
-    Cue("live", +1, "asks for facts that change, such as prices or weather"),
-    Cue("offer", +1, "is about offers, products or places"),
-    Cue("reference", +1, "asks for records, data or papers"),
-    Cue("service", +1, "names a service or source"),
-    Cue("artefact", +1, "is about a picture, chart or other artefact"),
-    Cue("make", +1, "asks for something to be made"),
-    Cue("convert", +1, "asks for a conversion or exact calculation"),
-    Cue("monitor", +1, "asks to be reminded or told"),
-    Cue("point", +1, "points to something that is not in the text"),
-    Cue("serve", +1, "asks for a service"),
-    Cue("want", +1, "says what the person needs"),
-    Cue("play", +1, "asks for a game or reading with rules"),
-    Cue("what", 0, "asks what something is"),
-    Cue("explain", -1, "asks for an explanation"),
-    Cue("write", -1, "asks for a text to be written"),
-    Cue("rework", -1, "works on text it gives itself"),
-    Cue("role", -1, "asks to imagine or play a role"),
-    Cue("opinion", -1, "asks for an opinion"),
-    Cue("advice", -1, "asks for advice"),
-    Cue("code", -1, "is a programming question"),
-    Cue("people", -1, "is about people in general"),
-    Cue("life", -1, "is about the person's life"),
-    Cue("chat", -1, "is small talk"),
-    Cue("fact", -1, "is a general knowledge question"),
-    Cue("sum", -1, "is a sum or puzzle a model can do"),
+    NeedCue("file", +1, "speaks of a file or document"),
+    NeedCue("command", +1, "asks to run something"),
+    NeedCue("act", +1, "asks for something to be done"),
+    NeedCue("seek", +1, "asks to find or look something up"),
+    NeedCue("where", +1, "asks for a place"),
+    NeedCue("available", 0, "asks what there is"),
+    NeedCue("current", +1, "asks for something current"),
+    NeedCue("live", +1, "asks for facts that change, such as prices or weather"),
+    NeedCue("offer", +1, "is about offers, products or places"),
+    NeedCue("reference", +1, "asks for records, data or papers"),
+    NeedCue("service", +1, "names a service or source"),
+    NeedCue("artefact", +1, "is about a picture, chart or other artefact"),
+    NeedCue("make", +1, "asks for something to be made"),
+    NeedCue("convert", +1, "asks for a conversion or exact calculation"),
+    NeedCue("monitor", +1, "asks to be reminded or told"),
+    NeedCue("point", +1, "points to something that is not in the text"),
+    NeedCue("serve", +1, "asks for a service"),
+    NeedCue("want", +1, "says what the person needs"),
+    NeedCue("play", +1, "asks for a game or reading with rules"),
+    NeedCue("what", 0, "asks what something is"),
+    NeedCue("explain", -1, "asks for an explanation"),
+    NeedCue("write", -1, "asks for a text to be written"),
+    NeedCue("rework", -1, "works on text it gives itself"),
+    NeedCue("role", -1, "asks to imagine or play a role"),
+    NeedCue("opinion", -1, "asks for an opinion"),
+    NeedCue("advice", -1, "asks for advice"),
+    NeedCue("code", -1, "is a programming question"),
+    NeedCue("people", -1, "is about people in general"),
+    NeedCue("life", -1, "is about the person's life"),
+    NeedCue("chat", -1, "is small talk"),
+    NeedCue("fact", -1, "is a general knowledge question"),
+    NeedCue("sum", -1, "is a sum or puzzle a model can do"),
 )
 FORM_CUES: Final = (
-    Cue("own", +1, "is about the person's own data"),
-    Cue("made", +1, "asks for a picture, chart or other artefact to be made"),
-    Cue("asks live", +1, "asks for a fact that changes"),
-    Cue("help with a thing", +1, "asks how to do something with a service or with one's own things"),
-    Cue("opens with act", +1, "opens with an instruction to act"),
-    Cue("opens with seek", +1, "opens with an instruction to search"),
-    Cue("opens with make", 0, "opens with an instruction to make something"),
-    Cue("opens with write", -1, "opens with an instruction to write"),
-    Cue("opens with explain", -1, "opens like a question for an explanation"),
-    Cue("opens with opinion", -1, "opens like a question for an opinion"),
-    Cue("opens with advice", -1, "opens like a question for advice"),
-    Cue("named", +1, "names something in particular"),
-    Cue("odd name", +1, "names a product or code"),
-    Cue("question", 0, "is a question"),
-    Cue("asks the reader", 0, "asks politely"),
-    Cue("first person", 0, "speaks of the person"),
-    Cue("given text", -1, "brings the text to work on"),
-    Cue("quoted", 0, "quotes something"),
-    Cue("blank", -1, "leaves a blank to fill"),
-    Cue("ends in what", -1, "is a question for common sense"),
-    Cue("short", 0, "is very short"),
-    Cue("long", 0, "is long"),
-    Cue("several sentences", 0, "has several sentences"),
-    Cue("numbers", 0, "has numbers"),
-    Cue("arithmetic", -1, "is plain arithmetic"),
-    Cue("condition", -1, "supposes something"),
+    NeedCue("own", +1, "is about the person's own data"),
+    NeedCue("made", +1, "asks for a picture, chart or other artefact to be made"),
+    NeedCue("asks live", +1, "asks for a fact that changes"),
+    NeedCue("help with a thing", +1, "asks how to do something with a service or with one's own things"),
+    NeedCue("opens with act", +1, "opens with an instruction to act"),
+    NeedCue("opens with seek", +1, "opens with an instruction to search"),
+    NeedCue("opens with make", 0, "opens with an instruction to make something"),
+    NeedCue("opens with write", -1, "opens with an instruction to write"),
+    NeedCue("opens with explain", -1, "opens like a question for an explanation"),
+    NeedCue("opens with opinion", -1, "opens like a question for an opinion"),
+    NeedCue("opens with advice", -1, "opens like a question for advice"),
+    NeedCue("named", +1, "names something in particular"),
+    NeedCue("odd name", +1, "names a product or code"),
+    NeedCue("question", 0, "is a question"),
+    NeedCue("asks the reader", 0, "asks politely"),
+    NeedCue("first person", 0, "speaks of the person"),
+    NeedCue("given text", -1, "brings the text to work on"),
+    NeedCue("quoted", 0, "quotes something"),
+    NeedCue("blank", -1, "leaves a blank to fill"),
+    NeedCue("ends in what", -1, "is a question for common sense"),
+    NeedCue("short", 0, "is very short"),
+    NeedCue("long", 0, "is long"),
+    NeedCue("several sentences", 0, "has several sentences"),
+    NeedCue("numbers", 0, "has numbers"),
+    NeedCue("arithmetic", -1, "is plain arithmetic"),
+    NeedCue("condition", -1, "supposes something"),
 )
 SIGNAL_CUES: Final = (
-    Cue("path", +1, "names a file"),
-    Cue("url", +1, "names a web address"),
-    Cue("email", +1, "names an e-mail address"),
-    Cue("id", +1, "names an id"),
-    Cue("date", +1, "names a date"),
-    Cue("time", +1, "names a time"),
+    NeedCue("path", +1, "names a file"),
+    NeedCue("url", +1, "names a web address"),
+    NeedCue("email", +1, "names an e-mail address"),
+    NeedCue("id", +1, "names an id"),
+    NeedCue("date", +1, "names a date"),
+    NeedCue("time", +1, "names a time"),
 )
 CUES: Final = WORD_CUES + FORM_CUES + SIGNAL_CUES
-PLACE_OF: Final = {cue.name: place for place, cue in enumerate(CUES)}
+CUE_POSITION: Final = {cue.name: place for place, cue in enumerate(CUES)}
 
-LONGEST_PHRASE: Final = 4
-_WORDS: Final = Path(__file__).parent / "words"
+MAX_PHRASE_WORDS: Final = 4
+_WORD_LISTS_FOLDER: Final = Path(__file__).parent / "words"
 
 
 @cache
-def phrases(language: str) -> dict[str, tuple[str, ...]]:
+def read_phrases(language: str) -> dict[str, tuple[str, ...]]:
     """Each phrase of the language's word list, and the lists it stands in. Read once."""
     found: dict[str, tuple[str, ...]] = {}
     name = ""
-    for line in (_WORDS / f"{language}.txt").read_text(encoding="utf-8").splitlines():
+    for line in (_WORD_LISTS_FOLDER / f"{language}.txt").read_text(encoding="utf-8").splitlines():
         line = line.strip()
         if not line or line.startswith("#"):
             continue

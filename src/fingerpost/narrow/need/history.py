@@ -12,19 +12,19 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from fingerpost.catalog.words import word_set
-from fingerpost.narrow.followups import Dependence, dependence
-from fingerpost.narrow.need.reading import Reading, bounded, read
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.narrow.followups import Dependence, classify_dependence
+from fingerpost.narrow.need.reading import NeedFeatures, cut_middle, extract_features
 from fingerpost.records import Message, Signals
 
-_LOOK_BACK: Final = 40  # messages searched for what was said
-_SHORT: Final = 9  # words
-_SHORTEST_REQUEST: Final = 3  # words; a shorter turn says less than what it follows
-_LONGEST_REPLY: Final = 3  # words
-_LONGEST_RECALL: Final = 30  # words; nobody asks longer for what was said
-_LONGEST_YES: Final = 60  # characters
+_LOOK_BACK_MESSAGES: Final = 40  # messages searched for what was said
+_SHORT_REQUEST_WORDS: Final = 9  # words
+_MIN_REQUEST_WORDS: Final = 3  # words; a shorter turn says less than what it follows
+_MAX_REPLY_WORDS: Final = 3  # words
+_MAX_RECALL_WORDS: Final = 30  # words; nobody asks longer for what was said
+_MAX_YES_LENGTH: Final = 60  # characters
 
-_SAID: Final = re.compile(
+_ALREADY_SAID: Final = re.compile(
     r"\b(?:did (?:i|you|we) (?:just )?(?:say|tell|mention|decide|agree|call|write|suggest|recommend)"
     r"|(?:i|you|we) (?:just )?(?:said|told|mentioned|decided|agreed|suggested|recommended|called)"
     r"|remind me (?:what|which|who|where|when|how)|what (?:was|were) (?:my|our|the|your)"
@@ -39,7 +39,7 @@ _OWN_FACT: Final = re.compile(
     r"|(?<!\w)(?:איך קוראים ל|מה השם של|מה שמ[וה]|במה אני|איפה אני)"
     r"|(?<!\w)(?:מה|מי|איפה|מתי) ה.*(?:שלי|שלנו)(?!\w)"
 )
-_WORDING: Final = re.compile(
+_REWORDING: Final = re.compile(
     r"\b(?:shorter|longer|simpler|more simply|clearer|rephrase|reword|rhyme|funnier|nicer|pronounce"
     r"|(?:more|less) (?:formal|friendly|casual|detail|polite|funny)|say (?:that|it) (?:again|more|in)"
     r"|what do you mean|why(?: not| is that)?\s*\?*$|in other words|half of (?:that|it)"
@@ -47,7 +47,7 @@ _WORDING: Final = re.compile(
     r"|(?<!\w)(?:יותר (?:פשוט|קצר|ארוך|רשמי|מצחיק|ברור)|קצר יותר|פשוט יותר|למה\s*\?*$|מה הכוונה)"
     r"|(?<!\w)(?:תסביר (?:את זה|שוב)|ו?חצי מזה|במילים אחרות|תקצר)"
 )
-_YES: Final = re.compile(
+_CONSENT: Final = re.compile(
     r"(?:yes|yeah|yep|yup|sure|ok|okay|go ahead|do it|do that|please do|proceed|go for it|send it|confirmed?"
     r"|sounds good|correct|right|absolutely|why not|please|then|thanks|👍|✅"
     r"|כן|בטח|קדימה|סבבה|אוקיי|תעשה(?: את זה)?|בבקשה|מאשר|מאשרת|יאללה|בסדר|תשלח)(?!\w)",
@@ -59,7 +59,7 @@ _OFFER: Final = re.compile(
     r"|(?<!\w)(?:האם ל|לשלוח|להמשיך|למחוק|להזמין|לקבוע|לבצע|לעשות|שא\w+|רוצה ש|מאשר|לאשר)",
     re.IGNORECASE,
 )
-_SAYS_NOTHING: Final = word_set(
+_CONTENTLESS_WORDS: Final = parse_word_set(
     """
     a an the is are was were be what what's which who who's where when how do does did i me my our we
     you your it of in on at to for and or again please remind tell say said told mention mentioned
@@ -72,78 +72,88 @@ _SAYS_NOTHING: Final = word_set(
 )
 
 
-def already_said(reading: Reading, text: str, history: Sequence[Message]) -> bool:
+def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Message]) -> bool:
     """Whether the request asks for what an earlier message holds."""
-    if len(reading.spoken) > _LONGEST_RECALL or reading.cues.get("act", "remind") != "remind":
+    if len(reading.spoken_words) > _MAX_RECALL_WORDS or reading.cues.get("act", "remind") != "remind":
         return False
     lowered = text.lower()
-    said = _SAID.search(lowered) is not None
+    said = _ALREADY_SAID.search(lowered) is not None
     if not said and not (_OWN_FACT.search(lowered) and "current" not in reading.cues):
         return False
-    asked = [_root(word) for word in reading.spoken if word not in _SAYS_NOTHING]
+    asked = [_get_root(word) for word in reading.spoken_words if word not in _CONTENTLESS_WORDS]
     if not asked:
         return said
     # Of what was said to be said most must be there; of a fact of the person, all of it.
     wanted = len(asked) / 2 if said else len(asked)
     return any(
         sum(root in told for root in asked) >= wanted
-        for told in ({_root(word) for word in _words(message.text)} for message in history[-_LOOK_BACK:])
+        for told in (
+            {_get_root(word) for word in _tokenize_history(message.text)}
+            for message in history[-_LOOK_BACK_MESSAGES:]
+        )
     )
 
 
-def about_wording(reading: Reading, text: str, history: Sequence[Message]) -> bool:
+def is_about_wording(reading: NeedFeatures, text: str, history: Sequence[Message]) -> bool:
     """Whether the request only wants the last answer put differently."""
     answered = any(message.role == "assistant" for message in history[-2:])
-    return answered and len(reading.spoken) <= _SHORT and _WORDING.search(text.lower()) is not None
+    return (
+        answered
+        and len(reading.spoken_words) <= _SHORT_REQUEST_WORDS
+        and _REWORDING.search(text.lower()) is not None
+    )
 
 
-def accepts_offer(text: str, history: Sequence[Message]) -> bool:
+def is_accepting_offer(text: str, history: Sequence[Message]) -> bool:
     """Whether the request says yes to something the assistant offered to do."""
     last = next((message for message in reversed(history[-3:]) if message.role == "assistant"), None)
-    if last is None or len(text) > _LONGEST_YES or _OFFER.search(bounded(last.text)) is None:
+    if last is None or len(text) > _MAX_YES_LENGTH or _OFFER.search(cut_middle(last.text)) is None:
         return False
-    return _YES.search(text) is not None and not any(char.isalnum() for char in _YES.sub("", text))
+    return _CONSENT.search(text) is not None and not any(char.isalnum() for char in _CONSENT.sub("", text))
 
 
-def continued(text: str, history: Sequence[Message]) -> str | None:
+def find_continued_request(text: str, history: Sequence[Message]) -> str | None:
     """The earlier request of which this one is a fragment, or to whose question it is the reply."""
-    if dependence(text) is not Dependence.FRAGMENT and not _replies(text, history):
+    if classify_dependence(text) is not Dependence.FRAGMENT and not _is_reply_to_question(text, history):
         return None
-    return referred_to(history)
+    return find_referred_request(history)
 
 
-def referred_to(history: Sequence[Message]) -> str | None:
+def find_referred_request(history: Sequence[Message]) -> str | None:
     """The latest request of the person that can be understood by itself."""
-    asked = [message.text for message in history[-_LOOK_BACK:] if message.role == "user"]
+    asked = [message.text for message in history[-_LOOK_BACK_MESSAGES:] if message.role == "user"]
     whole = (
         said
         for said in reversed(asked)
-        if len(said.split()) >= _SHORTEST_REQUEST and dependence(said) is not Dependence.FRAGMENT
+        if len(said.split()) >= _MIN_REQUEST_WORDS and classify_dependence(said) is not Dependence.FRAGMENT
     )
     return next(whole, asked[0] if asked else None)
 
 
-def _replies(text: str, history: Sequence[Message]) -> bool:
+def _is_reply_to_question(text: str, history: Sequence[Message]) -> bool:
     """Whether it is but a few words, said when the assistant had asked something back."""
     last = next((message for message in reversed(history[-2:]) if message.role == "assistant"), None)
     if last is None or not last.text.rstrip().endswith(("?", "？")) or "?" in text:
         return False
-    words = _words(text)
-    return 0 < len(words) <= _LONGEST_REPLY and not read(text, Signals()).cues.keys() & _SAYS_ITSELF
+    words = _tokenize_history(text)
+    return (
+        0 < len(words) <= _MAX_REPLY_WORDS
+        and not extract_features(text, Signals()).cues.keys() & _SELF_CONTAINED_CUES
+    )
 
 
 # A few words with one of these cues are no reply: they say what they want, or that nothing is wanted.
-_SAYS_ITSELF: Final = frozenset(
+_SELF_CONTAINED_CUES: Final = frozenset(
     ("act", "command", "seek", "make", "write", "explain", "fact", "opinion", "chat", "role", "live", "sum")
 )
-_WORD: Final = re.compile(r"[a-z']+|[א-ת]+|\d+")
+_HISTORY_WORD: Final = re.compile(r"[a-z']+|[א-ת]+|\d+")
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(bounded(text).lower())
+def _tokenize_history(text: str) -> list[str]:
+    return _HISTORY_WORD.findall(cut_middle(text).lower())
 
 
-def _root(word: str) -> str:
+def _get_root(word: str) -> str:
     """Close enough to see that "cats" and "cat's", "מספר" and "המספר" are the same."""
     word = word.removesuffix("'s").removesuffix("s")
     if "א" <= word[:1] <= "ת":

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.need.cues import CUES, PLACE_OF
-from fingerpost.narrow.need.reading import SLOTS, Reading
+from fingerpost.narrow.need.cues import CUE_POSITION, CUES
+from fingerpost.narrow.need.reading import FEATURE_SLOTS, NeedFeatures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float32]
 
-WORTH_NAMING: Final = 0.15  # log odds; what moved the score less is no reason
-WEIGHTS: Final = Path(__file__).with_name("weights.npz")
+MIN_EXPLAINED_POINTS: Final = 0.15  # log odds; what moved the score less is no reason
+WEIGHTS_FILE: Final = Path(__file__).with_name("weights.npz")
 
 
 @frozen(kw_only=False)
-class Share:
+class CueContribution:
     """What one cue, or the words it has none for, added to the score (as log odds)."""
 
     cue: str  # "" for words, "vector" for the meaning as a whole
@@ -38,7 +38,7 @@ class Share:
 
 
 @frozen(kw_only=False)
-class Head:
+class LinearHead:
     """One set of weights."""
 
     bias: float
@@ -47,55 +47,61 @@ class Head:
     vector: Vector | None = None
     centre: Vector | None = None
 
-    def shares(self, reading: Reading, vector: Vector | None = None) -> tuple[float, list[Share]]:
+    def compute_contributions(
+        self, reading: NeedFeatures, vector: Vector | None = None
+    ) -> tuple[float, list[CueContribution]]:
         """The log odds that a tool is needed, and what of them is worth naming."""
         odds = self.bias
-        shares: list[Share] = []
+        shares: list[CueContribution] = []
         for name, text in reading.cues.items():
-            points = self.cues[PLACE_OF[name]]
+            points = self.cues[CUE_POSITION[name]]
             odds += points
-            shares.append(Share(name, text, points))
+            shares.append(CueContribution(name, text, points))
         scale = 1 / math.sqrt(len(reading.features) or 1)
         for slot, text in reading.features:
             points = self.words[slot] * scale
             odds += points
-            if abs(points) >= WORTH_NAMING:
-                shares.append(Share("", text, points))
+            if abs(points) >= MIN_EXPLAINED_POINTS:
+                shares.append(CueContribution("", text, points))
         if vector is not None and self.vector is not None and self.centre is not None:
             points = float(np.dot(vector - self.centre, self.vector))
             odds += points
-            shares.append(Share("vector", "", points))
+            shares.append(CueContribution("vector", "", points))
         return odds, shares
 
 
 @frozen(kw_only=False)
-class Model:
+class NeedModel:
     """Both heads."""
 
-    words: Head
-    meaning: Head | None
+    words: LinearHead
+    meaning: LinearHead | None
 
-    def shares(self, reading: Reading, vector: Vector | None = None) -> tuple[float, list[Share]]:
+    def compute_contributions(
+        self, reading: NeedFeatures, vector: Vector | None = None
+    ) -> tuple[float, list[CueContribution]]:
         if vector is None or self.meaning is None:
-            return self.words.shares(reading)
-        first, by_words = self.words.shares(reading)
-        second, by_meaning = self.meaning.shares(reading, vector)
-        halves = [Share(share.cue, share.text, share.points / 2) for share in (*by_words, *by_meaning)]
+            return self.words.compute_contributions(reading)
+        first, by_words = self.words.compute_contributions(reading)
+        second, by_meaning = self.meaning.compute_contributions(reading, vector)
+        halves = [
+            CueContribution(share.cue, share.text, share.points / 2) for share in (*by_words, *by_meaning)
+        ]
         return (first + second) / 2, halves
 
 
 @cache
-def load(path: Path = WEIGHTS) -> Model:
+def load_need_model(path: Path = WEIGHTS_FILE) -> NeedModel:
     """The weights that came with the package. Read once."""
     with np.load(path, allow_pickle=False) as file:
         names = [str(name) for name in file["names"]]
-        if names != [cue.name for cue in CUES] or file["words"].shape != (SLOTS,):
+        if names != [cue.name for cue in CUES] or file["words"].shape != (FEATURE_SLOTS,):
             message = f"{path.name} was fitted for other cues; run `python -m training.fit_need`"
             raise ValueError(message)
 
-        def head(prefix: str) -> Head:
+        def head(prefix: str) -> LinearHead:
             vector = file.get(f"{prefix}vector")
-            return Head(
+            return LinearHead(
                 bias=float(file[f"{prefix}bias"]),
                 cues=tuple(float(value) for value in file[f"{prefix}cues"]),
                 words=tuple(float(value) for value in file[f"{prefix}words"]),
@@ -103,4 +109,4 @@ def load(path: Path = WEIGHTS) -> Model:
                 centre=file[f"{prefix}centre"] if vector is not None else None,
             )
 
-        return Model(head(""), head("meaning_") if "meaning_bias" in file else None)
+        return NeedModel(head(""), head("meaning_") if "meaning_bias" in file else None)

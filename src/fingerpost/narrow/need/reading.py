@@ -12,19 +12,19 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 from fingerpost.frozen import frozen
-from fingerpost.narrow.need.cues import LONGEST_PHRASE, phrases
+from fingerpost.narrow.need.cues import MAX_PHRASE_WORDS, read_phrases
 from fingerpost.records import EntityKind, Signals
 
 FIRST_CHARACTERS: Final = 1200
 LAST_CHARACTERS: Final = 400
-SLOTS: Final = 1 << 14
-_MOST_WORDS: Final = 200  # of these cues and features are made
-_SMALL_TALK: Final = 7  # words
-_LONGEST_SUM: Final = 80  # characters
+FEATURE_SLOTS: Final = 1 << 14
+_MAX_WORDS: Final = 200  # of these cues and features are made
+_SMALL_TALK_WORDS: Final = 7  # words
+_MAX_EXPRESSION_LENGTH: Final = 80  # characters
 
-_TAKEN_OUT: Final = (
+_REMOVED_PATTERNS: Final = (
     ("url", re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)),
     ("email", re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,4}\b")),
     (
@@ -39,7 +39,7 @@ _TAKEN_OUT: Final = (
         ),
     ),
 )
-_SIGNALLED: Final = {
+_CUE_BY_ENTITY: Final = {
     EntityKind.PATH: "path",
     EntityKind.URL: "url",
     EntityKind.EMAIL: "email",
@@ -53,12 +53,12 @@ _TOKEN: Final = re.compile(
 _SENTENCE_ENDS: Final = frozenset(".!?;:\n")
 _BREAKS: Final = _SENTENCE_ENDS | {","}
 # After these an instruction begins: "can you send", "please send", "and send", "want to send".
-_BEFORE_AN_INSTRUCTION: Final = word_set(
+_BEFORE_AN_INSTRUCTION: Final = parse_word_set(
     """
     please kindly you u and then or also just now hey hi me let's lets i'll בבקשה אפשר ואז וגם רק
     """
 )
-_BEFORE_TO: Final = word_set(
+_BEFORE_TO: Final = parse_word_set(
     """
     want need like love have you trying going planning wish me us help
     """
@@ -68,7 +68,7 @@ _PLUS: Final = frozenset(("ועוד", "פחות"))
 _OWNERS: Final = frozenset(("my", "our", "mine"))
 _HEBREW_OWNERS: Final = frozenset(("שלי", "שלנו", "לי", "אליי", "אלי"))
 _HEBREW_PREFIXES: Final = "והבלמשכ"
-_ASKING: Final = word_set(
+_ASKING: Final = parse_word_set(
     """
     what who when where which why how is are do does did can could would will should whose whom am was
     were מה מי מתי איפה איזה איזו אילו למה מדוע איך כמה האם היכן
@@ -77,7 +77,7 @@ _ASKING: Final = word_set(
 _POLITE: Final = re.compile(
     r"\b(?:can|could|would|will) (?:you|u)\b|\bplease\b|\bkindly\b|\bpls\b|בבקשה|אפשר|תוכל|אתה יכול"
 )
-_FIRST_PERSON: Final = word_set(
+_FIRST_PERSON: Final = parse_word_set(
     """
     i i'm i'd i've i'll me my we we're we've our us אני אנחנו לי לנו שלי שלנו
     """
@@ -104,7 +104,7 @@ _CONDITION: Final = re.compile(r"^(?:if|suppose|imagine|assuming|let's say|אם|
 
 
 @frozen(kw_only=False)
-class Reading:
+class NeedFeatures:
     """A request as the judge sees it."""
 
     words: tuple[str, ...]  # lower case, with punctuation that ends something
@@ -112,37 +112,37 @@ class Reading:
     features: tuple[tuple[int, str], ...]  # hashed features, each with the words behind it
 
     @property
-    def spoken(self) -> tuple[str, ...]:
+    def spoken_words(self) -> tuple[str, ...]:
         return tuple(word for word in self.words if word not in _BREAKS)
 
 
-def bounded(text: str) -> str:
+def cut_middle(text: str) -> str:
     """The beginning and the end: what is wanted stands there, what was pasted between."""
     if len(text) > FIRST_CHARACTERS + LAST_CHARACTERS:
         text = f"{text[:FIRST_CHARACTERS]}\n{text[-LAST_CHARACTERS:]}"
     return text.replace("’", "'").replace("״", '"').replace("׳", "'")
 
 
-def read(text: str, signals: Signals) -> Reading:
+def extract_features(text: str, signals: Signals) -> NeedFeatures:
     """The cues and features of a request."""
     cues: dict[str, str] = {}
-    text = _without_entities(bounded(text), signals, cues)
+    text = _remove_entities(cut_middle(text), signals, cues)
     lowered = text.lower()
-    words = tuple(_TOKEN.findall(_QUOTED.sub(" ", lowered)))[:_MOST_WORDS]
+    words = tuple(_TOKEN.findall(_QUOTED.sub(" ", lowered)))[:_MAX_WORDS]
     _read_words(words, cues)
     if signals.gloss:
         _read_gloss(signals.gloss, cues)
     _read_form(text, lowered, words, cues)
-    return Reading(words, cues, _features(words, cues, signals))
+    return NeedFeatures(words, cues, _hash_features(words, cues, signals))
 
 
-def _without_entities(text: str, signals: Signals, cues: dict[str, str]) -> str:
-    for name, pattern in _TAKEN_OUT:
+def _remove_entities(text: str, signals: Signals, cues: dict[str, str]) -> str:
+    for name, pattern in _REMOVED_PATTERNS:
         if (match := pattern.search(text)) is not None:
             cues[name] = match.group()[:60]
             text = pattern.sub(" ", text)
     for entity in signals.entities:
-        name = _SIGNALLED.get(entity.kind)
+        name = _CUE_BY_ENTITY.get(entity.kind)
         if name is None:
             continue
         cues.setdefault(name, entity.text[:60])
@@ -151,7 +151,7 @@ def _without_entities(text: str, signals: Signals, cues: dict[str, str]) -> str:
     return text.strip()
 
 
-def _forms(word: str) -> tuple[str, ...]:
+def _list_word_forms(word: str) -> tuple[str, ...]:
     """The word, and for Hebrew what remains without one or two prefix letters."""
     if not "א" <= word[0] <= "ת" or len(word) < 4:
         return (word,)
@@ -164,25 +164,25 @@ def _forms(word: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _lists_at(words: Sequence[str], place: int) -> Iterator[tuple[str, str]]:
+def _find_phrases_at(words: Sequence[str], index: int) -> Iterator[tuple[str, str]]:
     """Every word list with a phrase that begins at this place, and the phrase."""
-    known = phrases("hebrew") if "א" <= words[place][0] <= "ת" else phrases("english")
-    for form in _forms(words[place]):
+    known = read_phrases("hebrew") if "א" <= words[index][0] <= "ת" else read_phrases("english")
+    for form in _list_word_forms(words[index]):
         phrase = form
-        for length in range(1, LONGEST_PHRASE + 1):
+        for length in range(1, MAX_PHRASE_WORDS + 1):
             for name in known.get(phrase, ()):
                 yield name, phrase
-            if place + length >= len(words):
+            if index + length >= len(words):
                 break
-            phrase = f"{phrase} {words[place + length]}"
+            phrase = f"{phrase} {words[index + length]}"
 
 
-def _begins_instruction(words: Sequence[str], place: int) -> bool:
-    if place == 0 or words[place - 1] in _BREAKS:
+def _is_instruction_start(words: Sequence[str], index: int) -> bool:
+    if index == 0 or words[index - 1] in _BREAKS:
         return True
-    if words[place - 1] == "to":
-        return place > 1 and words[place - 2] in _BEFORE_TO
-    return words[place - 1] in _BEFORE_AN_INSTRUCTION
+    if words[index - 1] == "to":
+        return index > 1 and words[index - 2] in _BEFORE_TO
+    return words[index - 1] in _BEFORE_AN_INSTRUCTION
 
 
 def _read_words(words: Sequence[str], cues: dict[str, str]) -> None:
@@ -193,42 +193,42 @@ def _read_words(words: Sequence[str], cues: dict[str, str]) -> None:
         if word in _OWNERS:
             owner = place
         hebrew = "א" <= word[0] <= "ת"
-        for name, phrase in _lists_at(words, place):
+        for name, phrase in _find_phrases_at(words, place):
             if name == "account":
-                if place - owner <= 3 or (hebrew and _owned_after(words, place)):
+                if place - owner <= 3 or (hebrew and _is_followed_by_owner(words, place)):
                     cues.setdefault("own", phrase)
                 continue
             # English verbs are nouns elsewhere: "book a table" acts, "a good book" does not.
-            if name in ("act", "command") and not hebrew and not _begins_instruction(words, place):
+            if name in ("act", "command") and not hebrew and not _is_instruction_start(words, place):
                 continue
-            if _means_something_else(name, phrase, place, words):
+            if _has_other_meaning(name, phrase, place, words):
                 continue
             cues.setdefault(name, phrase)
             if place == 0:
                 cues.setdefault(f"opens with {'act' if name == 'command' else name}", phrase)
 
 
-def _means_something_else(name: str, phrase: str, place: int, words: Sequence[str]) -> bool:
+def _has_other_meaning(name: str, phrase: str, index: int, words: Sequence[str]) -> bool:
     if name == "chat":  # "hey, can you check the build?" is more than a greeting; a "not" is no "no"
-        return len(words) > _SMALL_TALK or (place > 0 and phrase in _YES_OR_NO)
+        return len(words) > _SMALL_TALK_WORDS or (index > 0 and phrase in _YES_OR_NO)
     return phrase in _PLUS and not any(word[0].isdigit() for word in words)  # "and also", in Hebrew
 
 
-def _owned_after(words: Sequence[str], place: int) -> bool:
-    return any(word in _HEBREW_OWNERS for word in words[max(0, place - 3) : place + 4])
+def _is_followed_by_owner(words: Sequence[str], index: int) -> bool:
+    return any(word in _HEBREW_OWNERS for word in words[max(0, index - 3) : index + 4])
 
 
 # A gloss has no word order: of its words only those count that mean one thing alone.
-_GLOSSED: Final = frozenset(
+_GLOSS_CUES: Final = frozenset(
     ("file", "live", "reference", "service", "artefact", "convert", "current", "offer")
 )
 
 
 def _read_gloss(gloss: str, cues: dict[str, str]) -> None:
-    known = phrases("english")
-    for word in gloss.lower().split()[:_MOST_WORDS]:
+    known = read_phrases("english")
+    for word in gloss.lower().split()[:_MAX_WORDS]:
         for name in known.get(word, ()):
-            if name in _GLOSSED:
+            if name in _GLOSS_CUES:
                 cues.setdefault(name, word)
 
 
@@ -255,7 +255,7 @@ def _read_form(text: str, lowered: str, words: Sequence[str], cues: dict[str, st
         "long": len(spoken) >= 30,
         "several sentences": sentences >= 2,
         "numbers": any(word[0].isdigit() for word in spoken),
-        "arithmetic": len(text) <= _LONGEST_SUM and _ARITHMETIC.fullmatch(text) is not None,
+        "arithmetic": len(text) <= _MAX_EXPRESSION_LENGTH and _ARITHMETIC.fullmatch(text) is not None,
         "condition": _CONDITION.search(lowered) is not None,
     }
     shown = {"named": named, "odd name": odd}
@@ -271,24 +271,26 @@ def _read_form(text: str, lowered: str, words: Sequence[str], cues: dict[str, st
         cues["asks live"] = cues["live"]
     if cues.keys() & {"advice", "explain"} and cues.keys() & {"service", "odd name", "own"}:
         cues["help with a thing"] = ""
-    for name in [name for name in cues if name.startswith("opens with ") and name not in _OPENINGS]:
+    for name in [name for name in cues if name.startswith("opens with ") and name not in _OPENING_CUES]:
         del cues[name]
 
 
-_OPENINGS: Final = frozenset(
+_OPENING_CUES: Final = frozenset(
     f"opens with {name}" for name in ("act", "seek", "make", "write", "explain", "opinion", "advice")
 )
 
 
-def _slot(feature: str) -> int:
-    return zlib.crc32(feature.encode()) & (SLOTS - 1)
+def _hash_feature(feature: str) -> int:
+    return zlib.crc32(feature.encode()) & (FEATURE_SLOTS - 1)
 
 
-def _stem(word: str) -> str:
+def _get_feature_stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word[-1] == "s" and word[-2] != "s" else word
 
 
-def _features(words: Sequence[str], cues: dict[str, str], signals: Signals) -> tuple[tuple[int, str], ...]:
+def _hash_features(
+    words: Sequence[str], cues: dict[str, str], signals: Signals
+) -> tuple[tuple[int, str], ...]:
     """Words, word pairs and how the request opens, each in a slot of its own (or nearly so)."""
     found: dict[int, str] = {}
     before = "^"
@@ -296,17 +298,17 @@ def _features(words: Sequence[str], cues: dict[str, str], signals: Signals) -> t
         if word in _BREAKS:
             before = "^" if word in _SENTENCE_ENDS else before
             continue
-        stem = "0" if word[0].isdigit() else _stem(word)
-        found.setdefault(_slot(f"w {stem}"), word)
-        for form in _forms(word)[1:]:
-            found.setdefault(_slot(f"w {form}"), word)
-        found.setdefault(_slot(f"p {before} {stem}"), word if before == "^" else f"{before} {word}")
+        stem = "0" if word[0].isdigit() else _get_feature_stem(word)
+        found.setdefault(_hash_feature(f"w {stem}"), word)
+        for form in _list_word_forms(word)[1:]:
+            found.setdefault(_hash_feature(f"w {form}"), word)
+        found.setdefault(_hash_feature(f"p {before} {stem}"), word if before == "^" else f"{before} {word}")
         before = stem
     spoken = [word for word in words if word not in _BREAKS]
     if len(spoken) > 1:
-        found.setdefault(_slot(f"open {spoken[0]} {spoken[1]}"), f"{spoken[0]} {spoken[1]}")
-    for word in signals.gloss.lower().split()[:_MOST_WORDS]:
-        found.setdefault(_slot(f"w {_stem(word)}"), word)
+        found.setdefault(_hash_feature(f"open {spoken[0]} {spoken[1]}"), f"{spoken[0]} {spoken[1]}")
+    for word in signals.gloss.lower().split()[:_MAX_WORDS]:
+        found.setdefault(_hash_feature(f"w {_get_feature_stem(word)}"), word)
     for intent in signals.intents[:3]:
-        found.setdefault(_slot(f"intent {intent.category}"), "")
+        found.setdefault(_hash_feature(f"intent {intent.category}"), "")
     return tuple(found.items())

@@ -9,27 +9,27 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 from fingerpost.frozen import frozen
-from fingerpost.narrow.hebrew import gloss
-from fingerpost.narrow.need.reading import Reading, read
+from fingerpost.narrow.hebrew import gloss_words
+from fingerpost.narrow.need.reading import NeedFeatures, extract_features
 from fingerpost.records import EntityKind, Signals
 
-NOTHING: Final = 0.01
-SURELY_NOT: Final = 0.03
-SURELY: Final = 0.95
-LIKELY: Final = 0.8
+NO_REQUEST_SCORE: Final = 0.01
+SURELY_NOT_SCORE: Final = 0.03
+SURELY_SCORE: Final = 0.95
+LIKELY_SCORE: Final = 0.8
 
 
 @frozen(kw_only=False)
-class Finding:
+class RuleFinding:
     """What a rule found: the score (or the least score) and why."""
 
     score: float
     reason: str
 
 
-_GREETING_WORDS: Final = word_set(
+_GREETING_WORDS: Final = parse_word_set(
     """
     hi hello hey hiya yo heya howdy greetings good morning afternoon evening night day thanks thank thx
     ty cheers you u so very much a lot again there all everyone bye goodbye cya see later tomorrow how
@@ -44,9 +44,9 @@ _GREETING_WORDS: Final = word_set(
     עזרת לי יאללה בבקשה ,
     """
 )
-_MOST_GREETING_WORDS: Final = 8
+_MAX_GREETING_WORDS: Final = 8
 # "see you" greets, "see the log" does not: at least one of these must be there.
-_GREETS: Final = word_set(
+_REQUIRED_GREETING_WORDS: Final = parse_word_set(
     """
     hi hello hey hiya yo heya howdy greetings morning afternoon evening night thanks thank thx ty cheers
     bye goodbye cya up sup nice happy merry welcome sorry mind nevermind lol haha hahaha wow cool great
@@ -105,11 +105,11 @@ _STRONG: Final = (
 )
 _FILE_VERBS: Final = ("act", "seek", "command", "make")
 # "Write milk into list.md" is something to be done; "write a script that saves to list.md" is a text.
-_WRITES: Final = re.compile(
+_WRITE_REQUEST: Final = re.compile(
     r"^\W*(?:please |can you |could you |now |then |and )*(?:write|put|dump|jot|note|type|print)\b"
     r"|^\W*(?:ו?תכתוב|ו?כתוב|תכתבי|כתבי|לכתוב|רשום|תרשום|לרשום|תרשמי)(?!\w)"
 )
-_A_TEXT: Final = re.compile(
+_TEXT_NOUN: Final = re.compile(
     r"\b(?:function|script|program|code|class|method|regex|query|command|one-liner|that|which|about)\b"
     r"|(?<!\w)ה?(?:פונקציה|סקריפט|תוכנית|קוד|מחלקה)(?!\w)|(?<!\w)(?:ש\w+|על)(?!\w)"
 )
@@ -119,80 +119,80 @@ _DESTINATION: Final = re.compile(
 )
 
 # Before a tool's name these say that the request is about the tool, or that the name only stands in a text.
-_ABOUT_A_TOOL: Final = frozenset(("explain", "advice", "opinion", "code", "role", "rework"))
-_ASKS_WHAT: Final = re.compile(r"\bwhat(?:'s|\s+(?:is|are|was|does|do|did))\b[^.!?\n]*$")
+_TOOL_TOPIC_CUES: Final = frozenset(("explain", "advice", "opinion", "code", "role", "rework"))
+_WHAT_QUESTION: Final = re.compile(r"\bwhat(?:'s|\s+(?:is|are|was|does|do|did))\b[^.!?\n]*$")
 
 
-def settle(text: str, reading: Reading) -> Finding | None:
+def apply_clear_rules(text: str, reading: NeedFeatures) -> RuleFinding | None:
     """Requests that need no weighing: nothing at all, small talk, a plain sum."""
-    spoken = reading.spoken
+    spoken = reading.spoken_words
     if not spoken and not reading.cues.keys() & {"path", "url", "email", "id"}:
-        return Finding(NOTHING, "nothing was asked")
+        return RuleFinding(NO_REQUEST_SCORE, "nothing was asked")
     if "arithmetic" in reading.cues:
-        return Finding(SURELY_NOT, "is plain arithmetic")
-    spoken = _without_introduction(text, reading)
-    if 0 < len(spoken) <= _MOST_GREETING_WORDS and "path" not in reading.cues and "url" not in reading.cues:
+        return RuleFinding(SURELY_NOT_SCORE, "is plain arithmetic")
+    spoken = _remove_introduction(text, reading)
+    if 0 < len(spoken) <= _MAX_GREETING_WORDS and "path" not in reading.cues and "url" not in reading.cues:
         rest = _FEEDBACK.sub(" ", " ".join(spoken)).split()
-        greets = len(rest) < len(spoken) or any(word in _GREETS for word in rest)
+        greets = len(rest) < len(spoken) or any(word in _REQUIRED_GREETING_WORDS for word in rest)
         if greets and all(word in _GREETING_WORDS for word in rest):
-            return Finding(SURELY_NOT, "is a greeting or thanks")
+            return RuleFinding(SURELY_NOT_SCORE, "is a greeting or thanks")
     return None
 
 
-def _without_introduction(text: str, reading: Reading) -> tuple[str, ...]:
+def _remove_introduction(text: str, reading: NeedFeatures) -> tuple[str, ...]:
     """The spoken words without the person's name where they say it: "Hello, I am Dana!"."""
     said = " ".join(reading.words)
     found = _INTRODUCES.search(said)
     if found is None:
-        return reading.spoken
+        return reading.spoken_words
     first = found["name"].split()[0]
     named = re.search(rf"(?<!\w){first.title()}(?!\w)", text) is not None  # written like a name
-    unknown = re.match("[א-ת]", first) is not None and not any(meanings for _, meanings in gloss(first))
+    unknown = re.match("[א-ת]", first) is not None and not any(meanings for _, meanings in gloss_words(first))
     if not (found["certain"] or named or unknown):
-        return reading.spoken
+        return reading.spoken_words
     rest = f"{said[: found.start()]} {said[found.end() :]}".split()
     return tuple(word for word in rest if word[0].isalnum())
 
 
-_TELLS: Final = re.compile(
+_STATEMENT: Final = re.compile(
     r"^\W*(?:by the way,? )?(?:(?:my|our) (?:[\w']+ ){1,4}(?:is|are|was|were|has|lives|works|lands|starts)\b"
     r"|(?:i'm|i am) (?:allergic|vegetarian|vegan|married|single|left-handed|\d+ years)\b"
     r"|i (?:live|work|come|was born|moved|prefer|grew up)\b)[^?]*$"
     r"|^\W*(?:קוראים לי|אני (?:גר|גרה|עובד|עובדת|אלרגי|אלרגית|אוהב|אוהבת|בן|בת)"
     r"|ה\S+ (?:שלי|שלנו|האהוב\S* עליי) (?:הוא|היא))[^?]*$"
 )
-_WISHES: Final = frozenset(
+_WISH_CUES: Final = frozenset(
     ("want", "act", "command", "seek", "serve", "monitor", "path", "url", "file", "make")
 )
 
 
-def only_tells(text: str, reading: Reading) -> bool:
+def is_only_statement(text: str, reading: NeedFeatures) -> bool:
     """Whether the request states something about the person and wishes for nothing."""
-    return _TELLS.search(text.lower()) is not None and not reading.cues.keys() & _WISHES
+    return _STATEMENT.search(text.lower()) is not None and not reading.cues.keys() & _WISH_CUES
 
 
-def insist(text: str, reading: Reading, signals: Signals) -> Finding | None:
+def apply_tool_rules(text: str, reading: NeedFeatures, signals: Signals) -> RuleFinding | None:
     """Requests that reach for something only a tool has."""
-    if (tool := _tool_to_use(text, signals)) is not None:
-        return Finding(SURELY, f'names the tool "{tool}"')
+    if (tool := _find_named_tool(text, signals)) is not None:
+        return RuleFinding(SURELY_SCORE, f'names the tool "{tool}"')
     if reading.cues.keys() & {"path", "url"} and any(name in reading.cues for name in _FILE_VERBS):
         thing = "a file" if "path" in reading.cues else "a web address"
-        return Finding(SURELY, f"asks for something to be done with {thing}")
-    if "path" in reading.cues and _writes_into(text, signals):
-        return Finding(SURELY, "asks to write into a file")
+        return RuleFinding(SURELY_SCORE, f"asks for something to be done with {thing}")
+    if "path" in reading.cues and _is_writing_to_file(text, signals):
+        return RuleFinding(SURELY_SCORE, "asks to write into a file")
     if reading.cues.keys() & {"write", "explain", "advice", "code", "role", "given text"}:
         return None  # "write a script that opens the file" opens nothing
     if reading.cues.keys() & {"path", "url"}:
-        return Finding(LIKELY, "names a file" if "path" in reading.cues else "names a web address")
+        return RuleFinding(LIKELY_SCORE, "names a file" if "path" in reading.cues else "names a web address")
     if signals.mentions:
-        return Finding(LIKELY, f'names the {signals.mentions[0].kind} "{signals.mentions[0].name}"')
+        return RuleFinding(LIKELY_SCORE, f'names the {signals.mentions[0].kind} "{signals.mentions[0].name}"')
     for reason, pattern in _STRONG:
         if pattern.search(text):
-            return Finding(LIKELY, reason)
+            return RuleFinding(LIKELY_SCORE, reason)
     return None
 
 
-def _tool_to_use(text: str, signals: Signals) -> str | None:
+def _find_named_tool(text: str, signals: Signals) -> str | None:
     """The key of a tool named together with its server, where what stands before the name is not about it.
 
     Its own words, and those behind it, do not count: `note/write_note` asks for no text to be written.
@@ -202,27 +202,27 @@ def _tool_to_use(text: str, signals: Signals) -> str | None:
         if mention.kind != "tool" or mention.text.lower() == mention.name.partition("/")[2].lower():
             continue
         before, name, _ = lowered.partition(mention.text.lower())
-        if name and not _is_about(before):
+        if name and not _is_about_tool(before):
             return mention.name
     return None
 
 
-def _is_about(before: str) -> bool:
-    cues = read(before, Signals()).cues.keys()
-    if cues & _ABOUT_A_TOOL or _ASKS_WHAT.search(before):
+def _is_about_tool(before: str) -> bool:
+    cues = extract_features(before, Signals()).cues.keys()
+    if cues & _TOOL_TOPIC_CUES or _WHAT_QUESTION.search(before):
         return True
-    return "write" in cues and _A_TEXT.search(before[-400:]) is not None
+    return "write" in cues and _TEXT_NOUN.search(before[-400:]) is not None
 
 
-def _writes_into(text: str, signals: Signals) -> bool:
+def _is_writing_to_file(text: str, signals: Signals) -> bool:
     """Whether a file named in the request is where something is to be written."""
     lowered = text.lower()
-    if _WRITES.search(lowered) is None:
+    if _WRITE_REQUEST.search(lowered) is None:
         return False
     for entity in signals.entities:
         if entity.kind is not EntityKind.PATH:
             continue
         before = lowered[: max(0, lowered.find(entity.text.lower()))]
-        if _DESTINATION.search(before[-80:]) and _A_TEXT.search(before[:400]) is None:
+        if _DESTINATION.search(before[-80:]) and _TEXT_NOUN.search(before[:400]) is None:
             return True
     return False

@@ -1,17 +1,22 @@
 """Which servers a turn works with: chosen by a light model call once in a conversation, or by scores."""
 
-from fingerpost.narrow.preselection.figures import RecentFigures, SmartRoutingFigures, adapted, stored_figures
-from fingerpost.narrow.preselection.picker import ServerPicker, is_wanted
+from fingerpost.narrow.preselection.figures import (
+    RecentRoutingStats,
+    SmartRoutingStats,
+    adapt_settings,
+    read_stored_stats,
+)
+from fingerpost.narrow.preselection.picker import ServerPicker, should_pick_servers
 from fingerpost.narrow.preselection.prompt import read_template
 from fingerpost.narrow.preselection.scores import pick_by_scores
 
 __all__ = [
-    "RecentFigures",
+    "RecentRoutingStats",
     "ServerPicker",
-    "SmartRoutingFigures",
-    "adapted",
-    "is_wanted",
+    "SmartRoutingStats",
+    "adapt_settings",
     "pick_by_scores",
+    "read_stored_stats",
     "read_template",
-    "stored_figures",
+    "should_pick_servers",
 ]

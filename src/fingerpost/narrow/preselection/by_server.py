@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fingerpost.narrow.columns import Columns, Rows
-from fingerpost.narrow.scoring import Scored
+from fingerpost.narrow.columns import Rows, ToolColumns
+from fingerpost.narrow.scoring import ScoredTools
 
 
-def by_server(scored: Scored, columns: Columns, eligible: Rows) -> Mapping[str, Sequence[float]]:
+def group_scores_by_server(
+    scored: ScoredTools, columns: ToolColumns, eligible: Rows
+) -> Mapping[str, Sequence[float]]:
     """Each tool as it suits best: for the request as a whole, or for one of its needs."""
     best = np.max(np.stack((scored.whole, *scored.by_need)), axis=0)
     found: dict[str, list[float]] = {}

@@ -16,11 +16,11 @@ import anyio
 
 from fingerpost.frozen import frozen
 
-Place = tuple[str | None, str]  # caller and conversation
+ConversationKey = tuple[str | None, str]  # caller and conversation
 
 
 @frozen
-class Decision:
+class ServerDecision:
     """The servers that are kept, and those there were when it was decided."""
 
     kept: frozenset[str]
@@ -31,12 +31,12 @@ class Decision:
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningDecision:
     done: anyio.Event = field(default_factory=anyio.Event)
-    result: Decision | None = None
+    result: ServerDecision | None = None
 
 
-class Conversations:
+class ServerDecisionCache:
     """The newest conversations: at most `limit`, each until it was not used for `seconds`."""
 
     def __init__(
@@ -45,20 +45,22 @@ class Conversations:
         self._limit = limit
         self._seconds = seconds
         self._clock = clock
-        self._decided: OrderedDict[Place, tuple[Decision, float]] = OrderedDict()
-        self._running: dict[Place, _Running] = {}
+        self._decided: OrderedDict[ConversationKey, tuple[ServerDecision, float]] = OrderedDict()
+        self._running: dict[ConversationKey, _RunningDecision] = {}
 
-    def __contains__(self, conversation: Place) -> bool:
+    def __contains__(self, conversation: ConversationKey) -> bool:
         return self._find(conversation) is not None
 
-    def _find(self, conversation: Place) -> Decision | None:
+    def _find(self, conversation: ConversationKey) -> ServerDecision | None:
         found = self._decided.get(conversation)
         if found is not None and self._clock() - found[1] > self._seconds():
             del self._decided[conversation]
             return None
         return None if found is None else found[0]
 
-    async def decided(self, conversation: Place, decide: Callable[[], Awaitable[Decision]]) -> Decision:
+    async def get_or_decide(
+        self, conversation: ConversationKey, decide: Callable[[], Awaitable[ServerDecision]]
+    ) -> ServerDecision:
         """The decision of this conversation, made by `decide` if there is none."""
         while (known := self._find(conversation)) is None:
             running = self._running.get(conversation)
@@ -67,20 +69,22 @@ class Conversations:
             await running.done.wait()
             if running.result is not None:
                 return running.result
-        self.keep(conversation, known)
+        self.put(conversation, known)
         return known
 
-    async def _decide(self, conversation: Place, decide: Callable[[], Awaitable[Decision]]) -> Decision:
-        running = self._running[conversation] = _Running()
+    async def _decide(
+        self, conversation: ConversationKey, decide: Callable[[], Awaitable[ServerDecision]]
+    ) -> ServerDecision:
+        running = self._running[conversation] = _RunningDecision()
         try:
             running.result = await decide()
-            self.keep(conversation, running.result)
+            self.put(conversation, running.result)
             return running.result
         finally:
             del self._running[conversation]
             running.done.set()
 
-    def keep(self, conversation: Place, decision: Decision) -> None:
+    def put(self, conversation: ConversationKey, decision: ServerDecision) -> None:
         self._decided[conversation] = (decision, self._clock())
         self._decided.move_to_end(conversation)
         while len(self._decided) > self._limit:

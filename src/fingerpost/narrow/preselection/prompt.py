@@ -15,27 +15,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from fingerpost.catalog import Snapshot, visible
+from fingerpost.catalog import Snapshot, escape_invisible_except
 from fingerpost.errors import ConfigError
-from fingerpost.llm.fields import mapping
+from fingerpost.llm.fields import as_mapping
 from fingerpost.records import JsonObject, Message, ToolCard
-from fingerpost.records.json import as_valid_text
+from fingerpost.records.json import to_valid_text
 from fingerpost.settings import SmartRoutingSettings
 
-SERVERS: Final = "{servers}"
-DESCRIBED_TOOLS: Final = 5
-DESCRIPTION_CHARACTERS: Final = 100
+SERVERS_PLACEHOLDER: Final = "{servers}"
+MAX_DESCRIBED_TOOLS: Final = 5
+MAX_DESCRIPTION_LENGTH: Final = 100
 
 # More than a model can read anyway. A list longer than this has shorter descriptions, then none.
-LONGEST_LIST: Final = 200_000
-LONGEST_CONVERSATION: Final = 200_000
-LONGEST_CALL: Final = 2000
-_LONGEST_PROMPT_FILE: Final = 100_000
-_FIRST_PART: Final = 0.3  # of what is kept of a conversation too long: how it began
+MAX_SERVER_LIST_LENGTH: Final = 200_000
+MAX_CONVERSATION_LENGTH: Final = 200_000
+MAX_CALL_LENGTH: Final = 2000
+_MAX_PROMPT_FILE_LENGTH: Final = 100_000
+_KEPT_BEGINNING_SHARE: Final = 0.3  # of what is kept of a conversation too long: how it began
 
-_recent: deque[tuple[Snapshot, str]] = deque(maxlen=4)
+_recent_lists: deque[tuple[Snapshot, str]] = deque(maxlen=4)
 
-TEMPLATE: Final = """\
+DEFAULT_TEMPLATE: Final = """\
 You choose tool servers for a conversation. The tools of the servers you choose will be offered in \
 this conversation; those of the others only when a later request plainly needs them.
 
@@ -55,116 +55,122 @@ Answer with JSON only: {"relevant_servers": ["name", ...], "reasoning": "one sho
 def read_template(settings: SmartRoutingSettings) -> str:
     """The prompt in use: the person's own file, or ours. Reads a file, so call it off the event loop."""
     if settings.prompt is None:
-        return TEMPLATE
+        return DEFAULT_TEMPLATE
     path = Path(settings.prompt).expanduser()
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(_LONGEST_PROMPT_FILE + 1)
+            text = file.read(_MAX_PROMPT_FILE_LENGTH + 1)
     except (OSError, UnicodeDecodeError) as error:
-        message = f"smart_routing.prompt names {path}, which cannot be read: {_reason(error)}"
+        message = f"smart_routing.prompt names {path}, which cannot be read: {_describe_read_error(error)}"
         raise ConfigError(message, hint="Give the path of a text file in UTF-8.") from error
-    if len(text) > _LONGEST_PROMPT_FILE:
+    if len(text) > _MAX_PROMPT_FILE_LENGTH:
         message = (
-            f"smart_routing.prompt names {path}, which is longer than {_LONGEST_PROMPT_FILE:,} characters"
+            f"smart_routing.prompt names {path}, which is longer than {_MAX_PROMPT_FILE_LENGTH:,} characters"
         )
         raise ConfigError(message, hint="Is it the right file?")
-    if SERVERS not in text:
+    if SERVERS_PLACEHOLDER not in text:
         message = f"the prompt in {path} does not say where the list of servers goes"
-        raise ConfigError(message, hint=f"Write {SERVERS} where the list of servers is to stand.")
+        raise ConfigError(message, hint=f"Write {SERVERS_PLACEHOLDER} where the list of servers is to stand.")
     return text
 
 
-def _reason(error: Exception) -> str:
+def _describe_read_error(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else "it is not text in UTF-8"
 
 
-def question(template: str, snapshot: Snapshot, text: str, history: Sequence[Message]) -> tuple[Message, ...]:
+def build_server_question(
+    template: str, snapshot: Snapshot, text: str, history: Sequence[Message]
+) -> tuple[Message, ...]:
     """The messages for the model."""
-    listed = template.replace(SERVERS, server_list(snapshot))
+    listed = template.replace(SERVERS_PLACEHOLDER, format_server_list(snapshot))
     return (
         Message(role="system", text=listed),
-        Message(role="user", text=f"The conversation so far:\n{transcript(text, history)}"),
+        Message(role="user", text=f"The conversation so far:\n{format_transcript(text, history)}"),
     )
 
 
-def server_list(snapshot: Snapshot) -> str:
+def format_server_list(snapshot: Snapshot) -> str:
     """Every server with its tools counted and the first five described, in the order of their names.
 
     Those of the last few catalogs are kept: every conversation asks for one.
     """
-    for known, listed in tuple(_recent):
+    for known, listed in tuple(_recent_lists):
         if known is snapshot:
             return listed
-    made = _listed(snapshot)
-    _recent.append((snapshot, made))
+    made = _format_servers(snapshot)
+    _recent_lists.append((snapshot, made))
     return made
 
 
-def _listed(snapshot: Snapshot) -> str:
+def _format_servers(snapshot: Snapshot) -> str:
     by_server: dict[str, list[ToolCard]] = {}
     for card in snapshot.cards:  # sorted by key: the same tools are always the first ones
         by_server.setdefault(card.server, []).append(card)
     servers = sorted(by_server.items())
     listed = ""
-    for characters in (DESCRIPTION_CHARACTERS, DESCRIPTION_CHARACTERS // 3, 0):
-        listed = "\n".join(line for server, cards in servers for line in _lines(server, cards, characters))
-        if len(listed) <= LONGEST_LIST:
+    for characters in (MAX_DESCRIPTION_LENGTH, MAX_DESCRIPTION_LENGTH // 3, 0):
+        listed = "\n".join(
+            line for server, cards in servers for line in _format_server(server, cards, characters)
+        )
+        if len(listed) <= MAX_SERVER_LIST_LENGTH:
             return listed
-    return "\n".join(f"- {_line(server)} ({_count(cards)})" for server, cards in servers)
+    return "\n".join(f"- {_to_line(server)} ({_format_tool_count(cards)})" for server, cards in servers)
 
 
-def _lines(server: str, cards: Sequence[ToolCard], characters: int) -> Iterator[str]:
-    yield f"- {_line(server)} ({_count(cards)})"
-    for card in cards[:DESCRIBED_TOOLS]:
-        about = _cut(_line(card.description), characters)
-        yield f"    {_cut(_line(card.name), DESCRIPTION_CHARACTERS)}" + (f": {about}" if about else "")
+def _format_server(server: str, cards: Sequence[ToolCard], characters: int) -> Iterator[str]:
+    yield f"- {_to_line(server)} ({_format_tool_count(cards)})"
+    for card in cards[:MAX_DESCRIBED_TOOLS]:
+        about = _cut_text(_to_line(card.description), characters)
+        yield f"    {_cut_text(_to_line(card.name), MAX_DESCRIPTION_LENGTH)}" + (
+            f": {about}" if about else ""
+        )
 
 
-def _count(cards: Sequence[ToolCard]) -> str:
+def _format_tool_count(cards: Sequence[ToolCard]) -> str:
     return f"{len(cards)} tool" + ("" if len(cards) == 1 else "s")
 
 
-def _line(text: str) -> str:
-    return visible(" ".join(as_valid_text(text[:4000]).split()))
+def _to_line(text: str) -> str:
+    return escape_invisible_except(" ".join(to_valid_text(text[:4000]).split()))
 
 
-def _cut(text: str, characters: int) -> str:
+def _cut_text(text: str, characters: int) -> str:
     return (
         text if len(text) <= characters else text[: max(0, characters - 1)].rstrip() + "…" * bool(characters)
     )
 
 
-def transcript(text: str, history: Sequence[Message], *, limit: int = LONGEST_CONVERSATION) -> str:
+def format_transcript(text: str, history: Sequence[Message], *, limit: int = MAX_CONVERSATION_LENGTH) -> str:
     """The whole conversation with the request last. One too long loses its middle, and says so."""
     messages = [*history, Message(role="user", text=text)]
-    lines = [_said(message, limit // 2) for message in messages]
+    lines = [_format_message(message, limit // 2) for message in messages]
     if sum(map(len, lines)) + len(lines) <= limit:
         return "\n".join(lines)
-    first = _fitting(lines[:-1], int(limit * _FIRST_PART))
-    last = _fitting(lines[len(first) :][::-1], limit - sum(map(len, first)))[::-1]
+    first = _take_fitting_lines(lines[:-1], int(limit * _KEPT_BEGINNING_SHARE))
+    last = _take_fitting_lines(lines[len(first) :][::-1], limit - sum(map(len, first)))[::-1]
     missing = len(lines) - len(first) - len(last)
     return "\n".join([*first, f"[{missing} messages left out here]", *last])
 
 
-def _said(message: Message, limit: int) -> str:
-    content = as_valid_text(message.text)
+def _format_message(message: Message, limit: int) -> str:
+    content = to_valid_text(message.text)
     if len(content) > limit:
         half = limit // 2
         cut = len(content) - 2 * half
         content = f"{content[:half]} [{cut} characters left out here] {content[-half:]}"
     said: dict[str, object] = {"role": message.role, "text": content}
-    if calls := [_named(call) for call in message.tool_calls]:
+    if calls := [_format_call(call) for call in message.tool_calls]:
         said["calls"] = calls
     return json.dumps(said, ensure_ascii=False)
 
 
-def _named(call: JsonObject) -> str:
+def _format_call(call: JsonObject) -> str:
     """What a planning agent called, and with what: its plan stands in its calls as often as in its words."""
-    function = mapping(call.get("function"))
-    return _cut(f"{function.get('name')} {function.get('arguments')}", LONGEST_CALL)
+    function = as_mapping(call.get("function"))
+    return _cut_text(f"{function.get('name')} {function.get('arguments')}", MAX_CALL_LENGTH)
 
 
-def _fitting(lines: Sequence[str], room: int) -> list[str]:
+def _take_fitting_lines(lines: Sequence[str], room: int) -> list[str]:
     """The first lines, as many as there is room for."""
     kept: list[str] = []
     for line in lines:

@@ -12,12 +12,12 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 from fingerpost.llm import ResponseSchema, structured
-from fingerpost.llm.structured import without_thoughts
+from fingerpost.llm.structured import strip_reasoning
 from fingerpost.narrow.preselection.names import ServerNames
 from fingerpost.records import Json
 from fingerpost.redaction import scrub
 
-ASKED: Final = ResponseSchema(
+REPLY_SCHEMA: Final = ResponseSchema(
     name="relevant_servers",
     schema={
         "type": "object",
@@ -34,27 +34,27 @@ ASKED: Final = ResponseSchema(
     },
 )
 # What we accept is wider than what we ask for: the list is what counts.
-_ACCEPTED: Final = {
+_ACCEPTED_SCHEMA: Final = {
     "type": "object",
     "properties": {"relevant_servers": {"type": "array"}},
     "required": ["relevant_servers"],
 }
-_BARE: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_BARE_LIST_SCHEMA: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 
-_CUT_LIST: Final = re.compile(r'"relevant_servers"\s*:\s*\[([^\[\]]*)')
+_TRUNCATED_LIST: Final = re.compile(r'"relevant_servers"\s*:\s*\[([^\[\]]*)')
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"')
 _BULLET: Final = re.compile(r"^\s*(?:[-*•–+]|\(?\d{1,3}[.):])\s+")
-_BREAK: Final = re.compile(r"[\n,;|]+|\s+(?:and|und|et|y|e|וגם)\s+")
+_LIST_BREAK: Final = re.compile(r"[\n,;|]+|\s+(?:and|und|et|y|e|וגם)\s+")
 
-MOST_NAMES: Final = 500
-LONGEST_TEXT: Final = 20_000
-LONGEST_CUT: Final = 4000
-LONGEST_REASONING: Final = 500
-_MOST_WORDS: Final = 6  # longer than this, a line is a sentence and not a name
+MAX_NAMES: Final = 500
+MAX_REPLY_LENGTH: Final = 20_000
+MAX_TRUNCATED_LENGTH: Final = 4000
+MAX_REASONING_LENGTH: Final = 500
+_MAX_NAME_WORDS: Final = 6  # longer than this, a line is a sentence and not a name
 
 
 @frozen
-class Picked:
+class PickedServers:
     """The servers a reply names, those it names that do not exist, and its reasons."""
 
     servers: tuple[str, ...] = ()
@@ -62,50 +62,52 @@ class Picked:
     reasoning: str = ""
 
 
-def read_choice(reply: str, names: ServerNames) -> Picked:
+def parse_server_choice(reply: str, names: ServerNames) -> PickedServers:
     """The choice in `reply`. Never raises; a reply that says nothing gives no servers."""
-    found = structured(reply, _ACCEPTED)
+    found = structured(reply, _ACCEPTED_SCHEMA)
     if isinstance(found, Mapping):
-        return _matched(_listed(found["relevant_servers"]), names, _reasoning(found.get("reasoning")))
-    said = without_thoughts(reply[:LONGEST_TEXT])
-    if cut := _CUT_LIST.findall(said):
-        return _matched(_STRING.findall(cut[-1][:LONGEST_CUT]), names, "the reply was cut short")
-    bare = structured(said, _BARE)
+        return _match_names(
+            _get_listed_names(found["relevant_servers"]), names, _get_reasoning(found.get("reasoning"))
+        )
+    said = strip_reasoning(reply[:MAX_REPLY_LENGTH])
+    if cut := _TRUNCATED_LIST.findall(said):
+        return _match_names(_STRING.findall(cut[-1][:MAX_TRUNCATED_LENGTH]), names, "the reply was cut short")
+    bare = structured(said, _BARE_LIST_SCHEMA)
     if isinstance(bare, Sequence) and not isinstance(bare, str):
-        return _matched(_listed(bare), names, "")
-    return _in_words(said, names)
+        return _match_names(_get_listed_names(bare), names, "")
+    return _find_names_in_text(said, names)
 
 
-def _listed(value: Json) -> list[str]:
+def _get_listed_names(value: Json) -> list[str]:
     """Names as texts, or as objects that have one."""
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     found = (item.get("name") or item.get("server") if isinstance(item, Mapping) else item for item in items)
     return [item for item in found if isinstance(item, str)]
 
 
-def _matched(written: Iterable[str], names: ServerNames, reasoning: str) -> Picked:
+def _match_names(written: Iterable[str], names: ServerNames, reasoning: str) -> PickedServers:
     servers: dict[str, None] = {}
     unknown: dict[str, None] = {}
-    for name in list(written)[:MOST_NAMES]:
-        server = names.meant(name)
+    for name in list(written)[:MAX_NAMES]:
+        server = names.resolve(name)
         if server is not None:
             servers.setdefault(server)
         elif name.strip():
             unknown.setdefault(scrub(" ".join(name[:80].split())))
-    return Picked(servers=tuple(servers), unknown=tuple(unknown), reasoning=reasoning)
+    return PickedServers(servers=tuple(servers), unknown=tuple(unknown), reasoning=reasoning)
 
 
-def _in_words(said: str, names: ServerNames) -> Picked:
+def _find_names_in_text(said: str, names: ServerNames) -> PickedServers:
     """Names as items of a list, and names anywhere in the text: in doubt, all of them."""
-    items = (_BULLET.sub("", item).strip() for item in _BREAK.split(said))
-    listed = [item for item in items if item and len(item.split()) <= _MOST_WORDS]
-    found = [server for item in listed[:MOST_NAMES] if (server := names.meant(item)) is not None]
-    servers = tuple(dict.fromkeys((*found, *names.in_text(said))))
-    return Picked(servers=servers, reasoning=_reasoning(said) if servers else "")
+    items = (_BULLET.sub("", item).strip() for item in _LIST_BREAK.split(said))
+    listed = [item for item in items if item and len(item.split()) <= _MAX_NAME_WORDS]
+    found = [server for item in listed[:MAX_NAMES] if (server := names.resolve(item)) is not None]
+    servers = tuple(dict.fromkeys((*found, *names.find_in_text(said))))
+    return PickedServers(servers=servers, reasoning=_get_reasoning(said) if servers else "")
 
 
-def _reasoning(value: object) -> str:
+def _get_reasoning(value: object) -> str:
     if not isinstance(value, str):
         return ""
-    line = " ".join(value[: 4 * LONGEST_REASONING].split())
-    return line if len(line) <= LONGEST_REASONING else line[: LONGEST_REASONING - 1] + "…"
+    line = " ".join(value[: 4 * MAX_REASONING_LENGTH].split())
+    return line if len(line) <= MAX_REASONING_LENGTH else line[: MAX_REASONING_LENGTH - 1] + "…"

@@ -8,12 +8,12 @@ from typing import Final
 from fingerpost.catalog import GENERAL, Snapshot
 from fingerpost.records import Signals
 
-CLEAR: Final = 0.5  # an intent one plain word speaks for has this much
+CLEAR_INTENT_SCORE: Final = 0.5  # an intent one plain word speaks for has this much
 
 
-def related_servers(snapshot: Snapshot, signals: Signals) -> frozenset[str]:
+def find_related_servers(snapshot: Snapshot, signals: Signals) -> frozenset[str]:
     """The servers most of whose tools belong to a category the request clearly speaks for."""
-    wanted = {intent.category for intent in signals.intents if intent.score >= CLEAR} - {GENERAL}
+    wanted = {intent.category for intent in signals.intents if intent.score >= CLEAR_INTENT_SCORE} - {GENERAL}
     if not wanted:
         return frozenset()
     kinds: dict[str, Counter[str]] = {}

@@ -20,12 +20,12 @@ from typing import Final
 
 from fingerpost.records import ServerChoice
 
-BEST: Final = 3  # tools that speak for their server
-SHARE: Final = 0.35  # of the best server's score: whoever has less stays behind
-LEAST: Final = 3  # servers kept, however clear it is
-FLAT: Final = 0.12  # a best server below this says nothing: all stay
-MOST_BEST: Final = 4  # tools that may add their servers to a choice
-NEAR: Final = 0.7  # of the best tool's score: only tools this good add their server
+BEST_TOOLS_PER_SERVER: Final = 3  # tools that speak for their server
+MIN_BEST_SHARE: Final = 0.35  # of the best server's score: whoever has less stays behind
+MIN_SERVERS: Final = 3  # servers kept, however clear it is
+MIN_BEST_SCORE: Final = 0.12  # a best server below this says nothing: all stay
+MAX_BEST_TOOLS: Final = 4  # tools that may add their servers to a choice
+NEAR_BEST_SHARE: Final = 0.7  # of the best tool's score: only tools this good add their server
 
 
 def pick_by_scores(
@@ -33,56 +33,62 @@ def pick_by_scores(
     mentions: Collection[str] = (),
     related: Collection[str] = (),
     *,
-    least: int = LEAST,
-    share: float = SHARE,
-    flat: float = FLAT,
+    min_servers: int = MIN_SERVERS,
+    share: float = MIN_BEST_SHARE,
+    min_best_score: float = MIN_BEST_SCORE,
 ) -> ServerChoice:
     """The servers to keep. `scores` holds each server's tools' scores, in any order.
 
     A server in `mentions` (named in the request) or `related` (its category is what the
     request is about) is kept whatever its score, and so is one that has no score yet.
     """
-    known = {server: value for server, found in scores.items() if (value := _standing(found)) is not None}
+    known = {
+        server: value
+        for server, found in scores.items()
+        if (value := _average_best_scores(found)) is not None
+    }
     best = max(known.values(), default=0.0)
-    if best < flat or len(known) <= least:
+    if best < min_best_score or len(known) <= min_servers:
         return ServerChoice(servers=tuple(sorted(scores)), reasoning="no server stands out, so all stay")
     leaders = sorted(known, key=lambda server: (-known[server], server))
-    close = {server for place, server in enumerate(leaders) if place < least or known[server] >= share * best}
+    close = {
+        server for place, server in enumerate(leaders) if place < min_servers or known[server] >= share * best
+    }
     wanted = close | (scores.keys() - known.keys()) | set(mentions) | set(related)
     return ServerChoice(
         servers=tuple(sorted(wanted & scores.keys())),
         left_out=tuple(sorted(scores.keys() - wanted)),
-        reasoning=_reasoning(leaders, known, [name for name in mentions if name in scores]),
+        reasoning=_explain_score_choice(leaders, known, [name for name in mentions if name in scores]),
     )
 
 
-def best_outside(
+def find_best_outside(
     scores: Mapping[str, Sequence[float]],
     kept: Collection[str],
     *,
-    most: int = MOST_BEST,
-    near: float = NEAR,
-    flat: float = FLAT,
+    most: int = MAX_BEST_TOOLS,
+    min_share: float = NEAR_BEST_SHARE,
+    min_best_score: float = MIN_BEST_SCORE,
 ) -> Mapping[str, float]:
     """The servers outside `kept` that have one of the turn's best tools, each with that tool's score."""
     tools = ((score, server) for server, found in scores.items() for score in found if math.isfinite(score))
     leading = heapq.nlargest(most, tools)
-    if not leading or leading[0][0] < flat:
+    if not leading or leading[0][0] < min_best_score:
         return {}
     best: dict[str, float] = {}
     for score, server in leading:
-        if score >= near * leading[0][0] and server not in kept:
+        if score >= min_share * leading[0][0] and server not in kept:
             best.setdefault(server, score)
     return best
 
 
-def _standing(scores: Sequence[float]) -> float | None:
+def _average_best_scores(scores: Sequence[float]) -> float | None:
     """The mean of the best few; None where nothing is known."""
-    best = heapq.nlargest(BEST, (score for score in scores if math.isfinite(score)))
+    best = heapq.nlargest(BEST_TOOLS_PER_SERVER, (score for score in scores if math.isfinite(score)))
     return sum(best) / len(best) if best else None
 
 
-def _reasoning(leaders: Sequence[str], known: Mapping[str, float], mentions: Sequence[str]) -> str:
+def _explain_score_choice(leaders: Sequence[str], known: Mapping[str, float], mentions: Sequence[str]) -> str:
     ahead = ", ".join(f"{server} {known[server]:.2f}" for server in leaders[:3])
     named = f"; named in the request: {', '.join(sorted(mentions))}" if mentions else ""
     return f"best by its tools: {ahead}{named}"

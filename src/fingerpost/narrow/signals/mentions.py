@@ -14,30 +14,30 @@ from typing import Final
 from fingerpost.catalog.words import STOP_WORDS
 from fingerpost.frozen import frozen
 from fingerpost.narrow.hebrew import Gloss
-from fingerpost.narrow.signals.naming import is_ordinary, spoken_name
+from fingerpost.narrow.signals.naming import get_spoken_name, is_ordinary_name
 from fingerpost.records import Mention, ToolCard
 
-MOST_MENTIONS: Final = 8
+MAX_MENTIONS: Final = 8
 
-_WORD: Final = re.compile(r"[A-Za-z0-9]+")
-_IDENTIFIER: Final = re.compile(r"(?<![\w/.:-])[A-Za-z][\w-]{0,128}(?:(?:[/.:]|::)[\w-]{1,128}){0,4}")
-_SHAPED: Final = re.compile(r"[_\-/.:]|[a-z][A-Z]|\d")  # what no plain word has inside
+_MENTION_WORD: Final = re.compile(r"[A-Za-z0-9]+")
+_IDENTIFIER_PATTERN: Final = re.compile(r"(?<![\w/.:-])[A-Za-z][\w-]{0,128}(?:(?:[/.:]|::)[\w-]{1,128}){0,4}")
+_IDENTIFIER_SHAPE: Final = re.compile(r"[_\-/.:]|[a-z][A-Z]|\d")  # what no plain word has inside
 
 # Behind an ordinary word these make it a name, and so do these before it when nothing follows.
-_KIND: Final = frozenset({"server", "tool", "mcp", "connector", "integration", "plugin", "extension"})
-_BY: Final = frozenset({"use", "using", "via", "invoke", "through"})
-_ENDS: Final = frozenset({"to", "and", "for", "please", "now", ""})
-_QUOTES: Final = frozenset("`'\"“”")
+_KIND_WORD: Final = frozenset({"server", "tool", "mcp", "connector", "integration", "plugin", "extension"})
+_BY_WORD: Final = frozenset({"use", "using", "via", "invoke", "through"})
+_NAME_ENDS: Final = frozenset({"to", "and", "for", "please", "now", ""})
+_QUOTE_MARKS: Final = frozenset("`'\"“”")
 
 
 @frozen(kw_only=False)
-class _Name:
+class _SpokenName:
     """A name in speech, and what it stands for."""
 
     words: tuple[str, ...]
     kind: str
     targets: tuple[str, ...]
-    ordinary: bool
+    is_ordinary: bool
 
 
 class MentionFinder:
@@ -45,46 +45,46 @@ class MentionFinder:
 
     def __init__(self, cards: Iterable[ToolCard] = ()) -> None:
         self._identifiers: dict[str, dict[str, None]] = {}
-        self._names: dict[str, list[_Name]] = {}
+        self._names: dict[str, list[_SpokenName]] = {}
         servers: dict[tuple[str, ...], dict[str, None]] = {}
         plain: dict[str, dict[str, None]] = {}
         for card in cards:
-            servers.setdefault(spoken_name(card.server), {}).setdefault(card.server)
-            for written in _writings(card):
+            servers.setdefault(get_spoken_name(card.server), {}).setdefault(card.server)
+            for written in _list_identifiers(card):
                 self._identifiers.setdefault(written, {}).setdefault(card.key)
-            if not _SHAPED.search(card.name):
+            if not _IDENTIFIER_SHAPE.search(card.name):
                 plain.setdefault(card.name.lower(), {}).setdefault(card.key)
         for words, known in servers.items():
             if words:
-                self._add(_Name(words, "server", tuple(known), is_ordinary(words)))
+                self._add(_SpokenName(words, "server", tuple(known), is_ordinary_name(words)))
         for word, known in plain.items():
-            self._add(_Name((word,), "tool", tuple(known), ordinary=True))
+            self._add(_SpokenName((word,), "tool", tuple(known), is_ordinary=True))
 
-    def _add(self, name: _Name) -> None:
+    def _add(self, name: _SpokenName) -> None:
         self._names.setdefault(name.words[0], []).append(name)
 
     def find(self, text: str, glossed: Gloss) -> tuple[Mention, ...]:
         """The mentions in a request, in the order of how plain they are, each once."""
-        written = list(self._written(text))
+        written = list(self._find_identifiers(text))
         taken = [span for span, _ in written]
         found: dict[tuple[str, str], Mention] = {}
         for mention in (
             *(mention for _, mention in written),
-            *self._spoken(text, taken),
-            *self._in_hebrew(glossed),
+            *self._find_spoken_names(text, taken),
+            *self._find_hebrew_names(glossed),
         ):
             found.setdefault((mention.kind, mention.name), mention)
-        return tuple(found.values())[:MOST_MENTIONS]
+        return tuple(found.values())[:MAX_MENTIONS]
 
-    def _written(self, text: str) -> Iterator[tuple[tuple[int, int], Mention]]:
-        for match in _IDENTIFIER.finditer(text):
+    def _find_identifiers(self, text: str) -> Iterator[tuple[tuple[int, int], Mention]]:
+        for match in _IDENTIFIER_PATTERN.finditer(text):
             written = match.group().rstrip(".:-")
-            if _SHAPED.search(written):
+            if _IDENTIFIER_SHAPE.search(written):
                 for key in self._identifiers.get(written.lower(), ()):
                     yield match.span(), Mention(kind="tool", name=key, text=written)
 
-    def _spoken(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[Mention]:
-        words = list(_WORD.finditer(text))
+    def _find_spoken_names(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[Mention]:
+        words = list(_MENTION_WORD.finditer(text))
         lowered = [word.group().lower() for word in words]
         for place, first in enumerate(lowered):
             for name in self._names.get(first, ()):
@@ -94,48 +94,48 @@ class MentionFinder:
                 start, stop = words[place].start(), words[end - 1].end()
                 if _is_part(text, start, stop, taken):
                     continue
-                if not name.ordinary or _is_named(name, text, lowered, place, start, stop):
+                if not name.is_ordinary or _is_named(name, text, lowered, place, start, stop):
                     for target in name.targets:
                         yield Mention(kind=name.kind, name=target, text=text[start:stop])
 
-    def _in_hebrew(self, glossed: Gloss) -> Iterator[Mention]:
+    def _find_hebrew_names(self, glossed: Gloss) -> Iterator[Mention]:
         """A Hebrew word whose English is a server's whole name: `גיטהאב`, or `שרת הזמן` with its cue."""
         for place, (said, meanings) in enumerate(glossed):
             if said.isascii() or not meanings:
                 continue
             spoken = tuple(word.lower() for word in meanings)
-            cued = place > 0 and not _KIND.isdisjoint(glossed[place - 1][1])
+            cued = place > 0 and not _KIND_WORD.isdisjoint(glossed[place - 1][1])
             for start, meaning in enumerate(spoken):
                 for name in self._names.get(meaning, ()):
                     whole = name.words == spoken[start : start + len(name.words)]
-                    if whole and name.kind == "server" and (not name.ordinary or cued):
+                    if whole and name.kind == "server" and (not name.is_ordinary or cued):
                         yield from (Mention(kind="server", name=known, text=said) for known in name.targets)
 
 
-def _writings(card: ToolCard) -> Iterator[str]:
+def _list_identifiers(card: ToolCard) -> Iterator[str]:
     """The ways a tool is written as an identifier."""
     server, name = card.server.lower(), card.name.lower()
-    if _SHAPED.search(card.name):
+    if _IDENTIFIER_SHAPE.search(card.name):
         yield name
-    if _SHAPED.search(card.exposed_name):
+    if _IDENTIFIER_SHAPE.search(card.exposed_name):
         yield card.exposed_name.lower()
     yield from (f"{server}{joint}{name}" for joint in ("/", ".", ":", "::", "__"))
 
 
-def _is_named(name: _Name, text: str, words: Sequence[str], place: int, start: int, stop: int) -> bool:
+def _is_named(name: _SpokenName, text: str, words: Sequence[str], index: int, start: int, stop: int) -> bool:
     """Whether something about this ordinary word says that it is a name here."""
-    before = words[place - 1] if place else ""
-    after = words[place + len(name.words)] if place + len(name.words) < len(words) else ""
-    if text[start - 1 : start] in _QUOTES and text[stop : stop + 1] in _QUOTES:
+    before = words[index - 1] if index else ""
+    after = words[index + len(name.words)] if index + len(name.words) < len(words) else ""
+    if text[start - 1 : start] in _QUOTE_MARKS and text[stop : stop + 1] in _QUOTE_MARKS:
         return True
-    if after in _KIND:
-        return _adjacent(text, stop)
-    if before in _BY:
-        return after in _ENDS or not _adjacent(text, stop)
+    if after in _KIND_WORD:
+        return _is_adjacent(text, stop)
+    if before in _BY_WORD:
+        return after in _NAME_ENDS or not _is_adjacent(text, stop)
     return name.kind == "server" and name.words[0] not in STOP_WORDS and _is_capitalised(text, start)
 
 
-def _adjacent(text: str, stop: int) -> bool:
+def _is_adjacent(text: str, stop: int) -> bool:
     """Whether the next word follows directly, without a full stop or a comma between."""
     return text[stop : stop + 1] in {" ", "-"}
 

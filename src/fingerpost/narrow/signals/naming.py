@@ -11,14 +11,16 @@ from functools import lru_cache
 from typing import Final
 
 from fingerpost.catalog.categories import CATEGORIES
-from fingerpost.catalog.words import STOP_WORDS, singular, word_set, words
-from fingerpost.narrow.hebrew.lexicon import FIELDS, field_lines
+from fingerpost.catalog.words import STOP_WORDS, parse_word_set, split_words, to_singular
+from fingerpost.narrow.hebrew.lexicon import LEXICON_FIELDS, read_field_lines
 
 # What people leave out when they speak of a server.
-_FILLERS: Final = word_set("mcp server servers the official api client connector integration plugin")
+_FILLER_NAME_WORDS: Final = parse_word_set(
+    "mcp server servers the official api client connector integration plugin"
+)
 
 # Brands among the words of the lexicon and of the categories. All other words there are ordinary.
-_BRANDS: Final = word_set(
+_BRAND_NAMES: Final = parse_word_set(
     """
     adobe airbnb airtable aliexpress amazon angular apache arxiv asana aws azure bigquery binance
     bing biorxiv bitbucket bitcoin canva chatgpt chrome claude cloudflare coinbase confluence
@@ -34,7 +36,7 @@ _BRANDS: Final = word_set(
     """
 )
 # Brands that are ordinary words too; a capital inside a sentence makes them names.
-_ORDINARY: Final = word_set(
+_ORDINARY_WORDS: Final = parse_word_set(
     """
     apple brave calculator docs everything filesystem linear monday notion orders playground puppet
     segment square teams think desktop commander sequential thinking
@@ -42,31 +44,34 @@ _ORDINARY: Final = word_set(
 )
 
 
-def spoken_name(server: str) -> tuple[str, ...]:
+def get_spoken_name(server: str) -> tuple[str, ...]:
     """The words a server is called by; all of its words when every one of them is a filler."""
-    spoken = words(server)
-    return tuple(word for word in spoken if word not in _FILLERS) or spoken
+    spoken = split_words(server)
+    return tuple(word for word in spoken if word not in _FILLER_NAME_WORDS) or spoken
 
 
-def is_ordinary(name: tuple[str, ...]) -> bool:
+def is_ordinary_name(name: tuple[str, ...]) -> bool:
     """Whether a name would often be said without meaning the server."""
-    return all(len(word) < 3 or word.isdigit() or not _ordinary().isdisjoint(_roots(word)) for word in name)
+    return all(
+        len(word) < 3 or word.isdigit() or not _load_ordinary_words().isdisjoint(_list_roots(word))
+        for word in name
+    )
 
 
-def _roots(word: str) -> tuple[str, ...]:
+def _list_roots(word: str) -> tuple[str, ...]:
     """A word and what it may be a form of: `orders`, `finding`, `located`."""
-    return word, singular(word), word.removesuffix("ing"), word.removesuffix("ed"), word.removesuffix("er")
+    return word, to_singular(word), word.removesuffix("ing"), word.removesuffix("ed"), word.removesuffix("er")
 
 
 @lru_cache(maxsize=1)
-def _ordinary() -> frozenset[str]:
+def _load_ordinary_words() -> frozenset[str]:
     known = {
         word
-        for field in FIELDS
-        for line in field_lines(field)
+        for field in LEXICON_FIELDS
+        for line in read_field_lines(field)
         for word in line.lower().split()
         if word.isascii()
     }
     for category in CATEGORIES:
         known |= category.english
-    return frozenset((known | STOP_WORDS) - _BRANDS) | _ORDINARY
+    return frozenset((known | STOP_WORDS) - _BRAND_NAMES) | _ORDINARY_WORDS

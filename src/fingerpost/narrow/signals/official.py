@@ -12,23 +12,25 @@ from typing import Final
 from fingerpost.catalog.categories import OFFICIAL_DATA
 from fingerpost.records import IntentMatch
 
-_DATA: Final = r"(?:data(?:sets?|bases?)?|statistics?|stats|figures?|numbers|records|registr(?:y|ies)|census)"
-_PUBLISHER: Final = "government|ministry|census bureau|statistics office"
-_DATA_HE: Final = (
+_DATA_WORDS: Final = (
+    r"(?:data(?:sets?|bases?)?|statistics?|stats|figures?|numbers|records|registr(?:y|ies)|census)"
+)
+_PUBLISHER_WORDS: Final = "government|ministry|census bureau|statistics office"
+_DATA_WORDS_HE: Final = (
     "(?:נתונ(?:ים|י)|מאגר(?:י)?(?: ה?(?:מידע|נתונים))?|סטטיסטיק(?:ה|ת|ות)|מידע|מרשם|רישומי(?:ם)?"
     "|מסד(?: ה?נתונים)?)"
 )
-_OFFICIAL_HE: Final = "ה?(?:רשמי(?:ים|ות|ת)?|ממשלתי(?:ים|ות|ת)?|ממשלה)"
+_OFFICIAL_WORDS_HE: Final = "ה?(?:רשמי(?:ים|ות|ת)?|ממשלתי(?:ים|ות|ת)?|ממשלה)"
 _PREFIX_HE: Final = "(?<![א-ת])[ובלכמשה]{0,3}"
 
-_CUES: Final = re.compile(
+_OFFICIAL_CUES: Final = re.compile(
     r"\b(?:official(?:ly)?|government(?:al)?|ministry|municipal) (?:open |public |published )?"
-    rf"{_DATA}\b(?! (?:cent(?:er|re)|structures?|types?))"
-    rf"|\b{_DATA} (?:from|of|by|published by) (?:the )?(?:\w+ )?(?:{_PUBLISHER})\b"
+    rf"{_DATA_WORDS}\b(?! (?:cent(?:er|re)|structures?|types?))"
+    rf"|\b{_DATA_WORDS} (?:from|of|by|published by) (?:the )?(?:\w+ )?(?:{_PUBLISHER_WORDS})\b"
     r"|\bopen government data(?:sets?)?\b|\bopen data portal\b|\bpublic sector data\b"
     r"|\bdata[. ]?gov(?:\.il|\.uk)?\b|\bcensus bureau\b|\bnational statistics\b"
     r"|\b(?:statistics office|bureau of statistics|statistical office|(?:government|population) registry)\b"
-    rf"|{_PREFIX_HE}{_DATA_HE} {_OFFICIAL_HE}(?![א-ת])"
+    rf"|{_PREFIX_HE}{_DATA_WORDS_HE} {_OFFICIAL_WORDS_HE}(?![א-ת])"
     rf"|{_PREFIX_HE}נתוני (?:ה?ממשלה|משרד(?:י)? |ה?למ[\"״']?ס)"
     rf"|{_PREFIX_HE}לשכה ה?מרכזית לסטטיסטיקה|{_PREFIX_HE}למ[\"״]ס(?![א-ת])"
     rf"|{_PREFIX_HE}(?:מידע|נתונים) (?:פתוח(?:ים)?|ציבורי(?:ים)?) של (?:ה?ממשלה|ה?מדינה|משרד)"
@@ -37,7 +39,7 @@ _CUES: Final = re.compile(
 )
 
 
-def official_data(text: str) -> tuple[IntentMatch, ...]:
+def find_official_data_intent(text: str) -> tuple[IntentMatch, ...]:
     """The intent, with the words that say so, where the request has it."""
-    found = tuple(dict.fromkeys(match.group().strip() for match in _CUES.finditer(text)))
+    found = tuple(dict.fromkeys(match.group().strip() for match in _OFFICIAL_CUES.finditer(text)))
     return (IntentMatch(category=OFFICIAL_DATA, score=1.0, words=found[:4]),) if found else ()

@@ -14,10 +14,10 @@ from fingerpost.frozen import frozen
 from fingerpost.records import EntityKind
 
 # A Hebrew letter or two before a Latin name, joined by a hyphen, is a preposition: `ב-main.py`.
-GLUED: Final = re.compile(r"^[א-ת]{1,3}-(?=[\w~/.])")
-TRAILING: Final = ".,;:!?)]}>״\"'"
+GLUED_PREFIXES: Final = re.compile(r"^[א-ת]{1,3}-(?=[\w~/.])")
+TRAILING_PUNCTUATION: Final = ".,;:!?)]}>״\"'"
 
-_ENDINGS: Final = (
+_FILE_ENDINGS: Final = (
     "pdf|txt|md|rst|csv|tsv|json|jsonl|ya?ml|toml|xml|html?|css|js|jsx|ts|tsx|py|ipynb|rb|go|rs|java|kt|c|cc|cpp|h"
     "|hpp|cs|php|swift|sh|sql|db|sqlite|log|ini|cfg|conf|env|lock|docx?|xlsx?|pptx?|odt|rtf|png|jpe?g|gif|svg|webp"
     "|bmp|tiff?|mp[34]|wav|flac|ogg|mov|avi|mkv|webm|zip|tar|gz|tgz|7z|rar|parquet|exe|dmg|iso|bak|tmp|eml|ics"
@@ -25,7 +25,7 @@ _ENDINGS: Final = (
 _FRAMEWORKS: Final = r"(?:node|next|vue|react|nuxt|three|d3|express|discord|chart)\.js\b"
 _DOMAINS: Final = "com|org|net|io|dev|ai|app|gov|edu|co|il|uk|de|fr|eu|us|info|me|tv|xyz"
 _ROOTS: Final = "tmp|etc|home|usr|var|opt|data|mnt|root|Users|srv|app|workspace|dev|proc|media|Volumes"
-_REST: Final = r"[^\s\"'`<>|;,]"  # what may stand in a path or an address
+_PATH_REST: Final = r"[^\s\"'`<>|;,]"  # what may stand in a path or an address
 
 _MONTHS: Final = (
     "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
@@ -51,12 +51,12 @@ _UNITS_HE: Final = (
 _NUMBER: Final = r"\d{1,30}(?:,\d{3}){0,8}(?:\.\d{1,20})?"
 
 
-def _compile(*alternatives: str) -> re.Pattern[str]:
+def _compile_alternatives(*alternatives: str) -> re.Pattern[str]:
     return re.compile("|".join(alternatives), re.IGNORECASE)
 
 
 @frozen(kw_only=False)
-class Look:
+class EntityPattern:
     """One kind of thing, what it looks like, and what a text in small letters must hold for it."""
 
     kind: EntityKind
@@ -73,41 +73,41 @@ _AT: Final = re.compile("@")
 _DATE_WORD: Final = re.compile("day|night|tomorrow|week|month|quarter|year|hour|minute|second")
 
 # In order of preference: what an earlier pattern took, a later one does not take apart.
-PATTERNS: Final[tuple[Look, ...]] = (
-    Look(
+ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
+    EntityPattern(
         EntityKind.URL,
         needs=_DOT,
-        pattern=_compile(
-            rf"\b(?:https?|ftp|file|wss?|s3|gs)://{_REST}{{1,2000}}",
-            rf"\bwww\.{_REST}{{3,500}}",
-            rf"(?<![\w@.-])(?:[a-z0-9-]{{1,63}}\.){{1,4}}(?:{_DOMAINS})(?:/{_REST}{{0,500}}|(?![\w@-]|\.\w))",
+        pattern=_compile_alternatives(
+            rf"\b(?:https?|ftp|file|wss?|s3|gs)://{_PATH_REST}{{1,2000}}",
+            rf"\bwww\.{_PATH_REST}{{3,500}}",
+            rf"(?<![\w@.-])(?:[a-z0-9-]{{1,63}}\.){{1,4}}(?:{_DOMAINS})(?:/{_PATH_REST}{{0,500}}|(?![\w@-]|\.\w))",
         ),
     ),
-    Look(
+    EntityPattern(
         EntityKind.EMAIL,
         needs=_AT,
-        pattern=_compile(
+        pattern=_compile_alternatives(
             r"(?<![a-z0-9._%+])[a-z0-9][a-z0-9._%+-]{0,63}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}"
         ),
     ),
-    Look(
+    EntityPattern(
         EntityKind.PATH,
         needs=_SLASH,
-        pattern=_compile(
-            rf"(?<![a-z0-9])[a-z]:[\\/]{_REST}{{0,400}}",
-            rf"(?<![\\\w])\\\\[\w.-]{{1,100}}\\{_REST}{{0,300}}",
-            rf"(?<![\w/.:~\\])~[\\/]{_REST}{{0,400}}",
-            rf"(?<![\w/.:~\\])\.{{1,2}}[\\/]{_REST}{{1,400}}",
-            rf"(?<![\w/.:~<\\])/(?:{_ROOTS})(?![\w-])(?:/{_REST}{{0,400}})?",
+        pattern=_compile_alternatives(
+            rf"(?<![a-z0-9])[a-z]:[\\/]{_PATH_REST}{{0,400}}",
+            rf"(?<![\\\w])\\\\[\w.-]{{1,100}}\\{_PATH_REST}{{0,300}}",
+            rf"(?<![\w/.:~\\])~[\\/]{_PATH_REST}{{0,400}}",
+            rf"(?<![\w/.:~\\])\.{{1,2}}[\\/]{_PATH_REST}{{1,400}}",
+            rf"(?<![\w/.:~<\\])/(?:{_ROOTS})(?![\w-])(?:/{_PATH_REST}{{0,400}})?",
             r"(?<![\w/.:~<\\])/[\w.@+-]{1,100}/[^\s\"'`<>|;,]{0,400}",
             rf"(?<![\w/.\\-])(?!{_FRAMEWORKS})"
-            r"[\w.-]{1,100}(?:/[\w.-]{1,100}){0,20}\.(?:" + _ENDINGS + r")(?![\w/-])",
+            r"[\w.-]{1,100}(?:/[\w.-]{1,100}){0,20}\.(?:" + _FILE_ENDINGS + r")(?![\w/-])",
         ),
     ),
-    Look(
+    EntityPattern(
         EntityKind.DATE,
         needs=_DIGIT,
-        pattern=_compile(
+        pattern=_compile_alternatives(
             r"(?<![\w-])\d{4}-\d{2}-\d{2}"
             r"(?:[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d{1,9})?(?:Z|[+-]\d{2}:?\d{2})?)?(?![\w-])",
             r"(?<![\w./])\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2})(?![\w/])",
@@ -116,10 +116,10 @@ PATTERNS: Final[tuple[Look, ...]] = (
             rf"\b(?:{_MONTHS}) \d{{4}}\b",
         ),
     ),
-    Look(
+    EntityPattern(
         EntityKind.DATE,
         needs=_DATE_WORD,
-        pattern=_compile(
+        pattern=_compile_alternatives(
             rf"\b(?:(?:next|last|this|coming|on|every) )?(?:{_DAYS})s?\b",
             rf"\b(?:next|last|this|coming|past|previous) (?:{_SPAN}|weekend)\b",
             rf"\bin (?:\d{{1,4}}|an?|two|three|few) (?:{_SPAN})s?\b",
@@ -128,10 +128,10 @@ PATTERNS: Final[tuple[Look, ...]] = (
             r"\b(?:today|tomorrow|yesterday|tonight)\b",
         ),
     ),
-    Look(
+    EntityPattern(
         EntityKind.DATE,
         needs=_LETTER_HE,
-        pattern=_compile(
+        pattern=_compile_alternatives(
             rf"(?<![\w])\d{{1,2}} [בל]?(?:{_MONTHS_HE})(?: \d{{4}})?(?![א-ת])",
             rf"(?<![א-ת])[ולמבהש]{{0,2}}((?:{_MONTHS_HE}) \d{{4}})(?!\d)",
             rf"(?<![א-ת])[ולמבהש]{{0,2}}(יום (?:{_DAYS_HE})(?: הבא| הקרוב| שעבר)?)(?![א-ת])",
@@ -143,25 +143,25 @@ PATTERNS: Final[tuple[Look, ...]] = (
             r"(?<![א-ת])[ולמבש]{0,2}(מחרתיים|מחר|היום|אתמול|שלשום|הלילה|הערב)(?![א-ת])",
         ),
     ),
-    Look(
+    EntityPattern(
         EntityKind.TIME,
         needs=_DIGIT,
-        pattern=_compile(
+        pattern=_compile_alternatives(
             r"(?<![\w:.])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?: ?[ap]\.?m\b\.?)?(?![\w:])",
             r"(?<![\w:.])\d{1,2} ?[ap]\.?m\b\.?",
             r"(?<![א-ת])((?:ב|ל|מ)שעה \d{1,2}(?::\d{2})?)(?!\d)",
             r"(?<![א-ת])(\d{1,2} ב(?:בוקר|צהריים|ערב|לילה))(?![א-ת])",
         ),
     ),
-    Look(
+    EntityPattern(
         EntityKind.TIME,
         needs=re.compile("noon|midnight"),
-        pattern=_compile(r"\b(?:noon|midnight)\b"),
+        pattern=_compile_alternatives(r"\b(?:noon|midnight)\b"),
     ),
-    Look(
+    EntityPattern(
         EntityKind.ID,
         needs=_DIGIT,
-        pattern=_compile(
+        pattern=_compile_alternatives(
             r"(?<![\w-])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![\w-])",
             r"(?<!\w)10\.\d{4,9}/[\w.()/:;-]{1,200}",
             r"(?<![\w#&])#\d{1,12}(?!\w)",
@@ -171,10 +171,10 @@ PATTERNS: Final[tuple[Look, ...]] = (
             r"(?<!\w)(?-i:(?=[A-Z]{0,40}\d)(?=\d{0,40}[A-Z])[A-Z0-9]{5,40})(?!\w)",
         ),
     ),
-    Look(
+    EntityPattern(
         EntityKind.NUMBER,
         needs=_DIGIT,
-        pattern=_compile(
+        pattern=_compile_alternatives(
             rf"[$€£₪¥] ?{_NUMBER}[kmb]?(?!\w)",
             rf"(?<![\w.])-?{_NUMBER} ?(?:{_UNITS})(?![\w])",
             rf"(?<![\w.])-?{_NUMBER} ?(?:{_UNITS_HE}|[$€£₪¥])(?![א-ת])",
@@ -183,7 +183,7 @@ PATTERNS: Final[tuple[Look, ...]] = (
     ),
 )
 
-QUOTED: Final = _compile(
+QUOTED_TEXT: Final = _compile_alternatives(
     r'(?<!\w)"([^"\n]{1,300})"(?!\w)',
     r"(?<!\w)'([^'\n]{1,300})'(?!\w)",
     r"“([^”\n]{1,300})”",

@@ -9,71 +9,71 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 
-WORDS: Final = {
-    "files": word_set(
+CATEGORY_WORDS: Final = {
+    "files": parse_word_set(
         """
         files folders directories filename desktop downloads rename unzip backup disk attachment txt docx
         xlsx
         """
     ),
-    "code": word_set(
+    "code": parse_word_set(
         """
         codebase source bug bugs feature test tests compile function class method variable regex python
         javascript typescript java rust golang debug develop developer programming syntax unittest
         dependency package npm pip
         """
     ),
-    "system": word_set(
+    "system": parse_word_set(
         """
         run restart reboot install uptime memory disk cpu service port network ip ping firewall kubernetes
         helm logs outage latency crash pipeline jenkins build vulnerability scan malware nginx linux
         """
     ),
-    "web_search": word_set(
+    "web_search": parse_word_set(
         """
         lookup online latest headline headlines recent trending wikipedia arxiv pubmed paper papers
         article articles publication study scholar topic discover
         """
     ),
-    "web_page": word_set(
+    "web_page": parse_word_set(
         """
         website webpage site link links web browse open scroll login submit scrape button captcha
         """
     ),
-    "data": word_set(
+    "data": parse_word_set(
         """
         rows columns tables records excel average mean median sum correlation regression variance
         dashboard report analyze analyse analytics visualize plot histogram pivot join select insert
         """
     ),
-    "communication": word_set(
+    "communication": parse_word_set(
         """
         write send text tell notify reply forward dm mention announce subject cc comment comments follower
         followers tweet subreddit reddit facebook instagram tiktok newsletter contact contacts
         """
     ),
-    "planning": word_set(
+    "planning": parse_word_set(
         """
         remind reminders book reschedule cancel free busy agenda todo todos tasks meetings deadline due
         plan invite invitation attendees assign assignee priority weekly shift vacation
         """
     ),
-    "knowledge": word_set(
+    "knowledge": parse_word_set(
         """
         notes remember memorize forget recall docs documentation manual guide explain summarize summary
         page dictionary definition encyclopedia book books library think
         """
     ),
-    "media": word_set(
+    "media": parse_word_set(
         """
         movie movies film films show series episode actor song songs album artist play listen watch photo
         photos picture pictures draw paint logo poster thumbnail subtitle subtitles podcast game games
         meme gif color font
         """
     ),
-    "commerce": word_set(
+    "commerce": parse_word_set(
         """
         pay buy sell purchase cost expensive cheap dollars euros shekel money bank loan mortgage interest
         tax salary budget invoice invoices stocks shares crypto bitcoin ethereum wallet shipping delivery
@@ -81,7 +81,7 @@ WORDS: Final = {
         ebay
         """
     ),
-    "time_place": word_set(
+    "time_place": parse_word_set(
         """
         today tomorrow yesterday clock timezone rain snow wind humidity degrees sunny near nearby nearest
         address city country drive walk bus train trains taxi airport airline ticket restaurant
@@ -92,7 +92,7 @@ WORDS: Final = {
 }
 
 # Several words that say more together than apart.
-PHRASES: Final = {
+CATEGORY_PHRASES: Final = {
     "files": ("my documents", "hard drive", "working directory", "save it as", "save as", "in this folder"),
     "code": (
         "pull request",
@@ -169,7 +169,7 @@ PHRASES: Final = {
 }
 
 # Said about anything: they lean, they never decide alone.
-WEAK: Final = word_set(
+WEAK_WORDS: Final = parse_word_set(
     """
         account add analyze answer article ask book call cancel card class contact cost create cycle
         extract feature fetch form frame free function generate guide index insert join list memory open

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_THINGS: Final = (
+_URGENT_THINGS: Final = (
     "care|tickets?|issues?|e-?mails?|mails?|messages?|tasks?|todos?|items?|cases?|requests?|orders?"
     "|bugs?|matters?|alerts?|reminders?|flags?|labels?|priority|ones?"
 )
 # Said about something else, or denied.
-_NOT_MEANT: Final = re.compile(
-    rf"\burgent (?:{_THINGS})\b"
+_NOT_URGENT: Final = re.compile(
+    rf"\burgent (?:{_URGENT_THINGS})\b"
     r"|\b(?:mark|marked|label|labell?ed|tag|tagged|flag|flagged|priority|severity)(?: it| them)?(?: as)?"
     r"[:=]? ['\"]?urgent\b"
     r"|\b(?:not|isn't|non|nothing|no longer)[ -](?:so |that |very |really )?urgent\b"
@@ -26,7 +26,7 @@ _NOT_MEANT: Final = re.compile(
     r"|(?<![א-ת])מיד (?:אחרי|לאחר|לפני)(?![א-ת])|(?<![א-ת])יד מיד",
     re.IGNORECASE,
 )
-_URGENT: Final = re.compile(
+_URGENT_WORDS: Final = re.compile(
     r"\b(?:urgent|urgently|asap|a\.s\.a\.p|immediately|hurry|quickly|time[- ](?:critical|sensitive))\b"
     r"|\bas (?:soon|fast|quickly|quick) as (?:possible|you can|u can)\b"
     r"|\b(?:right away|straight away|without delay|at once|no time to (?:lose|waste)|in a (?:rush|hurry))\b"
@@ -41,7 +41,7 @@ _URGENT: Final = re.compile(
 
 
 # No pattern matches without one of these in the text, and looking for them costs nothing.
-_CUES: Final = (
+_URGENCY_CUES: Final = (
     "urgent", "asap", "a.s.a.p", "immediately", "hurry", "quick", "time", "as soon", "as fast", "away",
     "delay", "at once", "rush", "right now", "this is", "is down",
     "דחו", "דחיפו", "מיד", "מייד", "בהקדם", "בהיל", "ברגע זה", "דיחוי", "שיהוי", "בוער", "ממהר", "מהר",
@@ -52,6 +52,6 @@ _CUES: Final = (
 def is_urgent(text: str) -> bool:
     """Whether the request says that it cannot wait."""
     lowered = text.lower()
-    if not any(cue in lowered for cue in _CUES):
+    if not any(cue in lowered for cue in _URGENCY_CUES):
         return False
-    return _URGENT.search(_NOT_MEANT.sub(" ", text)) is not None
+    return _URGENT_WORDS.search(_NOT_URGENT.sub(" ", text)) is not None

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final, cast
 
 from fingerpost.call import reread
-from fingerpost.call.digest import digest, needs_summary, suspicious
+from fingerpost.call.digest import build_digest, find_injection_signs, needs_summary
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.call.reply import tool_message
-from fingerpost.choose.summaries import summarise_result
+from fingerpost.call.reply import build_tool_message
+from fingerpost.choose.summaries import summarize_result
 from fingerpost.errors import FingerpostError
 from fingerpost.events import (
     ExecutionStatusChanged,
@@ -33,125 +33,125 @@ from fingerpost.records import (
     ToolCall,
     ToolCard,
     ToolResult,
-    new_id,
+    create_id,
 )
-from fingerpost.router.journeys.journey import Journey
-from fingerpost.router.journeys.questions import understood
+from fingerpost.router.journeys.journey import RunState
+from fingerpost.router.journeys.questions import check_question
 
 DIRECTIVES: Final = "directives"  # our own server whose results are for the client
-WIDER: Final = 3  # times as many tools, when the choice was not certain
-LEAST_WORDS: Final = 3  # of a description of tools: fewer say less than the request
-LEAST_ROOM = 1_000  # tokens: a result that gets a share of less says nothing
+WIDEN_HINT: Final = 3  # times as many tools, when the choice was not certain
+MIN_SUMMARY_TOKENS: Final = 3  # of a description of tools: fewer say less than the request
+MIN_ROOM = 1_000  # tokens: a result that gets a share of less says nothing
 
 
-def selected(journey: Journey, chosen: Selection, *, alternatives: Sequence[Selection] = (),
+def record_selection(run: RunState, selection: Selection, *, alternatives: Sequence[Selection] = (),
              beside: Sequence[Selection] = ()) -> None:  # fmt: skip
     """A tool was chosen: from here its status is told step by step."""
-    journey.tell(
+    run.emit(
         ToolSelected(
-            packet_id=journey.packet.packet_id,
-            selection=_planned(journey, chosen),
-            alternatives=tuple(_planned(journey, one) for one in alternatives),
-            beside=tuple(_planned(journey, one) for one in beside),
+            packet_id=run.packet.packet_id,
+            selection=_mark_read_only(run, selection),
+            alternatives=tuple(_mark_read_only(run, one) for one in alternatives),
+            beside=tuple(_mark_read_only(run, one) for one in beside),
         )
     )
-    status(journey, ExecutionStatus.PENDING)
+    emit_status(run, ExecutionStatus.PENDING)
 
 
-def _planned(journey: Journey, chosen: Selection) -> Selection:
+def _mark_read_only(run: RunState, selection: Selection) -> Selection:
     """The selection with whether it only reads, as far as its tool is known."""
-    effect = effect_of(journey, wish_of(chosen))
-    return chosen if effect is None else replace(chosen, read_only=effect is Effect.READ)
+    effect = get_effect(run, build_tool_call(selection))
+    return selection if effect is None else replace(selection, read_only=effect is Effect.READ)
 
 
-def effect_of(journey: Journey, wish: ToolCall) -> Effect | None:
+def get_effect(run: RunState, tool_call: ToolCall) -> Effect | None:
     """What the call would do to the world; None where its tool is not known."""
-    card = journey.house.snapshot().find(wish.name)
-    known = None if card is None else _effect(card, wish)
-    return Effect.READ if wish.name == reread.NAME else known
+    card = run.deps.snapshot().find(tool_call.name)
+    known = None if card is None else _get_card_effect(card, tool_call)
+    return Effect.READ if tool_call.name == reread.READ_RESULT_TOOL_NAME else known
 
 
-def schedule_calls(journey: Journey, wishes: Sequence[ToolCall]) -> None:
+def schedule_calls(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
     """The calls are next: as research where they only read, as an action where they change something."""
-    journey.schedule(SystemTask.TOOL_EXECUTION)
-    reads = {effect_of(journey, wish) is Effect.READ for wish in wishes}
+    run.schedule(SystemTask.TOOL_EXECUTION)
+    reads = {get_effect(run, wish) is Effect.READ for wish in tool_calls}
     if True in reads:
-        journey.schedule(SystemTask.RESEARCH)
+        run.schedule(SystemTask.RESEARCH)
     if False in reads:
-        journey.schedule(SystemTask.TRIGGER_ACTION)
+        run.schedule(SystemTask.TRIGGER_ACTION)
 
 
-def status(journey: Journey, now: ExecutionStatus, reason: str = "") -> None:
-    journey.tell(ExecutionStatusChanged(packet_id=journey.packet.packet_id, status=now, reason=reason))
+def emit_status(run: RunState, now: ExecutionStatus, reason: str = "") -> None:
+    run.emit(ExecutionStatusChanged(packet_id=run.packet.packet_id, status=now, reason=reason))
 
 
-async def call(journey: Journey, chosen: Selection, *, doubt: str = "") -> Outcome:
+async def run_call(run: RunState, selection: Selection, *, doubt: str = "") -> Outcome:
     """Run one call, as far as the rules and a person allow."""
-    wish = wish_of(chosen)
-    schedule_calls(journey, (wish,))
-    context = context_of(journey, wish, tokens_left=room(journey))
-    outcome = await journey.house.calls.call(wish, replace(context, doubt=doubt or context.doubt))
-    return await summarised(journey, understood(outcome))
+    wish = build_tool_call(selection)
+    schedule_calls(run, (wish,))
+    context = build_context(run, wish, tokens_left=compute_room(run))
+    outcome = await run.deps.calls.call(wish, replace(context, doubt=doubt or context.doubt))
+    return await summarise_outcome(run, check_question(outcome))
 
 
-async def call_all(journey: Journey, wishes: Sequence[ToolCall]) -> tuple[Outcome, ...]:
+async def run_calls_in_parallel(run: RunState, tool_calls: Sequence[ToolCall]) -> tuple[Outcome, ...]:
     """Independent calls, side by side."""
-    schedule_calls(journey, wishes)
-    tokens_left = room(journey)
-    contexts = [context_of(journey, wish, tokens_left=tokens_left) for wish in wishes]
-    outcomes = await journey.house.calls.call_many(list(zip(wishes, contexts, strict=True)))
-    return tuple([await summarised(journey, understood(outcome)) for outcome in outcomes])
+    schedule_calls(run, tool_calls)
+    tokens_left = compute_room(run)
+    contexts = [build_context(run, wish, tokens_left=tokens_left) for wish in tool_calls]
+    outcomes = await run.deps.calls.call_many(list(zip(tool_calls, contexts, strict=True)))
+    return tuple([await summarise_outcome(run, check_question(outcome)) for outcome in outcomes])
 
 
-async def summarised(journey: Journey, outcome: Outcome) -> Outcome:
+async def summarise_outcome(run: RunState, outcome: Outcome) -> Outcome:
     """The same outcome, summarised by a model where its tool needs that and its result is long.
 
     A result that may try to give orders is not: its warnings have to stay with it.
     """
-    card = journey.house.snapshot().get(outcome.tool)
-    cut, result, most = outcome.digest, outcome.result, journey.settings.digest.summary_tokens
+    card = run.deps.snapshot().get(outcome.tool)
+    cut, result, most = outcome.digest, outcome.result, run.settings.digest.summary_tokens
     if card is None or cut is None or result is None or not outcome.success or cut.tokens <= most:
         return outcome
     if (
-        not journey.house.pool.ready
-        or not needs_summary(card, journey.settings)
-        or suspicious(outcome.content)
+        not run.deps.pool.ready
+        or not needs_summary(card, run.settings)
+        or find_injection_signs(outcome.content)
     ):
         return outcome
-    request = journey.packet.content.original_prompt
+    request = run.packet.content.original_prompt
     try:
-        ask = journey.asks(Role.LITE, "result_summary")
-        made = await summarise_result(ask, request, card.exposed_name, outcome.content, tokens=most)
+        ask = run.build_ask(Role.LITE, "result_summary")
+        made = await summarize_result(ask, request, card.exposed_name, outcome.content, tokens=most)
     except FingerpostError:  # told by the ask itself; the result is cut instead
         made = None
     if made is None:
-        short = digest(result, card, budget=most, request=request, handle=cut.handle)
+        short = build_digest(result, card, budget=most, request=request, handle=cut.handle)
     else:
-        note = f"[A summary by {made.by} of {cut.original_tokens:,} tokens. All of it: fingerpost result "
+        note = f"[A summary by {made.model} of {cut.original_tokens:,} tokens. All of it: fingerpost result "
         text = f"{made.text}\n{note}{cut.handle}, or the tool read_result]"
         dropped = ("all but a summary",)
         short = replace(cut, text=text, content_type="text", tokens=count_tokens(text), dropped=dropped)
     return replace(outcome, content=short.text, content_type=short.content_type, digest=short)
 
 
-def asking_approval(journey: Journey, cards: Sequence[ToolCard]) -> frozenset[str]:
+def find_tools_needing_approval(run: RunState, cards: Sequence[ToolCard]) -> frozenset[str]:
     """The keys of the tools whose calls wait for a person's approval."""
-    context = context_of(journey, ToolCall(name="", arguments={}), tokens_left=None)
-    return frozenset(card.key for card in cards if journey.house.calls.asks_approval(card, context))
+    context = build_context(run, ToolCall(name="", arguments={}), tokens_left=None)
+    return frozenset(card.key for card in cards if run.deps.calls.needs_approval(card, context))
 
 
-def wish_of(chosen: Selection) -> ToolCall:
-    return ToolCall(name=chosen.tool, arguments=chosen.arguments)
+def build_tool_call(selection: Selection) -> ToolCall:
+    return ToolCall(name=selection.tool, arguments=selection.arguments)
 
 
-def context_of(journey: Journey, wish: ToolCall, *, tokens_left: int | None) -> CallContext:
-    """Everything the call path should know about who calls and why. `tokens_left` is `room`'s."""
-    asking, packet = journey.asking, journey.packet
-    seconds = journey.budget.seconds_left
+def build_context(run: RunState, tool_call: ToolCall, *, tokens_left: int | None) -> CallContext:
+    """Everything the call path should know about who calls and why. `tokens_left` is `compute_room`'s."""
+    asking, packet = run.options, run.packet
+    seconds = run.budget.seconds_left
     if seconds <= 0:
-        raise journey.budget.too_late()
+        raise run.budget.build_timeout()
     return CallContext(
-        call_id=new_id("cal"),
+        call_id=create_id("cal"),
         packet_id=packet.packet_id,
         conversation=asking.get("conversation"),
         caller=packet.header.caller,
@@ -162,157 +162,159 @@ def context_of(journey: Journey, wish: ToolCall, *, tokens_left: int | None) -> 
         seconds=seconds,
         tokens_left=tokens_left,
         dry_run=asking.get("dry_run", False),
-        summarises=journey.house.pool.ready,
-        doubt=_wariness(journey, wish),
+        summarises=run.deps.pool.ready,
+        doubt=_find_injection_doubt(run, tool_call),
         authorization=asking.get("authorization"),
         cancelled=tuple(step.tool for step in packet.tool_routing.cancelled),
     )
 
 
-def _wariness(journey: Journey, wish: ToolCall) -> str:
+def _find_injection_doubt(run: RunState, tool_call: ToolCall) -> str:
     """Why a person should look: what changes something, after a result that tries to give orders."""
-    orders = [(step.tool, step.warnings[0]) for step in journey.packet.tool_routing.steps if step.warnings]
-    card = journey.house.snapshot().find(wish.name)
-    if not orders or card is None or _effect(card, wish) is Effect.READ:
+    orders = [(step.tool, step.warnings[0]) for step in run.packet.tool_routing.steps if step.warnings]
+    card = run.deps.snapshot().find(tool_call.name)
+    if not orders or card is None or _get_card_effect(card, tool_call) is Effect.READ:
         return ""
     tool, what = orders[-1]
     return f"the result of {tool} may try to give orders: it {what}"
 
 
-def _effect(card: ToolCard, wish: ToolCall) -> Effect:
-    operation = wish.arguments.get("operation")
+def _get_card_effect(card: ToolCard, tool_call: ToolCall) -> Effect:
+    operation = tool_call.arguments.get("operation")
     return card.effect_of(operation if isinstance(operation, str) else None)
 
 
-def room(journey: Journey) -> int | None:
+def compute_room(run: RunState) -> int | None:
     """What is left of the answering model's window after what it has to read already."""
-    if not journey.house.pool.ready:
+    if not run.deps.pool.ready:
         return None
-    window = journey.house.pool.window(Role.PRIME)
-    packet = journey.packet
+    window = run.deps.pool.window(Role.PRIME)
+    packet = run.packet
     texts = [packet.content.original_prompt]
-    texts += [message.text for message in (*packet.context.history, *journey.brought.since)]
+    texts += [message.text for message in (*packet.context.history, *run.client_options.later_messages)]
     texts += [step.text for step in packet.tool_routing.steps]
-    used = sum(count_tokens(text) for text in texts) + journey.settings.choose.answer_tokens
-    return max(LEAST_ROOM, window - used)
+    used = sum(count_tokens(text) for text in texts) + run.settings.choose.answer_tokens
+    return max(MIN_ROOM, window - used)
 
 
-def inject(journey: Journey, chosen: Selection, outcome: Outcome) -> None:
+def add_result(run: RunState, selection: Selection, outcome: Outcome) -> None:
     """The result becomes part of the packet, as data and as a step the model reads."""
     if not outcome.success:
-        journey.failures.append(outcome)
+        run.failures.append(outcome)
     tried = sum(attempt.milliseconds for attempt in outcome.attempts)
-    journey.tell(
+    run.emit(
         ToolResultInjected(
-            packet_id=journey.packet.packet_id,
+            packet_id=run.packet.packet_id,
             result=ToolResult(
                 success=outcome.success,
                 output=outcome.content if outcome.success else None,
                 error=None if outcome.success else outcome.content,
                 milliseconds=round(tried),
-                tool=outcome.tool or chosen.tool,
-                parameters=chosen.arguments,
+                tool=outcome.tool or selection.tool,
+                parameters=selection.arguments,
                 content_type=outcome.content_type,
             ),
             step=Step(
-                tool=outcome.tool or chosen.tool,
-                arguments=chosen.arguments,
+                tool=outcome.tool or selection.tool,
+                arguments=selection.arguments,
                 success=outcome.success,
-                text=str(tool_message(outcome)["content"]),
+                text=str(build_tool_message(outcome)["content"]),
                 call_id=outcome.call_id,
                 error=None if outcome.error is None else outcome.error.value,
-                warnings=suspicious(outcome.content),
-                directive=_directive(journey, outcome),
+                warnings=find_injection_signs(outcome.content),
+                directive=_read_directive(run, outcome),
                 handle=None if outcome.digest is None else outcome.digest.handle,
             ),
         )
     )
-    if chosen.tool != reread.NAME:
-        journey.house.learn(outcome, journey.packet)
+    if selection.tool != reread.READ_RESULT_TOOL_NAME:
+        run.deps.learn(outcome, run.packet)
 
 
-async def read_pages(journey: Journey, wishes: Sequence[ToolCall]) -> None:
+async def read_pages(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
     """Pages of results that were cut become part of the packet. It is no round of tools."""
-    outcomes = await call_all(journey, wishes)
-    for wish, outcome in zip(wishes, outcomes, strict=True):
-        inject(journey, Selection(tool=wish.name, arguments=wish.arguments), outcome)
+    outcomes = await run_calls_in_parallel(run, tool_calls)
+    for wish, outcome in zip(tool_calls, outcomes, strict=True):
+        add_result(run, Selection(tool=wish.name, arguments=wish.arguments), outcome)
 
 
-def _directive(journey: Journey, outcome: Outcome) -> JsonObject | None:
+def _read_directive(run: RunState, outcome: Outcome) -> JsonObject | None:
     """What the client shall do. From our own server of directives alone: others give it no orders."""
-    ours = DIRECTIVES in journey.settings.builtin.enabled and outcome.tool.startswith(f"{DIRECTIVES}/")
+    ours = DIRECTIVES in run.settings.builtin.enabled and outcome.tool.startswith(f"{DIRECTIVES}/")
     if not ours or not outcome.success or outcome.result is None:
         return None
     given = outcome.result.get("structuredContent")
     return cast("JsonObject", given) if isinstance(given, Mapping) else None
 
 
-def inject_problem(journey: Journey, chosen: Selection, error: ErrorKind, problem: str) -> None:
+def add_problem(run: RunState, selection: Selection, error: ErrorKind, problem: str) -> None:
     """A call that could not even be made is told like one that failed, so that it can be put right."""
-    journey.tell(
+    run.emit(
         ToolResultInjected(
-            packet_id=journey.packet.packet_id,
-            result=ToolResult(success=False, error=problem, tool=chosen.tool, parameters=chosen.arguments),
+            packet_id=run.packet.packet_id,
+            result=ToolResult(
+                success=False, error=problem, tool=selection.tool, parameters=selection.arguments
+            ),
             step=Step(
-                tool=chosen.tool,
-                arguments=chosen.arguments,
+                tool=selection.tool,
+                arguments=selection.arguments,
                 success=False,
                 text=f"{error.value}: {problem}",
-                call_id=new_id("cal"),
+                call_id=create_id("cal"),
                 error=error.value,
             ),
         )
     )
 
 
-async def find_others(journey: Journey, wish: ToolCall) -> str:
+async def find_other_tools(run: RunState, tool_call: ToolCall) -> str:
     """A model takes none of its tools (`find_tools`): what it is told, with others or with none."""
-    wanted = wish.arguments.get("request")
-    text = wanted if isinstance(wanted, str) and len(wanted.split()) >= LEAST_WORDS else None
-    before = journey.packet.context.available_tools
-    if not await widen_servers(journey, text):
+    wanted = tool_call.arguments.get("request")
+    text = wanted if isinstance(wanted, str) and len(wanted.split()) >= MIN_SUMMARY_TOKENS else None
+    before = run.packet.context.available_tools
+    if not await widen_servers(run, text):
         return "There are no other tools for this. Use one you know, or answer and say what is missing."
-    new = [card.exposed_name for card in journey.cards() if card.key not in before]
+    new = [card.exposed_name for card in run.get_cards() if card.key not in before]
     return f"These tools can be called now, too: {', '.join(new)}. If none of them fits, answer without."
 
 
-async def widen_servers(journey: Journey, text: str | None = None) -> bool:
+async def widen_servers(run: RunState, text: str | None = None) -> bool:
     """The model took no tool: look at those of the servers left out, once. Whether there were any."""
-    if not journey.can_widen:
+    if not run.can_widen:
         return False
-    await journey.narrow_wider(text)
-    return widen(journey, "none of the offered tools was taken")
+    await run.narrow_wider(text)
+    return widen(run, "none of the offered tools was taken")
 
 
-def widen(journey: Journey, reason: str) -> bool:
+def widen(run: RunState, reason: str) -> bool:
     """Look at more tools, once, before a person is bothered. Whether there were any."""
-    if journey.widened or not journey.settings.flags.widen or journey.narrowing is None:
+    if run.widened or not run.settings.flags.widen or run.narrowing is None:
         return False
-    journey.widened = True
-    offered = journey.packet.context.available_tools
-    most = WIDER * journey.settings.narrow.max_tools
-    more = [candidate.tool for candidate in journey.narrowing.shortlist.candidates]
+    run.widened = True
+    offered = run.packet.context.available_tools
+    most = WIDEN_HINT * run.settings.narrow.max_tools
+    more = [candidate.tool for candidate in run.narrowing.shortlist.candidates]
     tools = tuple(dict.fromkeys((*offered, *more)))[: max(most, len(offered))]
     if len(tools) == len(offered):
         return False
-    if journey.packet.tool_routing.execution_status in (
+    if run.packet.tool_routing.execution_status in (
         ExecutionStatus.PENDING,
         ExecutionStatus.AWAITING_CONFIDENCE,
     ):
-        status(journey, ExecutionStatus.SKIPPED, "looking at more tools first")
-    journey.tell(ShortlistWidened(packet_id=journey.packet.packet_id, tools=tools, reason=reason))
+        emit_status(run, ExecutionStatus.SKIPPED, "looking at more tools first")
+    run.emit(ShortlistWidened(packet_id=run.packet.packet_id, tools=tools, reason=reason))
     return True
 
 
-def is_to_be_refined(journey: Journey) -> bool:
+def should_refine_arguments(run: RunState) -> bool:
     """Whether the latest call could not be made with its arguments, so that the model writes them again."""
-    steps = journey.packet.tool_routing.steps
+    steps = run.packet.tool_routing.steps
     return bool(steps) and steps[-1].error == ErrorKind.INVALID_PARAMETERS.value
 
 
-def reinject(journey: Journey) -> bool:
+def begin_next_round(run: RunState) -> bool:
     """Send the packet round once more; False at the cap, where it is answered with what there is."""
-    if not journey.packet.tool_routing.reinjections_left:
+    if not run.packet.tool_routing.reinjections_left:
         return False
-    journey.tell(PacketReinjected(packet_id=journey.packet.packet_id))
+    run.emit(PacketReinjected(packet_id=run.packet.packet_id))
     return True

@@ -9,7 +9,7 @@ from fingerpost.llm import ModelReply
 from fingerpost.settings import ChooseSettings
 
 
-class OutOfBudget(Exception):
+class RunBudgetExceeded(Exception):
     """A limit is reached. Never leaves the journey: it ends with guidance instead."""
 
     def __init__(self, *, limit: str, detail: str) -> None:
@@ -19,7 +19,7 @@ class OutOfBudget(Exception):
 
 
 @dataclass(slots=True)
-class Spent:
+class ModelSpending:
     """What the models have cost so far."""
 
     calls: int = 0
@@ -29,7 +29,7 @@ class Spent:
     cost: float | None = None
 
 
-class Budget:
+class RunBudget:
     """Counts, and says when enough is enough."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Budget:
         *,
         seconds: float | None = None,
         tokens: int | None = None,
-        parent: Budget | None = None,
+        parent: RunBudget | None = None,
     ) -> None:
         """What is spent here is spent of `parent`, too, and its end is the end of this."""
         self._settings = settings
@@ -46,7 +46,7 @@ class Budget:
         self._tokens = settings.max_tokens if tokens is None else min(tokens, settings.max_tokens)
         self._parent = parent
         self._began = time.monotonic()
-        self.spent = Spent()
+        self.spent = ModelSpending()
 
     @property
     def milliseconds(self) -> float:
@@ -58,26 +58,26 @@ class Budget:
         return own if self._parent is None else min(own, self._parent.seconds_left)
 
     def check(self) -> None:
-        """Raises `OutOfBudget` when nothing more may be asked of a model."""
+        """Raises `RunBudgetExceeded` when nothing more may be asked of a model."""
         if self._parent is not None:
             self._parent.check()
         used = self.spent.prompt_tokens + self.spent.completion_tokens
         if used >= self._tokens:
-            detail = f"{used:,} of {self._tokens:,} tokens are used ({self._named('max_tokens')})"
-            raise OutOfBudget(limit="tokens", detail=detail)
+            detail = f"{used:,} of {self._tokens:,} tokens are used ({self._describe_limit('max_tokens')})"
+            raise RunBudgetExceeded(limit="tokens", detail=detail)
         most = self._settings.max_cost
         if most is not None and self.spent.cost is not None and self.spent.cost >= most:
             detail = f"{self.spent.cost:.4f} of {most:g} is spent (choose.max_cost)"
-            raise OutOfBudget(limit="cost", detail=detail)
+            raise RunBudgetExceeded(limit="cost", detail=detail)
         if self.seconds_left <= 0:
-            raise self.too_late()
+            raise self.build_timeout()
 
-    def too_late(self) -> OutOfBudget:
+    def build_timeout(self) -> RunBudgetExceeded:
         is_own = self._parent is None and self._seconds < self._settings.max_seconds
-        named = "as long as the request was given" if is_own else self._named("max_seconds")
-        return OutOfBudget(limit="seconds", detail=f"{self._seconds:g} s are over ({named})")
+        named = "as long as the request was given" if is_own else self._describe_limit("max_seconds")
+        return RunBudgetExceeded(limit="seconds", detail=f"{self._seconds:g} s are over ({named})")
 
-    def _named(self, limit: str) -> str:
+    def _describe_limit(self, limit: str) -> str:
         return f"choose.{limit}" if self._parent is None else f"builtin.subagents.{limit}"
 
     def count(self, reply: ModelReply, *, prompt: int, completion: int, cost: float | None) -> None:

@@ -7,19 +7,19 @@ from datetime import date
 from typing import Final
 
 from fingerpost.choose.certain import (
-    Certain,
-    Option,
-    ask_for,
+    KeylessChoice,
+    ToolOption,
+    build_direct_reply,
+    build_keyless_answer,
+    build_missing_question,
+    build_routing_off_reply,
     choose_tool,
     fill_answer,
-    keyless_answer,
-    keyless_direct,
-    picked,
-    refused,
-    reply_with_routing_off,
+    is_refusal,
+    pick_option,
 )
-from fingerpost.choose.certain.asking import which_tool
-from fingerpost.choose.sources import sources_of
+from fingerpost.choose.certain.asking import build_which_tool_question
+from fingerpost.choose.sources import list_sources
 from fingerpost.records import (
     Effect,
     ErrorKind,
@@ -33,155 +33,155 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.router.journeys import acting, endings
-from fingerpost.router.journeys.journey import Journey
-from fingerpost.router.journeys.questions import waits
-from fingerpost.router.journeys.writing import language_of
+from fingerpost.router.journeys.journey import RunState
+from fingerpost.router.journeys.questions import is_waiting
+from fingerpost.router.journeys.writing import get_language
 from fingerpost.router.route import Route
 
-SURE: Final = "every argument stands in the request"
-MOST_NEEDS: Final = 4
-MOST_ABILITIES: Final = 6
-MOST_OPTIONS: Final = 4
+MIN_CONFIDENCE: Final = "every argument stands in the request"
+MAX_NEEDS: Final = 4
+MAX_ABILITIES: Final = 6
+MAX_OPTIONS: Final = 4
 
 
-async def keyless(journey: Journey) -> Route:
+async def run_keyless(run: RunState) -> Route:
     """From the request to what tools say about it, one need after the other."""
-    narrowing = journey.narrowing or await _narrowed(journey)
-    return await _serve(journey, narrowing, range(_needs(narrowing)))
+    narrowing = run.narrowing or await _narrow(run)
+    return await _serve_needs(run, narrowing, range(_count_needs(narrowing)))
 
 
-async def _narrowed(journey: Journey) -> Narrowing:
+async def _narrow(run: RunState) -> Narrowing:
     """A model could do without a tool where we cannot: the tools are looked at whatever the need."""
-    journey.asking = journey.asking.copy()
-    journey.asking["asked_for_tools"] = True
-    return await journey.narrow()
+    run.options = run.options.copy()
+    run.options["asked_for_tools"] = True
+    return await run.narrow()
 
 
-async def _serve(journey: Journey, narrowing: Narrowing, needs: range) -> Route:
+async def _serve_needs(run: RunState, narrowing: Narrowing, needs: range) -> Route:
     """One need after the other, until the person has to say something."""
     for need in needs:
-        choice = _choice(journey, narrowing, need)
+        choice = _choose_tool(run, narrowing, need)
         if choice.option is None and choice.question is not None:
-            return endings.asked(journey, replace(choice.question, need=need))
+            return endings.build_asked(run, replace(choice.question, need=need))
         if choice.option is None:
-            journey.undone += narrowing.shortlist.needs[need : need + 1]
+            run.undone += narrowing.shortlist.needs[need : need + 1]
             continue
-        stopped = await _use(journey, choice.option, choice.reason, need)
+        stopped = await _use_option(run, choice.option, choice.reason, need)
         if stopped is not None:
             return stopped
-    return conclude_keyless(journey)
+    return conclude_without_model(run)
 
 
-def _needs(narrowing: Narrowing) -> int:
-    return min(MOST_NEEDS, max(1, len(narrowing.shortlist.needs)))
+def _count_needs(narrowing: Narrowing) -> int:
+    return min(MAX_NEEDS, max(1, len(narrowing.shortlist.needs)))
 
 
-async def replied(journey: Journey, question: Question, answer: str) -> Route:
+async def resume_with_reply(run: RunState, question: Question, answer: str) -> Route:
     """Go on with what the person answered: which tool they meant, or the values that were missing."""
-    if refused(answer):
-        return endings.declined(journey, "Nothing was done.")
-    narrowing = journey.narrowing or await _narrowed(journey)
-    choice = _choice(journey, narrowing, question.need)
-    rest = range(question.need + 1, _needs(narrowing))
+    if is_refusal(answer):
+        return endings.build_declined(run, "Nothing was done.")
+    narrowing = run.narrowing or await _narrow(run)
+    choice = _choose_tool(run, narrowing, question.need)
+    rest = range(question.need + 1, _count_needs(narrowing))
     options = (*([choice.option] if choice.option is not None else []), *choice.alternatives)
     option = next((one for one in options if one.card.key == question.tool), None)
     if option is None:
-        option = picked(options, answer)
+        option = pick_option(options, answer)
         if option is None:
-            return endings.asked(journey, question)
-        stopped = await _use(journey, option, "the person chose it", question.need)
-        return stopped or await _serve(journey, narrowing, rest)
-    signals = await journey.house.guide.read(answer)
-    said = fill_answer(option.card, question.missing, answer, signals, today=_today())
+            return endings.build_asked(run, question)
+        stopped = await _use_option(run, option, "the person chose it", question.need)
+        return stopped or await _serve_needs(run, narrowing, rest)
+    signals = await run.deps.narrower.read_signals(answer)
+    said = fill_answer(option.card, question.missing, answer, signals, today=_get_today())
     arguments = {**option.filled.arguments, **said.arguments}
     still = tuple(one for one in option.filled.missing if one.name not in arguments)
     if still:
-        asked = ask_for(option.card, still, language_of(journey))
-        return endings.asked(journey, replace(asked, need=question.need))
-    selection = _selection(option.card, "the person gave the rest", arguments=arguments)
-    return await _run(journey, selection) or await _serve(journey, narrowing, rest)
+        asked = build_missing_question(option.card, still, get_language(run))
+        return endings.build_asked(run, replace(asked, need=question.need))
+    selection = _build_selection(option.card, "the person gave the rest", arguments=arguments)
+    return await _run_selection(run, selection) or await _serve_needs(run, narrowing, rest)
 
 
-def conclude_keyless(journey: Journey) -> Route:
+def conclude_without_model(run: RunState) -> Route:
     """What the tools said, in their own words; without any, what can be said without a model."""
-    if not journey.packet.tool_routing.steps:
-        return _undecided(journey)
-    good = journey.packet.tool_routing.worked
+    if not run.packet.tool_routing.steps:
+        return _ask_which_tool(run)
+    good = run.packet.tool_routing.worked
     if not good:
-        return endings.failed(journey)
-    text = keyless_answer(
-        [step for step in journey.packet.tool_routing.steps if step.error != ErrorKind.CANCELLED.value],
-        language_of(journey),
-        unused=journey.unused,
-        undone=journey.undone,
-        configured=journey.house.pool.ready,
+        return endings.build_failed(run)
+    text = build_keyless_answer(
+        [step for step in run.packet.tool_routing.steps if step.error != ErrorKind.CANCELLED.value],
+        get_language(run),
+        unused_entities=run.unused,
+        undone_needs=run.undone,
+        configured=run.deps.pool.ready,
     )
-    text = "\n\n".join(part for part in (text, journey.rejection) if part)
-    return endings.answered(journey, text, by=endings.NO_MODEL, sources=sources_of(good))
+    text = "\n\n".join(part for part in (text, run.rejection) if part)
+    return endings.build_answered(run, text, by=endings.NO_MODEL_NAME, sources=list_sources(good))
 
 
-def _choice(journey: Journey, narrowing: Narrowing, need: int) -> Certain:
-    cards = {card.key: card for card in journey.cards()}
-    return choose_tool(narrowing, cards, journey.packet.content.original_prompt, today=_today(), need=need)
+def _choose_tool(run: RunState, narrowing: Narrowing, need: int) -> KeylessChoice:
+    cards = {card.key: card for card in run.get_cards()}
+    return choose_tool(narrowing, cards, run.packet.content.original_prompt, today=_get_today(), need=need)
 
 
-async def _use(journey: Journey, option: Option, reason: str, need: int) -> Route | None:
+async def _use_option(run: RunState, option: ToolOption, reason: str, need: int) -> Route | None:
     """Run it, if everything it needs is there. A route where the journey cannot go on by itself."""
     if option.filled.missing:
-        asked = ask_for(option.card, option.filled.missing, language_of(journey))
-        return endings.asked(journey, replace(asked, need=need))
-    journey.unused += option.filled.leftover
-    return await _run(journey, _selection(option.card, reason, arguments=option.filled.arguments))
+        asked = build_missing_question(option.card, option.filled.missing, get_language(run))
+        return endings.build_asked(run, replace(asked, need=need))
+    run.unused += option.filled.unused_entities
+    return await _run_selection(run, _build_selection(option.card, reason, arguments=option.filled.arguments))
 
 
-def _selection(card: ToolCard, reason: str, *, arguments: JsonObject) -> Selection:
+def _build_selection(card: ToolCard, reason: str, *, arguments: JsonObject) -> Selection:
     return Selection(tool=card.key, arguments=arguments, reasoning=reason, confidence=1.0)
 
 
-async def _run(journey: Journey, selection: Selection) -> Route | None:
-    acting.selected(journey, selection)
-    acting.status(journey, ExecutionStatus.AWAITING_CONFIDENCE)
-    acting.status(journey, ExecutionStatus.APPROVED, SURE)
-    outcome = await acting.call(journey, selection)
-    if waits(outcome):
-        return await endings.waiting(journey, outcome, selection)
-    acting.status(journey, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
-    acting.inject(journey, selection, outcome)
+async def _run_selection(run: RunState, selection: Selection) -> Route | None:
+    acting.record_selection(run, selection)
+    acting.emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
+    acting.emit_status(run, ExecutionStatus.APPROVED, MIN_CONFIDENCE)
+    outcome = await acting.run_call(run, selection)
+    if is_waiting(outcome):
+        return await endings.build_waiting(run, outcome, selection)
+    acting.emit_status(run, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
+    acting.add_result(run, selection, outcome)
     return None
 
 
-def _undecided(journey: Journey) -> Route:
+def _ask_which_tool(run: RunState) -> Route:
     """No tool was used. Where one is needed, the person says which."""
-    cards = journey.cards()[:MOST_OPTIONS]
-    if journey.narrowing is not None and journey.narrowing.need.verdict is NeedVerdict.TOOL and cards:
-        return endings.asked(journey, which_tool(cards, language_of(journey)))
-    return _direct(journey)
+    cards = run.get_cards()[:MAX_OPTIONS]
+    if run.narrowing is not None and run.narrowing.need.verdict is NeedVerdict.TOOL and cards:
+        return endings.build_asked(run, build_which_tool_question(cards, get_language(run)))
+    return _answer_directly(run)
 
 
-def _direct(journey: Journey) -> Route:
-    assert journey.narrowing is not None
-    prompt = journey.packet.content.original_prompt
-    text = keyless_direct(
-        journey.narrowing, prompt, abilities=_abilities(journey), down=journey.house.guide.away()
+def _answer_directly(run: RunState) -> Route:
+    assert run.narrowing is not None
+    prompt = run.packet.content.original_prompt
+    text = build_direct_reply(
+        run.narrowing, prompt, abilities=_describe_abilities(run), down=run.deps.narrower.away()
     )
-    return endings.answered(journey, text, by=endings.NO_MODEL)
+    return endings.build_answered(run, text, by=endings.NO_MODEL_NAME)
 
 
-async def answer_with_routing_off(journey: Journey) -> Route:
+async def answer_with_routing_off(run: RunState) -> Route:
     """The answer without a model and without tools, because tool routing is switched off."""
-    prompt = journey.packet.content.original_prompt
-    text = reply_with_routing_off(prompt, (await journey.house.guide.read(prompt)).language)
-    return endings.answered(journey, text, by=endings.NO_MODEL)
+    prompt = run.packet.content.original_prompt
+    text = build_routing_off_reply(prompt, (await run.deps.narrower.read_signals(prompt)).language)
+    return endings.build_answered(run, text, by=endings.NO_MODEL_NAME)
 
 
-def _abilities(journey: Journey) -> list[str]:
+def _describe_abilities(run: RunState) -> list[str]:
     """One tool of each server, to show what there is; rather one that reads."""
     first: dict[str, str] = {}
-    cards = (card for card in journey.house.snapshot().cards if not card.personal)
+    cards = (card for card in run.deps.snapshot().cards if not card.personal)
     for card in sorted(cards, key=lambda card: card.effect.value is not Effect.READ):
         first.setdefault(card.server, card.key)
-    return list(first.values())[:MOST_ABILITIES]
+    return list(first.values())[:MAX_ABILITIES]
 
 
-def _today() -> date:
+def _get_today() -> date:
     return utc_now().astimezone().date()

@@ -10,20 +10,20 @@ from collections import OrderedDict
 from typing import Final
 
 from fingerpost.records import Scope
-from fingerpost.router.wanted import Asking
+from fingerpost.router.wanted import RouteOptions
 
-KEPT: Final = 500  # conversations
+MAX_KEPT_OFFERS: Final = 500  # conversations
 
 OfferKey = tuple[str, str | None, str | None, tuple[Scope, ...]]  # conversation, caller, profile, bounds
 
 
-class Offers:
+class OfferedToolsCache:
     """The latest offer of each caller in each conversation, the least recently used forgotten first."""
 
     def __init__(self) -> None:
         self._offers: OrderedDict[OfferKey, tuple[str, ...]] = OrderedDict()
 
-    def last(self, key: OfferKey | None) -> tuple[str, ...]:
+    def get_last(self, key: OfferKey | None) -> tuple[str, ...]:
         return () if key is None else self._offers.get(key, ())
 
     def keep(self, key: OfferKey | None, tools: tuple[str, ...]) -> None:
@@ -31,13 +31,13 @@ class Offers:
             return
         self._offers[key] = tools
         self._offers.move_to_end(key)
-        while len(self._offers) > KEPT:
+        while len(self._offers) > MAX_KEPT_OFFERS:
             self._offers.popitem(last=False)
 
 
-def offer_key(asking: Asking) -> OfferKey | None:
+def build_offer_key(options: RouteOptions) -> OfferKey | None:
     """By which an offer is known again; None: the request belongs to no conversation."""
-    conversation = asking.get("conversation")
+    conversation = options.get("conversation")
     if conversation is None:
         return None
-    return (conversation, asking.get("caller"), asking.get("profile"), asking.get("scopes", ()))
+    return (conversation, options.get("caller"), options.get("profile"), options.get("scopes", ()))

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, cast
 
-from fingerpost.call.execution import awaits_input
-from fingerpost.catalog import visible
+from fingerpost.call.execution import is_input_required
+from fingerpost.catalog import escape_invisible_except
 from fingerpost.records import (
     AskingCall,
     ErrorKind,
@@ -20,49 +20,49 @@ from fingerpost.records import (
     Outcome,
     Question,
     Selection,
-    as_valid_text,
+    to_valid_text,
 )
 from fingerpost.redaction import scrub
-from fingerpost.router.journeys.said import options_of
+from fingerpost.router.journeys.said import get_options
 
-LONGEST: Final = 4_000
-MOST_OPTIONS: Final = 20
-ONE_AT_A_TIME: Final = "It was not asked: another question goes first. Ask it again afterwards."
+MAX_QUESTION_LENGTH: Final = 4_000
+MAX_OPTIONS: Final = 20
+ONE_QUESTION_NOTE: Final = "It was not asked: another question goes first. Ask it again afterwards."
 
 
-def asks(outcome: Outcome) -> bool:
+def is_question(outcome: Outcome) -> bool:
     """Whether the call goes on only when the person has said something."""
-    return outcome.success and outcome.result is not None and awaits_input(outcome.result)
+    return outcome.success and outcome.result is not None and is_input_required(outcome.result)
 
 
-def waits(outcome: Outcome) -> bool:
+def is_waiting(outcome: Outcome) -> bool:
     """Whether the journey cannot go on by itself: for leave, or for an answer."""
-    return outcome.pending_id is not None or asks(outcome)
+    return outcome.pending_id is not None or is_question(outcome)
 
 
-def understood(outcome: Outcome) -> Outcome:
+def check_question(outcome: Outcome) -> Outcome:
     """The outcome; a failed one where a tool asks what no person can be asked."""
-    if not asks(outcome) or _request(outcome) is not None:
+    if not is_question(outcome) or _read_request(outcome) is not None:
         return outcome
-    return unasked(outcome, f"{outcome.tool} asks for something nobody here can give")
+    return refuse_question(outcome, f"{outcome.tool} asks for something nobody here can give")
 
 
-def unasked(outcome: Outcome, why: str = ONE_AT_A_TIME) -> Outcome:
+def refuse_question(outcome: Outcome, why: str = ONE_QUESTION_NOTE) -> Outcome:
     """The call, told as one that failed because its question was not put."""
     return replace(
         outcome, success=False, content=why, error=ErrorKind.OPERATION_NOT_SUPPORTED, result=None, detail=why
     )
 
 
-def question_of(outcome: Outcome, selection: Selection, conversation: str | None) -> Question:
+def build_question(outcome: Outcome, selection: Selection, conversation: str | None) -> Question:
     """What the person is asked, with everything needed to go on with the call afterwards."""
-    found = _request(outcome)
+    found = _read_request(outcome)
     assert found is not None
     name, params = found
     schema = cast("JsonObject", params["requestedSchema"])
-    options = options_of(schema)[:MOST_OPTIONS]
-    lines = [_shown(str(params["message"]))]
-    lines += [f"{number}. {_shown(option)}" for number, option in enumerate(options, start=1)]
+    options = get_options(schema)[:MAX_OPTIONS]
+    lines = [_sanitize(str(params["message"]))]
+    lines += [f"{number}. {_sanitize(option)}" for number, option in enumerate(options, start=1)]
     state = None if outcome.result is None else outcome.result.get("requestState")
     return Question(
         text="\n".join(lines),
@@ -79,7 +79,7 @@ def question_of(outcome: Outcome, selection: Selection, conversation: str | None
     )
 
 
-def _request(outcome: Outcome) -> tuple[str, Mapping[str, Json]] | None:
+def _read_request(outcome: Outcome) -> tuple[str, Mapping[str, Json]] | None:
     """The one question of the round, if it is one that a person can answer in words."""
     asked = (outcome.result or {}).get("inputRequests")
     if not isinstance(asked, Mapping) or len(asked) != 1:
@@ -96,6 +96,6 @@ def _request(outcome: Outcome) -> tuple[str, Mapping[str, Json]] | None:
     )
 
 
-def _shown(text: str) -> str:
+def _sanitize(text: str) -> str:
     """A server's words: they may hold a secret it was given, and what cannot be seen is spelled out."""
-    return visible(scrub(as_valid_text(text[:LONGEST])).strip(), keep="\n\t\\")
+    return escape_invisible_except(scrub(to_valid_text(text[:MAX_QUESTION_LENGTH])).strip(), keep="\n\t\\")

@@ -11,48 +11,50 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 from fingerpost.records import Json, JsonObject
 
-LONGEST: Final = 20_000
-MOST_FIELDS: Final = 50
-_YES: Final = word_set(
+MAX_ANSWER_LENGTH: Final = 20_000
+MAX_FIELDS: Final = 50
+_YES: Final = parse_word_set(
     "yes y yep yeah ok okay sure approve approved agreed true go ja oui si sí sim כן בטח אישור"
 )
-_NO: Final = word_set("no n nope reject rejected deny denied never false stop cancel nein non não לא ביטול")
+_NO: Final = parse_word_set(
+    "no n nope reject rejected deny denied never false stop cancel nein non não לא ביטול"
+)
 _FIRST_WORD: Final = re.compile(r"\W{0,5}(\w{1,40})\b[\s.,;:!–—-]{0,10}")
 _NAMED: Final = re.compile(r"^[^\S\n]{0,10}(\w[\w -]{0,60}?)[^\S\n]{0,5}[:=](.{0,20000})$", re.MULTILINE)
 _UNPARSED: Final = object()
 
 
-def answer_of(schema: JsonObject, said: str) -> dict[str, Json] | None:
+def parse_answer(schema: JsonObject, reply: str) -> dict[str, Json] | None:
     """The answer to a question with this schema; None where the words do not give one."""
-    text = said.strip()[:LONGEST]
-    fields = _fields(schema)
+    text = reply.strip()[:MAX_ANSWER_LENGTH]
+    fields = _read_fields(schema)
     if not text or not fields:
         return None
-    named = _as_object(text, fields) or _by_lines(text, fields)
-    answer = named if named else _as_one(text, fields)
+    named = _parse_object(text, fields) or _parse_lines(text, fields)
+    answer = named if named else _parse_single(text, fields)
     required = schema.get("required")
     wanted = cast("Sequence[str]", required) if isinstance(required, list | tuple) else ()
     return answer if answer and all(name in answer for name in wanted) else None
 
 
-def options_of(schema: JsonObject) -> tuple[str, ...]:
+def get_options(schema: JsonObject) -> tuple[str, ...]:
     """What will do for the first field of an answer, where only some values will."""
-    first = next(iter(_fields(schema).values()), None)
-    return () if first is None else tuple(_options(first))
+    first = next(iter(_read_fields(schema).values()), None)
+    return () if first is None else tuple(_read_options(first))
 
 
-def _fields(schema: JsonObject) -> dict[str, JsonObject]:
+def _read_fields(schema: JsonObject) -> dict[str, JsonObject]:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}
     known = [(name, field) for name, field in properties.items() if isinstance(field, Mapping)]
-    return dict(known[:MOST_FIELDS])
+    return dict(known[:MAX_FIELDS])
 
 
-def _as_object(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
+def _parse_object(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
     """Somebody, or a program, answers with the object itself."""
     if not text.startswith("{"):
         return None
@@ -62,10 +64,10 @@ def _as_object(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] |
         return None
     if not isinstance(given, dict):
         return None
-    return _values(cast("dict[str, Json]", given), fields)
+    return _convert_values(cast("dict[str, Json]", given), fields)
 
 
-def _by_lines(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
+def _parse_lines(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
     """`name: value`, a line for each."""
     names = {name.casefold(): name for name in fields}
     told = {
@@ -73,36 +75,36 @@ def _by_lines(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | 
         for found in _NAMED.finditer(text)
         if found[1].strip().casefold() in names
     }
-    return _values(told, fields)
+    return _convert_values(told, fields)
 
 
-def _values(given: Mapping[str, Json], fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
+def _convert_values(given: Mapping[str, Json], fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
     """Each value as its field wants it; None where one does not fit, or none is there."""
-    made = {name: _value(value, fields[name]) for name, value in given.items() if name in fields}
+    made = {name: _convert_value(value, fields[name]) for name, value in given.items() if name in fields}
     if not made or any(value is _UNPARSED for value in made.values()):
         return None
     return cast("dict[str, Json]", made)
 
 
-def _as_one(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json]:
+def _parse_single(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json]:
     """The whole answer for the first field; what is beyond it, or does not fit, for one that takes words."""
     (name, field), *others = fields.items()
-    spare = next((other for other, schema in others if _takes_words(schema)), None)
+    spare = next((other for other, schema in others if _accepts_text(schema)), None)
     if field.get("type") == "boolean":
-        verdict, rest = _verdict(text)
+        verdict, rest = _parse_yes_no(text)
         answer: dict[str, Json] = {} if verdict is None else {name: verdict}
         return {**answer, spare: rest} if spare is not None and rest else answer
-    value = _value(text, field)
+    value = _convert_value(text, field)
     if value is not _UNPARSED:
         return {name: cast("Json", value)}
     return {} if spare is None else {spare: text}
 
 
-def _takes_words(field: JsonObject) -> bool:
-    return field.get("type") == "string" and not _options(field)
+def _accepts_text(field: JsonObject) -> bool:
+    return field.get("type") == "string" and not _read_options(field)
 
 
-def _verdict(text: str) -> tuple[bool | None, str]:
+def _parse_yes_no(text: str) -> tuple[bool | None, str]:
     """Yes or no, by the first word, and what is said beside it."""
     found = _FIRST_WORD.match(text)
     word = "" if found is None else found[1].casefold()
@@ -111,29 +113,29 @@ def _verdict(text: str) -> tuple[bool | None, str]:
     return word in _YES, text[found.end() :].strip()
 
 
-def _value(said: Json, field: JsonObject) -> object:
+def _convert_value(value: Json, field: JsonObject) -> object:
     """A value as the field wants it; `_UNPARSED` where it does not fit."""
     kind = field.get("type")
     if kind == "boolean":
-        return said if isinstance(said, bool) else _as_boolean(said)
+        return value if isinstance(value, bool) else _parse_boolean(value)
     if kind in ("integer", "number"):
-        return _number(said, whole=kind == "integer")
-    if not isinstance(said, str):
+        return _parse_number(value, whole=kind == "integer")
+    if not isinstance(value, str):
         return _UNPARSED
-    options = _options(field)
-    return _option(said, options) if options else said
+    options = _read_options(field)
+    return _find_option(value, options) if options else value
 
 
-def _as_boolean(said: Json) -> object:
-    word = said.strip().strip(".!").casefold() if isinstance(said, str) else ""
+def _parse_boolean(value: Json) -> object:
+    word = value.strip().strip(".!").casefold() if isinstance(value, str) else ""
     return True if word in _YES else False if word in _NO else _UNPARSED
 
 
-def _number(said: Json, *, whole: bool) -> object:
-    if isinstance(said, bool) or not isinstance(said, str | int | float):
+def _parse_number(value: Json, *, whole: bool) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return _UNPARSED
     try:
-        number = float(said)
+        number = float(value)
     except (ValueError, OverflowError):
         return _UNPARSED
     if not math.isfinite(number) or (whole and not number.is_integer()):
@@ -141,7 +143,7 @@ def _number(said: Json, *, whole: bool) -> object:
     return int(number) if whole else number
 
 
-def _options(field: JsonObject) -> dict[str, str]:
+def _read_options(field: JsonObject) -> dict[str, str]:
     """What a person is shown, and the value it stands for."""
     enum, choices = field.get("enum"), field.get("oneOf")
     if isinstance(enum, list | tuple):
@@ -156,9 +158,9 @@ def _options(field: JsonObject) -> dict[str, str]:
     return made
 
 
-def _option(said: str, options: Mapping[str, str]) -> object:
+def _find_option(text: str, options: Mapping[str, str]) -> object:
     """By its words, whatever the case, or by its number."""
-    word = said.strip().strip("\"'`“”.!").casefold()
+    word = text.strip().strip("\"'`“”.!").casefold()
     for title, value in options.items():
         if word in (title.casefold(), value.casefold()):
             return value

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from fingerpost.records import ConfidenceSample, ErrorKind, Outcome, utc_now
-from fingerpost.router.journeys.journey import Journey
+from fingerpost.router.journeys.journey import RunState
 
 # What says that the choice was wrong. A server that is down says nothing about the choice.
-_WRONG: Final = (
+_WRONG_CHOICE_ERRORS: Final = (
     ErrorKind.INVALID_PARAMETERS,
     ErrorKind.TOOL_NOT_FOUND,
     ErrorKind.OPERATION_NOT_SUPPORTED,
@@ -17,8 +17,8 @@ _WRONG: Final = (
 )
 
 
-def note_outcome(journey: Journey, outcome: Outcome) -> None:
+def record_confidence_sample(run: RunState, outcome: Outcome) -> None:
     """Remember whether we were right to be so sure. A person's no counts as well as an error."""
-    if journey.confidence is not None and (outcome.success or outcome.error in _WRONG):
-        sample = ConfidenceSample(raw=journey.confidence.raw, right=outcome.success, tool=outcome.tool)
-        journey.house.store.confidences.note(sample, utc_now())
+    if run.confidence is not None and (outcome.success or outcome.error in _WRONG_CHOICE_ERRORS):
+        sample = ConfidenceSample(raw=run.confidence.raw, right=outcome.success, tool=outcome.tool)
+        run.deps.store.confidences.record_soon(sample, utc_now())

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum, auto
 
-from fingerpost.call.making import Checked
-from fingerpost.choose.brought import beside
-from fingerpost.choose.confidence import judge
-from fingerpost.choose.review import review
-from fingerpost.choose.selection import select
-from fingerpost.choose.single import in_words
+from fingerpost.call.making import CheckedCall
+from fingerpost.choose.brought import describe_client_tools
+from fingerpost.choose.confidence import score_confidence
+from fingerpost.choose.review import review_selection
+from fingerpost.choose.selection import select_tool
+from fingerpost.choose.single import rewrite_as_text
 from fingerpost.events import (
     ConfidenceJudged,
     PlanNoted,
@@ -22,9 +22,8 @@ from fingerpost.events import (
     SelectionReviewed,
 )
 from fingerpost.llm import Role
-from fingerpost.llm.content import worded
+from fingerpost.llm.content import to_text_only
 from fingerpost.records import (
-    Chosen,
     Confidence,
     ErrorKind,
     ExecutionStatus,
@@ -34,6 +33,7 @@ from fingerpost.records import (
     NeedVerdict,
     Outcome,
     ParameterFault,
+    ParsedSelection,
     Question,
     Review,
     Selection,
@@ -42,194 +42,202 @@ from fingerpost.records import (
     ToolCard,
 )
 from fingerpost.router.journeys import acting, endings
-from fingerpost.router.journeys.briefing import guidance, guides, history_for
-from fingerpost.router.journeys.journey import Journey
-from fingerpost.router.journeys.questions import waits
-from fingerpost.router.journeys.samples import note_outcome
-from fingerpost.router.journeys.writing import conclude, conclude_for_good
+from fingerpost.router.journeys.briefing import build_offered_guides, fit_history, get_profile_guidance
+from fingerpost.router.journeys.journey import RunState
+from fingerpost.router.journeys.questions import is_waiting
+from fingerpost.router.journeys.samples import record_confidence_sample
+from fingerpost.router.journeys.writing import write_answer, write_final_answer
 from fingerpost.router.route import Route
-from fingerpost.settings.rollouts import resolve
+from fingerpost.settings.rollouts import apply_arms
 
 
-class Next(Enum):
+class NextStep(Enum):
     """What follows a round that did not end the journey."""
 
     AGAIN = auto()
     ANSWER = auto()
 
 
-async def staged(journey: Journey) -> Route:
+async def run_staged(run: RunState) -> Route:
     """From the request to the answer."""
-    narrowing = await journey.narrow()
-    if narrowing.need.verdict is NeedVerdict.NONE or journey.brought.is_settled:
-        return await finish(journey)
-    return await go_round(journey)
+    narrowing = await run.narrow()
+    if narrowing.need.verdict is NeedVerdict.NONE or run.client_options.excludes_routed_tools:
+        return await finish_answer(run)
+    return await run_rounds(run)
 
 
-async def go_round(journey: Journey) -> Route:
+async def run_rounds(run: RunState) -> Route:
     """Rounds until nothing is left to do or the cap is reached, then the answer."""
-    while journey.can_call and (cards := journey.cards()):
-        chosen = await selected(journey, cards)
-        following = await consider(journey, chosen, cards)
+    while run.can_call and (cards := run.get_cards()):
+        chosen = await select_tools(run, cards)
+        following = await evaluate_selection(run, chosen, cards)
         if isinstance(following, Route):
             return following
-        if following is Next.ANSWER:
+        if following is NextStep.ANSWER:
             break
-    return await finish(journey)
+    return await finish_answer(run)
 
 
-async def finish(journey: Journey) -> Route:
+async def finish_answer(run: RunState) -> Route:
     """The answer; a call the model wrote into it by mistake is considered like any other, once."""
-    ending = await conclude(journey)
+    ending = await write_answer(run)
     if isinstance(ending, Route):
         return ending
-    following = await consider(journey, Chosen(selection=ending), journey.cards())
-    return following if isinstance(following, Route) else await conclude_for_good(journey)
+    following = await evaluate_selection(run, ParsedSelection(selection=ending), run.get_cards())
+    return following if isinstance(following, Route) else await write_final_answer(run)
 
 
-async def after_call(journey: Journey, outcome: Outcome, selection: Selection) -> Route | Next:
+async def decide_after_call(run: RunState, outcome: Outcome, selection: Selection) -> Route | NextStep:
     """What follows a call: wait, go on with what is left, try another way, or answer."""
-    if waits(outcome):
-        return await endings.waiting(journey, outcome, selection)
-    note_outcome(journey, outcome)
-    acting.inject(journey, selection, outcome)
-    return await after_result(journey, success=outcome.success, error=outcome.error)
+    if is_waiting(outcome):
+        return await endings.build_waiting(run, outcome, selection)
+    record_confidence_sample(run, outcome)
+    acting.add_result(run, selection, outcome)
+    return await decide_after_result(run, success=outcome.success, error=outcome.error)
 
 
-async def after_result(journey: Journey, *, success: bool, error: ErrorKind | None) -> Next:
+async def decide_after_result(run: RunState, *, success: bool, error: ErrorKind | None) -> NextStep:
     """What follows a result that has become part of the packet."""
-    acting.reinject(journey)
+    acting.begin_next_round(run)
     if not success:
-        return Next.ANSWER if error in _FINAL else Next.AGAIN
-    remaining = _remaining(journey)
-    if not remaining or not journey.settings.flags.chains:
-        return Next.ANSWER
-    await journey.narrow_for(remaining)
-    return Next.AGAIN
+        return NextStep.ANSWER if error in _FINAL_ERRORS else NextStep.AGAIN
+    remaining = _describe_remaining(run)
+    if not remaining or not run.settings.flags.chains:
+        return NextStep.ANSWER
+    await run.narrow_for(remaining)
+    return NextStep.AGAIN
 
 
 # A person or a rule said no: looking for a way around would be disobedience.
-_FINAL = (ErrorKind.CANCELLED, ErrorKind.DENIED)
+_FINAL_ERRORS = (ErrorKind.CANCELLED, ErrorKind.DENIED)
 
 
-async def selected(journey: Journey, cards: tuple[ToolCard, ...]) -> Chosen:
+async def select_tools(run: RunState, cards: tuple[ToolCard, ...]) -> ParsedSelection:
     """What the selecting model takes of these tools."""
-    if acting.is_to_be_refined(journey):
-        journey.schedule(SystemTask.REFINE)
-    journey.schedule(SystemTask.TOOL_ROUTING)
-    history = (*await history_for(journey), *behind(journey))
-    about = (await guides(journey, cards), beside(journey.brought), guidance(journey))
-    chosen = await select(
-        journey.asks(Role.LITE, "selection"),
-        journey.packet,
+    if acting.should_refine_arguments(run):
+        run.schedule(SystemTask.REFINE)
+    run.schedule(SystemTask.TOOL_ROUTING)
+    history = (*await fit_history(run), *get_later_messages(run))
+    about = (
+        await build_offered_guides(run, cards),
+        describe_client_tools(run.client_options),
+        get_profile_guidance(run),
+    )
+    chosen = await select_tool(
+        run.build_ask(Role.LITE, "selection"),
+        run.packet,
         cards,
-        journey.settings.tool_routing,
+        run.settings.tool_routing,
         instructions="\n\n".join(part for part in about if part),
         history=history,
-        asking=acting.asking_approval(journey, cards),
+        needs_approval=acting.find_tools_needing_approval(run, cards),
     )
     if chosen.problem:
-        journey.tell(
-            ReplyRejected(packet_id=journey.packet.packet_id, purpose="selection", problem=chosen.problem)
-        )
+        run.emit(ReplyRejected(packet_id=run.packet.packet_id, purpose="selection", problem=chosen.problem))
     return chosen
 
 
-def behind(journey: Journey) -> tuple[Message, ...]:
+def get_later_messages(run: RunState) -> tuple[Message, ...]:
     """What came of calls the caller's tools took for this request, for models that read words alone."""
-    since = in_words([worded(message) for message in journey.brought.since])
+    since = rewrite_as_text([to_text_only(message) for message in run.client_options.later_messages])
     if not since:
         return ()
-    first = Message(role="user", text=journey.packet.content.original_prompt)
+    first = Message(role="user", text=run.packet.content.original_prompt)
     return (first, *since)
 
 
-async def consider(journey: Journey, chosen: Chosen, cards: tuple[ToolCard, ...]) -> Route | Next:
+async def evaluate_selection(
+    run: RunState, chosen: ParsedSelection, cards: tuple[ToolCard, ...]
+) -> Route | NextStep:
     """Check, review and gate what was chosen; call it if it passes."""
     selection = chosen.selection
     if selection is None:
         if chosen.problem:
-            return Next.AGAIN if acting.widen(journey, chosen.problem) else Next.ANSWER
-        widened = not journey.packet.tool_routing.steps and await acting.widen_servers(journey)
-        return Next.AGAIN if widened else Next.ANSWER
-    acting.selected(journey, selection, alternatives=chosen.alternatives)
-    if chosen.remaining or _remaining(journey):
-        planned = journey.packet.tool_routing.selected_tool
+            return NextStep.AGAIN if acting.widen(run, chosen.problem) else NextStep.ANSWER
+        widened = not run.packet.tool_routing.steps and await acting.widen_servers(run)
+        return NextStep.AGAIN if widened else NextStep.ANSWER
+    acting.record_selection(run, selection, alternatives=chosen.alternatives)
+    if chosen.remaining or _describe_remaining(run):
+        planned = run.packet.tool_routing.selected_tool
         reads = None if planned is None else planned.read_only
-        journey.tell(
-            PlanNoted(packet_id=journey.packet.packet_id, remaining=chosen.remaining, read_only=reads)
-        )
-    checked = journey.house.calls.check(
-        acting.wish_of(selection), journey.asking.get("scopes", ()), profile=journey.asking.get("profile")
+        run.emit(PlanNoted(packet_id=run.packet.packet_id, remaining=chosen.remaining, read_only=reads))
+    checked = run.deps.calls.check(
+        acting.build_tool_call(selection), run.options.get("scopes", ()), profile=run.options.get("profile")
     )
     card = next((card for card in cards if card.key == checked.tool), None)
     if checked.problem or card is None:
-        return _unfit(journey, selection, checked)
-    confidence = await _judged(journey, replace(selection, arguments=checked.arguments), card, checked)
-    return await _gate(journey, selection, confidence)
+        return _handle_invalid_arguments(run, selection, checked)
+    confidence = await _compute_confidence(
+        run, replace(selection, arguments=checked.arguments), card, checked
+    )
+    return await _apply_gate(run, selection, confidence)
 
 
-async def _judged(journey: Journey, selection: Selection, card: ToolCard, checked: Checked) -> Confidence:
-    acting.status(journey, ExecutionStatus.AWAITING_CONFIDENCE)
-    opinion = await _review(journey, selection, card, checked) if journey.settings.flags.review else None
-    narrowing = journey.narrowing
-    confidence = judge(
+async def _compute_confidence(
+    run: RunState, selection: Selection, card: ToolCard, checked: CheckedCall
+) -> Confidence:
+    acting.emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
+    opinion = await _review_selection(run, selection, card, checked) if run.settings.flags.review else None
+    narrowing = run.narrowing
+    confidence = score_confidence(
         selection,
         opinion,
         narrowing.shortlist if narrowing is not None else Shortlist(),
-        calibration=await journey.house.calibration(),
-        settings=resolve(await journey.house.settings_for(card), journey.arms),
+        calibration=await run.deps.calibration(),
+        settings=apply_arms(await run.deps.get_settings(card), run.arms),
     )
-    journey.confidence = confidence
-    journey.tell(ConfidenceJudged(packet_id=journey.packet.packet_id, confidence=confidence))
+    run.confidence = confidence
+    run.emit(ConfidenceJudged(packet_id=run.packet.packet_id, confidence=confidence))
     return confidence
 
 
-async def _review(journey: Journey, selection: Selection, card: ToolCard, checked: Checked) -> Review:
-    journey.schedule(SystemTask.VALIDATE)
-    opinion = await review(
-        journey.asks(Role.PRIME, "review"),
-        journey.packet,
+async def _review_selection(
+    run: RunState, selection: Selection, card: ToolCard, checked: CheckedCall
+) -> Review:
+    run.schedule(SystemTask.VALIDATE)
+    opinion = await review_selection(
+        run.build_ask(Role.PRIME, "review"),
+        run.packet,
         selection,
         card,
-        journey.settings.tool_routing,
+        run.settings.tool_routing,
         notes=[f"{repair.path} was {repair.kind}: {repair.reason}" for repair in checked.repairs],
-        history=(*await history_for(journey), *behind(journey)),
+        history=(*await fit_history(run), *get_later_messages(run)),
     )
-    journey.tell(SelectionReviewed(packet_id=journey.packet.packet_id, review=opinion))
+    run.emit(SelectionReviewed(packet_id=run.packet.packet_id, review=opinion))
     return opinion
 
 
-async def _gate(journey: Journey, selection: Selection, confidence: Confidence) -> Route | Next:
-    journey.schedule(SystemTask.DECISION)
+async def _apply_gate(run: RunState, selection: Selection, confidence: Confidence) -> Route | NextStep:
+    run.schedule(SystemTask.DECISION)
     if confidence.verdict is GateVerdict.GO:
-        acting.status(journey, ExecutionStatus.APPROVED, confidence.reason)
-        outcome = await acting.call(journey, selection)
-        _told(journey, outcome)
-        return await after_call(journey, outcome, selection)
-    if acting.widen(journey, confidence.reason):
-        return Next.AGAIN
+        acting.emit_status(run, ExecutionStatus.APPROVED, confidence.reason)
+        outcome = await acting.run_call(run, selection)
+        _emit_call_status(run, outcome)
+        return await decide_after_call(run, outcome, selection)
+    if acting.widen(run, confidence.reason):
+        return NextStep.AGAIN
     if confidence.verdict is GateVerdict.DECLINE:
-        acting.status(journey, ExecutionStatus.SKIPPED, confidence.reason)
-        journey.note = f"{selection.tool} was considered and not used: {confidence.reason}"
-        return Next.ANSWER
-    return await _ask_person(journey, selection, confidence)
+        acting.emit_status(run, ExecutionStatus.SKIPPED, confidence.reason)
+        run.note = f"{selection.tool} was considered and not used: {confidence.reason}"
+        return NextStep.ANSWER
+    return await _ask_person(run, selection, confidence)
 
 
-async def _ask_person(journey: Journey, selection: Selection, confidence: Confidence) -> Route | Next:
+async def _ask_person(run: RunState, selection: Selection, confidence: Confidence) -> Route | NextStep:
     """Below the threshold nothing runs before a person has looked at exactly this call."""
-    outcome = await acting.call(journey, selection, doubt=confidence.reason)
+    outcome = await acting.run_call(run, selection, doubt=confidence.reason)
     if outcome.pending_id is None and outcome.success:  # a grant of theirs covers it already
-        acting.status(journey, ExecutionStatus.APPROVED, "allowed before in this conversation")
-    _told(journey, outcome)
-    return await after_call(journey, outcome, selection)
+        acting.emit_status(run, ExecutionStatus.APPROVED, "allowed before in this conversation")
+    _emit_call_status(run, outcome)
+    return await decide_after_call(run, outcome, selection)
 
 
-def _told(journey: Journey, outcome: Outcome) -> None:
+def _emit_call_status(run: RunState, outcome: Outcome) -> None:
     """The status after a call that came to an end."""
-    if waits(outcome):
+    if is_waiting(outcome):
         return
-    before = journey.packet.tool_routing.execution_status
+    before = run.packet.tool_routing.execution_status
     if outcome.success:
         after = ExecutionStatus.EXECUTED
     elif outcome.error is ErrorKind.CANCELLED:
@@ -238,31 +246,31 @@ def _told(journey: Journey, outcome: Outcome) -> None:
         after = ExecutionStatus.FAILED
     else:
         after = ExecutionStatus.SKIPPED
-    acting.status(journey, after, "" if outcome.success else str(outcome.error or ""))
+    acting.emit_status(run, after, "" if outcome.success else str(outcome.error or ""))
 
 
-def _unfit(journey: Journey, selection: Selection, checked: Checked) -> Route | Next:
+def _handle_invalid_arguments(run: RunState, selection: Selection, checked: CheckedCall) -> Route | NextStep:
     """Arguments that cannot be put right: the model tries again, then the person is asked."""
-    acting.status(journey, ExecutionStatus.SKIPPED, "its arguments do not fit")
-    before = [step for step in journey.packet.tool_routing.steps if step.tool == selection.tool]
+    acting.emit_status(run, ExecutionStatus.SKIPPED, "its arguments do not fit")
+    before = [step for step in run.packet.tool_routing.steps if step.tool == selection.tool]
     missing = tuple(
         MissingArgument(name=error.parameter, description=error.message)
         for error in checked.errors
         if error.fault is ParameterFault.MISSING
     )
     again = any(step.error == ErrorKind.INVALID_PARAMETERS.value for step in before)
-    if missing and (again or journey.packet.tool_routing.reinjections_left <= 1):
+    if missing and (again or run.packet.tool_routing.reinjections_left <= 1):
         names = ", ".join(argument.name for argument in missing)
         text = f"To use {selection.tool} I need to know: {names}."
-        return endings.asked(journey, Question(text=text, tool=selection.tool, missing=missing))
+        return endings.build_asked(run, Question(text=text, tool=selection.tool, missing=missing))
     kind = ErrorKind.INVALID_PARAMETERS if checked.tool else ErrorKind.TOOL_NOT_FOUND
     takes = f" It takes: {checked.signature}" if checked.signature else ""
     problem = checked.problem or f"{selection.tool} is not among the tools offered"
-    acting.inject_problem(journey, selection, kind, problem + takes)
-    acting.reinject(journey)
-    return Next.AGAIN
+    acting.add_problem(run, selection, kind, problem + takes)
+    acting.begin_next_round(run)
+    return NextStep.AGAIN
 
 
-def _remaining(journey: Journey) -> str:
-    notes = journey.packet.reasoning.sketchpad
+def _describe_remaining(run: RunState) -> str:
+    notes = run.packet.reasoning.sketchpad
     return next((note.text for note in notes if note.key == "remaining"), "")

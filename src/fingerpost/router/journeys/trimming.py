@@ -5,11 +5,11 @@ from __future__ import annotations
 from fingerpost.llm import OnText
 
 
-class Trimmed:
+class StripStream:
     """Passes pieces on. White space waits for what comes behind it, and goes where nothing does."""
 
-    def __init__(self, say: OnText) -> None:
-        self._say = say
+    def __init__(self, on_text: OnText) -> None:
+        self._say = on_text
         self._held: list[str] = []
         self._begun = False
 

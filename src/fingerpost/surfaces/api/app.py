@@ -10,51 +10,57 @@ from typing import Any, Final
 import anyio
 
 from fingerpost.frozen import frozen
-from fingerpost.insight.ledger import Ledger
+from fingerpost.insight.ledger import JournalReader
 from fingerpost.records import Principal
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
-from fingerpost.surfaces.api.accepting import accepts
-from fingerpost.surfaces.api.doors import Doors, Knock, sends_json
-from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Reply, Streaming
-from fingerpost.surfaces.api.operations import all_operations
-from fingerpost.surfaces.api.paths import Paths, Place, parts_of
-from fingerpost.surfaces.api.problems import said_of, write_problem
-from fingerpost.surfaces.api.reading import read_json, read_query
-from fingerpost.surfaces.api.sessions import Sessions
-from fingerpost.surfaces.api.shapes import given
-from fingerpost.surfaces.api.streams import Streams
+from fingerpost.surfaces.api.accepting import check_accept
+from fingerpost.surfaces.api.doors import AccessAttempt, ApiAuth, is_json_body
+from fingerpost.surfaces.api.operation import (
+    ApiOperation,
+    ApiProblem,
+    ApiRequest,
+    ApiResponse,
+    StreamingResponse,
+)
+from fingerpost.surfaces.api.operations import build_all_operations
+from fingerpost.surfaces.api.paths import MatchedPath, OperationPaths, split_path
+from fingerpost.surfaces.api.problems import build_problem, write_problem
+from fingerpost.surfaces.api.reading import parse_json, parse_query
+from fingerpost.surfaces.api.sessions import ConsoleSessions
+from fingerpost.surfaces.api.shapes import build_output_adapter
+from fingerpost.surfaces.api.streams import StreamSlots
 from fingerpost.surfaces.web.asgi import (
     AsgiMessage,
     AsgiScope,
-    ClientGone,
-    Fault,
+    ClientDisconnected,
     Header,
+    HttpError,
     Receive,
     Send,
-    headers_of,
+    parse_headers,
     read_body,
     respond,
 )
-from fingerpost.surfaces.web.gate import Gate
-from fingerpost.surfaces.web.hearing import while_heard
-from fingerpost.surfaces.web.peers import peer_of
-from fingerpost.surfaces.web.rate import Rate
+from fingerpost.surfaces.web.gate import Authenticator
+from fingerpost.surfaces.web.hearing import run_while_connected
+from fingerpost.surfaces.web.peers import build_peer
+from fingerpost.surfaces.web.rate import RateLimiter
 
 log = logging.getLogger("fingerpost.api")
 
-_COMMON: Final[tuple[Header, ...]] = (
+_COMMON_HEADERS: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-_CLOSING = "This Fingerpost is being stopped. Come back in a moment."
+_SHUTDOWN_MESSAGE = "This Fingerpost is being stopped. Come back in a moment."
 
 
 @frozen
-class Bounds:
+class RequestLimits:
     """How much one request may bring, and how long that may take."""
 
     body_bytes: int
@@ -62,7 +68,7 @@ class Bounds:
 
 
 @frozen(kw_only=False)
-class _Inbound:
+class _ApiHttpRequest:
     """One request on its way."""
 
     scope: AsgiScope
@@ -72,23 +78,29 @@ class _Inbound:
     common: tuple[Header, ...]
 
     @property
-    def knock(self) -> Knock:
+    def attempt(self) -> AccessAttempt:
         remote: str = (self.scope.get("client") or ("",))[0]
-        peer = peer_of(self.scope.get("client"), self.scope.get("server"))
-        return Knock(self.scope["method"], self.headers, remote, peer)
+        peer = build_peer(self.scope.get("client"), self.scope.get("server"))
+        return AccessAttempt(self.scope["method"], self.headers, remote, peer)
 
 
 class ApiApp:
     """Serve it behind a `Front`. Use `open_api`."""
 
     def __init__(
-        self, operations: Iterable[Operation], *, doors: Doors, rate: Rate, streams: Streams, bounds: Bounds
+        self,
+        operations: Iterable[ApiOperation],
+        *,
+        auth: ApiAuth,
+        rate_limiter: RateLimiter,
+        streams: StreamSlots,
+        limits: RequestLimits,
     ) -> None:
-        self._paths = Paths(operations)
-        self._doors = doors
-        self._rate = rate
+        self._paths = OperationPaths(operations)
+        self._auth = auth
+        self._rate = rate_limiter
         self._streams = streams
-        self._bounds = bounds
+        self._limits = limits
         self._closing = False
         self._busy = 0
         self._idle = anyio.Event()
@@ -101,7 +113,7 @@ class ApiApp:
     async def drain(self, seconds: float) -> None:
         """End streams in good order, and give what runs a little time before it is stopped."""
         self._closing = True
-        self._streams.end()
+        self._streams.end_all()
         with anyio.move_on_after(seconds):
             while self._busy:
                 self._idle = anyio.Event()
@@ -112,83 +124,88 @@ class ApiApp:
             return
         self._busy += 1
         try:
-            await self._serve(scope, receive, send)
+            await self._handle_request(scope, receive, send)
         finally:
             self._busy -= 1
             if not self._busy:
                 self._idle.set()
 
-    async def _serve(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        common = _COMMON
-        outlet = _Outlet(send, bodiless=scope["method"] == "HEAD")
+    async def _handle_request(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        common = _COMMON_HEADERS
+        outlet = _ApiResponseSender(send, bodiless=scope["method"] == "HEAD")
         try:
-            headers, _ = headers_of(scope["headers"])
-            common = (*_COMMON, *self._doors.headers_for(headers))
-            await self._answer(_Inbound(scope, receive, outlet, headers, common))
-        except ClientGone:
+            headers, _ = parse_headers(scope["headers"])
+            common = (*_COMMON_HEADERS, *self._auth.build_cors_headers(headers))
+            await self._run_operation(_ApiHttpRequest(scope, receive, outlet, headers, common))
+        except ClientDisconnected:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears a sentence
-            said = said_of(error)
+            said = build_problem(error)
             if outlet.begun:  # too late to tell the caller
                 log.warning("An answer of the API broke off: %s", said.detail)
             else:
                 await write_problem(outlet, said, common)
 
-    async def _answer(self, inbound: _Inbound) -> None:
+    async def _run_operation(self, http_request: _ApiHttpRequest) -> None:
         if self._closing:
-            raise Fault(503, _CLOSING, headers=((b"retry-after", b"2"),))
-        place = self._paths.find(parts_of(inbound.scope))
+            raise HttpError(503, _SHUTDOWN_MESSAGE, headers=((b"retry-after", b"2"),))
+        place = self._paths.find(split_path(http_request.scope))
         if place is None:
-            raise Problem(
+            raise ApiProblem(
                 404, "There is nothing at this address", "GET /api/openapi.json says what there is."
             )
-        method: str = inbound.scope["method"]
+        method: str = http_request.scope["method"]
         if method == "OPTIONS":
-            status, headers = self._doors.preflight(inbound.headers)
-            allow = (b"allow", place.allow.encode())
-            await respond(inbound.send, status, b"", (allow, *headers))
+            status, headers = self._auth.build_preflight(http_request.headers)
+            allow = (b"allow", place.allowed_methods.encode())
+            await respond(http_request.send, status, b"", (allow, *headers))
             return
-        operation = _operation(place, method)
-        admitted = await self._doors.admit(inbound.knock, operation)
-        self._check_rate(admitted.principal, inbound)
-        accepts(inbound.headers, operation)
+        operation = _find_operation(place, method)
+        admitted = await self._auth.authenticate(http_request.attempt, operation)
+        self._check_rate(admitted.principal, http_request)
+        check_accept(http_request.headers, operation)
         request = ApiRequest(
             principal=admitted.principal,
-            path=place.parameters(operation),
-            query=read_query(operation.query, inbound.scope.get("query_string", b"")),
-            body=await self._body(inbound, operation),
-            headers=inbound.headers,
-            session=admitted.held,
-            remote=inbound.knock.remote,
-            peer=inbound.knock.peer,
-            still=lambda: self._doors.still_knows(inbound.knock, operation, admitted.principal),
+            path=place.get_parameters(operation),
+            query=parse_query(operation.query, http_request.scope.get("query_string", b"")),
+            body=await self._read_body(http_request, operation),
+            headers=http_request.headers,
+            session=admitted.session,
+            remote=http_request.attempt.remote,
+            peer=http_request.attempt.peer,
+            is_still_valid=lambda: self._auth.is_still_authenticated(
+                http_request.attempt, operation, admitted.principal
+            ),
         )
-        answer = await _worked(operation, request, inbound.receive)
-        await _write(inbound, operation, answer)
+        answer = await _run_answer(operation, request, http_request.receive)
+        await _write_answer(http_request, operation, answer)
 
-    def _check_rate(self, principal: Principal, inbound: _Inbound) -> None:
-        wait = self._rate.take(principal.name or f"nobody at {inbound.knock.remote}")
+    def _check_rate(self, principal: Principal, http_request: _ApiHttpRequest) -> None:
+        wait = self._rate.take_token(principal.name or f"nobody at {http_request.attempt.remote}")
         if wait > 0:
             seconds = int(wait) + 1
-            raise Fault(
+            raise HttpError(
                 429,
                 f"You ask too often (api.per_minute). Wait {seconds} s.",
                 headers=((b"retry-after", str(seconds).encode()),),
             )
 
-    async def _body(self, inbound: _Inbound, operation: Operation) -> Any:
+    async def _read_body(self, http_request: _ApiHttpRequest, operation: ApiOperation) -> Any:
         if operation.body is None:
             return None
-        bounds = self._bounds
+        bounds = self._limits
         body = await read_body(
-            inbound.headers, inbound.receive, limit=bounds.body_bytes, seconds=bounds.request_seconds
+            http_request.headers,
+            http_request.receive,
+            limit=bounds.body_bytes,
+            seconds=bounds.request_seconds,
         )
-        if body and not sends_json(inbound.headers):
-            raise Problem(415, "This is not JSON", "Send the body as application/json.")
-        return read_json(operation.body, body)
+        if body and not is_json_body(http_request.headers):
+            raise ApiProblem(415, "This is not JSON", "Send the body as application/json.")
+        return parse_json(operation.body, body)
 
 
-class _Outlet:
+class _ApiResponseSender:
     """The way to the client: knows whether an answer has begun, and leaves out what HEAD does not want."""
 
     def __init__(self, send: Send, *, bodiless: bool) -> None:
@@ -203,44 +220,48 @@ class _Outlet:
         await self._send(message)
 
 
-def _operation(place: Place, method: str) -> Operation:
-    sought = "GET" if method == "HEAD" and place.has_head else method
-    operation = place.operations.get(sought)
+def _find_operation(matched: MatchedPath, method: str) -> ApiOperation:
+    sought = "GET" if method == "HEAD" and matched.has_head else method
+    operation = matched.operations.get(sought)
     if operation is None:
-        allow = (b"allow", place.allow.encode())
-        raise Fault(405, f"Use {place.allow} here.", headers=(allow,))
+        allow = (b"allow", matched.allowed_methods.encode())
+        raise HttpError(405, f"Use {matched.allowed_methods} here.", headers=(allow,))
     return operation
 
 
-async def _worked(operation: Operation, request: ApiRequest, receive: Receive) -> object:
+async def _run_answer(operation: ApiOperation, request: ApiRequest, receive: Receive) -> object:
     """What the operation answers. Where its work is for this client alone, it ends when they leave."""
     if not operation.stops:
         return await operation.answer(request)
-    return await while_heard(receive, lambda _: operation.answer(request))
+    return await run_while_connected(receive, lambda _: operation.answer(request))
 
 
-async def _write(inbound: _Inbound, operation: Operation, answer: object) -> None:
-    if isinstance(answer, Streaming):
-        await answer.run(inbound.receive, inbound.send, inbound.common)
+async def _write_answer(http_request: _ApiHttpRequest, operation: ApiOperation, answer: object) -> None:
+    if isinstance(answer, StreamingResponse):
+        await answer.run(http_request.receive, http_request.send, http_request.common)
         return
-    reply = answer if isinstance(answer, Reply) else Reply(body=answer, status=operation.status)
-    common = (*reply.headers, *inbound.common)
+    reply = answer if isinstance(answer, ApiResponse) else ApiResponse(body=answer, status=operation.status)
+    common = (*reply.headers, *http_request.common)
     if reply.body is None and operation.returns is None:
-        await respond(inbound.send, reply.status, b"", common)
+        await respond(http_request.send, reply.status, b"", common)
         return
     media = reply.media or operation.media
-    body = reply.body if isinstance(reply.body, bytes) else given(operation.returns).dump_json(reply.body)
-    await respond(inbound.send, reply.status, body, ((b"content-type", media.encode()), *common))
+    body = (
+        reply.body
+        if isinstance(reply.body, bytes)
+        else build_output_adapter(operation.returns).dump_json(reply.body)
+    )
+    await respond(http_request.send, reply.status, body, ((b"content-type", media.encode()), *common))
 
 
 @asynccontextmanager
 async def open_api(
     router: Router,
     *,
-    gate: Gate,
+    authenticator: Authenticator,
     address: str,
-    ledger: Ledger,
-    rate: Rate | None = None,
+    ledger: JournalReader,
+    rate_limiter: RateLimiter | None = None,
     loaded: Loaded | None = None,
 ) -> AsyncGenerator[ApiApp]:
     """The API of this router, at `/api`.
@@ -248,15 +269,15 @@ async def open_api(
     `rate` may be shared with other surfaces; `loaded` is what the settings were read from.
     """
     settings = router.settings
-    sessions = Sessions(router.store, hours=settings.console.session_hours)
-    doors = Doors(gate, sessions, router.events)
-    streams = Streams(settings.api.streams)
+    sessions = ConsoleSessions(router.store, hours=settings.console.session_hours)
+    doors = ApiAuth(authenticator, sessions, router.events)
+    streams = StreamSlots(settings.api.streams)
     async with anyio.create_task_group() as tasks:
-        operations = all_operations(
+        operations = build_all_operations(
             router,
             ledger=ledger,
             address=address,
-            doors=doors,
+            auth=doors,
             sessions=sessions,
             streams=streams,
             tasks=tasks,
@@ -264,10 +285,10 @@ async def open_api(
         )
         yield ApiApp(
             operations,
-            doors=doors,
-            rate=rate or Rate(settings.api.per_minute),
+            auth=doors,
+            rate_limiter=rate_limiter or RateLimiter(settings.api.per_minute),
             streams=streams,
-            bounds=Bounds(
+            limits=RequestLimits(
                 body_bytes=settings.gateway.body_bytes, request_seconds=settings.gateway.request_seconds
             ),
         )

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Principal, Right
-from fingerpost.surfaces.api.sessions import Held
+from fingerpost.surfaces.api.sessions import ActiveSession
 from fingerpost.surfaces.web.asgi import Header, Receive, Send
 from fingerpost.surfaces.web.peers import Peer
 
 
-async def _always() -> bool:
+async def _always_valid() -> bool:
     return True
 
 
@@ -26,14 +26,16 @@ class ApiRequest:
     query: Any = None  # an instance of the operation's `query`
     body: Any = None  # an instance of the operation's `body`
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    session: Held | None = None  # who signed in to the console
+    session: ActiveSession | None = None  # who signed in to the console
     remote: str = ""  # the address they come from
     peer: Peer | None = None  # their connection, where they are on this machine
-    still: Callable[[], Awaitable[bool]] = field(default=_always, repr=False)  # they would be let in now
+    is_still_valid: Callable[[], Awaitable[bool]] = field(
+        default=_always_valid, repr=False
+    )  # they would be let in now
 
 
 @frozen
-class Reply:
+class ApiResponse:
     """An answer that is more than a record: another status, headers, a body of another type."""
 
     body: object = None  # a record, or bytes where `media` is given
@@ -43,18 +45,18 @@ class Reply:
 
 
 @frozen
-class Streaming:
+class StreamingResponse:
     """An answer that goes on: it writes to the client itself."""
 
     run: Callable[[Receive, Send, tuple[Header, ...]], Awaitable[None]]
 
 
 @frozen
-class Operation:
+class ApiOperation:
     """`GET /api/tools/{server}/{tool}` and what belongs to it.
 
     `query` and `body` are frozen dataclasses; their fields are checked by pydantic, their docstrings and
-    `Annotated[…, Field(description=…)]` go into the description. `answer` raises `Problem` for what the
+    `Annotated[…, Field(description=…)]` go into the description. `answer` raises `ApiProblem` for what the
     caller can do something about.
     """
 
@@ -69,7 +71,7 @@ class Operation:
     returns: Any = None  # a type; None: no body
     media: str = "application/json"  # of what it returns
     status: int = 200
-    problems: tuple[int, ...] = ()  # statuses of `Problem` it may raise, beyond those every operation has
+    problems: tuple[int, ...] = ()  # statuses of `ApiProblem` it may raise, beyond those every operation has
     tag: str = ""
     also: tuple[str, ...] = ()  # further media types of the answer, where the caller accepts them
     public: bool = False  # whoever can reach us may ask: it says nothing of anybody
@@ -77,7 +79,7 @@ class Operation:
     stops: bool = False  # its work ends when the client leaves
 
 
-class Problem(Exception):
+class ApiProblem(Exception):
     """What the caller gets instead, as problem details (RFC 9457)."""
 
     def __init__(self, status: int, title: str, detail: str = "", **more: Any) -> None:

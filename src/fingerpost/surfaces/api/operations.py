@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from anyio.abc import TaskGroup
 
-from fingerpost.insight.ledger import Ledger
+from fingerpost.insight.ledger import JournalReader
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.api import resources
-from fingerpost.surfaces.api.approvals import Inbox
-from fingerpost.surfaces.api.asking import Counter
-from fingerpost.surfaces.api.description import Description
-from fingerpost.surfaces.api.doors import Doors
-from fingerpost.surfaces.api.me import Desk
-from fingerpost.surfaces.api.operation import Operation
-from fingerpost.surfaces.api.packets import Packets
-from fingerpost.surfaces.api.resuming import Resuming
-from fingerpost.surfaces.api.sessions import Sessions
-from fingerpost.surfaces.api.streams import Streams
-from fingerpost.surfaces.api.waiting import Waiting
-from fingerpost.tasks import kept_up
+from fingerpost.surfaces.api.approvals import ApprovalOperations
+from fingerpost.surfaces.api.asking import RequestOperations
+from fingerpost.surfaces.api.description import ApiDescription
+from fingerpost.surfaces.api.doors import ApiAuth
+from fingerpost.surfaces.api.me import AccountOperations
+from fingerpost.surfaces.api.operation import ApiOperation
+from fingerpost.surfaces.api.packets import PacketOperations
+from fingerpost.surfaces.api.resuming import ApprovalResumer
+from fingerpost.surfaces.api.sessions import ConsoleSessions
+from fingerpost.surfaces.api.streams import StreamSlots
+from fingerpost.surfaces.api.waiting import PendingCounter
+from fingerpost.tasks import run_restarting
 
 
-def all_operations(
+def build_all_operations(
     router: Router,
     *,
-    ledger: Ledger,
+    ledger: JournalReader,
     address: str,
-    doors: Doors,
-    sessions: Sessions,
-    streams: Streams,
+    auth: ApiAuth,
+    sessions: ConsoleSessions,
+    streams: StreamSlots,
     tasks: TaskGroup,
     loaded: Loaded | None = None,
-) -> tuple[Operation, ...]:
+) -> tuple[ApiOperation, ...]:
     """All of them, the description of all of them last."""
-    waiting = Waiting(router.calls.approvals, router.events)
-    resuming = Resuming(router, tasks)
-    tasks.start_soon(kept_up, resuming.end_expired)
+    waiting = PendingCounter(router.calls.approvals, router.events)
+    resuming = ApprovalResumer(router, tasks)
+    tasks.start_soon(run_restarting, resuming.end_expired)
     operations = (
-        *Desk(router, address=address, doors=doors, sessions=sessions).operations(),
-        *Packets(ledger, router.store.journal, waiting, streams).operations(),
-        *Counter(router, streams).operations(),
-        *Inbox(router, resuming).operations(),
-        *resources.operations(router, ledger, loaded),
+        *AccountOperations(router, address=address, auth=auth, sessions=sessions).build_operations(),
+        *PacketOperations(ledger, router.store.journal, waiting, streams).build_operations(),
+        *RequestOperations(router, streams).build_operations(),
+        *ApprovalOperations(router, resuming).build_operations(),
+        *resources.build_resource_operations(router, ledger, loaded),
     )
-    return (*operations, *Description(operations, address=address).operations())
+    return (*operations, *ApiDescription(operations, address=address).build_operations())

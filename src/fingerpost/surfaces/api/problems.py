@@ -25,18 +25,18 @@ from fingerpost.errors import (
     UnknownTool,
 )
 from fingerpost.frozen import frozen
-from fingerpost.records import new_id
+from fingerpost.records import create_id
 from fingerpost.redaction import scrub, scrub_json
-from fingerpost.surfaces.api.operation import Problem
-from fingerpost.surfaces.web.asgi import Fault, Header, Send, respond
+from fingerpost.surfaces.api.operation import ApiProblem
+from fingerpost.surfaces.web.asgi import Header, HttpError, Send, respond
 
 log = logging.getLogger("fingerpost.api")
 
-MEDIA: Final = "application/problem+json"
-_TYPE: Final[Header] = (b"content-type", MEDIA.encode())
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+_PROBLEM_TYPE_HEADER: Final[Header] = (b"content-type", PROBLEM_MEDIA_TYPE.encode())
 
 # The first that fits: narrower kinds stand before wider ones.
-_STATUSES: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
+_STATUS_BY_ERROR: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
     (UnknownServer, 404, "There is no such server"),
     (UnknownTool, 404, "There is no such tool"),
     (CallError, 422, "This cannot be done"),
@@ -53,7 +53,7 @@ _STATUSES: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
 
 
 @frozen
-class Said:
+class ProblemDetails:
     """A problem, ready to be written."""
 
     status: int
@@ -63,35 +63,39 @@ class Said:
     headers: tuple[Header, ...] = ()
 
 
-def said_of(error: Exception) -> Said:
+def build_problem(error: Exception) -> ProblemDetails:
     """What the caller hears of an error. What is our own fault goes to the log, with an id for both."""
-    if isinstance(error, Problem):
-        return Said(status=error.status, title=error.title, detail=error.detail, more=error.more)
-    if isinstance(error, Fault):
+    if isinstance(error, ApiProblem):
+        return ProblemDetails(status=error.status, title=error.title, detail=error.detail, more=error.more)
+    if isinstance(error, HttpError):
         title = HTTPStatus(error.status).phrase
-        return Said(status=error.status, title=title, detail=error.message, more={}, headers=error.headers)
+        return ProblemDetails(
+            status=error.status, title=title, detail=error.message, more={}, headers=error.headers
+        )
     if isinstance(error, FingerpostError):
-        return _known(error)
-    error_id = new_id("err")
+        return _build_known_problem(error)
+    error_id = create_id("err")
     log.error("A request to the API could not be answered (%s)", error_id, exc_info=error)
     detail = f"Something went wrong here, and it is not your fault. The log has it as {error_id}."
-    return Said(status=500, title="Our fault", detail=detail, more={"error_id": error_id})
+    return ProblemDetails(status=500, title="Our fault", detail=detail, more={"error_id": error_id})
 
 
-def _known(error: FingerpostError) -> Said:
-    fitting = ((status, title) for kind, status, title in _STATUSES if isinstance(error, kind))
+def _build_known_problem(error: FingerpostError) -> ProblemDetails:
+    fitting = ((status, title) for kind, status, title in _STATUS_BY_ERROR if isinstance(error, kind))
     status, title = next(fitting, (500, "Something went wrong"))
     text = scrub(str(error))
     detail = f"{text[:1].upper()}{text[1:]}"
     more = {} if error.hint is None else {"hint": scrub(error.hint)}
-    return Said(status=status, title=title, detail=detail, more=more)
+    return ProblemDetails(status=status, title=title, detail=detail, more=more)
 
 
-async def write_problem(send: Send, said: Said, common: tuple[Header, ...]) -> None:
+async def write_problem(send: Send, problem: ProblemDetails, common: tuple[Header, ...]) -> None:
     """Tell the caller."""
-    body: dict[str, Any] = {"type": "about:blank", "title": said.title, "status": said.status}
-    if said.detail:
-        body["detail"] = said.detail
-    more = scrub_json({name: value for name, value in said.more.items() if name not in body})
+    body: dict[str, Any] = {"type": "about:blank", "title": problem.title, "status": problem.status}
+    if problem.detail:
+        body["detail"] = problem.detail
+    more = scrub_json({name: value for name, value in problem.more.items() if name not in body})
     assert isinstance(more, dict)
-    await respond(send, said.status, to_json({**body, **more}), (_TYPE, *said.headers, *common))
+    await respond(
+        send, problem.status, to_json({**body, **more}), (_PROBLEM_TYPE_HEADER, *problem.headers, *common)
+    )

@@ -6,35 +6,35 @@ from collections import OrderedDict
 from typing import Final
 
 from fingerpost.router.route import Route
-from fingerpost.surfaces.api.operation import Problem
+from fingerpost.surfaces.api.operation import ApiProblem
 
-KEPT: Final = 300
+MAX_QUESTIONS: Final = 300
 
-_GONE = (
+_UNKNOWN_QUESTION_MESSAGE = (
     "Its question is not known here: it was answered, or asked too long ago, or by another. "
     "Ask the whole request again."
 )
 
 
-class Questions:
+class OpenQuestions:
     """The newest of them, by packet. Each is answered once, by whoever was asked."""
 
     def __init__(self) -> None:
         self._asked: OrderedDict[str, Route] = OrderedDict()
 
-    def keep(self, route: Route) -> None:
+    def remember(self, route: Route) -> None:
         """Remember a route that asks something."""
         if route.question is None or route.question.pending_id is not None:
             return
         self._asked[route.packet_id] = route
-        if len(self._asked) > KEPT:
+        if len(self._asked) > MAX_QUESTIONS:
             self._asked.popitem(last=False)
 
     def take(self, caller: str, packet_id: str | None) -> Route | None:
-        """The route this answers; None where nothing is answered. Raises `Problem`."""
+        """The route this answers; None where nothing is answered. Raises `ApiProblem`."""
         if packet_id is None:
             return None
         route = self._asked.get(packet_id)
         if route is None or route.packet.header.caller != caller:
-            raise Problem(404, "There is no such question", _GONE)
+            raise ApiProblem(404, "There is no such question", _UNKNOWN_QUESTION_MESSAGE)
         return self._asked.pop(packet_id)

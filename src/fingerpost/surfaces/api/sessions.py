@@ -17,21 +17,21 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.records import EVERY_RIGHT, Principal, utc_now
+from fingerpost.records import ALL_RIGHTS, Principal, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store import Store
 from fingerpost.store.keys import ApiKey
 
-COOKIE: Final = "fingerpost_session"
-SPACE: Final = "console_sessions"
-OPERATOR: Final = Principal(name="local", kind="local", rights=EVERY_RIGHT)
-FRESH_S: Final = 3.0
-_LENGTH: Final = 43  # of 32 random bytes, as text
-_REMEMBERED: Final = 1000
+SESSION_COOKIE: Final = "fingerpost_session"
+SESSION_CACHE: Final = "console_sessions"
+OPERATOR_PRINCIPAL: Final = Principal(name="local", kind="local", rights=ALL_RIGHTS)
+SESSION_FRESH_S: Final = 3.0
+_TOKEN_LENGTH: Final = 43  # of 32 random bytes, as text
+_MAX_CACHED: Final = 1000
 
 
 @frozen
-class Session:
+class ConsoleSession:
     """A session as it is kept."""
 
     key_id: str | None  # None: of the person whose installation this is
@@ -40,76 +40,78 @@ class Session:
 
 
 @frozen
-class Held:
+class ActiveSession:
     """A session that holds now, and who it stands for."""
 
-    session: Session
+    session: ConsoleSession
     principal: Principal
 
 
-class Sessions:
+class ConsoleSessions:
     """Opens, finds and ends sessions."""
 
     def __init__(self, store: Store, *, hours: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._length = timedelta(hours=hours)
         self._clock = clock
-        self._seen: OrderedDict[str, tuple[Held, float]] = OrderedDict()
+        self._seen: OrderedDict[str, tuple[ActiveSession, float]] = OrderedDict()
 
     @property
     def seconds(self) -> int:
         """How long one lasts."""
         return int(self._length.total_seconds())
 
-    async def open(self, key: ApiKey | None) -> tuple[str, Held]:
+    async def open_session(self, key: ApiKey | None) -> tuple[str, ActiveSession]:
         """A new session of the holder of this key, or of the operator. The text is the only copy there is."""
         token = secrets.token_urlsafe(32)
         ends = utc_now() + self._length
         key_id = None if key is None else key.key_id
-        session = Session(key_id=key_id, csrf=secrets.token_urlsafe(32), ends=ends)
+        session = ConsoleSession(key_id=key_id, csrf=secrets.token_urlsafe(32), ends=ends)
         ttl = self._length.total_seconds()
-        await self._store.cache.put(SPACE, _mark(token), to_json(session), ttl=ttl)
-        return token, Held(session=session, principal=OPERATOR if key is None else _holder(key))
+        await self._store.cache.put(SESSION_CACHE, _hash_token(token), to_json(session), ttl=ttl)
+        return token, ActiveSession(
+            session=session, principal=OPERATOR_PRINCIPAL if key is None else _build_principal(key)
+        )
 
-    def remembered(self, token: str) -> Held | None:
+    def get_cached(self, token: str) -> ActiveSession | None:
         """The answer of a moment ago, if it was a good one."""
-        held, at = self._seen.get(_mark(token), (None, 0.0))
-        if held is None or self._clock() - at >= FRESH_S or held.session.ends <= utc_now():
+        held, at = self._seen.get(_hash_token(token), (None, 0.0))
+        if held is None or self._clock() - at >= SESSION_FRESH_S or held.session.ends <= utc_now():
             return None
         return held
 
-    async def find(self, token: str) -> Held | None:
+    async def find_session(self, token: str) -> ActiveSession | None:
         """The session of this cookie, if it and its key hold now."""
-        if len(token) != _LENGTH or not token.isascii():
+        if len(token) != _TOKEN_LENGTH or not token.isascii():
             return None
-        mark = _mark(token)
-        kept = await self._store.cache.get(SPACE, mark)
-        session = None if not kept else from_json(Session, kept)
-        principal = None if session is None else await self._principal(session)
+        mark = _hash_token(token)
+        kept = await self._store.cache.get(SESSION_CACHE, mark)
+        session = None if not kept else from_json(ConsoleSession, kept)
+        principal = None if session is None else await self._find_principal(session)
         if session is None or principal is None:
             self._seen.pop(mark, None)
             return None
-        held = Held(session=session, principal=principal)
+        held = ActiveSession(session=session, principal=principal)
         self._seen[mark] = (held, self._clock())
-        if len(self._seen) > _REMEMBERED:
+        if len(self._seen) > _MAX_CACHED:
             self._seen.popitem(last=False)
         return held
 
-    async def close(self, token: str) -> None:
+    async def close_session(self, token: str) -> None:
         """From now on the cookie opens nothing."""
-        self._seen.pop(_mark(token), None)
-        await self._store.cache.put(SPACE, _mark(token), b"", ttl=0)
+        self._seen.pop(_hash_token(token), None)
+        await self._store.cache.put(SESSION_CACHE, _hash_token(token), b"", ttl=0)
 
-    async def _principal(self, session: Session) -> Principal | None:
+    async def _find_principal(self, session: ConsoleSession) -> Principal | None:
         if session.key_id is None:
-            return OPERATOR
+            return OPERATOR_PRINCIPAL
         key = await self._store.keys.get(session.key_id)
-        return _holder(key) if key is not None and key.holds(utc_now()) else None
+        return _build_principal(key) if key is not None and key.is_valid(utc_now()) else None
 
 
-def _holder(key: ApiKey) -> Principal:
+def _build_principal(key: ApiKey) -> Principal:
     return Principal(name=key.name, kind="key", scope=key.scope, profiles=key.profiles, rights=key.rights)
 
 
-def _mark(token: str) -> str:
+def _hash_token(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -10,13 +10,13 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 
 @cache
-def taken(shape: type[Any]) -> TypeAdapter[Any]:
+def build_input_adapter(shape: type[Any]) -> TypeAdapter[Any]:
     """What a caller sends: a dataclass of which nothing is unknown, at any depth."""
     strict_about_names = ConfigDict(extra="forbid")
     return TypeAdapter(checked_dataclass(shape, config=strict_about_names, kw_only=True))
 
 
 @cache
-def given(shape: Any) -> TypeAdapter[Any]:
+def build_output_adapter(shape: Any) -> TypeAdapter[Any]:
     """What we answer with."""
     return TypeAdapter(shape)

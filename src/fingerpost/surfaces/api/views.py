@@ -12,7 +12,7 @@ from fingerpost.insight import PacketDetail, PacketLine
 from fingerpost.records import JsonObject, Packet
 from fingerpost.records.codec import to_plain
 
-_ENVELOPE = frozenset({"event_id", "at", "packet_id"})
+_ENVELOPE_FIELDS = frozenset({"event_id", "at", "packet_id"})
 
 
 @frozen
@@ -37,7 +37,7 @@ class PacketView:
     packet: Packet | None
 
 
-def event_view(event: Event, seq: int | None = None) -> EventView:
+def build_event_view(event: Event, seq: int | None = None) -> EventView:
     """The event as it is shown. Its secrets were masked when it was made."""
     kind, data = event.kind, to_plain(event)
     if isinstance(event, UnknownEvent):
@@ -49,15 +49,15 @@ def event_view(event: Event, seq: int | None = None) -> EventView:
         at=event.at,
         packet_id=event.packet_id,
         summary=event.summary(),
-        data=_own(data),
+        data=_get_event_data(data),
     )
 
 
-def _own(data: dict[str, Any]) -> JsonObject:
-    return {name: value for name, value in data.items() if name not in _ENVELOPE}
+def _get_event_data(data: dict[str, Any]) -> JsonObject:
+    return {name: value for name, value in data.items() if name not in _ENVELOPE_FIELDS}
 
 
-def packet_view(detail: PacketDetail) -> PacketView:
+def build_packet_view(detail: PacketDetail) -> PacketView:
     """Takes a moment for long journeys: not for an event loop."""
-    events = tuple(event_view(entry.event, entry.seq) for entry in detail.events)
+    events = tuple(build_event_view(entry.event, entry.seq) for entry in detail.events)
     return PacketView(line=detail.line, events=events, packet=detail.packet)

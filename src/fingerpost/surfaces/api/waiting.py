@@ -7,19 +7,19 @@ from contextlib import contextmanager
 
 import anyio
 
-from fingerpost.call.approvals import Approvals
+from fingerpost.call.approvals import CallApprovals
 from fingerpost.events import ApprovalDecided, ApprovalRequested, Event, Fanout
 
-FRESH_S = 0.2
+COUNT_FRESH_S = 0.2
 
 
-class Change:
+class CountChange:
     """Wakes somebody who waits for the count to change."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
@@ -29,38 +29,38 @@ class Change:
         self._event = anyio.Event()
 
 
-class Waiting:
+class PendingCounter:
     """An event sink: what is asked and decided in this process is known at once."""
 
-    def __init__(self, approvals: Approvals, events: Fanout) -> None:
+    def __init__(self, approvals: CallApprovals, events: Fanout) -> None:
         self._approvals = approvals
-        self._watchers: set[Change] = set()
+        self._watchers: set[CountChange] = set()
         self._lock = anyio.Lock()
         self._callers: tuple[str | None, ...] = ()
-        self._at = -FRESH_S
+        self._at = -COUNT_FRESH_S
         events.add(self)
 
     def emit(self, event: Event) -> None:
         if isinstance(event, ApprovalRequested | ApprovalDecided):
-            self._at = -FRESH_S
+            self._at = -COUNT_FRESH_S
             for watcher in tuple(self._watchers):
-                watcher.ring()
+                watcher.notify()
 
     @contextmanager
-    def changes(self) -> Generator[Change]:
+    def watch_changes(self) -> Generator[CountChange]:
         """For one who watches."""
-        watcher = Change()
+        watcher = CountChange()
         self._watchers.add(watcher)
         try:
             yield watcher
         finally:
             self._watchers.discard(watcher)
 
-    async def count(self, own: str | None) -> int:
+    async def count_pending(self, own: str | None) -> int:
         """How many wait, all or those of one caller."""
         async with self._lock:
             now = anyio.current_time()
-            if now - self._at >= FRESH_S:
+            if now - self._at >= COUNT_FRESH_S:
                 self._at = now
-                self._callers = tuple(one.caller for one in await self._approvals.waiting())
+                self._callers = tuple(one.caller for one in await self._approvals.list_waiting())
         return sum(own in (None, caller) for caller in self._callers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.text import Text
 
-from fingerpost.catalog import visible
+from fingerpost.catalog import escape_invisible_except
 from fingerpost.events import (
     AttemptFinished,
     AttemptStarted,
@@ -133,7 +133,7 @@ _KEPT: Final = "\n\t\\\u200c\u200d\u200e\u200f\ufe0f"
 
 def make_readable(text: str) -> str:
     """Return `text` with control characters made visible; line breaks are kept."""
-    return visible(text.replace("\r", ""), keep=_KEPT)
+    return escape_invisible_except(text.replace("\r", ""), keep=_KEPT)
 
 
 def print_note(text: str) -> None:

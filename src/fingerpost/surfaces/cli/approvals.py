@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio.to_thread
 import click
 
-from fingerpost.call.approvals import Approvals, Settled, describe_widened, why_only_once
-from fingerpost.catalog import visible
-from fingerpost.catalog.names import visible_json
+from fingerpost.call.approvals import CallApprovals, DecisionResult, describe_widened, explain_once_only
+from fingerpost.catalog import escape_invisible_except
+from fingerpost.catalog.names import escape_invisible_json
 from fingerpost.errors import CallError
 from fingerpost.records import Decision, utc_now
 from fingerpost.records.codec import to_plain
-from fingerpost.redaction import scrub_json, secret_paths
+from fingerpost.redaction import find_secret_paths, scrub_json
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
     connect_servers,
@@ -72,7 +72,7 @@ def format_pending(pending: Pending, *, whole: bool = False) -> Iterator[str]:
     width = max((len(name) for name in pending.arguments), default=0)
     for name, value in pending.arguments.items():
         mark = "" if masked[name] == value else "  (looks like a secret)"
-        yield f"  {visible(name):<{width}}  {_format_value(value, whole=whole)}{mark}"
+        yield f"  {escape_invisible_except(name):<{width}}  {_format_value(value, whole=whole)}{mark}"
     if not pending.arguments:
         yield "  (no arguments)"
     yield style_text(f"  because: {clean_text(pending.reason)}", dim=True)
@@ -87,7 +87,9 @@ def _format_value(value: object, *, whole: bool) -> str:
 
 def _spell_out(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return visible(text)  # a line break is written out: each line of the question is one argument, no more
+    return escape_invisible_except(
+        text
+    )  # a line break is written out: each line of the question is one argument, no more
 
 
 def _is_cut(pending: Pending) -> bool:
@@ -98,9 +100,9 @@ def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Appro
     """Ask the person and return the decision, or None if there was no answer. The call then keeps waiting."""
     refuse_tools()
     show_pending(pending)
-    wide = why_only_once(pending) is None
+    wide = explain_once_only(pending) is None
     if wide:
-        covered = visible(describe_widened(pending))
+        covered = escape_invisible_except(describe_widened(pending))
         click.echo(style_text(f"  for this conversation: also {covered}, for a while", dim=True), err=True)
     choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "") + "[e]dit, [n]o"
     choices += ", [s]how all of it: " if _is_cut(pending) else ": "
@@ -153,11 +155,11 @@ def _edit_arguments(pending: Pending, *, by: str, card: ToolCard | None) -> Appr
 def _check_changes(pending: Pending, changed: Mapping[str, Any], card: ToolCard | None) -> None:
     """Raise `BadParameter` if the tool does not know a changed argument."""
     # Loads the MCP library; only editing a call needs it.
-    from fingerpost.call.making import check_names
+    from fingerpost.call.making import check_argument_names
 
     if card is not None:
         try:
-            check_names(card, pending, changed)
+            check_argument_names(card, pending, changed)
         except CallError as wrong:
             raise click.BadParameter(str(wrong), param_hint="KEY=VALUE") from wrong
 
@@ -177,7 +179,7 @@ NOT_WAITING = 1
 
 def list_approvals(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Approve, edit or reject calls that wait for you."""
-    waiting = _run_on_approvals(config, servers, lambda kept: kept.waiting())
+    waiting = _run_on_approvals(config, servers, lambda kept: kept.list_waiting())
     _show_list(waiting, as_json=as_json)
     return 0
 
@@ -204,19 +206,19 @@ def approve_call(
     by = _get_user()
     notes: list[str] = []
 
-    async def settle(kept: Approvals, pending: Pending) -> Settled:
+    async def settle(kept: CallApprovals, pending: Pending) -> DecisionResult:
         await _check_read(pending, seen=seen)
-        why = why_only_once(pending) if for_conversation else None
+        why = explain_once_only(pending) if for_conversation else None
         if why is not None:
             notes.append(f"It is approved for this one call: {why}.")
         scope = "conversation" if for_conversation and why is None else "once"
-        return await kept.settle(pending_id, Decision.APPROVED, by=by, scope=scope)
+        return await kept.settle_decision(pending_id, Decision.APPROVED, by=by, scope=scope)
 
-    async def work(kept: Approvals) -> Settled | None:
+    async def work(kept: CallApprovals) -> DecisionResult | None:
         return await _settle_waiting(kept, pending_id, lambda pending: settle(kept, pending))
 
     settled = _run_on_approvals(config, servers, work)
-    for note in notes if settled is not None and settled.stood else ():
+    for note in notes if settled is not None and settled.counted else ():
         click.echo(clean_text(note), err=True)
     return _report_decision(pending_id, settled, as_json=as_json)
 
@@ -227,9 +229,11 @@ def reject_call(
     """Refuse a waiting call, and say why."""
     by = _get_user()
 
-    async def work(kept: Approvals) -> Settled | None:
+    async def work(kept: CallApprovals) -> DecisionResult | None:
         return await _settle_waiting(
-            kept, pending_id, lambda _: kept.settle(pending_id, Decision.REJECTED, by=by, reason=reason)
+            kept,
+            pending_id,
+            lambda _: kept.settle_decision(pending_id, Decision.REJECTED, by=by, reason=reason),
         )
 
     return _report_decision(pending_id, _run_on_approvals(config, servers, work), as_json=as_json)
@@ -249,18 +253,18 @@ def edit_call(
     loaded = read_settings(CommonOptions(config, servers, as_json))
     by = _get_user()
 
-    async def work() -> Settled | None:
+    async def work() -> DecisionResult | None:
         async with open_router(loaded) as router:
             kept = router.calls.approvals
 
-            async def settle(pending: Pending) -> Settled:
+            async def settle(pending: Pending) -> DecisionResult:
                 kept_as_asked = {
                     name: value for name, value in pending.arguments.items() if name not in changed
                 }
                 await _check_read(replace(pending, arguments=kept_as_asked), seen=seen)
                 await connect_servers(router, pending.tool.partition("/")[0])
-                edited = await router.calls.edited(pending, {**pending.arguments, **changed})
-                return await kept.settle(pending_id, Decision.APPROVED, by=by, edited=edited)
+                edited = await router.calls.build_edited_call(pending, {**pending.arguments, **changed})
+                return await kept.settle_decision(pending_id, Decision.APPROVED, by=by, edited=edited)
 
             settled = await _settle_waiting(kept, pending_id, settle)
             await router.store.journal.flush()
@@ -270,12 +274,12 @@ def edit_call(
 
 
 def _run_on_approvals(
-    config: Path | None, servers: Path | None, work: Callable[[Approvals], Coroutine[Any, Any, R]]
+    config: Path | None, servers: Path | None, work: Callable[[CallApprovals], Coroutine[Any, Any, R]]
 ) -> R:
     """Run `work` on the approvals in the store, without connecting servers."""
 
     async def ask(store: Store, settings: Settings) -> R:
-        found = await work(Approvals(store, events=store.journal, settings=settings.call))
+        found = await work(CallApprovals(store, events=store.journal, settings=settings.call))
         await store.journal.flush()
         return found
 
@@ -283,14 +287,14 @@ def _run_on_approvals(
 
 
 async def _settle_waiting(
-    kept: Approvals, pending_id: str, settle: Callable[[Pending], Awaitable[Settled]]
-) -> Settled | None:
+    kept: CallApprovals, pending_id: str, settle: Callable[[Pending], Awaitable[DecisionResult]]
+) -> DecisionResult | None:
     """Settle the call if it still waits, and return its state; None if it does not exist."""
     pending = await kept.get(pending_id)
     if pending is None:
         return None
     if pending.decision is not Decision.WAITING:
-        return Settled(standing=pending, stood=False)
+        return DecisionResult(pending=pending, counted=False)
     return await settle(pending)
 
 
@@ -304,11 +308,11 @@ def _report_unknown(pending_id: str) -> int:
     return NOT_WAITING
 
 
-def _report_decision(pending_id: str, settled: Settled | None, *, as_json: bool) -> int:
+def _report_decision(pending_id: str, settled: DecisionResult | None, *, as_json: bool) -> int:
     """Print the decision that holds, which may be an earlier one. Return the exit code."""
     if settled is None:
         return _report_unknown(pending_id)
-    standing, mine = settled.standing, settled.stood
+    standing, mine = settled.pending, settled.counted
     if as_json:
         print_json(_convert_pending(standing))
     elif standing.decision is Decision.EXPIRED:
@@ -402,7 +406,7 @@ def _show_details(pending: Pending, *, as_json: bool) -> None:
         "operation": clean_text(pending.operation),
         "effect": str(pending.effect),
         "arguments": _format_arguments(pending.arguments, exact=waits),
-        "look secret": ", ".join(clean_text(path) for path in secret_paths(pending.arguments)) or "none",
+        "look secret": ", ".join(clean_text(path) for path in find_secret_paths(pending.arguments)) or "none",
         "why": clean_text(pending.reason),
         "asked by": _format_caller(pending),
         "conversation": clean_text(pending.conversation or "none"),
@@ -423,7 +427,7 @@ def _show_details(pending: Pending, *, as_json: bool) -> None:
 def _format_arguments(arguments: object, *, exact: bool = False) -> str:
     """Return JSON on one line, invisible characters escaped and secrets masked unless `exact`."""
     shown = arguments if exact else scrub_json(arguments)
-    return visible_json(json.dumps(shown, ensure_ascii=False, default=str))
+    return escape_invisible_json(json.dumps(shown, ensure_ascii=False, default=str))
 
 
 def _shorten(text: str, limit: int = 200) -> str:

@@ -14,9 +14,9 @@ from anyio.from_thread import start_blocking_portal
 
 from fingerpost.events import Event
 from fingerpost.frozen import frozen
-from fingerpost.records import Approval, Message, Pending, RouteOutcome, new_id
+from fingerpost.records import Approval, Message, Pending, RouteOutcome, create_id
 from fingerpost.redaction import scrub_json
-from fingerpost.router.conversations import exchange, open_question
+from fingerpost.router.conversations import append_exchange, find_open_question
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.answer_output import AnswerWriter, make_readable
 from fingerpost.surfaces.cli.approvals import ask_permission, show_pending
@@ -43,7 +43,7 @@ from fingerpost.surfaces.cli.trace import read_events
 
 if TYPE_CHECKING:
     from fingerpost.llm import OnText
-    from fingerpost.router import Asking, Route, Router
+    from fingerpost.router import Route, RouteOptions, Router
 
     RouteWork: TypeAlias = Callable[[OnText | None], Coroutine[Any, Any, Route]]
 
@@ -101,7 +101,7 @@ class RouterThread:
 
         async def work() -> None:
             if server is not None:
-                self.router.servers.status(server)  # an unknown name is answered with the near ones
+                self.router.servers.get_status(server)  # an unknown name is answered with the near ones
             await connect_servers(self.router, *([server] if server else []), wait=wait)
             await settle_tools(self.router)
 
@@ -178,17 +178,19 @@ class AnswerDialog:
     `limits` apply to resumed requests, too.
     """
 
-    def __init__(self, thread: RouterThread, *, quiet: bool = False, limits: Asking | None = None) -> None:
+    def __init__(
+        self, thread: RouterThread, *, quiet: bool = False, limits: RouteOptions | None = None
+    ) -> None:
         self.thread = thread
         self._quiet = quiet
-        self._limits: Asking = limits or {}
+        self._limits: RouteOptions = limits or {}
 
-    def ask(self, text: str, asking: Asking) -> Route:
+    def ask(self, text: str, asking: RouteOptions) -> Route:
         """Run a request and return its route."""
         router = self.thread.router
         return self._run(lambda on_text: router.route(text, **{**asking, "on_text": on_text}))
 
-    def follow(self, asked: Route | None, text: str, asking: Asking) -> Route:
+    def follow(self, asked: Route | None, text: str, asking: RouteOptions) -> Route:
         """Run a line that may answer the question of the route before it.
 
         A line that does not answer it, or is a question itself, is a new request.
@@ -286,15 +288,15 @@ class AskOptions:
         )
         return cls(
             text=text,
-            conversation=options["conversation"] or new_id("ses"),
+            conversation=options["conversation"] or create_id("ses"),
             known=options["conversation"] is not None,
             seconds=options["timeout"],
             **{name: options[name] for name in same},
         )
 
-    def build_request(self, history: tuple[Message, ...] | None, *, by: str) -> Asking:
+    def build_request(self, history: tuple[Message, ...] | None, *, by: str) -> RouteOptions:
         """Return the arguments for the router; without a history it loads the conversation."""
-        asking: Asking = {
+        asking: RouteOptions = {
             "conversation": self.conversation,
             "caller": by,
             "server": self.server,
@@ -328,7 +330,7 @@ class _AskRequest:
         self._thread = thread
         self._options = options
         self._by = get_person()
-        limits: Asking = {"max_turns": options.max_turns, "seconds": options.seconds}
+        limits: RouteOptions = {"max_turns": options.max_turns, "seconds": options.seconds}
         self._dialogue = AnswerDialog(thread, quiet=options.as_json, limits=limits)
         self._can_ask = is_at_terminal() and not options.as_json
 
@@ -342,7 +344,7 @@ class _AskRequest:
             said = (ask_line("> ") or "").strip()
             if not said:
                 break
-            asking = self._options.build_request(exchange(route.packet, route.answer), by=self._by)
+            asking = self._options.build_request(append_exchange(route.packet, route.answer), by=self._by)
             route = self._dialogue.settle(self._dialogue.follow(route, said, asking), self._decide)
         return route
 
@@ -353,7 +355,7 @@ class _AskRequest:
         if not options.known:
             return self._dialogue.ask(options.text, options.build_request((), by=self._by))
         store = self._thread.router.store
-        asked = self._thread.run(lambda _: open_question(store, options.conversation, caller=self._by))
+        asked = self._thread.run(lambda _: find_open_question(store, options.conversation, caller=self._by))
         return self._dialogue.follow(asked, options.text, options.build_request(None, by=self._by))
 
     def _decide(self, pending: Pending) -> Approval | None:

@@ -54,7 +54,7 @@ def show_audit(*, limit: int, config: Path | None, servers: Path | None, as_json
     """Show the newest rows of the trail."""
 
     async def work(store: Store, _: Settings) -> int:
-        entries = await store.audit.entries(limit=limit)
+        entries = await store.audit.list_entries(limit=limit)
         if as_json:
             print_json([to_plain(entry) for entry in entries])
             return 0

@@ -14,33 +14,33 @@ import anyio
 import click
 import orjson
 
-from fingerpost.builtin import NAMES, Premises, make
+from fingerpost.builtin import SERVER_NAMES, BuiltinHost, make_server
 from fingerpost.builtin.serving import open_http, serve_stdio
-from fingerpost.builtin.shelf import ABOUT
+from fingerpost.builtin.shelf import SERVER_TITLES
 from fingerpost.builtin.workspace.server import open_unreviewed
 from fingerpost.errors import ConfigError
 from fingerpost.surfaces.cli.common import CommonOptions, read_settings, run_async
 from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
 from fingerpost.surfaces.cli.server_commands import KEY_VARIABLE
 from fingerpost.surfaces.cli.streams import style_text
-from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, read_authority
-from fingerpost.surfaces.web.access.hosts import Hosts
+from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, parse_authority
+from fingerpost.surfaces.web.access.hosts import AllowedHosts
 from fingerpost.surfaces.web.asgi import (
     JSON_TYPE,
     AsgiMessage,
     AsgiScope,
-    Fault,
+    HttpError,
     Receive,
     Send,
-    headers_of,
+    parse_headers,
     respond,
 )
-from fingerpost.surfaces.web.port import address_of, listen_at, serve_app
+from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from fingerpost.builtin.kit import OwnServer
+    from fingerpost.builtin.kit import BuiltinServer
 
 
 PATH: Final = "/mcp"
@@ -74,14 +74,14 @@ def read_key(variable: str | None, file: Path | None) -> str:
     return key
 
 
-async def serve_http(server: OwnServer, asked: CommonOptions, *, host: str, port: int, key: str) -> int:
+async def serve_http(server: BuiltinServer, asked: CommonOptions, *, host: str, port: int, key: str) -> int:
     """Serve until a signal. Raises `ConfigError` if the address cannot be bound."""
     gateway = (await anyio.to_thread.run_sync(read_settings, asked)).settings.gateway
     listening = listen_at(host, port)
     with listening:
-        bound = address_of(listening)
-        hosts = Hosts(
-            gateway.model_copy(update={"host": host}), read_authority(bound) or Authority(host, port)
+        bound = get_address(listening)
+        hosts = AllowedHosts(
+            gateway.model_copy(update={"host": host}), parse_authority(bound) or Authority(host, port)
         )
         async with open_http(server) as app:
             await serve_app(
@@ -93,7 +93,7 @@ async def serve_http(server: OwnServer, asked: CommonOptions, *, host: str, port
     return 0
 
 
-def _print_address(server: OwnServer, address: str, host: str, *, as_json: bool) -> None:
+def _print_address(server: BuiltinServer, address: str, host: str, *, as_json: bool) -> None:
     if not is_loopback(host):
         note = "served without encryption: the key can be read on the way. Put a proxy with TLS in front."
         click.echo(style_text("note: ", fg="yellow") + note, err=True)
@@ -106,7 +106,7 @@ def _print_address(server: OwnServer, address: str, host: str, *, as_json: bool)
 class KeyedApp:
     """ASGI wrapper that checks host and API key, and drains requests on shutdown."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Hosts, key: str) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: AllowedHosts, key: str) -> None:
         self._app = app
         self._hosts = hosts
         self._digest = _hash_key(key)
@@ -117,9 +117,9 @@ class KeyedApp:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         try:
-            headers, _ = headers_of(scope["headers"])
+            headers, _ = parse_headers(scope["headers"])
             self._check(scope["path"], headers)
-        except Fault as fault:
+        except HttpError as fault:
             body = orjson.dumps({"error": fault.message})
             await respond(send, fault.status, body, (JSON_TYPE, *fault.headers))
             return
@@ -144,17 +144,17 @@ class KeyedApp:
 
     def _check(self, path: str, headers: Mapping[str, str]) -> None:
         if self._closed:
-            raise Fault(503, "This server is being stopped.", headers=((b"connection", b"close"),))
-        if (refusal := self._hosts.aim(headers).refusal) is not None:
-            raise Fault(403, refusal)
+            raise HttpError(503, "This server is being stopped.", headers=((b"connection", b"close"),))
+        if (refusal := self._hosts.check_target(headers).refusal) is not None:
+            raise HttpError(403, refusal)
         given = _read_credential(headers)
         if given is None:
-            raise Fault(401, _NEEDED, headers=(_CHALLENGE,))
+            raise HttpError(401, _NEEDED, headers=(_CHALLENGE,))
         if not hmac.compare_digest(_hash_key(given), self._digest):
             invalid = (_CHALLENGE[0], _CHALLENGE[1] + b', error="invalid_token"')
-            raise Fault(401, _WRONG, headers=(invalid,))
+            raise HttpError(401, _WRONG, headers=(invalid,))
         if path.rstrip("/") != PATH:
-            raise Fault(404, f"There is nothing here. The server is at {PATH}.")
+            raise HttpError(404, f"There is nothing here. The server is at {PATH}.")
 
     @contextmanager
     def _track(self, running: set[anyio.CancelScope]) -> Generator[anyio.CancelScope]:
@@ -220,7 +220,7 @@ def run_builtin(
     if name is None:
         return _list_builtins(asked)
 
-    server = make(name, _make_premises(asked))
+    server = make_server(name, _make_premises(asked))
     if http:
         given = read_key(key, key_file)
         return run_async(lambda: serve_http(server, asked, host=host, port=port, key=given))
@@ -243,25 +243,25 @@ def _mark_reviewed(name: str | None, asked: CommonOptions) -> int:
     return 0
 
 
-def _make_premises(asked: CommonOptions) -> Premises:
-    return Premises(settings=read_settings(asked).settings, folder=Path.cwd())
+def _make_premises(asked: CommonOptions) -> BuiltinHost:
+    return BuiltinHost(settings=read_settings(asked).settings, folder=Path.cwd())
 
 
 def _list_builtins(asked: CommonOptions) -> int:
     premises = _make_premises(asked)
     on = premises.settings.builtin.enabled
-    tools = {name: list(make(name, premises).tools) for name in NAMES}
+    tools = {name: list(make_server(name, premises).tools) for name in SERVER_NAMES}
     if asked.as_json:
         print_json(
             [
-                {"name": name, "about": ABOUT[name], "tools": tools[name], "enabled": name in on}
-                for name in NAMES
+                {"name": name, "about": SERVER_TITLES[name], "tools": tools[name], "enabled": name in on}
+                for name in SERVER_NAMES
             ]
         )
         return 0
     made = build_table(None, "name", "on", "what it is", "tools")
-    for name in NAMES:
-        made.add_row(name, "yes" if name in on else "no", ABOUT[name], ", ".join(tools[name]))
+    for name in SERVER_NAMES:
+        made.add_row(name, "yes" if name in on else "no", SERVER_TITLES[name], ", ".join(tools[name]))
     get_output().print(made)
     click.echo(
         "Switch one on with builtin.enabled in the settings; run it alone with `fingerpost builtin NAME`."

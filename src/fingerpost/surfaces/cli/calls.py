@@ -14,13 +14,13 @@ import click
 from anyio.to_thread import run_sync
 from rich.text import Text
 
-from fingerpost.call.digest import Results, shown
-from fingerpost.call.guidance import guidance, words_for_people
-from fingerpost.call.reply import cached_note
-from fingerpost.catalog import visible
+from fingerpost.call.digest import ResultStore, escape_invisible
+from fingerpost.call.guidance import build_guidance, explain_to_person
+from fingerpost.call.reply import build_cached_note
+from fingerpost.catalog import escape_invisible_except
 from fingerpost.events import CallProgressed
 from fingerpost.llm.tool_calls import read_arguments
-from fingerpost.records import CallContext, Decision, ToolCall, new_id
+from fingerpost.records import CallContext, Decision, ToolCall, create_id
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
@@ -39,13 +39,13 @@ from fingerpost.surfaces.cli.terminal_input import confirm, refuse_tools
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from fingerpost.call.digest import Page
+    from fingerpost.call.digest import ResultPage
     from fingerpost.records import Outcome
     from fingerpost.router import Router
     from fingerpost.settings import Settings
     from fingerpost.store import Store
 
-    ResultWork = Callable[[Results], Awaitable[int]]
+    ResultWork = Callable[[ResultStore], Awaitable[int]]
 
 
 WAITING = 4
@@ -56,7 +56,7 @@ def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **opt
     wish = ToolCall(name=name, arguments=_merge_arguments(arguments, whole))
     loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
     asked = CallContext(
-        call_id=new_id("cal"),
+        call_id=create_id("cal"),
         conversation=options["conversation"],
         caller=_get_user(),
         working_directory=str(Path.cwd()),
@@ -69,7 +69,7 @@ def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **opt
 
     async def work() -> int:
         async with open_router(loaded) as router:
-            meant = router.profiles.meant(options["profile"], caller=asked.caller)
+            meant = router.profiles.resolve_profile(options["profile"], caller=asked.caller)
             context = replace(asked, profile=meant)
             outcome = await _connect_and_call(
                 router, wish, context, yes=options["yes"], quiet=options["as_json"]
@@ -154,7 +154,7 @@ def _show_outcome(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
 
 def _collect_notes(outcome: Outcome) -> list[str]:
     """Return notes about a cached, replayed or fallback result."""
-    notes = [cached_note(outcome)] if cached_note(outcome) else []
+    notes = [build_cached_note(outcome)] if build_cached_note(outcome) else []
     if (other := outcome.metadata.get("answered_by")) is not None:
         asked = outcome.attempts[0].tool if outcome.attempts else "the tool that was called"
         notes.append(f"{asked} gave no answer; this is the answer of {other}")
@@ -169,17 +169,17 @@ def _collect_notes(outcome: Outcome) -> list[str]:
 def _show_failure(outcome: Outcome, *, technical: bool) -> None:
     """Print what failed, what was tried and what to do; details if `technical`."""
     assert outcome.error is not None
-    said = words_for_people(outcome)
+    said = explain_to_person(outcome)
     if said:
         click.echo(style_text(f"{outcome.error}: ", fg="red", bold=True) + clean_text(said), err=True)
-    help_ = guidance(
+    help_ = build_guidance(
         outcome.attempts,
         outcome.error,
         tool=outcome.tool,
         detail=outcome.detail or ("" if said else outcome.content),
         fix=_format_fix(outcome),
     )
-    click.echo(_make_readable(repeat_options(help_.text(technical=technical))), err=True)
+    click.echo(_make_readable(repeat_options(help_.render(technical=technical))), err=True)
 
 
 def _format_fix(outcome: Outcome) -> str:
@@ -199,7 +199,7 @@ def _format_repair(path: str, kind: str, before: object, after: object) -> str:
 
 def _make_readable(text: str) -> str:
     """Return `text` with control characters made visible; line breaks are kept."""
-    return visible(text, keep="\n\t")
+    return escape_invisible_except(text, keep="\n\t")
 
 
 _LOOKED_AT = 20  # parts, for the first that is a file
@@ -221,10 +221,10 @@ def show_result(
         message = "--part needs --out: the file to write it to"
         raise click.UsageError(message)
 
-    async def work(results: Results) -> int:
+    async def work(results: ResultStore) -> int:
         if output is not None:
             return await _write_part(results, handle, part or await _find_first_file(results, handle), output)
-        found = await results.page(handle, page=page, tokens=tokens)
+        found = await results.read_page(handle, page=page, tokens=tokens)
         if found is None:
             return _report_missing(f"there is no page {page} of {handle}")
         _show_page(found, as_json=as_json)
@@ -233,10 +233,10 @@ def show_result(
     return _run_on_results(config, servers, work)
 
 
-async def _find_first_file(results: Results, handle: str) -> int:
+async def _find_first_file(results: ResultStore, handle: str) -> int:
     """Return the number of the first part that is not text, else 1."""
     for part in range(1, _LOOKED_AT + 1):
-        found = await results.part(handle, part)
+        found = await results.read_part(handle, part)
         if found is None:
             break
         if found[0] != "text/plain":
@@ -244,8 +244,8 @@ async def _find_first_file(results: Results, handle: str) -> int:
     return 1
 
 
-async def _write_part(results: Results, handle: str, part: int, output: Path) -> int:
-    found = await results.part(handle, part)
+async def _write_part(results: ResultStore, handle: str, part: int, output: Path) -> int:
+    found = await results.read_part(handle, part)
     if found is None:
         return _report_missing(f"there is no part {part} of {handle}")
     kind, data = found
@@ -254,11 +254,11 @@ async def _write_part(results: Results, handle: str, part: int, output: Path) ->
     return 0
 
 
-def _show_page(found: Page, *, as_json: bool) -> None:
+def _show_page(found: ResultPage, *, as_json: bool) -> None:
     if as_json:
         print_json(to_plain(found))
         return
-    click.echo(shown(found.text.replace("\r\n", "\n")).replace("\r", "\\x0d"))
+    click.echo(escape_invisible(found.text.replace("\r\n", "\n")).replace("\r", "\\x0d"))
     more = f"; next: fingerpost result {found.handle} --page {found.page + 1}"
     click.echo(f"page {found.page} of {found.pages}" + (more if found.page < found.pages else ""), err=True)
     for reference in found.references if found.page == 1 else ():
@@ -273,6 +273,6 @@ def _report_missing(what: str) -> int:
 
 def _run_on_results(config: Path | None, servers: Path | None, work: ResultWork) -> int:
     async def look(store: Store, settings: Settings) -> int:
-        return await work(Results(store.cache, keep_seconds=settings.digest.keep_seconds))
+        return await work(ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds))
 
     return run_on_store(config, servers, look)

@@ -11,7 +11,7 @@ import click
 from rich.live import Live
 from rich.text import Text
 
-from fingerpost.call.names import absent
+from fingerpost.call.names import find_absence
 from fingerpost.events import encode
 from fingerpost.records import Known, Source, ToolCall
 from fingerpost.records.codec import to_plain
@@ -159,7 +159,7 @@ def list_tools(
     async def work() -> int:
         async with open_router(loaded) as router:
             if server is not None:
-                router.servers.status(server)  # an unknown name is answered with the near ones
+                router.servers.get_status(server)  # an unknown name is answered with the near ones
             await connect_servers(router, *([server] if server else []), wait=wait)
             cards = _find_matching(router.tools, " ".join(query), server)
             if as_json:
@@ -264,12 +264,12 @@ def _list_missing(router: Router) -> Iterator[str]:
         yield f"not listed: {len(refused)} that could not be taken (see `fingerpost doctor`)"
     if off := [drop for drop in router.catalog.dropped if drop.switched_off]:
         yield f"not listed: {len(off)} switched off in the settings"
-    if shut := router.catalog.shut.cards:
+    if shut := router.catalog.disabled.cards:
         yield f"not listed: {len(shut)} switched off in the console (see `fingerpost why TOOL`)"
 
 
 def _report_unknown(router: Router, name: str) -> int:
-    if away := absent(ToolCall(name=name, arguments={}), router.catalog, router.servers.statuses):
+    if away := find_absence(ToolCall(name=name, arguments={}), router.catalog, router.servers.statuses):
         click.echo(clean_text(f"{away.tool} is not available: {away.reason}."), err=True)
         click.echo(f"  fix: {clean_text(repeat_options(away.fix))}", err=True)
         return 1
@@ -294,7 +294,7 @@ def _show_card(router: Router, card: ToolCard) -> None:
     screen.print(facts)
     _show_parameters(card)
     screen.print(Text(f"fingerprint {card.fingerprint}", style="dim"))
-    status = router.servers.status(card.server)
+    status = router.servers.get_status(card.server)
     screen.print(
         Text(f"server {clean_text(card.server)} is {status.state}, via {status.transport}", style="dim")
     )

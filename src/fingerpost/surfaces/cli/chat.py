@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fingerpost.call.approvals import why_only_once
+from fingerpost.call.approvals import explain_once_only
 from fingerpost.errors import FingerpostError
-from fingerpost.records import Approval, Message, Mode, Pending, ToolCard, new_id
-from fingerpost.router.conversations import exchange, open_question, recall
+from fingerpost.records import Approval, Message, Mode, Pending, ToolCard, create_id
+from fingerpost.router.conversations import append_exchange, find_open_question, read_history
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.answer_output import print_note
 from fingerpost.surfaces.cli.approvals import approve_edited, ask_permission, show_pending
@@ -36,7 +36,7 @@ from fingerpost.surfaces.cli.terminal_input import (
 from fingerpost.surfaces.cli.trace import draw_trace, read_children, read_events
 
 if TYPE_CHECKING:
-    from fingerpost.router import Asking, Route
+    from fingerpost.router import Route, RouteOptions
 
 
 def write_transcript(path: Path, messages: Sequence[Message]) -> None:
@@ -178,7 +178,7 @@ def _read_approval(pending: Pending, words: str, *, by: str, card: ToolCard | No
         case "" | "y" | "yes" | "once":
             return pending.approve(by=by)
         case "c" | "conversation":
-            if (why := why_only_once(pending)) is not None:
+            if (why := explain_once_only(pending)) is not None:
                 message = f"This call can only be approved once: {why}."
                 raise click.BadParameter(clean_text(message))
             return pending.approve(by=by, for_conversation=True)
@@ -286,7 +286,7 @@ class ChatSession:
         server: str | None,
         profile: str | None = None,
     ) -> None:
-        thread.router.profiles.meant(
+        thread.router.profiles.resolve_profile(
             profile, caller=get_person()
         )  # an unknown one is told of before anything
         self.profile = profile
@@ -294,13 +294,13 @@ class ChatSession:
         self.mode = mode
         self.server = server
         self.by = get_person()
-        self.conversation = conversation or new_id("ses")
+        self.conversation = conversation or create_id("ses")
         self.history: tuple[Message, ...] = ()
         self._asked: Route | None = None  # what the next line may answer, where no model reads along
         if conversation is not None:
             store = thread.router.store
-            self.history = thread.run(lambda _: recall(store, conversation, caller=self.by))
-            self._asked = thread.run(lambda _: open_question(store, conversation, caller=self.by))
+            self.history = thread.run(lambda _: read_history(store, conversation, caller=self.by))
+            self._asked = thread.run(lambda _: find_open_question(store, conversation, caller=self.by))
         self.last: Route | None = None
         self.waiting: Route | None = None  # what /approve is about: the call of the last line, never an older
         self._lines = lines
@@ -352,7 +352,7 @@ class ChatSession:
     def ask(self, text: str) -> None:
         """Run a request with the history of the conversation."""
         self.waiting = None
-        asking: Asking = {
+        asking: RouteOptions = {
             "history": self.history,
             "conversation": self.conversation,
             "caller": self.by,
@@ -372,7 +372,7 @@ class ChatSession:
 
     def start_over(self) -> None:
         """Start an empty conversation."""
-        self.conversation, self.history = new_id("ses"), ()
+        self.conversation, self.history = create_id("ses"), ()
         self.last = self.waiting = self._asked = None
 
     def _show_result(self, route: Route) -> None:
@@ -386,7 +386,7 @@ class ChatSession:
                 show_pending(route.pending)
             print_note(HOW_TO_DECIDE)
             return
-        self.history = exchange(route.packet, route.answer)
+        self.history = append_exchange(route.packet, route.answer)
         if route.question is not None:
             show_question(route)
         else:

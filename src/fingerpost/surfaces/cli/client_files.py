@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.settings.jsonc import plain_json
+from fingerpost.settings.jsonc import to_plain_json
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _COMMENT_OR_COMMA = re.compile(r"//[^\r\n]*|/\*.*?\*/|,", re.DOTALL)
@@ -49,7 +49,7 @@ class _ObjectSpan:
 
 def put_json(text: str, place: Sequence[str], name: str, value: object) -> str:
     """`text` with `value` under `name` in the object at `place`, which is made where it is missing."""
-    plain = plain_json(text)
+    plain = to_plain_json(text)
     if not plain.strip():
         whole = json.dumps(_nest([*place, name], value), indent=2, ensure_ascii=False)
         return f"{text.rstrip()}\n{whole}\n" if text.strip() else f"{whole}\n"
@@ -75,7 +75,7 @@ def put_json(text: str, place: Sequence[str], name: str, value: object) -> str:
 
 def drop_json(text: str, place: Sequence[str], name: str) -> str:
     """`text` without `name` in the object at `place`; the same text when it is not there."""
-    plain = plain_json(text)
+    plain = to_plain_json(text)
     if not plain.strip():
         return text
     at = _SPACE.match(plain)
@@ -87,7 +87,7 @@ def drop_json(text: str, place: Sequence[str], name: str) -> str:
         found = _parse_object(plain, member.value)
     while (member := found.last(name)) is not None:
         text = _remove_member(text, found, member)
-        found = _parse_object(plain_json(text), found.start)
+        found = _parse_object(to_plain_json(text), found.start)
     return text
 
 
@@ -140,7 +140,7 @@ def _insert(text: str, into: _ObjectSpan, key: str, value: object) -> str:
 def _remove_member(text: str, inside: _ObjectSpan, member: _MemberSpan) -> str:
     place = inside.members.index(member)
     before = text[: member.start].rstrip()
-    if plain_json(text)[len(before) - 1].isspace():  # a comment stands there, and its line must end
+    if to_plain_json(text)[len(before) - 1].isspace():  # a comment stands there, and its line must end
         before = text[: member.start].rstrip(" \t")
     following = inside.members[place + 1].start if place + 1 < len(inside.members) else inside.end
     comma = _find_comma(text, member.end, following)

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings.client_files import find_entries, read_drafts
-from fingerpost.settings.discover import Found, discover
-from fingerpost.settings.document import Document, items, read_document, table
-from fingerpost.settings.document import table as entries_of
-from fingerpost.settings.merge import Merged, masked, merge
+from fingerpost.settings.discover import FoundClientFile, discover_client_files
+from fingerpost.settings.document import SettingsDocument, as_list, as_table, read_document
+from fingerpost.settings.document import as_table as entries_of
+from fingerpost.settings.merge import MergedServers, mask_secrets, merge_servers
 from fingerpost.settings.problems import Problem
 from fingerpost.settings.secrets import remember_literals
 from fingerpost.surfaces.cli.client_files import PRIVATE, replace_whole
@@ -27,8 +27,8 @@ from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.cli.terminal_input import confirm
 
 if TYPE_CHECKING:
-    from fingerpost.settings.discover import Found
-    from fingerpost.settings.merge import Merged
+    from fingerpost.settings.discover import FoundClientFile
+    from fingerpost.settings.merge import MergedServers
 
 
 def check_target(target: Path) -> str | None:
@@ -38,7 +38,7 @@ def check_target(target: Path) -> str | None:
     return None if target.absolute().parent.is_dir() else f"the folder {target.parent} does not exist"
 
 
-def read_existing(target: Path | None) -> tuple[Found, ...]:
+def read_existing(target: Path | None) -> tuple[FoundClientFile, ...]:
     """Return the servers in the target; they keep their names."""
     document = _read_target(target)
     if target is None or document is None:
@@ -46,10 +46,10 @@ def read_existing(target: Path | None) -> tuple[Found, ...]:
     drafts, _ = read_drafts(document)
     for draft in drafts:
         remember_literals(draft.values)
-    return (Found(client="here", file=target, shown=str(target), drafts=drafts),)
+    return (FoundClientFile(client="here", file=target, shown=str(target), drafts=drafts),)
 
 
-def _read_target(target: Path | None) -> Document | None:
+def _read_target(target: Path | None) -> SettingsDocument | None:
     if target is None or not target.exists():
         return None
     document = read_document(target, str(target), toml=False)
@@ -58,22 +58,22 @@ def _read_target(target: Path | None) -> Document | None:
     return document
 
 
-def merge_content(target: Path, merged: Merged) -> tuple[Mapping[str, object], Mapping[str, object]]:
+def merge_content(target: Path, merged: MergedServers) -> tuple[Mapping[str, object], Mapping[str, object]]:
     """Return the content before and after. Other keys and known servers are kept."""
     document = _read_target(target)
     if document is None:
-        return {}, merged.document()
+        return {}, merged.build_document()
     old = dict(document.values)
-    added = merged.document()
+    added = merged.build_document()
     place = _find_place(document)
-    servers = {**(table(added["mcpServers"]) or {}), **(table(old.get(place)) or {})}
+    servers = {**(as_table(added["mcpServers"]) or {}), **(as_table(old.get(place)) or {})}
     new = {**old, place: servers}
-    if inputs := _find_new_inputs(items(old.get("inputs")), items(added.get("inputs"))):
-        new["inputs"] = [*items(old.get("inputs")), *inputs]
+    if inputs := _find_new_inputs(as_list(old.get("inputs")), as_list(added.get("inputs"))):
+        new["inputs"] = [*as_list(old.get("inputs")), *inputs]
     return old, new
 
 
-def _find_place(document: Document) -> str:
+def _find_place(document: SettingsDocument) -> str:
     """Return the key under which the file has its servers (`servers` for VS Code)."""
     for entries in find_entries(document):
         if len(entries.path) == 1:
@@ -82,15 +82,15 @@ def _find_place(document: Document) -> str:
 
 
 def _find_new_inputs(old: list[object], added: list[object]) -> list[object]:
-    known = {(table(entry) or {}).get("id") for entry in old}
-    return [entry for entry in added if (table(entry) or {}).get("id") not in known]
+    known = {(as_table(entry) or {}).get("id") for entry in old}
+    return [entry for entry in added if (as_table(entry) or {}).get("id") not in known]
 
 
 def build_difference(
     old: Mapping[str, object], new: Mapping[str, object], secrets: Sequence[str], name: str
 ) -> list[str]:
     """Return the change as lines of a unified diff, secrets masked."""
-    before, after = (_format_content(masked(content, secrets)).splitlines() for content in (old, new))
+    before, after = (_format_content(mask_secrets(content, secrets)).splitlines() for content in (old, new))
     if not old:
         before = []
     return list(unified_diff(before, after, f"{name} (now)", f"{name} (then)", lineterm=""))
@@ -125,10 +125,10 @@ def import_servers(*, target: Path | None, yes: bool, as_json: bool) -> int:
     if target is not None and as_json and not yes:
         message = "--json with --write needs --yes: there is nobody to ask"
         raise click.UsageError(message)
-    everything = discover(Path.home(), Path.cwd(), sys.platform, os.environ)
+    everything = discover_client_files(Path.home(), Path.cwd(), sys.platform, os.environ)
     here = read_existing(target)
     found = tuple(one for one in everything if target is None or one.file.resolve() != target.resolve())
-    merged = merge((*here, *found))
+    merged = merge_servers((*here, *found))
     if as_json:
         _print_found_json(found, merged)
     else:
@@ -138,14 +138,14 @@ def import_servers(*, target: Path | None, yes: bool, as_json: bool) -> int:
     return 0 if merged.servers else 1
 
 
-def _print_found_json(found: tuple[Found, ...], merged: Merged) -> None:
+def _print_found_json(found: tuple[FoundClientFile, ...], merged: MergedServers) -> None:
     print_json(
         {
             "found": [
                 {"client": one.client, "file": one.shown, "servers": [draft.name for draft in one.drafts]}
                 for one in found
             ],
-            "servers": masked(merged.document()["mcpServers"], merged.secrets, ("mcpServers",)),
+            "servers": mask_secrets(merged.build_document()["mcpServers"], merged.secrets, ("mcpServers",)),
             "places": {name: list(places) for name, places in merged.places.items()},
             "renamed": [
                 {"name": one.name, "became": one.became, "place": one.place} for one in merged.renamed
@@ -156,14 +156,14 @@ def _print_found_json(found: tuple[Found, ...], merged: Merged) -> None:
     )
 
 
-def _print_found(found: tuple[Found, ...], merged: Merged) -> None:
+def _print_found(found: tuple[FoundClientFile, ...], merged: MergedServers) -> None:
 
     screen = get_output()
     if not merged.servers:
         screen.print("No servers of other MCP clients were found.")
     else:
         made = build_table(None, "server", "connects to", "known to", "from")
-        safe = entries_of(masked(dict(merged.servers), merged.secrets, ("mcpServers",))) or {}
+        safe = entries_of(mask_secrets(dict(merged.servers), merged.secrets, ("mcpServers",))) or {}
         for name, entry in safe.items():
             cells = (
                 name,
@@ -189,10 +189,10 @@ def _format_target(entry: object) -> str:
     values = entries_of(entry) or {}
     if values.get("url"):
         return str(values["url"])
-    return " ".join(str(word) for word in (values.get("command"), *items(values.get("args"))))
+    return " ".join(str(word) for word in (values.get("command"), *as_list(values.get("args"))))
 
 
-def _write_merged(target: Path, merged: Merged, *, yes: bool, quiet: bool) -> None:
+def _write_merged(target: Path, merged: MergedServers, *, yes: bool, quiet: bool) -> None:
     old, new = merge_content(target, merged)
     if old == new:
         click.echo(f"{target} already holds all of them", err=quiet)

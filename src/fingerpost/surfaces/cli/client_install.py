@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import click
 
-from fingerpost.catalog import visible
+from fingerpost.catalog import escape_invisible_except
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.redaction import scrub
 from fingerpost.settings.client_files import read_drafts
-from fingerpost.settings.discover import PLACES, bases, short
-from fingerpost.settings.document import Document, parse_json, parse_toml, read_document
+from fingerpost.settings.discover import CLIENT_FILE_PLACES, get_base_folders, shorten_path
+from fingerpost.settings.document import SettingsDocument, parse_json, parse_toml, read_document
 from fingerpost.settings.environment import SERVERS_FILE
 from fingerpost.settings.problems import Problem
 from fingerpost.settings.secrets import remember_literals
-from fingerpost.settings.sources import Sources, config_path
-from fingerpost.settings.variables import Scope, expand
+from fingerpost.settings.sources import Sources, find_config
+from fingerpost.settings.variables import VariableScope, expand
 from fingerpost.surfaces.cli.client_files import (
     PRIVATE,
     NotEditable,
@@ -125,12 +125,12 @@ def list_client_files(
     home: Path, cwd: Path, platform: str, environ: Mapping[str, str], *, project: bool = False
 ) -> tuple[ClientFile, ...]:
     """Return the configuration file of each client: an existing one, else the default."""
-    folders = bases(home, cwd, platform, environ)
+    folders = get_base_folders(home, cwd, platform, environ)
     found: list[ClientFile] = []
     for client in CLIENTS.values():
         candidates = [
             folders[place.base] / place.path
-            for place in PLACES
+            for place in CLIENT_FILE_PLACES
             if place.client == client.name
             and (place.base == "project") == project
             and (not client.files or Path(place.path).name in client.files)
@@ -230,7 +230,7 @@ def format_change(change: FileChange, shown: str, client: InstallClient) -> list
     _remember_secrets(change, client)
     before, after = (_decode(data or b"").splitlines() for data in (change.before, change.after))
     lines = unified_diff(before, after, f"{shown} (now)", f"{shown} (then)", lineterm="")
-    return [visible(scrub(line), keep="\t\\") for line in lines]
+    return [escape_invisible_except(scrub(line), keep="\t\\") for line in lines]
 
 
 def apply_change(change: FileChange, now: datetime) -> Path | None:
@@ -334,7 +334,7 @@ def _drop_entry(client: InstallClient, text: str, name: str) -> str:
     return edit(text, client.place, name)
 
 
-def _read_client_file(client: InstallClient, file: Path) -> Document:
+def _read_client_file(client: InstallClient, file: Path) -> SettingsDocument:
     document = read_document(file, str(file), toml=client.is_toml)
     if isinstance(document, Problem):
         raise ConfigError(str(document), hint=document.fix, problems=(document,))
@@ -350,7 +350,7 @@ def _parse_values(client: InstallClient, text: str) -> dict[str, Any]:
     return _get_values(document)
 
 
-def _get_values(document: Document | None) -> dict[str, Any]:
+def _get_values(document: SettingsDocument | None) -> dict[str, Any]:
     return dict(document.values) if document is not None else {}
 
 
@@ -366,7 +366,7 @@ def _remember_secrets(change: FileChange, client: InstallClient) -> None:
     for data in (change.before, change.after):
         parse = parse_toml if client.is_toml else parse_json
         document = parse(_decode(data or b""), "file", Path())
-        if isinstance(document, Document):
+        if isinstance(document, SettingsDocument):
             drafts, _ = read_drafts(document)
             for draft in drafts:
                 remember_literals(draft.values)
@@ -437,7 +437,9 @@ def _list_clients(*, project: bool, name: str) -> int:
     for place in _list_places(project=project):
         if place.present:
             made.add_row(
-                place.client.name, clean_text(short(place.file, Path.home())), _get_standing(place, name)
+                place.client.name,
+                clean_text(shorten_path(place.file, Path.home())),
+                _get_standing(place, name),
             )
     if made.row_count == 0:
         click.echo("No MCP client was found here. `fingerpost install CLIENT` writes its file all the same.")
@@ -495,7 +497,7 @@ def _describe_stdio_entry(
 
 def _find_variables(files: Iterable[str]) -> list[str]:
     """Return the names of environment variables that these files use."""
-    scope = Scope(environ=os.environ, folder=Path.cwd(), home=Path.home())
+    scope = VariableScope(environ=os.environ, folder=Path.cwd(), home=Path.home())
     names: set[str] = set()
     for file in files:
         text = Path(file).read_text(encoding="utf-8-sig", errors="replace")
@@ -505,7 +507,7 @@ def _find_variables(files: Iterable[str]) -> list[str]:
 
 def _find_settings_file(config: Path | None) -> Path | None:
     sources = Sources(config=config, servers=None, overrides={}, environ=os.environ, cwd=Path.cwd())
-    found = config_path(sources)
+    found = find_config(sources)
     return None if found is None else found.absolute()
 
 
@@ -583,7 +585,7 @@ def _remove_entry(place: ClientFile, name: str, *, yes: bool, dry_run: bool) -> 
 
 
 def _show_change(change: FileChange, place: ClientFile) -> None:
-    for line in format_change(change, short(place.file, Path.home()), place.client):
+    for line in format_change(change, shorten_path(place.file, Path.home()), place.client):
         click.echo(style_text(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1])))
 
 

@@ -11,15 +11,15 @@ import anyio
 import click
 
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.call.hiding import hidden_tools
-from fingerpost.catalog.definition import definition_for_model
+from fingerpost.call.hiding import find_hidden_tools
+from fingerpost.catalog.definition import build_model_definition
 from fingerpost.errors import ConfigError, ModelError, ModelUnavailable
 from fingerpost.events import MemorySink, SmartRoutingEnd
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelPool, ModelReply, ModelRequest, OnText, Role
-from fingerpost.narrow.preselection import ServerPicker, SmartRoutingFigures, stored_figures
+from fingerpost.narrow.preselection import ServerPicker, SmartRoutingStats, read_stored_stats
 from fingerpost.narrow.preselection.costs import DefinitionCosts
-from fingerpost.records import Message, Narrowing, ToolCard, new_id
+from fingerpost.records import Message, Narrowing, ToolCard, create_id
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub
 from fingerpost.router import Router
@@ -141,8 +141,8 @@ async def try_fallbacks(router: Router) -> list[FallbackResult]:
     found: list[FallbackResult] = []
     for failure, reply in _FAILURES.items():
         sink = MemorySink()
-        picker = ServerPicker(settings, sink, model=_FailingModel(reply), patience=_SELF_TEST_PATIENCE_S)
-        choice = await picker.choose("self-test", (), None, router.tools, dict)
+        picker = ServerPicker(settings, sink, model=_FailingModel(reply), timeout=_SELF_TEST_PATIENCE_S)
+        choice = await picker.pick("self-test", (), None, router.tools, dict)
         kept = sum(card.server in choice.servers for card in router.tools.cards)
         errors = [event.error for event in sink.events if isinstance(event, SmartRoutingEnd)]
         error = errors[0] if errors else None
@@ -178,7 +178,7 @@ async def measure_all(router: Router, texts: Sequence[str]) -> list[RoutingCompa
 
 async def _warm_up(router: Router, text: str, pool: ModelPool) -> None:
     """Run each variant once, so that loading is not measured."""
-    found = await router.narrow(text, conversation=new_id("cmp"))
+    found = await router.narrow(text, conversation=create_id("cmp"))
     if pool.ready:
         cards = _list_visible(router)
         offered = {candidate.tool for candidate in found.shortlist.offered}
@@ -188,17 +188,17 @@ async def _warm_up(router: Router, text: str, pool: ModelPool) -> None:
 
 def _list_visible(router: Router) -> list[ToolCard]:
     cards = router.tools.cards
-    hidden = hidden_tools(router.settings.policy, cards)
+    hidden = find_hidden_tools(router.settings.policy, cards)
     return [card for card in cards if card.key not in hidden]
 
 
 async def measure(router: Router, text: str, pool: ModelPool) -> RoutingComparison:
     """Narrow twice, the second time to see what it costs once everything is loaded; ask the model, if any."""
-    conversation = new_id("cmp")
+    conversation = create_id("cmp")
     first = await router.narrow(text, conversation=conversation)
     by_model = first.servers is not None and first.servers.by == "model"
     # A model has chosen for this conversation; without one, choosing is measured again in a new one.
-    second = await router.narrow(text, conversation=conversation if by_model else new_id("cmp"))
+    second = await router.narrow(text, conversation=conversation if by_model else create_id("cmp"))
     choosing = (first if by_model else second).servers
     choosing_ms = choosing.milliseconds if choosing is not None else 0.0
     return await _compare(text, _list_visible(router), second, choosing_ms=choosing_ms, pool=pool)
@@ -229,7 +229,7 @@ def _build_variant(name: str, cards: Sequence[ToolCard], model: ModelAnswer | No
         name=name,
         servers=len({card.server for card in cards}),
         tools=len(cards),
-        tokens=DefinitionCosts(count_tokens).total(cards),
+        tokens=DefinitionCosts(count_tokens).count_total(cards),
         model=model,
     )
 
@@ -241,7 +241,7 @@ async def _ask_model(
         messages=(Message(role="user", text=text),),
         temperature=0.0,
         max_tokens=tokens,
-        tools=tuple(definition_for_model(card) for card in cards),
+        tools=tuple(build_model_definition(card) for card in cards),
     )
     try:
         reply = await pool.ask(Role.LITE, request)
@@ -320,9 +320,9 @@ def compare_routing(
 def _show_recorded(options: Mapping[str, Any]) -> int:
     """Show figures about smart routing from the journal."""
 
-    async def read(store: Store, settings: Settings) -> SmartRoutingFigures:
+    async def read(store: Store, settings: Settings) -> SmartRoutingStats:
         del settings
-        return await stored_figures(store)
+        return await read_stored_stats(store)
 
     figures = run_on_store(options["config"], options["servers"], read)
     if options["as_json"]:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from fingerpost.choose.instructions import directives_under, persona_under, tool_instructions
-from fingerpost.choose.prompts import system_prompt
+from fingerpost.choose.instructions import build_directives, build_tool_instructions, choose_persona
+from fingerpost.choose.prompts import build_system_prompt
 from fingerpost.errors import ConfigError
 from fingerpost.redaction import scrub_json
 from fingerpost.settings import Problem, load
 from fingerpost.settings import check as find_problems
-from fingerpost.settings.problems import dotted
-from fingerpost.settings.profiles import examples
-from fingerpost.settings.show import rows, sections
+from fingerpost.settings.problems import format_path
+from fingerpost.settings.profiles import read_examples
+from fingerpost.settings.show import build_rows, list_sections
 from fingerpost.surfaces.cli.answer_output import make_readable
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
@@ -40,7 +40,7 @@ from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
     from fingerpost.router import Router
-    from fingerpost.router.sight import View
+    from fingerpost.router.sight import VisibleCatalog
     from fingerpost.settings import Loaded, ProfileFiles, ProfileSettings
 
 
@@ -113,8 +113,8 @@ def show_settings(
     *, config: Path | None, servers: Path | None, as_json: bool, section: str | None, changed: bool
 ) -> int:
     """Print the effective settings, each with where it comes from. Secrets are masked."""
-    if section is not None and section not in sections():
-        known = ", ".join(sections())
+    if section is not None and section not in list_sections():
+        known = ", ".join(list_sections())
         message = f"no section {section!r}; there are: {known}"
         raise click.BadParameter(message, param_hint="SECTION")
     loaded = load(config=config, servers=servers)
@@ -130,7 +130,7 @@ def _print_settings_json(loaded: Loaded, section: str | None, *, changed: bool) 
         {
             "settings": [
                 {"path": row.path, "value": row.value, "origin": str(row.origin), "kind": row.origin.kind}
-                for row in rows(loaded, section)
+                for row in build_rows(loaded, section)
                 if not changed or row.origin.kind != "default"
             ],
             "files": list(loaded.files),
@@ -141,7 +141,7 @@ def _print_settings_json(loaded: Loaded, section: str | None, *, changed: bool) 
 
 def _print_settings_table(loaded: Loaded, section: str | None, *, changed: bool) -> None:
     made = build_table(None, "setting", "value", "from")
-    for row in rows(loaded, section):
+    for row in build_rows(loaded, section):
         is_default = row.origin.kind == "default"
         if changed and is_default:
             continue
@@ -199,7 +199,7 @@ def _format_when(profile: ProfileSettings) -> str:
 
 def _find_place(loaded: Loaded, name: str) -> str:
     """Return the file and first line of a profile."""
-    prefix = f"{dotted(('profiles', name))}."
+    prefix = f"{format_path(('profiles', name))}."
     places = [origin for path, origin in loaded.origins.items() if path.startswith(prefix)]
     first = min(places, key=lambda origin: origin.line or 0, default=None)
     return "" if first is None else str(first)
@@ -211,7 +211,7 @@ def show_profile(*, name: str, prompt: bool, **options: Any) -> int:
 
     async def work() -> int:
         async with open_router(loaded) as router:
-            router.profiles.known(name)  # an unknown name is told of first
+            router.profiles.get_profile(name)  # an unknown name is told of first
             await connect_servers(router, wait=options["wait"])
             view = await router.look(profile=name)
             if options["as_json"]:
@@ -223,7 +223,7 @@ def show_profile(*, name: str, prompt: bool, **options: Any) -> int:
     return run_async(work)
 
 
-def _print_profile_json(router: Router, name: str, view: View) -> None:
+def _print_profile_json(router: Router, name: str, view: VisibleCatalog) -> None:
     told = {
         "name": name,
         "profile": _convert_profile(router.profiles[name]),
@@ -233,7 +233,7 @@ def _print_profile_json(router: Router, name: str, view: View) -> None:
     print_json(scrub_json(told))
 
 
-def _print_profile(router: Router, name: str, view: View, *, prompt: bool) -> None:
+def _print_profile(router: Router, name: str, view: VisibleCatalog, *, prompt: bool) -> None:
     profile = router.profiles[name]
     click.echo(f"{style_text(clean_text(name), bold=True)}: {clean_text(profile.description or 'a profile')}")
     click.echo(f"  who    {clean_text(_format_users(profile))}")
@@ -253,15 +253,15 @@ def _print_profile(router: Router, name: str, view: View, *, prompt: bool) -> No
         click.echo(make_readable(_build_prompt(router, name, view)))
 
 
-def _build_prompt(router: Router, name: str, view: View) -> str:
+def _build_prompt(router: Router, name: str, view: VisibleCatalog) -> str:
     """Return the system prompt of a profile."""
     profile, settings = router.profiles[name], router.settings
     offered = view.visible.cards[: profile.max_tools or settings.narrow.max_tools]
-    return system_prompt(
-        persona=persona_under(profile, None, settings.choose.persona),
-        instructions=tool_instructions(offered),
+    return build_system_prompt(
+        persona=choose_persona(profile, None, settings.choose.persona),
+        instructions=build_tool_instructions(offered),
         guidance=profile.guidance or "",
-        directives=directives_under(profile, None, settings.choose.directives),
+        directives=build_directives(profile, None, settings.choose.directives),
     )
 
 
@@ -282,7 +282,7 @@ def check_profiles(*, config: Path | None, servers: Path | None, as_json: bool) 
 
 def add_profiles(*, names: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Write ready profiles into the folder of profiles; without a name, list those there are."""
-    ready = examples()
+    ready = read_examples()
     if not names:
         for name, text in ready.items():
             click.echo(f"{name:12} {text.splitlines()[0].removeprefix('# ')}")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 import anyio.to_thread
 from rich.text import Text
 
-from fingerpost.builtin.workspace.commands.sandbox import find_kind, is_missing
-from fingerpost.catalog import Absence
-from fingerpost.catalog.absence import refused, server_away
+from fingerpost.builtin.workspace.commands.sandbox import explain_missing_sandbox, find_sandbox_kind
+from fingerpost.catalog import UnavailableTool
+from fingerpost.catalog.absence import build_refused, build_server_unavailable
 from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import ServerState, ServerStatus
@@ -83,10 +83,10 @@ def _look_at_sandbox(settings: Settings) -> list[SetupFinding]:
     if "workspace" not in settings.builtin.enabled or not settings.tool_routing.allow_execute:
         return []
 
-    missing = is_missing(own)
+    missing = explain_missing_sandbox(own)
     if not missing:
         return []
-    none = own.sandbox == "required" and find_kind() == "none"
+    none = own.sandbox == "required" and find_sandbox_kind() == "none"
     severity: Severity = "broken" if none else "limited"
     fix = 'use Linux 5.13 or newer with Landlock, or set sandbox = "required" to run none without'
     if own.sandbox == "off":
@@ -109,7 +109,7 @@ async def _look_at_store(router: Router) -> list[SetupFinding]:
 
 
 def _look_at_server(status: ServerStatus) -> Iterator[SetupFinding]:
-    if status.state is ServerState.DISABLED and (away := server_away("", status)) is not None:
+    if status.state is ServerState.DISABLED and (away := build_server_unavailable("", status)) is not None:
         what = status.reason or "disabled in the configuration"
         yield SetupFinding(severity="advice", subject=f"server {status.name}", what=what, fix=away.fix)
     if status.state is ServerState.READY and status.reason is not None:
@@ -131,21 +131,21 @@ def _look_at_server(status: ServerStatus) -> Iterator[SetupFinding]:
 def _look_at_tools(router: Router) -> Iterator[SetupFinding]:
     catalog = router.catalog
     changed = {entry.card.key for entry in catalog.quarantined}
-    off: dict[tuple[str, str], list[Absence]] = {}
-    for card in catalog.away.cards:
-        away = catalog.why_away(card)
+    off: dict[tuple[str, str], list[UnavailableTool]] = {}
+    for card in catalog.unavailable.cards:
+        away = catalog.explain_unavailable(card)
         if card.key in changed:
             yield _describe_absence([away], "limited")
         else:
             off.setdefault((away.reason, away.fix), []).append(away)
     for dropped in catalog.dropped:
         if not dropped.switched_off:
-            yield _describe_absence([refused(dropped)], "limited")
+            yield _describe_absence([build_refused(dropped)], "limited")
     for alike in off.values():
         yield _describe_absence(alike, "advice")
 
 
-def _describe_absence(alike: Sequence[Absence], severity: Severity) -> SetupFinding:
+def _describe_absence(alike: Sequence[UnavailableTool], severity: Severity) -> SetupFinding:
     """Return one finding for all tools that are unavailable for the same reason."""
     first = alike[0]
     if len(alike) == 1:

@@ -17,21 +17,27 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fingerpost.catalog import Snapshot
 from fingerpost.errors import ConfigError
-from fingerpost.evals.compare import Difference, differences
-from fingerpost.evals.gate import Bound, bound, unmet
-from fingerpost.evals.learning import OwnRecord, judge_learning, own_queries
-from fingerpost.evals.measures import Measure, measures
-from fingerpost.evals.own import OwnSet, own_set
-from fingerpost.evals.predict import Routing, Scope, routings, settings_for, unknown_candidates
+from fingerpost.evals.compare import MeasureDifference, compare_runs
+from fingerpost.evals.gate import MetricBound, find_unmet_bounds, parse_bound
+from fingerpost.evals.learning import OperatorHistory, build_own_queries, evaluate_feedback
+from fingerpost.evals.measures import EvalMeasure, compute_measures
+from fingerpost.evals.own import OperatorSet, build_operator_set
+from fingerpost.evals.predict import (
+    RankingScope,
+    RoutedQuery,
+    build_eval_settings,
+    count_unknown_candidates,
+    iterate_routings,
+)
 from fingerpost.evals.reading import read_predictions, read_queries, read_tools
-from fingerpost.evals.ready import ready_narrower, share_ready
+from fingerpost.evals.ready import get_ready_share, open_ready_narrower
 from fingerpost.evals.records import Prediction, QueryRecord
-from fingerpost.evals.selecting import Selector, with_selections
-from fingerpost.evals.shadow import Contrast, Shadow, distinct, shadow
-from fingerpost.evals.shelf import Shelf, shelve
+from fingerpost.evals.selecting import EvalSelector, iterate_with_selections
+from fingerpost.evals.shadow import OfferContrast, ShadowReport, compare_offers, remove_repeated_requests
+from fingerpost.evals.shelf import EvalCatalog, build_eval_catalog
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import JsonObject, utc_now
-from fingerpost.router.learned import CHECK
+from fingerpost.router.learned import CHECK_NAME
 from fingerpost.settings import Loaded, Settings, load
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
@@ -55,13 +61,13 @@ from fingerpost.surfaces.cli.screen import (
 from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
-    from fingerpost.evals.learning import LearningReport
-    from fingerpost.evals.selecting import Tally
+    from fingerpost.evals.learning import FeedbackReport
+    from fingerpost.evals.selecting import SelectionTally
     from fingerpost.router import Router
     from fingerpost.store import Store
 
 
-def write_set(made: OwnSet, folder: Path, *, as_json: bool) -> None:
+def write_set(made: OperatorSet, folder: Path, *, as_json: bool) -> None:
     """Write both files into the folder, with mode 0600."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,21 +88,22 @@ def write_set(made: OwnSet, folder: Path, *, as_json: bool) -> None:
         click.echo("No tool has worked for a recorded request yet: use some, then run this again.", err=True)
 
 
-async def compare_learning(router: Router, limit: int) -> LearningReport:
+async def compare_learning(router: Router, limit: int) -> FeedbackReport:
     """Compare routing with and without learning on recorded requests, and keep the report."""
-    record = OwnRecord(
-        choices=await router.store.choices.recent(limit), said=await router.store.feedback.recent(limit)
+    record = OperatorHistory(
+        choices=await router.store.choices.list_recent(limit),
+        feedback=await router.store.feedback.list_recent(limit),
     )
     snapshot = router.tools
-    queries = own_queries(record, (card.key for card in snapshot.cards))
+    queries = build_own_queries(record, (card.key for card in snapshot.cards))
     report = await anyio.to_thread.run_sync(
-        lambda: judge_learning(snapshot, router.settings, queries, record, now=utc_now())
+        lambda: evaluate_feedback(snapshot, router.settings, queries, record, now=utc_now())
     )
-    await router.store.evals.keep(CHECK, report.as_json())
+    await router.store.evals.add(CHECK_NAME, report.as_json())
     return report
 
 
-def show_learning(report: LearningReport, *, as_json: bool) -> int:
+def show_learning(report: FeedbackReport, *, as_json: bool) -> int:
     """Print the report. Return 1 if learning loses, or if there is too little data."""
     if as_json:
         print_json(report.as_json())
@@ -123,17 +130,17 @@ def _write_lines(path: Path, lines: Iterable[JsonObject]) -> None:
 STDOUT = Path("-")
 SHOWN_NAMES = 3
 
-SelectionStep = Callable[[Iterable[Routing]], Iterator[Prediction]]
+SelectionStep = Callable[[Iterable[RoutedQuery]], Iterator[Prediction]]
 
 
 def write_predictions(
-    shelf: Shelf,
+    shelf: EvalCatalog,
     queries: Sequence[QueryRecord],
     settings: Settings,
     out: Path,
     *,
     top: int,
-    scope: Scope,
+    scope: RankingScope,
     at_once: int = 0,
 ) -> None:
     """Route every query and write each prediction at once.
@@ -147,14 +154,16 @@ def write_predictions(
         _open_selection(shelf, settings, at_once) as select,
     ):
         indexing = bar.add_task("indexing", total=1.0)
-        with ready_narrower(
+        with open_ready_narrower(
             shelf.snapshot, settings, progress=lambda done: bar.update(indexing, completed=done)
         ) as narrower:
             bar.update(indexing, completed=1.0)
-            _note_unencoded(share_ready(narrower, settings))
+            _note_unencoded(get_ready_share(narrower, settings))
             task = bar.add_task("routing", total=len(queries))
             try:
-                for prediction in select(routings(shelf, queries, narrower.narrow, top=top, scope=scope)):
+                for prediction in select(
+                    iterate_routings(shelf, queries, narrower.narrow, top=top, scope=scope)
+                ):
                     file.write(json.dumps(prediction.as_json()) + "\n")
                     file.flush()
                     written += 1
@@ -165,31 +174,31 @@ def write_predictions(
 
 
 @contextlib.contextmanager
-def _open_selection(shelf: Shelf, settings: Settings, at_once: int) -> Generator[SelectionStep]:
+def _open_selection(shelf: EvalCatalog, settings: Settings, at_once: int) -> Generator[SelectionStep]:
     """Yield a function that turns routings into predictions, with a model's selection if `at_once`."""
     if not at_once:
         yield lambda routed: (one.prediction for one in routed)
         return
 
     pool = ModelPool.of(settings.models)
-    selector = Selector(pool, shelf, settings)
+    selector = EvalSelector(pool, shelf, settings)
     _print_note(f"{clean_text(pool.name(Role.LITE))} selects for each query; --no-select leaves that out")
     with start_blocking_portal() as portal:
         try:
-            yield lambda routed: with_selections(routed, selector, portal, at_once=at_once)
+            yield lambda routed: iterate_with_selections(routed, selector, portal, concurrency=at_once)
         finally:
             portal.call(pool.aclose)
             _note_tally(selector.tally)
 
 
-def _note_tally(tally: Tally) -> None:
+def _note_tally(tally: SelectionTally) -> None:
     tokens = f", {tally.tokens:,} tokens" if tally.tokens else ""
     _print_note(f"{format_count(tally.calls, 'question')} to the model{tokens}")
     if tally.failures:
         _print_note(f"{tally.failures:,} of them failed; the first: {clean_text(tally.first_failure)}")
 
 
-def note_left_out(shelf: Shelf, offered: int) -> None:
+def note_left_out(shelf: EvalCatalog, offered: int) -> None:
     """Print which tools were left out."""
     for line in shelf.left_out[:SHOWN_NAMES]:
         _print_note(f"left out: {clean_text(line)}")
@@ -247,7 +256,7 @@ def show_report(
     queries_file: Path,
     tools_file: Path | None,
     files: Sequence[Path],
-    bounds: Sequence[Bound],
+    bounds: Sequence[MetricBound],
     *,
     keep: str | None = None,
     as_json: bool,
@@ -257,8 +266,8 @@ def show_report(
     if tools_file is not None:
         _note_unknown_labels(queries, tools_file)
     runs = [_measure_run(path, queries) for path in files]
-    broken = unmet(bounds, runs[-1])
-    compared = differences(runs[0], runs[1]) if len(runs) == 2 else None
+    broken = find_unmet_bounds(bounds, runs[-1])
+    compared = compare_runs(runs[0], runs[1]) if len(runs) == 2 else None
     if keep is not None:
         _keep_report(keep, _convert_report(runs[-1], compared, broken))
     if as_json:
@@ -274,15 +283,15 @@ def show_report(
 
 def _keep_report(name: str, report: dict[str, Any]) -> None:
     async def work(store: Store, _: Settings) -> None:
-        await store.evals.keep(name, report)
+        await store.evals.add(name, report)
 
     run_on_store(None, None, work)
 
 
-def _measure_run(path: Path, queries: Sequence[QueryRecord]) -> list[Measure]:
+def _measure_run(path: Path, queries: Sequence[QueryRecord]) -> list[EvalMeasure]:
     predictions = read_predictions(path)
     _note_missing_lines(path, queries, predictions)
-    found = measures(queries, predictions)
+    found = compute_measures(queries, predictions)
     if not found:
         message = f"{path} holds no prediction for any of these queries"
         raise ConfigError(message, hint="Name the queries the predictions were made for.")
@@ -301,7 +310,7 @@ def _note_missing_lines(
 
 def _note_unknown_labels(queries: Sequence[QueryRecord], tools_file: Path) -> None:
     known = {tool.id for tool in read_tools(tools_file)}
-    labels = {tool for query in queries for group in query.wanted for tool in group}
+    labels = {tool for query in queries for group in query.wanted_groups for tool in group}
     if unknown := sorted(labels - known):
         named = ", ".join(clean_text(tool) for tool in unknown[:3])
         unknown_labels = format_count(len(unknown), "label")
@@ -311,7 +320,7 @@ def _note_unknown_labels(queries: Sequence[QueryRecord], tools_file: Path) -> No
         )
 
 
-def _show_measures(found: Sequence[Measure], path: Path) -> None:
+def _show_measures(found: Sequence[EvalMeasure], path: Path) -> None:
     shown = build_table(str(path), "figure", "value", "queries", "what it is")
     for column in (1, 2):
         shown.columns[column].justify = "right"
@@ -322,7 +331,7 @@ def _show_measures(found: Sequence[Measure], path: Path) -> None:
     get_output().print(shown)
 
 
-def _show_differences(found: Sequence[Difference], files: Sequence[Path]) -> None:
+def _show_differences(found: Sequence[MeasureDifference], files: Sequence[Path]) -> None:
     title = f"{files[1]} compared with {files[0]}"
     shown = build_table(title, "figure", "before", "after", "change", "95 % interval", "queries", "")
     for column in range(1, 6):
@@ -350,7 +359,7 @@ def _format_number(name: str, value: float, *, signed: bool = False) -> str:
 
 
 def _convert_report(
-    found: Sequence[Measure], compared: Sequence[Difference] | None, broken: Sequence[str]
+    found: Sequence[EvalMeasure], compared: Sequence[MeasureDifference] | None, broken: Sequence[str]
 ) -> dict[str, Any]:
     report: dict[str, Any] = {
         "figures": {
@@ -393,7 +402,7 @@ def read_requests(path: Path) -> Sequence[str]:
     except (OSError, UnicodeError) as error:
         message = f"{path} cannot be read: {error}"
         raise ConfigError(message, hint="Name a text file with one request per line.") from error
-    return distinct(_parse_request(line) for line in lines)
+    return remove_repeated_requests(_parse_request(line) for line in lines)
 
 
 def _parse_request(line: str) -> str:
@@ -417,10 +426,10 @@ def show_contrasts(
         message = "there are no requests to compare"
         raise ConfigError(message, hint="Give some with --requests FILE; none are recorded in the store yet.")
     with (
-        ready_narrower(snapshot, before.settings) as old,
-        ready_narrower(snapshot, after) as new,
+        open_ready_narrower(snapshot, before.settings) as old,
+        open_ready_narrower(snapshot, after) as new,
     ):
-        found = shadow(requests, old.narrow, new.narrow)
+        found = compare_offers(requests, old.narrow, new.narrow)
     if as_json:
         print_json(_convert_shadow(found))
     else:
@@ -434,11 +443,13 @@ async def _gather_requests(
     async with open_router(loaded) as router:
         await connect_servers(router, wait=wait)
         if given is None:
-            given = distinct(choice.request for choice in await router.store.choices.recent(RECORDED))
+            given = remove_repeated_requests(
+                choice.request for choice in await router.store.choices.list_recent(RECORDED)
+            )
         return router.tools, given
 
 
-def _show_shadow(found: Shadow) -> None:
+def _show_shadow(found: ShadowReport) -> None:
     click.echo(
         f"{len(found.differing):,} of {format_count(len(found.contrasts), 'request')} "
         f"({found.share:.0%}) would be offered other tools"
@@ -446,7 +457,7 @@ def _show_shadow(found: Shadow) -> None:
     if not found.differing:
         return
     by_tool = build_table(None, "tool", "newly offered", "no longer")
-    for tool, gained, lost in found.moved()[:SHOWN_ROWS]:
+    for tool, gained, lost in found.count_moved_tools()[:SHOWN_ROWS]:
         by_tool.add_row(clean_text(tool), str(gained), str(lost))
     by_request = build_table(None, "request", "newly offered", "no longer")
     for one in found.differing[:SHOWN_ROWS]:
@@ -458,8 +469,8 @@ def _join_names(tools: tuple[str, ...]) -> str:
     return ", ".join(clean_text(tool) for tool in tools)
 
 
-def _convert_shadow(found: Shadow) -> dict[str, Any]:
-    def entry(one: Contrast) -> dict[str, Any]:
+def _convert_shadow(found: ShadowReport) -> dict[str, Any]:
+    def entry(one: OfferContrast) -> dict[str, Any]:
         return {
             "request": one.request,
             "before": one.before,
@@ -472,7 +483,9 @@ def _convert_shadow(found: Shadow) -> dict[str, Any]:
         "requests": len(found.contrasts),
         "differing": len(found.differing),
         "share": round(found.share, 4),
-        "tools": [{"tool": tool, "gained": gained, "lost": lost} for tool, gained, lost in found.moved()],
+        "tools": [
+            {"tool": tool, "gained": gained, "lost": lost} for tool, gained, lost in found.count_moved_tools()
+        ],
         "contrasts": [entry(one) for one in found.differing],
     }
 
@@ -494,12 +507,12 @@ def write_set_predictions(
     queries = read_queries(queries_file)[:limit]
     tools = read_tools(tools_file)
     given = read_settings(CommonOptions(config, None, as_json=False)).settings
-    settings = settings_for(given, queries, top=top, scope=scope, lexical=lexical)
+    settings = build_eval_settings(given, queries, top=top, scope=scope, lexical=lexical)
     asked = at_once if _should_select(settings, select) else 0
-    shelf = shelve(tools, settings)
+    shelf = build_eval_catalog(tools, settings)
     note_left_out(shelf, len(tools))
     if scope == "candidates":
-        note_unknown(unknown_candidates(shelf, queries))
+        note_unknown(count_unknown_candidates(shelf, queries))
     write_predictions(shelf, queries, settings, out, top=top, scope=scope, at_once=asked)
     return 0
 
@@ -527,7 +540,10 @@ def report_predictions(
     if len(predictions) > 2:
         message = "give one file of predictions, or two to compare"
         raise click.UsageError(message)
-    bounds = [*(bound(text, least=True) for text in least), *(bound(text, least=False) for text in most)]
+    bounds = [
+        *(parse_bound(text, is_minimum=True) for text in least),
+        *(parse_bound(text, is_minimum=False) for text in most),
+    ]
     return show_report(queries_file, tools_file, predictions, bounds, keep=keep, as_json=as_json)
 
 
@@ -552,7 +568,7 @@ def make_own_set(
             await connect_servers(router, wait=wait)
             if compare:
                 return await compare_learning(router, limit)
-            return own_set(router.tools.cards, await router.store.choices.recent(limit))
+            return build_operator_set(router.tools.cards, await router.store.choices.list_recent(limit))
 
     if out is None:
         return show_learning(run_async(work), as_json=as_json)

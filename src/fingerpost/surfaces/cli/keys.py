@@ -57,7 +57,7 @@ def revoke_key(*, name: str, config: Path | None, servers: Path | None, as_json:
     """Have the key of NAME (or this id) open nothing any more; a running gateway hears of it in seconds."""
 
     async def work(store: Store, _: Settings) -> bool:
-        known = [key for key in await store.keys.all() if name in (key.name, key.key_id)]
+        known = [key for key in await store.keys.list_all() if name in (key.name, key.key_id)]
         revoked = await store.keys.revoke(name)
         for key in known if revoked else ():
             await store.journal.append(KeyChanged(key_id=key.key_id, name=key.name, change="revoked"))
@@ -77,7 +77,7 @@ def list_keys(*, config: Path | None, servers: Path | None, as_json: bool) -> in
     """List all keys."""
 
     async def work(store: Store, _: Settings) -> list[ApiKey]:
-        return await store.keys.all()
+        return await store.keys.list_all()
 
     known = run_on_store(config, servers, work)
     now = utc_now()
@@ -88,7 +88,7 @@ def list_keys(*, config: Path | None, servers: Path | None, as_json: bool) -> in
         click.echo("There are no keys. Make one with `fingerpost keys add NAME`.")
         return 0
     made = build_table(None, "name", "opens", "may", "state", "made", "last used", "id")
-    for key in sorted(known, key=lambda key: not key.holds(now)):
+    for key in sorted(known, key=lambda key: not key.is_valid(now)):
         used = f"{key.last_used:%Y-%m-%d %H}h" if key.last_used else "never"
         may = ", ".join(key.rights)
         made.add_row(
@@ -126,7 +126,9 @@ def _format_state(key: ApiKey, now: datetime) -> str:
         return f"revoked {key.revoked:%Y-%m-%d}"
     if key.expires is None:
         return "good"
-    return f"good until {key.expires:%Y-%m-%d %H:%M}" if key.holds(now) else f"expired {key.expires:%Y-%m-%d}"
+    return (
+        f"good until {key.expires:%Y-%m-%d %H:%M}" if key.is_valid(now) else f"expired {key.expires:%Y-%m-%d}"
+    )
 
 
 def _format_scope(key: ApiKey) -> str:

@@ -47,7 +47,7 @@ def record_feedback(*, words: tuple[str, ...], **options: Any) -> int:
         async with open_any_router(loaded) as router:
             if options["should_have_used"] or options["tool"]:
                 await connect_servers(router, wait=options["wait"])
-            about = packet_id or await router.learning.latest(caller=by)
+            about = packet_id or await router.learning.find_latest_request(caller=by)
             if about is None:
                 click.echo("You have asked nothing yet.", err=True)
                 return 1
@@ -84,7 +84,7 @@ async def _show_feedback(router: Router, said: Feedback, *, as_json: bool) -> No
 
 async def describe_feedback(router: Router, said: Feedback) -> list[str]:
     """Return lines that say what was recorded."""
-    used = await router.learning.used(said.packet_id)
+    used = await router.learning.find_used_tools(said.packet_id)
     return format_feedback(said, used=used, counts=router.settings.flags.learn_from_feedback)
 
 
@@ -130,7 +130,9 @@ def show_learned(*, what: tuple[str, ...], **options: Any) -> int:
                 return 0
             if loaded.specs and not options["as_json"]:
                 await connect_servers(router, wait=options["wait"])  # categories are the tools' own
-            print_learned(await router.learning.learned(person=options["person"]), as_json=options["as_json"])
+            print_learned(
+                await router.learning.build_overview(person=options["person"]), as_json=options["as_json"]
+            )
             return 0
 
     return run_async(work)

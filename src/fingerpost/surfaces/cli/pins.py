@@ -11,7 +11,7 @@ import click
 from anyio.to_thread import run_sync
 from rich.text import Text
 
-from fingerpost.catalog import describe_change
+from fingerpost.catalog import find_differences
 from fingerpost.catalog.pins import is_server_key
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import (
@@ -43,7 +43,9 @@ def list_pins(*, config: Path | None, servers: Path | None, as_json: bool) -> in
     async def work(router: Router) -> int:
         changed = {entry.card.key: entry for entry in router.catalog.quarantined}
         known = {key: entry.pin for key, entry in changed.items() if entry.new}
-        known |= {key: pin for key, pin in (await router.store.pins.all()).items() if not is_server_key(key)}
+        known |= {
+            key: pin for key, pin in (await router.store.pins.list_all()).items() if not is_server_key(key)
+        }
         texts = router.catalog.changed_instructions
         if as_json:
             print_json(
@@ -153,7 +155,7 @@ def forget_pin(*, tool: str, config: Path | None, servers: Path | None, as_json:
     """Remove the pin of TOOL (its key); the next definition seen is pinned instead."""
 
     async def work(store: Store, _: Settings) -> int:  # a pin can outlive its server
-        if tool not in await store.pins.all():
+        if tool not in await store.pins.list_all():
             click.echo(f"{tool} is not pinned.", err=True)
             return 1
         await store.pins.remove(tool)
@@ -221,7 +223,7 @@ def _show_tool(card: ToolCard) -> None:
 
 
 def _show_change(entry: Quarantined, *, as_json: bool) -> None:
-    changes = describe_change(entry.pin.definition, entry.card.definition)
+    changes = find_differences(entry.pin.definition, entry.card.definition)
     if as_json:
         print_json({"tool": entry.card.key, "changes": [to_plain(change) for change in changes]})
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from fingerpost.call.names import absent
+from fingerpost.call.names import find_absence
 from fingerpost.records import ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub_json
@@ -95,7 +95,7 @@ def show_route(*, request: tuple[str, ...], **options: Any) -> int:
     async def work() -> int:
         async with open_router(loaded) as router:
             if server is not None:
-                router.servers.status(server)  # an unknown name is answered with the near ones
+                router.servers.get_status(server)  # an unknown name is answered with the near ones
             await connect_servers(router, *([server] if server else []), wait=options["wait"])
             narrowing = await narrow(
                 router,
@@ -339,7 +339,7 @@ async def _narrow_again(router: Router, text: str, tool: str, route: Route | Non
 
 def _explain_missing(router: Router, tool: str) -> Iterator[str]:
     """Yield why a tool is not in the catalog."""
-    if away := absent(ToolCall(name=tool, arguments={}), router.catalog, router.servers.statuses):
+    if away := find_absence(ToolCall(name=tool, arguments={}), router.catalog, router.servers.statuses):
         yield f"{away.tool} is not offered: {away.reason}."
         yield repeat_options(away.fix)
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fingerpost.catalog import visible
+from fingerpost.catalog import escape_invisible_except
 from fingerpost.redaction import scrub
 from fingerpost.surfaces.cli.streams import is_colour_wanted
 
@@ -48,7 +48,7 @@ def clean_text(text: str) -> str:
     Names and descriptions come from servers: an escape sequence in one could
     recolour, retitle or clear the person's terminal.
     """
-    return visible(" ".join(scrub(text).split()))
+    return escape_invisible_except(" ".join(scrub(text).split()))
 
 
 def cut_sentence(text: str, limit: int = 100) -> str:

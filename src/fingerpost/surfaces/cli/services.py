@@ -20,23 +20,23 @@ from fingerpost.surfaces.cli.common import CommonOptions, open_router, read_sett
 from fingerpost.surfaces.cli.options import repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json
 from fingerpost.surfaces.cli.streams import style_text
-from fingerpost.surfaces.discord.library import load
+from fingerpost.surfaces.discord.library import load_library
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.offers.modes import ROUTE, decide
-from fingerpost.surfaces.gateway.wire.audience import Listeners
+from fingerpost.surfaces.gateway.offers.modes import ROUTE_MODE, resolve_mode
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
 from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
-from fingerpost.surfaces.serve import event_loop, serve
-from fingerpost.surfaces.web.access import check_exposure, open_gate
-from fingerpost.surfaces.web.access.addresses import reachable
+from fingerpost.surfaces.serve import get_backend_options, serve
+from fingerpost.surfaces.web.access import build_authenticator, check_exposure
+from fingerpost.surfaces.web.access.addresses import get_reachable_address
 from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.surfaces.web.peers import is_started_by_tool
-from fingerpost.surfaces.web.tickets import make_ticket, read_address, sign_in_page
+from fingerpost.surfaces.web.tickets import build_sign_in_url, create_ticket, read_address
 
 if TYPE_CHECKING:
     from fingerpost.router import Router
     from fingerpost.settings import DiscordSettings, GatewaySettings, Loaded, Settings
     from fingerpost.store import Store
-    from fingerpost.surfaces.discord.running import Arrived
+    from fingerpost.surfaces.discord.running import BotConnection
 
 
 SETTLED_S = 60.0
@@ -54,17 +54,17 @@ def serve_until_stopped(
             ticket: str | None = None
             if not await anyio.to_thread.run_sync(is_started_by_tool):  # a link is for people
                 with suppress(StoreError):  # what reads is served all the same
-                    ticket = await make_ticket(router.store)
+                    ticket = await create_ticket(router.store)
 
             def started(address: str) -> None:
                 reached_at = gateway.public_url or address
-                page = None if ticket is None else sign_in_page(reached_at, ticket)
+                page = None if ticket is None else build_sign_in_url(reached_at, ticket)
                 _print_endpoints(address, loaded, page, as_json=as_json)
                 if open_browser:
                     click.launch(page or reached_at)
 
             router.profiles.prefer(profile)
-            note = check_exposure(gateway, has_keys=await router.store.keys.any_live())
+            note = check_exposure(gateway, has_keys=await router.store.keys.has_valid())
             if note is not None:
                 click.echo(style_text("note: ", fg="yellow") + note, err=True)
             async with _connect_in_background(router, quiet=as_json):
@@ -72,7 +72,7 @@ def serve_until_stopped(
                     router,
                     host=gateway.host,
                     port=gateway.port,
-                    gate=lambda bound: open_gate(
+                    authenticator=lambda bound: build_authenticator(
                         gateway,
                         keys=router.store.keys,
                         events=router.events,
@@ -99,7 +99,7 @@ def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
         endpoint = Endpoint(path=f"/mcp/p/{profile}", mode=settings.profiles[profile].mode, profile=profile)
 
     async def work() -> int:
-        audience = Listeners()
+        audience = NotificationListeners()
         async with (
             open_router(loaded) as router,
             _connect_in_background(router, quiet=True),
@@ -112,7 +112,7 @@ def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
 
 
 def _run_loop(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    return anyio.run(work, backend_options=event_loop())
+    return anyio.run(work, backend_options=get_backend_options())
 
 
 @asynccontextmanager
@@ -121,7 +121,7 @@ async def _connect_in_background(router: Router, *, quiet: bool) -> AsyncGenerat
     with ExitStack() as stack:
         if not quiet:
             stack.callback(_report_servers(router))
-        router.servers.expect_callers()
+        router.servers.advertise_client_capabilities()
         router.servers.start()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_warm_up, router)
@@ -133,9 +133,9 @@ async def _connect_in_background(router: Router, *, quiet: bool) -> AsyncGenerat
 
 async def _warm_up(router: Router) -> None:
     """Load the narrowing before the first request, if tools are found by request."""
-    await router.servers.settled(timeout=SETTLED_S)
+    await router.servers.wait_until_settled(timeout=SETTLED_S)
     settings = router.settings
-    if decide(settings.gateway.mode, await router.look(), settings.smart_routing) == ROUTE:
+    if resolve_mode(settings.gateway.mode, await router.look(), settings.smart_routing) == ROUTE_MODE:
         await router.settle(SETTLED_S)
 
 
@@ -144,7 +144,7 @@ def _report_servers(router: Router) -> Callable[[], None]:
     told: dict[str, bool] = {}
 
     def tell(name: str) -> None:
-        status = router.servers.status(name)
+        status = router.servers.get_status(name)
         good = status.state in ("ready", "degraded", "disabled")
         if status.state in ("idle", "connecting") or told.get(name) is good:
             return
@@ -155,7 +155,7 @@ def _report_servers(router: Router) -> Callable[[], None]:
 
     for status in router.servers.statuses:
         tell(status.name)
-    return router.servers.watch(tell)
+    return router.servers.subscribe_to_changes(tell)
 
 
 def _print_endpoints(address: str, loaded: Loaded, sign_in: str | None, *, as_json: bool) -> None:
@@ -224,8 +224,8 @@ def print_console_link(
 
     async def work(store: Store, settings: Settings) -> str:
         gateway = settings.gateway
-        set_up = gateway.public_url or f"http://{reachable(f'{gateway.host}:{gateway.port}')}"
-        return sign_in_page(await read_address(store) or set_up, await make_ticket(store))
+        set_up = gateway.public_url or f"http://{get_reachable_address(f'{gateway.host}:{gateway.port}')}"
+        return build_sign_in_url(await read_address(store) or set_up, await create_ticket(store))
 
     page = run_on_store(config, servers, work)
     if as_json:
@@ -255,25 +255,27 @@ def override_gateway(loaded: Loaded, **wishes: object) -> Loaded:
 def run_discord_bot(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Answer on Discord, as a bot, until stopped."""
     loaded = read_settings(CommonOptions(config, servers, as_json))
-    load()
+    load_library()
     return _run_bot(loaded, as_json=as_json)
 
 
 def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
     # Needs the extra `discord`; `load` has raised an error if it is missing.
-    from fingerpost.surfaces.discord.running import OneLine, connected, token_of
+    from fingerpost.surfaces.discord.running import OneLineHandler, connect_bot, get_token
 
     settings = loaded.settings.discord
     # The library logs lost connections and rate limits.
     log = logging.getLogger("discord")
-    log.addHandler(OneLine(lambda line: click.echo(style_text("discord: ", dim=True) + line, err=True)))
+    log.addHandler(
+        OneLineHandler(lambda line: click.echo(style_text("discord: ", dim=True) + line, err=True))
+    )
     log.propagate = False
 
     async def work() -> int:
-        token_of(settings)  # a person without one should not wait for servers first
+        get_token(settings)  # a person without one should not wait for servers first
         async with open_router(loaded) as router:
             router.servers.start()
-            async with connected(router, settings) as arrived:
+            async with connect_bot(router, settings) as arrived:
                 _print_bot(arrived, settings, as_json=as_json)
                 with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                     async with anyio.create_task_group() as tasks:
@@ -292,7 +294,7 @@ def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
     return run_async(work)
 
 
-def _print_bot(arrived: Arrived, settings: DiscordSettings, *, as_json: bool) -> None:
+def _print_bot(arrived: BotConnection, settings: DiscordSettings, *, as_json: bool) -> None:
     own = arrived.own
     if as_json:
         print_json({"name": str(own), "id": str(own.id), "servers": arrived.servers})

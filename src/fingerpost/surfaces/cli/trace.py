@@ -34,10 +34,10 @@ from fingerpost.events import (
     SubagentBegan,
     SubagentEnded,
     encode,
-    unfinished_attempts,
+    find_unfinished_attempts,
 )
 from fingerpost.frozen import frozen
-from fingerpost.insight import Ledger
+from fingerpost.insight import JournalReader
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
@@ -94,7 +94,7 @@ def _add_events(
             _add_subagent(root, event, children)
         elif (step := _describe(event)) is not None:
             _add_step(branches[call_id], step)
-    for lost in unfinished_attempts(events):
+    for lost in find_unfinished_attempts(events):
         _add_step(
             branches[lost.call_id],
             TraceStep("attempt", f"{lost.tool}, attempt {lost.number} {UNKNOWN}", "red"),
@@ -309,7 +309,9 @@ async def _read_journal(
 ) -> AsyncGenerator[Event]:
     """Yield events of the journal from its beginning, read in pages."""
     seq = 0
-    while page := await store.journal.events(packet_id=packet_id, kinds=kinds, after_seq=seq, limit=PAGE):
+    while page := await store.journal.list_events(
+        packet_id=packet_id, kinds=kinds, after_seq=seq, limit=PAGE
+    ):
         for entry in page:
             yield entry.event
         seq = page[-1].seq
@@ -321,7 +323,7 @@ def show_figures(*, hours: float, **options: Any) -> int:
 
     async def work() -> int:
         async with open_any_router(loaded) as router:
-            found = await Ledger(router.store, router.live).figures(hours=hours)
+            found = await JournalReader(router.store, router.live).get_figures(hours=hours)
             _print_figures(found, as_json=options["as_json"])
             return 0
 

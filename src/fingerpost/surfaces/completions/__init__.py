@@ -8,6 +8,6 @@ chat       the answer as a chat completion, whole or in pieces
 responses/ the same question and answer in the shape of /v1/responses
 """
 
-from fingerpost.surfaces.completions.app import Completions, open_completions
+from fingerpost.surfaces.completions.app import OpenAIApp, open_openai_app
 
-__all__ = ["Completions", "open_completions"]
+__all__ = ["OpenAIApp", "open_openai_app"]

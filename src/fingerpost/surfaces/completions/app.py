@@ -11,235 +11,258 @@ import anyio
 from anyio.abc import TaskGroup
 
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject, Principal, Right, new_id
+from fingerpost.records import JsonObject, Principal, Right, create_id
 from fingerpost.router import Router
 from fingerpost.store.keys import PREFIX
 from fingerpost.surfaces.completions import pages
-from fingerpost.surfaces.completions.asking import Turn
-from fingerpost.surfaces.completions.bodies import encode, read_object, too_large
-from fingerpost.surfaces.completions.extension import end_headers
-from fingerpost.surfaces.completions.faults import CLOSING, OURS, ApiFault, told
-from fingerpost.surfaces.completions.forms import FORMS, Form
-from fingerpost.surfaces.completions.line import Line
-from fingerpost.surfaces.completions.manner import read_manner, split_model
-from fingerpost.surfaces.completions.models import Models
-from fingerpost.surfaces.completions.outlet import Outlet
-from fingerpost.surfaces.completions.places import Place, place_of
-from fingerpost.surfaces.completions.reading import Question
-from fingerpost.surfaces.completions.turns import Turns
-from fingerpost.surfaces.completions.work import Running, Work
+from fingerpost.surfaces.completions.asking import CompletionTurn
+from fingerpost.surfaces.completions.bodies import build_too_large_error, encode_json, parse_object
+from fingerpost.surfaces.completions.extension import build_result_headers
+from fingerpost.surfaces.completions.faults import (
+    INTERNAL_ERROR_MESSAGE,
+    SHUTDOWN_MESSAGE,
+    CompletionError,
+    format_error,
+)
+from fingerpost.surfaces.completions.forms import API_FORMATS, ApiFormat
+from fingerpost.surfaces.completions.line import LateEventStream
+from fingerpost.surfaces.completions.manner import parse_request_options, split_model
+from fingerpost.surfaces.completions.models import ModelList
+from fingerpost.surfaces.completions.outlet import ResponseSender
+from fingerpost.surfaces.completions.places import OpenAIPath, parse_path
+from fingerpost.surfaces.completions.reading import ChatRequest
+from fingerpost.surfaces.completions.turns import CompletionRunner
+from fingerpost.surfaces.completions.work import ActiveCompletion, ActiveCompletions
 from fingerpost.surfaces.web.asgi import (
     JSON_TYPE,
     AsgiScope,
-    ClientGone,
-    Fault,
+    ClientDisconnected,
     Header,
+    HttpError,
     Receive,
     Send,
     check_content_type,
-    headers_of,
+    parse_headers,
     read_body,
     respond,
 )
-from fingerpost.surfaces.web.gate import Endpoint, Gate, for_others
-from fingerpost.surfaces.web.hearing import while_heard
-from fingerpost.surfaces.web.rate import Rate
-from fingerpost.surfaces.web.reach import reach_of
+from fingerpost.surfaces.web.gate import Authenticator, Endpoint, get_forwarded_authorization
+from fingerpost.surfaces.web.hearing import run_while_connected
+from fingerpost.surfaces.web.rate import RateLimiter
+from fingerpost.surfaces.web.reach import resolve_access_scope
 
 log = logging.getLogger("fingerpost.completions")
 
-BODIES: Final = 8  # times `gateway.body_bytes`: a request may hold pictures
-AT_ONCE: Final = 2000
+MAX_BODIES_IN_MEMORY: Final = 8  # times `gateway.body_bytes`: a request may hold pictures
+MAX_CONCURRENT: Final = 2000
 
 
 @frozen(kw_only=False)
-class Inbound:
+class OpenAIRequest:
     """One HTTP request at one of our paths."""
 
     method: str
-    place: Place
+    path_info: OpenAIPath
     headers: Mapping[str, str]
     remote: str
     receive: Receive
-    send: Outlet
+    send: ResponseSender
     common: tuple[Header, ...] = ()  # go with every answer to it
 
 
 @asynccontextmanager
-async def open_completions(
-    router: Router, *, gate: Gate, address: str, rate: Rate | None = None
-) -> AsyncGenerator[Completions]:
+async def open_openai_app(
+    router: Router, *, authenticator: Authenticator, address: str, rate_limiter: RateLimiter | None = None
+) -> AsyncGenerator[OpenAIApp]:
     """/v1 for this router. `address` is where people reach us; `rate` is shared with other surfaces."""
-    models = Models(router)
+    models = ModelList(router)
     try:
-        yield Completions(router, gate=gate, address=address, models=models, rate=rate)
+        yield OpenAIApp(
+            router, authenticator=authenticator, address=address, models=models, rate_limiter=rate_limiter
+        )
     finally:
         with anyio.CancelScope(shield=True):
             await models.aclose()
 
 
-class Completions:
-    """Answers chats. Use `open_completions`."""
+class OpenAIApp:
+    """Answers chats. Use `open_openai_app`."""
 
     def __init__(
-        self, router: Router, *, gate: Gate, address: str, models: Models, rate: Rate | None = None
+        self,
+        router: Router,
+        *,
+        authenticator: Authenticator,
+        address: str,
+        models: ModelList,
+        rate_limiter: RateLimiter | None = None,
     ) -> None:
         self._router = router
         self._settings = router.settings
-        self._gate = gate
+        self._gate = authenticator
         self._models = models
-        self._turns = Turns(router, address=address)
-        self._rate = rate or Rate(self._settings.api.per_minute)
-        self._work = Work(AT_ONCE)
+        self._turns = CompletionRunner(router, address=address)
+        self._rate = rate_limiter or RateLimiter(self._settings.api.per_minute)
+        self._work = ActiveCompletions(MAX_CONCURRENT)
 
     async def drain(self, seconds: float) -> None:
         """What runs gets a little time; then it is told that we close."""
         self._work.close()
         with anyio.move_on_after(seconds):
-            await self._work.finished()
-        self._work.end()
+            await self._work.wait_until_done()
+        self._work.cancel_all()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        outlet = Outlet(send)
+        outlet = ResponseSender(send)
         common: tuple[Header, ...] = ()
         try:
-            headers, _ = headers_of(scope["headers"])
-            common = pages.headers_for(self._gate, headers)
-            inbound = Inbound(
+            headers, _ = parse_headers(scope["headers"])
+            common = pages.build_page_headers(self._gate, headers)
+            inbound = OpenAIRequest(
                 method=scope["method"],
-                place=place_of(scope["path"]),
+                path_info=parse_path(scope["path"]),
                 headers=headers,
                 remote=(scope.get("client") or ("",))[0],
                 receive=receive,
                 send=outlet,
                 common=common,
             )
-            with self._work.running() as running:
-                await self._answer(inbound)
+            with self._work.track_request() as running:
+                await self._handle_request(inbound)
             if running.ended:
-                await self._say_goodbye(running, outlet, common)
-        except Fault as fault:
-            await _respond_fault(outlet, fault, common)
-        except ClientGone:
+                await self._send_shutdown_error(running, outlet, common)
+        except HttpError as fault:
+            await _respond_error(outlet, fault, common)
+        except ClientDisconnected:
             pass
         except Exception:
             log.exception("A request at %s could not be answered", scope["path"][:200])
-            if not outlet.begun:
-                await _respond_fault(outlet, ApiFault(500, OURS), common)
+            if not outlet.started:
+                await _respond_error(outlet, CompletionError(500, INTERNAL_ERROR_MESSAGE), common)
 
-    async def _say_goodbye(self, running: Running, outlet: Outlet, common: tuple[Header, ...]) -> None:
-        fault = ApiFault(503, CLOSING)
-        if not outlet.begun:
-            await _respond_fault(outlet, fault, common)
+    async def _send_shutdown_error(
+        self, active: ActiveCompletion, sender: ResponseSender, common: tuple[Header, ...]
+    ) -> None:
+        fault = CompletionError(503, SHUTDOWN_MESSAGE)
+        if not sender.started:
+            await _respond_error(sender, fault, common)
         else:
-            frame = b"data: %s\n\n" % encode(told(fault))
-            await outlet({"type": "http.response.body", "body": frame})
+            frame = b"data: %s\n\n" % encode_json(format_error(fault))
+            await sender({"type": "http.response.body", "body": frame})
 
-    async def _answer(self, inbound: Inbound) -> None:
-        if inbound.method == "OPTIONS":
-            status, headers = pages.preflight(self._gate, inbound.headers)
-            await respond(inbound.send, status, b"", headers)
+    async def _handle_request(self, http_request: OpenAIRequest) -> None:
+        if http_request.method == "OPTIONS":
+            status, headers = pages.build_preflight(self._gate, http_request.headers)
+            await respond(http_request.send, status, b"", headers)
             return
-        principal = await self._admitted(inbound)
-        if (wait := self._rate.take(principal.name)) > 0:
+        principal = await self._authenticate(http_request)
+        if (wait := self._rate.take_token(principal.name)) > 0:
             again = (b"retry-after", str(int(wait) + 1).encode())
-            raise ApiFault(429, f"Too many requests; wait {int(wait) + 1} s.", headers=(again,))
-        place = inbound.place
-        if inbound.method != place.method:
+            raise CompletionError(429, f"Too many requests; wait {int(wait) + 1} s.", headers=(again,))
+        place = http_request.path_info
+        if http_request.method != place.method:
             allow = ((b"allow", place.method.encode()),)
-            raise ApiFault(405, f"Use {place.method} here.", headers=allow)
-        if place.what == "models":
-            await self._list(inbound)
+            raise CompletionError(405, f"Use {place.method} here.", headers=allow)
+        if place.endpoint == "models":
+            await self._respond_models(http_request)
         else:
-            await self._complete(inbound, principal)
+            await self._respond_completion(http_request, principal)
 
-    async def _admitted(self, inbound: Inbound) -> Principal:
+    async def _authenticate(self, http_request: OpenAIRequest) -> Principal:
         """Who asks. Clients of this API insist on sending some key, even where nobody needs one.
 
         What is not one of our keys opens nothing here without a sign-in, so it is as good as none.
         """
-        headers = dict(inbound.headers)
+        headers = dict(http_request.headers)
         bearer = headers.get("authorization", "").partition(" ")[2].strip()
         if self._settings.gateway.sign_in is None and not bearer.startswith(PREFIX):
             headers.pop("authorization", None)
         # Which profile is meant may stand in the body; it is checked when that is read.
-        endpoint = Endpoint(path=inbound.place.path, right=Right.USE, any_profile=True)
-        admitted = await self._gate.admit(headers, endpoint, remote=inbound.remote)
+        endpoint = Endpoint(path=http_request.path_info.path, right=Right.USE, any_profile=True)
+        admitted = await self._gate.authenticate(headers, endpoint, remote=http_request.remote)
         if isinstance(admitted, Principal):
             return admitted
         told_so = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
-        raise ApiFault(admitted.status, admitted.message, headers=told_so)
+        raise CompletionError(admitted.status, admitted.message, headers=told_so)
 
-    async def _list(self, inbound: Inbound) -> None:
-        name = inbound.place.name
+    async def _respond_models(self, http_request: OpenAIRequest) -> None:
+        name = http_request.path_info.name
         if name:
-            body: JsonObject = await self._models.find(name)
+            body: JsonObject = await self._models.find_model(name)
         else:
-            body = {"object": "list", "data": await self._models.listed()}
-        await self._respond(inbound, body)
+            body = {"object": "list", "data": await self._models.list_models()}
+        await self._respond_json(http_request, body)
 
     # -- questions ----------------------------------------------------------------------------------
 
-    async def _complete(self, inbound: Inbound, principal: Principal) -> None:
-        form = FORMS[inbound.place.what]
-        question = form.read(await self._body(inbound))
-        if (own := for_others(inbound.headers)) is not None:
-            await self._turns.ready()
+    async def _respond_completion(self, http_request: OpenAIRequest, principal: Principal) -> None:
+        form = API_FORMATS[http_request.path_info.endpoint]
+        question = form.read(await self._read_body(http_request))
+        if (own := get_forwarded_authorization(http_request.headers)) is not None:
+            await self._turns.wait_until_ready()
             principal = await self._router.with_own_tools(principal, own)
-        turn = self._turn(inbound, principal, question)
+        turn = self._build_turn(http_request, principal, question)
         if question.stream:
-            await self._stream(inbound, turn, form)
+            await self._stream_answer(http_request, turn, form)
             return
-        ended = await while_heard(inbound.receive, lambda _: self._turns.take(turn))
-        body = form.whole(ended, question, extension=self._settings.completions.extension)
-        await self._respond(inbound, body, end_headers(ended))
+        ended = await run_while_connected(http_request.receive, lambda _: self._turns.run_turn(turn))
+        body = form.build_answer(ended, question, extension=self._settings.completions.extension)
+        await self._respond_json(http_request, body, build_result_headers(ended))
 
-    async def _body(self, inbound: Inbound) -> Mapping[str, Any]:
-        check_content_type(inbound.headers)
-        limit = self._settings.gateway.body_bytes * BODIES
+    async def _read_body(self, http_request: OpenAIRequest) -> Mapping[str, Any]:
+        check_content_type(http_request.headers)
+        limit = self._settings.gateway.body_bytes * MAX_BODIES_IN_MEMORY
         try:
             body = await read_body(
-                inbound.headers,
-                inbound.receive,
+                http_request.headers,
+                http_request.receive,
                 limit=limit,
                 seconds=self._settings.gateway.request_seconds,
             )
-        except Fault as fault:
+        except HttpError as fault:
             if fault.status == 413:
-                raise too_large(limit) from fault
+                raise build_too_large_error(limit) from fault
             raise
-        return await read_object(body)
+        return await parse_object(body)
 
-    def _turn(self, inbound: Inbound, principal: Principal, question: Question) -> Turn:
+    def _build_turn(
+        self, http_request: OpenAIRequest, principal: Principal, request: ChatRequest
+    ) -> CompletionTurn:
         """Everything about how to answer, from the body, the headers and the path."""
         profiles = self._router.profiles
-        _, suffix = split_model(question.model)
+        _, suffix = split_model(request.model)
         theirs = tuple(name for name in profiles if profiles.may_use(name, principal.name))
-        manner = read_manner(question.manner, inbound.headers, suffix=suffix, profiles=theirs)
-        place = inbound.place.profile
+        manner = parse_request_options(
+            request.request_options, http_request.headers, suffix=suffix, profiles=theirs
+        )
+        place = http_request.path_info.profile
         if place is not None and manner.profile not in (None, place):
-            raise ApiFault(400, f"The path says the profile {place}, the request another.", "profile")
-        return Turn(
-            question=question,
-            manner=manner,
+            raise CompletionError(400, f"The path says the profile {place}, the request another.", "profile")
+        return CompletionTurn(
+            request=request,
+            request_options=manner,
             principal=principal,
-            reach=reach_of(principal, place or manner.profile, profiles, api_version=manner.api_version),
-            model=self._models.meant(question.model),
-            keyless=not self._models.prime,
-            authorization=for_others(inbound.headers),
+            access_scope=resolve_access_scope(
+                principal, place or manner.profile, profiles, api_version=manner.api_version
+            ),
+            model=self._models.resolve_model(request.model),
+            keyless=not self._models.default_model,
+            authorization=get_forwarded_authorization(http_request.headers),
         )
 
-    async def _stream(self, inbound: Inbound, turn: Turn, form: Form) -> None:
-        line = Line(inbound.send, inbound.common)
-        stream = form.stream(line, turn.question, extension=self._settings.completions.extension)
+    async def _stream_answer(
+        self, http_request: OpenAIRequest, turn: CompletionTurn, api_format: ApiFormat
+    ) -> None:
+        line = LateEventStream(http_request.send, http_request.common)
+        stream = api_format.open_stream(line, turn.request, extension=self._settings.completions.extension)
 
         async def work(tasks: TaskGroup) -> None:
             tasks.start_soon(line.keep_alive)
             try:
-                await stream.finish(await self._turns.take(turn, stream))
-            except Fault as fault:
+                await stream.finish(await self._turns.run_turn(turn, stream))
+            except HttpError as fault:
                 if not line.opened:
                     raise
                 await stream.fail(fault)
@@ -247,20 +270,22 @@ class Completions:
                 if not line.opened:
                     raise
                 log.exception("An answer broke off")
-                await stream.fail(ApiFault(500, OURS))
+                await stream.fail(CompletionError(500, INTERNAL_ERROR_MESSAGE))
 
-        await while_heard(inbound.receive, work)
+        await run_while_connected(http_request.receive, work)
         await line.close()
 
-    async def _respond(self, inbound: Inbound, body: JsonObject, headers: tuple[Header, ...] = ()) -> None:
-        mine = headers or _new_id()
-        await respond(inbound.send, 200, encode(body), (JSON_TYPE, *mine, *inbound.common))
+    async def _respond_json(
+        self, http_request: OpenAIRequest, body: JsonObject, headers: tuple[Header, ...] = ()
+    ) -> None:
+        mine = headers or _build_id_headers()
+        await respond(http_request.send, 200, encode_json(body), (JSON_TYPE, *mine, *http_request.common))
 
 
-def _new_id() -> tuple[Header, ...]:
-    return ((b"x-request-id", new_id("req").encode()),)
+def _build_id_headers() -> tuple[Header, ...]:
+    return ((b"x-request-id", create_id("req").encode()),)
 
 
-async def _respond_fault(outlet: Outlet, fault: Fault, common: tuple[Header, ...]) -> None:
-    headers = (JSON_TYPE, *_new_id(), *fault.headers, *common)
-    await respond(outlet, fault.status, encode(told(fault)), headers)
+async def _respond_error(sender: ResponseSender, error: HttpError, common: tuple[Header, ...]) -> None:
+    headers = (JSON_TYPE, *_build_id_headers(), *error.headers, *common)
+    await respond(sender, error.status, encode_json(format_error(error)), headers)

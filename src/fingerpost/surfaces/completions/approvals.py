@@ -6,42 +6,42 @@ import re
 from collections.abc import Sequence
 
 from fingerpost.records import Message, Pending
-from fingerpost.surfaces.completions.messages import Talk, split
-from fingerpost.surfaces.web.links import approval_page
+from fingerpost.surfaces.completions.messages import ChatConversation, split_conversation
+from fingerpost.surfaces.web.links import build_approval_url
 
-_NOTE = re.compile(r"\(approval (?P<id>apr_[0-9a-f]{32})\)\s*$")
+_NOTE_PATTERN = re.compile(r"\(approval (?P<id>apr_[0-9a-f]{32})\)\s*$")
 
 
-def note_for(pending: Pending, address: str) -> str:
+def format_approval_note(pending: Pending, address: str) -> str:
     """What the caller reads while a call waits. Its end is how the conversation is recognised later."""
     return (
         f"{pending.tool} needs a person's approval before it runs: {pending.reason}. "
-        f"Approve or reject it at {approval_page(address, pending.pending_id)} and send any message: "
+        f"Approve or reject it at {build_approval_url(address, pending.pending_id)} and send any message: "
         f"I go on from there. (approval {pending.pending_id})"
     )
 
 
-def before_note(talk: Talk) -> tuple[Talk, str | None]:
+def split_at_note(conversation: ChatConversation) -> tuple[ChatConversation, str | None]:
     """The conversation as it was when the last answer spoke of a waiting call, and that call's id.
 
     Where it did not, the conversation as it is. What was said since then is no request of its own.
     """
     pending_id: str | None = None
-    while not talk.since and (found := _note_in(talk.history)) is not None:
+    while not conversation.since and (found := _find_note(conversation.history)) is not None:
         at, named = found
         if pending_id not in (None, named):
             break
         pending_id = named
-        talk = split(talk.history[:at])
-    return talk, pending_id
+        conversation = split_conversation(conversation.history[:at])
+    return conversation, pending_id
 
 
-def _note_in(history: Sequence[Message]) -> tuple[int, str] | None:
+def _find_note(history: Sequence[Message]) -> tuple[int, str] | None:
     """Where the last answer stands, and what it waits for, if it is such a note."""
     for at in range(len(history) - 1, -1, -1):
         message = history[at]
         if message.role == "assistant" and not message.tool_calls:
-            found = _NOTE.search(message.text)
+            found = _NOTE_PATTERN.search(message.text)
             return None if found is None or at == 0 else (at, found["id"])
         if message.role not in ("system", "developer"):
             return None

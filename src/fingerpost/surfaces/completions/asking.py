@@ -6,48 +6,48 @@ from dataclasses import field
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Mode, Principal
-from fingerpost.router import Asking, Router
-from fingerpost.surfaces.completions.manner import Manner
-from fingerpost.surfaces.completions.messages import Talk
-from fingerpost.surfaces.completions.reading import Question
-from fingerpost.surfaces.web.reach import Reach, conversation_of
+from fingerpost.router import RouteOptions, Router
+from fingerpost.surfaces.completions.manner import RequestOptions
+from fingerpost.surfaces.completions.messages import ChatConversation
+from fingerpost.surfaces.completions.reading import ChatRequest
+from fingerpost.surfaces.web.reach import AccessScope, build_conversation_id
 
 
 @frozen
-class Turn:
+class CompletionTurn:
     """One question of one caller, everything about it decided."""
 
-    question: Question
-    manner: Manner
+    request: ChatRequest
+    request_options: RequestOptions
     principal: Principal
-    reach: Reach
+    access_scope: AccessScope
     model: str | None = None  # asked instead of the configured one
     keyless: bool = False  # nobody could be asked
     authorization: str | None = field(default=None, repr=False)  # their own, for servers set up for it
-    chat: str = ""  # the conversation, where the caller gave no id (`Chats`)
+    chat: str = ""  # the conversation, where the caller gave no id (`ChatIndex`)
 
     @property
     def conversation(self) -> str:
         """The id the caller gave, which is theirs alone, or the one this chat is known by."""
-        given = self.manner.conversation
-        return self.chat if given is None else conversation_of(self.principal, given)
+        given = self.request_options.conversation
+        return self.chat if given is None else build_conversation_id(self.principal, given)
 
     @property
-    def whose(self) -> str:
+    def caller_key(self) -> str:
         """Who asks, under which profile: chats are known to them alone."""
-        return f"{self.principal.kind} {self.principal.name}\n{self.reach.profile or ''}"
+        return f"{self.principal.kind} {self.principal.name}\n{self.access_scope.profile or ''}"
 
 
-def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:
+def build_route_options(turn: CompletionTurn, conversation: ChatConversation, router: Router) -> RouteOptions:
     """What goes with the words of `talk`. What was not said is left to the router."""
-    question, manner = turn.question, turn.manner
-    asking = Asking(
-        history=talk.history,
+    question, manner = turn.request, turn.request_options
+    asking = RouteOptions(
+        history=conversation.history,
         conversation=turn.conversation,
         caller=turn.principal.name,
-        profile=turn.reach.profile,
-        scopes=turn.reach.scopes,
-        mode=mode_of(turn, router),
+        profile=turn.access_scope.profile,
+        scopes=turn.access_scope.scopes,
+        mode=resolve_mode(turn, router),
         server=manner.server,
         max_tools=manner.max_tools,
         effort=manner.effort,
@@ -57,14 +57,14 @@ def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:
         seconds=manner.seconds,
         dry_run=bool(manner.dry_run),
         model=turn.model,
-        since=talk.since,
+        since=conversation.since,
         own_terms=True,
         authorization=turn.authorization,
     )
     if question.options:
         asking["options"] = question.options
-    if talk.request.parts:
-        asking["parts"] = talk.request.parts
+    if conversation.request.parts:
+        asking["parts"] = conversation.request.parts
     if question.tools:
         asking["caller_tools"] = question.tools
     if question.tool_choice is not None:
@@ -72,16 +72,16 @@ def asking_for(turn: Turn, talk: Talk, router: Router) -> Asking:
     return asking
 
 
-def going_on(asking: Asking) -> Asking:
+def build_resume_options(route_options: RouteOptions) -> RouteOptions:
     """The same for a request that is known already: what stood around its words is not told again."""
-    asking = asking.copy()
+    route_options = route_options.copy()
     for name in ("history", "since", "parts"):
-        asking.pop(name, None)
-    return asking
+        route_options.pop(name, None)
+    return route_options
 
 
-def mode_of(turn: Turn, router: Router) -> str:
-    mode = turn.manner.mode or router.settings.completions.mode
+def resolve_mode(turn: CompletionTurn, router: Router) -> str:
+    mode = turn.request_options.mode or router.settings.completions.mode
     if mode != "auto":
         return mode
     return Mode.KEYLESS if turn.keyless else Mode.SIMPLE

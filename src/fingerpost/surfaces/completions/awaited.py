@@ -11,29 +11,33 @@ from typing import Final
 
 from fingerpost.store import Store
 
-SPACE: Final = "completions.awaited"
-KEPT_S: Final = 24 * 3600.0
-_NOTHING: Final = b""  # put in the place of what is over
+AWAITED_CACHE: Final = "completions.awaited"
+AWAITED_TTL_S: Final = 24 * 3600.0
+_NO_APPROVAL: Final = b""  # put in the place of what is over
 
 
-class Awaited:
+class AwaitedApprovals:
     """The call that each conversation waits for, by caller and conversation; also after a restart."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def by(self, whose: str) -> str | None:
+    async def get_pending_id(self, caller_key: str) -> str | None:
         """The id of the call that waits, or waited and nobody went on with."""
-        value = await self._store.cache.get(SPACE, _key(whose))
+        value = await self._store.cache.get(AWAITED_CACHE, _build_awaited_key(caller_key))
         return value.decode() if value else None
 
-    async def keep(self, whose: str, pending_id: str) -> None:
-        await self._store.cache.put(SPACE, _key(whose), pending_id.encode(), ttl=KEPT_S)
+    async def remember(self, caller_key: str, pending_id: str) -> None:
+        await self._store.cache.put(
+            AWAITED_CACHE, _build_awaited_key(caller_key), pending_id.encode(), ttl=AWAITED_TTL_S
+        )
 
-    async def forget(self, whose: str) -> None:
+    async def forget(self, caller_key: str) -> None:
         """It was gone on with: what is said now is a request of its own again."""
-        await self._store.cache.put(SPACE, _key(whose), _NOTHING, ttl=KEPT_S)
+        await self._store.cache.put(
+            AWAITED_CACHE, _build_awaited_key(caller_key), _NO_APPROVAL, ttl=AWAITED_TTL_S
+        )
 
 
-def _key(whose: str) -> str:
-    return hashlib.sha256(whose.encode("utf-8", "surrogatepass")).hexdigest()
+def _build_awaited_key(caller_key: str) -> str:
+    return hashlib.sha256(caller_key.encode("utf-8", "surrogatepass")).hexdigest()

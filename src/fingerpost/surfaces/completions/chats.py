@@ -14,76 +14,79 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from fingerpost.records import Message, new_id
+from fingerpost.records import Message, create_id
 from fingerpost.store import Store
 
-SPACE: Final = "completions.chats"
-KEPT_S: Final = 24 * 3600.0
-IN_MEMORY: Final = 5000
-_OPEN: Final = "open"  # waits for its next request
-_TAKEN: Final = "taken"  # went on with the request whose mark stands beside it
-_UNCLEAR: Final = "unclear"  # so many chats read the same
+CHATS_CACHE: Final = "completions.chats"
+CHATS_TTL_S: Final = 24 * 3600.0
+MAX_CHATS_IN_MEMORY: Final = 5000
+_OPEN_STATE: Final = "open"  # waits for its next request
+_CONTINUED_STATE: Final = "taken"  # went on with the request whose mark stands beside it
+_AMBIGUOUS_STATE: Final = "unclear"  # so many chats read the same
 
 
-class Chats:
+class ChatIndex:
     """Conversation ids by what was said, for each caller."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: OrderedDict[str, tuple[str, str, str]] = OrderedDict()  # state, id or number, request
 
-    async def find(self, whose: str, messages: Sequence[Message]) -> str:
+    async def find_conversation(self, caller_key: str, messages: Sequence[Message]) -> str:
         """The conversation these messages go on with; a new one where none can be known."""
         answers = [at for at, message in enumerate(messages) if message.role == "assistant"]
         if not answers:
-            return new_id("conv")
-        key, request = _mark(whose, messages[: answers[-1] + 1]), _mark("", messages[answers[-1] + 1 :])
-        state, value, taken_by = await self._read(key)
-        if state == _OPEN or (state == _TAKEN and taken_by == request):
-            self._keep(key, (_TAKEN, value, request))
+            return create_id("conv")
+        key, request = (
+            _hash_messages(caller_key, messages[: answers[-1] + 1]),
+            _hash_messages("", messages[answers[-1] + 1 :]),
+        )
+        state, value, taken_by = await self._read_entry(key)
+        if state == _OPEN_STATE or (state == _CONTINUED_STATE and taken_by == request):
+            self._write_entry(key, (_CONTINUED_STATE, value, request))
             return value
-        if state == _UNCLEAR:
+        if state == _AMBIGUOUS_STATE:
             left = int(value) - 1
-            self._keep(key, (_UNCLEAR, str(left), "") if left else ("", "", ""))
-        return new_id("conv")
+            self._write_entry(key, (_AMBIGUOUS_STATE, str(left), "") if left else ("", "", ""))
+        return create_id("conv")
 
-    async def keep(
-        self, whose: str, messages: Sequence[Message], conversation: str, *, durable: bool
+    async def remember(
+        self, caller_key: str, messages: Sequence[Message], conversation: str, *, durable: bool
     ) -> None:
         """These messages, an answer of ours last, belong to this conversation.
 
         `durable`: after a restart, too.
         """
-        key = _mark(whose, messages)
-        state, value, _ = await self._read(key)
-        made = (_OPEN, conversation, "")
-        if state == _UNCLEAR:
-            made = (_UNCLEAR, str(int(value) + 1), "")
-        elif state == _OPEN and value != conversation:
-            made = (_UNCLEAR, "2", "")
-        self._keep(key, made)
+        key = _hash_messages(caller_key, messages)
+        state, value, _ = await self._read_entry(key)
+        made = (_OPEN_STATE, conversation, "")
+        if state == _AMBIGUOUS_STATE:
+            made = (_AMBIGUOUS_STATE, str(int(value) + 1), "")
+        elif state == _OPEN_STATE and value != conversation:
+            made = (_AMBIGUOUS_STATE, "2", "")
+        self._write_entry(key, made)
         if durable:
-            await self._store.cache.put(SPACE, key, json.dumps(made).encode(), ttl=KEPT_S)
+            await self._store.cache.put(CHATS_CACHE, key, json.dumps(made).encode(), ttl=CHATS_TTL_S)
 
-    async def _read(self, key: str) -> tuple[str, str, str]:
+    async def _read_entry(self, key: str) -> tuple[str, str, str]:
         if (known := self._known.get(key)) is not None:
             return known
-        stored = await self._store.cache.get(SPACE, key)
+        stored = await self._store.cache.get(CHATS_CACHE, key)
         if not stored:
             return "", "", ""
         state, value, request = json.loads(stored)
         return str(state), str(value), str(request)
 
-    def _keep(self, key: str, known: tuple[str, str, str]) -> None:
+    def _write_entry(self, key: str, known: tuple[str, str, str]) -> None:
         self._known[key] = known
         self._known.move_to_end(key)
-        if len(self._known) > IN_MEMORY:
+        if len(self._known) > MAX_CHATS_IN_MEMORY:
             self._known.popitem(last=False)
 
 
-def _mark(whose: str, messages: Sequence[Message]) -> str:
+def _hash_messages(caller_key: str, messages: Sequence[Message]) -> str:
     """A hash of what was said. Beside calls no text counts: clients leave it out."""
-    mark = hashlib.sha256(hashlib.sha256(whose.encode("utf-8", "surrogatepass")).digest())
+    mark = hashlib.sha256(hashlib.sha256(caller_key.encode("utf-8", "surrogatepass")).digest())
     for message in messages:
         if message.role in ("system", "developer"):
             continue

@@ -8,44 +8,48 @@ from typing import Any, Final, Protocol
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.surfaces.completions import chat
-from fingerpost.surfaces.completions.line import Line
-from fingerpost.surfaces.completions.reading import Question, read_chat
+from fingerpost.surfaces.completions.line import LateEventStream
+from fingerpost.surfaces.completions.reading import ChatRequest, parse_chat_request
 from fingerpost.surfaces.completions.responses import writing
-from fingerpost.surfaces.completions.responses.reading import read_response
-from fingerpost.surfaces.completions.turns import Ended, Listener
-from fingerpost.surfaces.web.asgi import Fault
+from fingerpost.surfaces.completions.responses.reading import parse_response_request
+from fingerpost.surfaces.completions.turns import AnswerListener, CompletionResult
+from fingerpost.surfaces.web.asgi import HttpError
 
 
-class Speaker(Listener, Protocol):
+class AnswerStream(AnswerListener, Protocol):
     """Writes an answer into a stream while it is made."""
 
-    async def finish(self, ended: Ended) -> None: ...
+    async def finish(self, result: CompletionResult) -> None: ...
 
-    async def fail(self, fault: Fault) -> None: ...
+    async def fail(self, error: HttpError) -> None: ...
 
 
-class Whole(Protocol):
+class AnswerBuilder(Protocol):
     """Writes an answer at once."""
 
-    def __call__(self, ended: Ended, question: Question, *, extension: bool) -> JsonObject: ...
+    def __call__(self, result: CompletionResult, request: ChatRequest, *, extension: bool) -> JsonObject: ...
 
 
-class Stream(Protocol):
+class AnswerStreamFactory(Protocol):
     """Makes what writes into a stream."""
 
-    def __call__(self, line: Line, question: Question, *, extension: bool) -> Speaker: ...
+    def __call__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> AnswerStream: ...
 
 
 @frozen
-class Form:
+class ApiFormat:
     """How to read, and how to write."""
 
-    read: Callable[[Mapping[str, Any]], Question]
-    whole: Whole
-    stream: Stream
+    read: Callable[[Mapping[str, Any]], ChatRequest]
+    build_answer: AnswerBuilder
+    open_stream: AnswerStreamFactory
 
 
-FORMS: Final[Mapping[str, Form]] = {
-    "chat": Form(read=read_chat, whole=chat.whole, stream=chat.ChatStream),
-    "responses": Form(read=read_response, whole=writing.whole, stream=writing.ResponseStream),
+API_FORMATS: Final[Mapping[str, ApiFormat]] = {
+    "chat": ApiFormat(
+        read=parse_chat_request, build_answer=chat.build_chat_completion, open_stream=chat.ChatStream
+    ),
+    "responses": ApiFormat(
+        read=parse_response_request, build_answer=writing.build_response, open_stream=writing.ResponseStream
+    ),
 }

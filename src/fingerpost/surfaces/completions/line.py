@@ -6,14 +6,14 @@ from typing import Final
 
 import anyio
 
-from fingerpost.surfaces.web.asgi import EVENT_HEADERS, Header, Send
-from fingerpost.surfaces.web.events import BEAT_S, EventStream
+from fingerpost.surfaces.web.asgi import EVENT_STREAM_HEADERS, Header, Send
+from fingerpost.surfaces.web.events import HEARTBEAT_S, EventStream
 
-FIRST_BEAT_S: Final = 10.0  # then the client hears that we are at work, whatever comes of it
-DONE: Final = b"[DONE]"
+FIRST_HEARTBEAT_S: Final = 10.0  # then the client hears that we are at work, whatever comes of it
+DONE_FRAME: Final = b"[DONE]"
 
 
-class Line(EventStream):
+class LateEventStream(EventStream):
     """Frames to one client; the first opens the stream."""
 
     def __init__(self, send: Send, headers: tuple[Header, ...]) -> None:
@@ -22,23 +22,23 @@ class Line(EventStream):
         self._writing = anyio.Lock(fast_acquire=True)  # a frame for each word of an answer
         self.opened = False
 
-    def add(self, headers: tuple[Header, ...]) -> None:
+    def add_headers(self, headers: tuple[Header, ...]) -> None:
         """Headers that are known before the first frame."""
         self._headers = (*self._headers, *headers)
 
     async def keep_alive(self) -> None:
-        await anyio.sleep(FIRST_BEAT_S)
+        await anyio.sleep(FIRST_HEARTBEAT_S)
         while True:
-            await self.comment()
-            await anyio.sleep(BEAT_S)
+            await self.send_comment()
+            await anyio.sleep(HEARTBEAT_S)
 
     async def close(self) -> None:
         if self.opened:
             await self._send({"type": "http.response.body", "body": b""})
 
-    async def _put(self, frame: bytes) -> None:
+    async def _send_frame(self, frame: bytes) -> None:
         if not self.opened:
             self.opened = True
-            headers = [*EVENT_HEADERS, *self._headers]
+            headers = [*EVENT_STREAM_HEADERS, *self._headers]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await super()._put(frame)
+        await super()._send_frame(frame)

@@ -11,14 +11,14 @@ from typing import Any, Final, cast
 from fingerpost.frozen import frozen
 from fingerpost.records import Effort
 from fingerpost.router.switches import MODES
-from fingerpost.surfaces.completions.faults import ApiFault
+from fingerpost.surfaces.completions.faults import CompletionError
 from fingerpost.surfaces.web.reach import VERSION_HEADER
 
-FIELD: Final = "fingerpost"
-HEADER: Final = "x-fingerpost-"
-MOST_TURNS: Final = 100
-MOST_TOOLS: Final = 1000
-LONGEST: Final = {
+OPTIONS_FIELD: Final = "fingerpost"
+HEADER_PREFIX: Final = "x-fingerpost-"
+MAX_TURNS: Final = 100
+MAX_ROUTED_TOOLS: Final = 1000
+MAX_LENGTHS: Final = {
     "persona": 20_000,
     "directives": 20_000,
     "conversation": 200,
@@ -26,11 +26,11 @@ LONGEST: Final = {
     "server": 200,
     "api_version": 100,
 }
-_YES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+_BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 @frozen
-class Manner:
+class RequestOptions:
     """What was said about how to answer; None where nothing was."""
 
     mode: str | None = None
@@ -48,7 +48,7 @@ class Manner:
     resume: str | None = None
 
 
-KNOWN: Final = tuple(Manner.__dataclass_fields__)
+OPTION_NAMES: Final = tuple(RequestOptions.__dataclass_fields__)
 
 
 def split_model(name: str) -> tuple[str, str | None]:
@@ -57,37 +57,39 @@ def split_model(name: str) -> tuple[str, str | None]:
     return (base, last) if colon and base and last in MODES else (name, None)
 
 
-def read_manner(
+def parse_request_options(
     body: object, headers: Mapping[str, str], *, suffix: str | None, profiles: Sequence[str]
-) -> Manner:
-    """Everything said. Raises `ApiFault` for what is not known here."""
+) -> RequestOptions:
+    """Everything said. Raises `CompletionError` for what is not known here."""
     given: dict[str, Any] = {} if suffix is None else {"mode": suffix}
     where = dict.fromkeys(given, "model")
     if (version := headers.get(VERSION_HEADER)) is not None:
         given["api_version"], where["api_version"] = version, VERSION_HEADER
-    for name in KNOWN:
-        header = f"{HEADER}{name.replace('_', '-')}"
+    for name in OPTION_NAMES:
+        header = f"{HEADER_PREFIX}{name.replace('_', '-')}"
         if (value := headers.get(header)) is not None:
-            given[name], where[name] = _from_header(name, value, header), header
-    for name, value in _fields(body).items():
+            given[name], where[name] = _parse_header(name, value, header), header
+    for name, value in _get_option_fields(body).items():
         if value is not None:
-            given[name], where[name] = value, f"{FIELD}.{name}"
-    checked = {name: _checked(name, value, where[name], profiles) for name, value in given.items()}
-    return Manner(**checked)
+            given[name], where[name] = value, f"{OPTIONS_FIELD}.{name}"
+    checked = {name: _check_option(name, value, where[name], profiles) for name, value in given.items()}
+    return RequestOptions(**checked)
 
 
-def _fields(body: object) -> Mapping[str, Any]:
+def _get_option_fields(body: object) -> Mapping[str, Any]:
     if body is None:
         return {}
     if not isinstance(body, Mapping):
-        raise ApiFault(400, f"`{FIELD}` is an object.", FIELD)
+        raise CompletionError(400, f"`{OPTIONS_FIELD}` is an object.", OPTIONS_FIELD)
     fields = cast("Mapping[str, Any]", body)
-    if unknown := [name for name in fields if name not in KNOWN]:
-        raise ApiFault(400, f"`{FIELD}` knows {', '.join(KNOWN)}.", f"{FIELD}.{unknown[0][:60]}")
+    if unknown := [name for name in fields if name not in OPTION_NAMES]:
+        raise CompletionError(
+            400, f"`{OPTIONS_FIELD}` knows {', '.join(OPTION_NAMES)}.", f"{OPTIONS_FIELD}.{unknown[0][:60]}"
+        )
     return fields
 
 
-def _from_header(name: str, value: str, header: str) -> Any:
+def _parse_header(name: str, value: str, header: str) -> Any:
     """Headers are bytes: numbers and yes or no have to be read, and words may be UTF-8."""
     try:
         if name in ("max_tools", "max_turns"):
@@ -95,60 +97,64 @@ def _from_header(name: str, value: str, header: str) -> Any:
         if name == "seconds":
             return float(value)
         if name == "dry_run":
-            return _YES[value.lower()]
+            return _BOOLEANS[value.lower()]
     except (ValueError, KeyError):
-        raise ApiFault(400, f"{value[:60]!r} is no value for this header.", header) from None
+        raise CompletionError(400, f"{value[:60]!r} is no value for this header.", header) from None
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
         return value
 
 
-def _checked(name: str, value: Any, where: str, profiles: Sequence[str]) -> Any:
+def _check_option(name: str, value: Any, where: str, profiles: Sequence[str]) -> Any:
     if name == "mode":
-        return _one_of(value, MODES, where, "mode")
+        return _check_choice(value, MODES, where, "mode")
     if name == "effort":
-        return _one_of(value, tuple(Effort), where, "effort")
+        return _check_choice(value, tuple(Effort), where, "effort")
     if name == "profile":
-        return _known_profile(value, profiles, where)
+        return _check_profile(value, profiles, where)
     if name == "dry_run":
         if not isinstance(value, bool):
-            raise ApiFault(400, "This is true or false.", where)
+            raise CompletionError(400, "This is true or false.", where)
         return value
-    if name in LONGEST:
-        return _text(value, LONGEST[name], where)
+    if name in MAX_LENGTHS:
+        return _check_text(value, MAX_LENGTHS[name], where)
     if name == "seconds":
-        return _number(value, 0.1, 3600, where)
-    return int(_number(value, 1, MOST_TOOLS if name == "max_tools" else MOST_TURNS, where, whole=True))
+        return _check_number(value, 0.1, 3600, where)
+    return int(
+        _check_number(value, 1, MAX_ROUTED_TOOLS if name == "max_tools" else MAX_TURNS, where, whole=True)
+    )
 
 
-def _known_profile(value: object, profiles: Sequence[str], where: str) -> str:
-    """A profile there is. Raises `ApiFault`."""
+def _check_profile(value: object, profiles: Sequence[str], where: str) -> str:
+    """A profile there is. Raises `CompletionError`."""
     if not isinstance(value, str) or value not in profiles:
         there = f"There are {', '.join(sorted(profiles))}." if profiles else "None is configured."
-        raise ApiFault(400, f"There is no profile {_shown(value)} here. {there}", param=where)
+        raise CompletionError(400, f"There is no profile {_format_value(value)} here. {there}", param=where)
     return value
 
 
-def _one_of(value: object, known: Sequence[str], where: str, what: str) -> str:
+def _check_choice(value: object, known: Sequence[str], where: str, what: str) -> str:
     if not isinstance(value, str) or value not in known:
-        raise ApiFault(400, f"There is no {what} {_shown(value)}; there are {', '.join(known)}.", where)
+        raise CompletionError(
+            400, f"There is no {what} {_format_value(value)}; there are {', '.join(known)}.", where
+        )
     return value
 
 
-def _text(value: object, longest: int, where: str) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > longest:
-        raise ApiFault(400, f"This is a text of 1 to {longest} characters.", where)
+def _check_text(value: object, max_length: int, where: str) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > max_length:
+        raise CompletionError(400, f"This is a text of 1 to {max_length} characters.", where)
     return value
 
 
-def _number(value: object, least: float, most: float, where: str, *, whole: bool = False) -> float:
+def _check_number(value: object, minimum: float, maximum: float, where: str, *, whole: bool = False) -> float:
     right = isinstance(value, int) or (isinstance(value, float) and not whole)
-    if isinstance(value, bool) or not right or not least <= cast("float", value) <= most:
+    if isinstance(value, bool) or not right or not minimum <= cast("float", value) <= maximum:
         kind = "whole number" if whole else "number"
-        raise ApiFault(400, f"This is a {kind} from {least:g} to {most:g}.", where)
+        raise CompletionError(400, f"This is a {kind} from {minimum:g} to {maximum:g}.", where)
     return cast("float", value)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value!r:.60}"

@@ -7,17 +7,17 @@ from typing import Final, cast
 
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Message
-from fingerpost.surfaces.completions.bodies import fields_of
-from fingerpost.surfaces.completions.faults import ApiFault
+from fingerpost.surfaces.completions.bodies import get_fields
+from fingerpost.surfaces.completions.faults import CompletionError
 
-MOST_MESSAGES: Final = 5000
-MOST_PARTS: Final = 1000
+MAX_MESSAGES: Final = 5000
+MAX_PARTS: Final = 1000
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 _PART_KINDS: Final = ("text", "image_url", "input_audio", "file", "refusal")
 
 
 @frozen
-class Talk:
+class ChatConversation:
     """A conversation split at the request: what came before it, and what came of it so far."""
 
     request: Message
@@ -34,112 +34,118 @@ class Talk:
         return not self.since and all(message.role in ("system", "developer") for message in self.history)
 
 
-def read_messages(value: object) -> tuple[Message, ...]:
-    """Messages as the chat API has them. Raises `ApiFault` that names the one that is wrong."""
+def parse_messages(value: object) -> tuple[Message, ...]:
+    """Messages as the chat API has them. Raises `CompletionError` that names the one that is wrong."""
     if not isinstance(value, list) or not value:
-        raise ApiFault(400, "`messages` has to be a list with at least one message.", "messages")
+        raise CompletionError(400, "`messages` has to be a list with at least one message.", "messages")
     entries = cast("list[object]", value)
-    if len(entries) > MOST_MESSAGES:
-        raise ApiFault(400, f"A request has at most {MOST_MESSAGES} messages.", "messages")
-    read = tuple(_message(entry, f"messages[{at}]") for at, entry in enumerate(entries))
+    if len(entries) > MAX_MESSAGES:
+        raise CompletionError(400, f"A request has at most {MAX_MESSAGES} messages.", "messages")
+    read = tuple(_parse_message(entry, f"messages[{at}]") for at, entry in enumerate(entries))
     check_order(read)
     return read
 
 
-def split(messages: Sequence[Message]) -> Talk:
-    """The last thing a person said is the request. Raises `ApiFault` where nobody said anything."""
-    at = _last(messages, lambda message: message.role == "user" and bool(message.text or message.parts))
+def split_conversation(messages: Sequence[Message]) -> ChatConversation:
+    """The last thing a person said is the request. Raises `CompletionError` where nobody said anything."""
+    at = _find_last(messages, lambda message: message.role == "user" and bool(message.text or message.parts))
     if at is None:
-        at = _last(messages, lambda message: message.role != "tool" and bool(message.text))
+        at = _find_last(messages, lambda message: message.role != "tool" and bool(message.text))
     if at is None:
-        raise ApiFault(400, "No message holds any text: there is nothing to answer.", "messages")
-    return Talk(request=messages[at], history=tuple(messages[:at]), since=tuple(messages[at + 1 :]))
+        raise CompletionError(400, "No message holds any text: there is nothing to answer.", "messages")
+    return ChatConversation(
+        request=messages[at], history=tuple(messages[:at]), since=tuple(messages[at + 1 :])
+    )
 
 
-def _last(messages: Sequence[Message], fits: Callable[[Message], bool]) -> int | None:
-    return next((at for at in range(len(messages) - 1, -1, -1) if fits(messages[at])), None)
+def _find_last(messages: Sequence[Message], predicate: Callable[[Message], bool]) -> int | None:
+    return next((at for at in range(len(messages) - 1, -1, -1) if predicate(messages[at])), None)
 
 
-def _message(entry: object, where: str) -> Message:
+def _parse_message(entry: object, where: str) -> Message:
     if not isinstance(entry, Mapping):
-        raise ApiFault(400, "A message is an object with a role and content.", where)
+        raise CompletionError(400, "A message is an object with a role and content.", where)
     fields = cast("Mapping[str, object]", entry)
     role = fields.get("role")
     if role == "function" or fields.get("function_call"):
-        raise ApiFault(
+        raise CompletionError(
             400, "Functions are the old form of tools: send `tools`, and results with the role `tool`.", where
         )
     if role not in _ROLES:
-        raise ApiFault(400, f"The role of a message is one of {', '.join(_ROLES)}.", f"{where}.role")
+        raise CompletionError(400, f"The role of a message is one of {', '.join(_ROLES)}.", f"{where}.role")
     if fields.get("audio") is not None:
-        raise ApiFault(400, "Answers in sound cannot be continued here.", f"{where}.audio")
-    text, parts = _content(fields, where, needed=role not in ("assistant",))
+        raise CompletionError(400, "Answers in sound cannot be continued here.", f"{where}.audio")
+    text, parts = _parse_content(fields, where, required=role not in ("assistant",))
     if role == "tool":
         call = fields.get("tool_call_id")
         if not isinstance(call, str) or not call:
-            raise ApiFault(400, "A tool's message names the call it answers.", f"{where}.tool_call_id")
+            raise CompletionError(400, "A tool's message names the call it answers.", f"{where}.tool_call_id")
         return Message(role=role, text=text, tool_call_id=call, parts=parts)
-    calls = read_calls(fields.get("tool_calls"), f"{where}.tool_calls") if role == "assistant" else ()
+    calls = parse_tool_calls(fields.get("tool_calls"), f"{where}.tool_calls") if role == "assistant" else ()
     return Message(role=role, text=text, tool_calls=calls, parts=parts)
 
 
-def _content(fields: Mapping[str, object], where: str, *, needed: bool) -> tuple[str, tuple[JsonObject, ...]]:
+def _parse_content(
+    fields: Mapping[str, object], where: str, *, required: bool
+) -> tuple[str, tuple[JsonObject, ...]]:
     """The text, and the parts where there is more than text."""
     content = fields.get("content")
     if content is None:
         refusal = fields.get("refusal")
-        if needed:
-            raise ApiFault(400, "This message has no content.", f"{where}.content")
+        if required:
+            raise CompletionError(400, "This message has no content.", f"{where}.content")
         return (refusal if isinstance(refusal, str) else ""), ()
     if isinstance(content, str):
         return content, ()
     if not isinstance(content, list):
-        raise ApiFault(400, "Content is a text or a list of parts.", f"{where}.content")
+        raise CompletionError(400, "Content is a text or a list of parts.", f"{where}.content")
     parts = cast("list[object]", content)
-    if len(parts) > MOST_PARTS:
-        raise ApiFault(400, f"A message has at most {MOST_PARTS} parts.", f"{where}.content")
-    read = [_part(part, f"{where}.content[{at}]") for at, part in enumerate(parts)]
+    if len(parts) > MAX_PARTS:
+        raise CompletionError(400, f"A message has at most {MAX_PARTS} parts.", f"{where}.content")
+    read = [_parse_part(part, f"{where}.content[{at}]") for at, part in enumerate(parts)]
     words = [str(part[str(part["type"])]) for part in read if part["type"] in ("text", "refusal")]
     plain = all(part["type"] == "text" for part in read)
     return "\n".join(words), () if plain else tuple(read)
 
 
-def _part(part: object, where: str) -> JsonObject:
+def _parse_part(part: object, where: str) -> JsonObject:
     if not isinstance(part, Mapping):
-        raise ApiFault(400, "A part of a message is an object with a type.", where)
+        raise CompletionError(400, "A part of a message is an object with a type.", where)
     fields = cast("JsonObject", part)
     kind = fields.get("type")
     if kind not in _PART_KINDS:
-        raise ApiFault(400, f"A part is one of {', '.join(_PART_KINDS)}.", f"{where}.type")
+        raise CompletionError(400, f"A part is one of {', '.join(_PART_KINDS)}.", f"{where}.type")
     held = fields.get(str(kind))
     if kind in ("text", "refusal"):
         if not isinstance(held, str):
-            raise ApiFault(400, "This part holds no text.", f"{where}.{kind}")
+            raise CompletionError(400, "This part holds no text.", f"{where}.{kind}")
     elif not isinstance(held, Mapping):
-        raise ApiFault(400, f"This part holds no object {kind!r}.", f"{where}.{kind}")
+        raise CompletionError(400, f"This part holds no object {kind!r}.", f"{where}.{kind}")
     return fields
 
 
-def read_calls(value: object, where: str) -> tuple[JsonObject, ...]:
+def parse_tool_calls(value: object, where: str) -> tuple[JsonObject, ...]:
     """Calls an assistant made, each with an id, a name and arguments as text."""
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise ApiFault(400, "`tool_calls` is a list.", where)
-    return tuple(_call(call, f"{where}[{at}]") for at, call in enumerate(cast("list[object]", value)))
+        raise CompletionError(400, "`tool_calls` is a list.", where)
+    return tuple(
+        _parse_tool_call(call, f"{where}[{at}]") for at, call in enumerate(cast("list[object]", value))
+    )
 
 
-def _call(call: object, where: str) -> JsonObject:
-    fields = fields_of(call)
+def _parse_tool_call(call: object, where: str) -> JsonObject:
+    fields = get_fields(call)
     function = fields.get("function")
-    named = fields_of(function)
+    named = get_fields(function)
     if fields.get("type", "function") != "function" or not named:
-        raise ApiFault(400, "A call is an object of type `function`.", where)
+        raise CompletionError(400, "A call is an object of type `function`.", where)
     call_id, name, arguments = fields.get("id"), named.get("name"), named.get("arguments", "{}")
     if not isinstance(call_id, str) or not call_id:
-        raise ApiFault(400, "A call has an id, by which its result names it.", f"{where}.id")
+        raise CompletionError(400, "A call has an id, by which its result names it.", f"{where}.id")
     if not isinstance(name, str) or not name or not isinstance(arguments, str):
-        raise ApiFault(400, "A call has a name, and arguments as a text of JSON.", f"{where}.function")
+        raise CompletionError(400, "A call has a name, and arguments as a text of JSON.", f"{where}.function")
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -149,7 +155,7 @@ def check_order(messages: Sequence[Message]) -> None:
     for at, message in enumerate(messages):
         made.update(str(call["id"]) for call in message.tool_calls)
         if message.tool_call_id is not None and message.tool_call_id not in made:
-            raise ApiFault(
+            raise CompletionError(
                 400,
                 "This result answers no call of an assistant's message before it.",
                 f"messages[{at}].tool_call_id",

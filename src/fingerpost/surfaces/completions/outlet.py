@@ -5,13 +5,13 @@ from __future__ import annotations
 from fingerpost.surfaces.web.asgi import AsgiMessage, Send
 
 
-class Outlet:
+class ResponseSender:
     """The way to the client. Knows whether an answer has begun, which cannot be taken back."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.begun = False
+        self.started = False
 
     async def __call__(self, message: AsgiMessage) -> None:
-        self.begun = True
+        self.started = True
         await self._send(message)

@@ -14,34 +14,34 @@ from fingerpost.errors import FingerpostError
 from fingerpost.events import AttemptStarted, ModelAnswered, PacketReceived
 from fingerpost.frozen import frozen
 from fingerpost.records import Decision, Message, Pending, RouteOutcome
-from fingerpost.router import AnswerPiece, Asking, Route, Router
+from fingerpost.router import AnswerPiece, Route, RouteOptions, Router
 from fingerpost.router.route import StreamItem
-from fingerpost.router.router import FIRST_CONNECT_S
+from fingerpost.router.router import FIRST_CONNECT_TIMEOUT_S
 from fingerpost.surfaces.completions import approvals
-from fingerpost.surfaces.completions.asking import Turn, asking_for, going_on
-from fingerpost.surfaces.completions.awaited import Awaited
-from fingerpost.surfaces.completions.chats import Chats
-from fingerpost.surfaces.completions.faults import ApiFault, fault_of
-from fingerpost.surfaces.completions.hidden import Hidden
-from fingerpost.surfaces.completions.messages import Talk
-from fingerpost.surfaces.web.deciding import decided
-from fingerpost.surfaces.web.links import approval_page
+from fingerpost.surfaces.completions.asking import CompletionTurn, build_resume_options, build_route_options
+from fingerpost.surfaces.completions.awaited import AwaitedApprovals
+from fingerpost.surfaces.completions.chats import ChatIndex
+from fingerpost.surfaces.completions.faults import CompletionError, build_error
+from fingerpost.surfaces.completions.hidden import HiddenMessages
+from fingerpost.surfaces.completions.messages import ChatConversation
+from fingerpost.surfaces.web.deciding import wait_for_decision
+from fingerpost.surfaces.web.links import build_approval_url
 
-MOST_WAITS: Final = 50  # calls of one request a person decides about, while it is held
+MAX_APPROVAL_WAITS: Final = 50  # calls of one request a person decides about, while it is held
 
 
-class Listener(Protocol):
+class AnswerListener(Protocol):
     """Who hears of an answer while it is made."""
 
-    async def began(self, packet_id: str) -> None:
+    async def on_start(self, packet_id: str) -> None:
         """The request has its id."""
         ...
 
-    async def text(self, piece: str) -> None:
+    async def on_text(self, piece: str) -> None:
         """A piece of the answer."""
         ...
 
-    async def note(self, words: str) -> None:
+    async def on_note(self, text: str) -> None:
         """What is being done; not part of the answer."""
         ...
 
@@ -49,19 +49,19 @@ class Listener(Protocol):
 class RecordingListener:
     """A listener that keeps the words that were passed on."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: AnswerListener) -> None:
         self._listener = listener
-        self.began = listener.began
-        self.note = listener.note
-        self.said: list[str] = []
+        self.on_start = listener.on_start
+        self.on_note = listener.on_note
+        self.pieces: list[str] = []
 
-    async def text(self, piece: str) -> None:
-        self.said.append(piece)
-        await self._listener.text(piece)
+    async def on_text(self, piece: str) -> None:
+        self.pieces.append(piece)
+        await self._listener.on_text(piece)
 
 
 @frozen
-class Ended:
+class CompletionResult:
     """The end of a question: the last route, and what all of them together cost."""
 
     route: Route
@@ -77,114 +77,128 @@ class Ended:
     approve_at: str | None = None
 
 
-class Turns:
+class CompletionRunner:
     """Takes questions to their answers."""
 
     def __init__(self, router: Router, *, address: str) -> None:
         self._router = router
         self._address = (router.settings.gateway.public_url or address).rstrip("/")
-        self._hidden = Hidden(router.store)
-        self._awaited = Awaited(router.store)
-        self._chats = Chats(router.store)
-        self._waits_until = time.monotonic() + FIRST_CONNECT_S
+        self._hidden_messages = HiddenMessages(router.store)
+        self._awaited_approvals = AwaitedApprovals(router.store)
+        self._chat_index = ChatIndex(router.store)
+        self._waits_until = time.monotonic() + FIRST_CONNECT_TIMEOUT_S
         self._settled = False
 
-    async def take(self, turn: Turn, listener: Listener | None = None) -> Ended:
-        """The answer. Raises `ApiFault` where there is none to give."""
+    async def run_turn(
+        self, turn: CompletionTurn, listener: AnswerListener | None = None
+    ) -> CompletionResult:
+        """The answer. Raises `CompletionError` where there is none to give."""
         began = time.monotonic()
-        if turn.manner.conversation is None:
-            chat = await self._chats.find(turn.whose, turn.question.talk.messages)
+        if turn.request_options.conversation is None:
+            chat = await self._chat_index.find_conversation(
+                turn.caller_key, turn.request.conversation.messages
+            )
             turn = replace(turn, chat=chat)
         heard = None if listener is None else RecordingListener(listener)
         try:
-            routes = await self._routes(turn, heard)
+            routes = await self._run_routes(turn, heard)
         except FingerpostError as error:
-            raise fault_of(error) from error
+            raise build_error(error) from error
         route = routes[-1]
-        await self._remember(turn, routes)
-        if (fault := _failure(route)) is not None:
+        await self._remember_pending(turn, routes)
+        if (fault := _build_failure(route)) is not None:
             raise fault
         if route.hidden and route.tool_calls:
-            await self._hidden.keep(_whose(turn), route.tool_calls, route.hidden)
-        ended = self._ended(routes, (time.monotonic() - began) * 1000)
-        if turn.manner.conversation is None:
-            await self._keep_chat(turn, ended, "" if heard is None else "".join(heard.said))
+            await self._hidden_messages.remember(
+                _build_conversation_key(turn), route.tool_calls, route.hidden
+            )
+        ended = self._build_result(routes, (time.monotonic() - began) * 1000)
+        if turn.request_options.conversation is None:
+            await self._remember_chat(turn, ended, "" if heard is None else "".join(heard.pieces))
         return ended
 
-    async def _keep_chat(self, turn: Turn, ended: Ended, said: str) -> None:
+    async def _remember_chat(self, turn: CompletionTurn, result: CompletionResult, streamed: str) -> None:
         """The chat goes on behind what its caller has read."""
         answer = Message(
             role="assistant",
-            text=ended.refusal or said + rest_of(ended.text, said),
-            tool_calls=ended.route.tool_calls,
+            text=result.refusal or streamed + get_unstreamed_text(result.text, streamed),
+            tool_calls=result.route.tool_calls,
         )
-        messages = (*turn.question.talk.messages, answer)
-        durable = bool(answer.tool_calls) or ended.approve_at is not None
-        await self._chats.keep(turn.whose, messages, turn.conversation, durable=durable)
+        messages = (*turn.request.conversation.messages, answer)
+        durable = bool(answer.tool_calls) or result.approve_at is not None
+        await self._chat_index.remember(turn.caller_key, messages, turn.conversation, durable=durable)
 
-    async def _routes(self, turn: Turn, listener: Listener | None) -> list[Route]:
-        await self.ready()
-        talk, waiting = await self._waiting(turn)
+    async def _run_routes(self, turn: CompletionTurn, listener: AnswerListener | None) -> list[Route]:
+        await self.wait_until_ready()
+        talk, waiting = await self._find_waiting_call(turn)
         await self._check_server(turn)
         if talk is None:
-            asking = going_on(asking_for(turn, turn.question.talk, self._router))
+            asking = build_resume_options(build_route_options(turn, turn.request.conversation, self._router))
         else:
-            asking = asking_for(turn, talk, self._router)
-            asking["since"] = await self._hidden.restored(_whose(turn), talk.since)
+            asking = build_route_options(turn, talk, self._router)
+            asking["since"] = await self._hidden_messages.restore_messages(
+                _build_conversation_key(turn), talk.since
+            )
         if waiting is not None and waiting.packet_id is not None:
             if listener is not None:
-                await listener.began(waiting.packet_id)
-            route = await self._resumed(waiting.pending_id, asking, listener)
+                await listener.on_start(waiting.packet_id)
+            route = await self._resume_call(waiting.pending_id, asking, listener)
         else:
-            route = await self._routed(turn.question.talk.request.text, asking, listener)
+            route = await self._route_text(turn.request.conversation.request.text, asking, listener)
         routes = [route]
         until = time.monotonic() + self._router.settings.completions.approval_seconds
         while route.outcome is RouteOutcome.WAITING and route.pending is not None:
-            settled = await self._decided(route.pending, until - time.monotonic(), listener)
-            if not settled or len(routes) > MOST_WAITS:
+            settled = await self._wait_for_decision(route.pending, until - time.monotonic(), listener)
+            if not settled or len(routes) > MAX_APPROVAL_WAITS:
                 break
-            route = await self._resumed(route.pending.pending_id, asking, listener, route.packet_id)
+            route = await self._resume_call(route.pending.pending_id, asking, listener, route.packet_id)
             routes.append(route)
         return routes
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Whoever comes early waits for the servers to connect; not for long, and only at first."""
         if not self._settled:
             left = max(0.0, self._waits_until - time.monotonic())
-            settled = await self._router.servers.settled(timeout=left)
+            settled = await self._router.servers.wait_until_settled(timeout=left)
             self._settled = settled or time.monotonic() >= self._waits_until
 
-    async def _check_server(self, turn: Turn) -> None:
+    async def _check_server(self, turn: CompletionTurn) -> None:
         """Whoever may not use everything does not hear which servers there are."""
-        server, reach = turn.manner.server, turn.reach
+        server, reach = turn.request_options.server, turn.access_scope
         if server is None or not reach.scopes:
             return
         view = await self._router.look(caller=turn.principal.name, profile=reach.profile, scopes=reach.scopes)
         if all(card.server != server for card in view.visible.cards):
-            raise ApiFault(400, f"There is no server {server[:60]!r} for you.", "fingerpost.server")
+            raise CompletionError(400, f"There is no server {server[:60]!r} for you.", "fingerpost.server")
 
     # -- the ways to a route ------------------------------------------------------------------------
 
-    async def _routed(self, text: str, asking: Asking, listener: Listener | None) -> Route:
+    async def _route_text(
+        self, text: str, route_options: RouteOptions, listener: AnswerListener | None
+    ) -> Route:
         if listener is None:
-            return await self._router.route(text, **asking)
-        async with aclosing(self._router.stream(text, **asking)) as items:
+            return await self._router.route(text, **route_options)
+        async with aclosing(self._router.stream(text, **route_options)) as items:
             failed = False
             async for item in items:
                 if isinstance(item, Route):
                     return item
                 # Words that are not the model's wait for the end: it may have to be an error.
                 failed = failed or (isinstance(item, ModelAnswered) and item.error is not None)
-                await _tell(listener, item, silent=failed)
+                await _forward_item(listener, item, silent=failed)
         message = "a stream ended without its route"
         raise RuntimeError(message)
 
-    async def _resumed(
-        self, pending_id: str, asking: Asking, listener: Listener | None, packet_id: str | None = None
+    async def _resume_call(
+        self,
+        pending_id: str,
+        route_options: RouteOptions,
+        listener: AnswerListener | None,
+        packet_id: str | None = None,
     ) -> Route:
-        asking = asking.copy()
+        route_options = route_options.copy()
         if listener is None:
-            return await self._router.resume(pending_id, packet_id=packet_id, **asking)
+            return await self._router.resume(pending_id, packet_id=packet_id, **route_options)
         routes: list[Route] = []
         failures: list[Exception] = []
         send, receive = anyio.create_memory_object_stream[str](float("inf"))
@@ -193,94 +207,100 @@ class Turns:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader has left
                 send.send_nowait(piece)
 
-        asking["on_text"] = pass_on
+        route_options["on_text"] = pass_on
 
         async def run() -> None:
             with send:
                 try:
-                    routes.append(await self._router.resume(pending_id, packet_id=packet_id, **asking))
+                    routes.append(await self._router.resume(pending_id, packet_id=packet_id, **route_options))
                 except Exception as error:  # noqa: BLE001 - raised below; the group would wrap it
                     failures.append(error)
 
         async with anyio.create_task_group() as tasks, aclosing(receive):
             tasks.start_soon(run)
             async for piece in receive:
-                await listener.text(piece)
+                await listener.on_text(piece)
         if failures:
             raise failures[0]
         return routes[0]
 
     # -- a person's word ----------------------------------------------------------------------------
 
-    async def _waiting(self, turn: Turn) -> tuple[Talk | None, Pending | None]:
+    async def _find_waiting_call(
+        self, turn: CompletionTurn
+    ) -> tuple[ChatConversation | None, Pending | None]:
         """The call this turn is about, asked for by id or spoken of in the last answer, and its request.
 
         Only a call of the same caller's: for anybody else there is none. No talk: it is not told again,
         and what the journal has of it counts.
         """
-        asked = turn.manner.resume
-        talk, noted = approvals.before_note(turn.question.talk)
-        if asked is None and noted is None and (decided := await self._decided_before(turn)) is not None:
+        asked = turn.request_options.resume
+        talk, noted = approvals.split_at_note(turn.request.conversation)
+        if asked is None and noted is None and (decided := await self._find_decided_call(turn)) is not None:
             return None, decided
         named = asked or noted
         pending = None if named is None else await self._router.store.approvals.get(named)
         if pending is not None and pending.caller == turn.principal.name and pending.packet_id is not None:
             return talk, pending
         if asked is None:
-            return turn.question.talk, None
-        raise ApiFault(
+            return turn.request.conversation, None
+        raise CompletionError(
             404, f"Nothing of yours waits as {asked[:60]!r}.", param="fingerpost.resume", code="not_found"
         )
 
-    async def _decided_before(self, turn: Turn) -> Pending | None:
+    async def _find_decided_call(self, turn: CompletionTurn) -> Pending | None:
         """What was decided about since the last answer, where a caller sends nothing but what is new.
 
         While it waits, what they say is a request of its own: a name may be given to more than one chat.
         """
-        if turn.manner.conversation is None or not turn.question.talk.is_bare:
+        if turn.request_options.conversation is None or not turn.request.conversation.is_bare:
             return None
-        named = await self._awaited.by(_whose(turn))
+        named = await self._awaited_approvals.get_pending_id(_build_conversation_key(turn))
         pending = None if named is None else await self._router.store.approvals.get(named)
         if pending is None or pending.caller != turn.principal.name or pending.packet_id is None:
             return None
         return pending if pending.decision in (Decision.APPROVED, Decision.REJECTED) else None
 
-    async def _remember(self, turn: Turn, routes: Sequence[Route]) -> None:
+    async def _remember_pending(self, turn: CompletionTurn, routes: Sequence[Route]) -> None:
         """Which call the conversation waits for now, where it has a name it can be known by."""
         route = routes[-1]
-        if turn.manner.conversation is None:
+        if turn.request_options.conversation is None:
             return
         if route.outcome is RouteOutcome.WAITING and route.pending is not None:
-            await self._awaited.keep(_whose(turn), route.pending.pending_id)
-        elif (named := await self._awaited.by(_whose(turn))) is not None and await self._is_over(
-            named, route
-        ):
-            await self._awaited.forget(_whose(turn))
+            await self._awaited_approvals.remember(_build_conversation_key(turn), route.pending.pending_id)
+        elif (
+            named := await self._awaited_approvals.get_pending_id(_build_conversation_key(turn))
+        ) is not None and await self._is_over(named, route):
+            await self._awaited_approvals.forget(_build_conversation_key(turn))
 
     async def _is_over(self, pending_id: str, route: Route) -> bool:
         """Whether this route is what came of that call."""
         pending = await self._router.store.approvals.get(pending_id)
         return pending is None or route.packet_id in pending.packets
 
-    async def _decided(self, pending: Pending, seconds: float, listener: Listener | None) -> bool:
+    async def _wait_for_decision(
+        self, pending: Pending, seconds: float, listener: AnswerListener | None
+    ) -> bool:
         if pending.decision is not Decision.WAITING:
             return True
         if seconds <= 0:
             return False
         if listener is not None:
-            where = approval_page(self._address, pending.pending_id)
-            await listener.note(f"{pending.tool} waits for approval at {where}")
-        return await decided(self._router, pending.pending_id, seconds)
+            where = build_approval_url(self._address, pending.pending_id)
+            await listener.on_note(f"{pending.tool} waits for approval at {where}")
+        return await wait_for_decision(self._router, pending.pending_id, seconds)
 
     # -- the end ------------------------------------------------------------------------------------
 
-    def _ended(self, routes: Sequence[Route], milliseconds: float) -> Ended:
+    def _build_result(self, routes: Sequence[Route], milliseconds: float) -> CompletionResult:
         route = routes[-1]
         waiting = route.pending if route.outcome is RouteOutcome.WAITING else None
-        return Ended(
+        return CompletionResult(
             route=route,
-            text=_text(route) if waiting is None else _waiting_text(route, waiting, self._address),
-            finish=_finish(route),
+            text=_get_answer_text(route)
+            if waiting is None
+            else _format_waiting_text(route, waiting, self._address),
+            finish=_get_finish_reason(route),
             refusal=route.refusal,
             reasoning=route.reasoning,
             prompt_tokens=sum(part.prompt_tokens for part in routes),
@@ -288,23 +308,23 @@ class Turns:
             milliseconds=milliseconds,
             model_milliseconds=sum(part.model_milliseconds for part in routes),
             parts=tuple(routes),
-            approve_at=None if waiting is None else approval_page(self._address, waiting.pending_id),
+            approve_at=None if waiting is None else build_approval_url(self._address, waiting.pending_id),
         )
 
 
-async def _tell(listener: Listener, item: StreamItem, *, silent: bool) -> None:
+async def _forward_item(listener: AnswerListener, item: StreamItem, *, silent: bool) -> None:
     if isinstance(item, AnswerPiece):
         if not silent:
-            await listener.text(item.text)
+            await listener.on_text(item.text)
     elif isinstance(item, PacketReceived):
-        await listener.began(item.packet.packet_id)
+        await listener.on_start(item.packet.packet_id)
     elif isinstance(item, AttemptStarted):
-        await listener.note(f"calling {item.tool}")
+        await listener.on_note(f"calling {item.tool}")
 
 
-def rest_of(answer: str, said: str) -> str:
+def get_unstreamed_text(answer: str, streamed_text: str) -> str:
     """What of the answer has not been streamed yet: journeys without a model stream nothing."""
-    answer, streamed = answer.strip(), said.strip()
+    answer, streamed = answer.strip(), streamed_text.strip()
     if not answer or streamed.endswith(answer):
         return ""
     if answer.startswith(streamed):
@@ -312,23 +332,23 @@ def rest_of(answer: str, said: str) -> str:
     return f"\n\n{answer}"
 
 
-def _whose(turn: Turn) -> str:
+def _build_conversation_key(turn: CompletionTurn) -> str:
     return f"{turn.principal.name}\n{turn.conversation}"
 
 
-def _waiting_text(route: Route, waiting: Pending, address: str) -> str:
+def _format_waiting_text(route: Route, waiting: Pending, address: str) -> str:
     """What was read before, where no model will tell it later, and how the call can be approved."""
     read = route.answer.removesuffix(route.question.text).strip() if route.question is not None else ""
-    note = approvals.note_for(waiting, address)
+    note = approvals.format_approval_note(waiting, address)
     return f"{read}\n\n{note}" if read else note
 
 
-def _text(route: Route) -> str:
+def _get_answer_text(route: Route) -> str:
     """The answer as the model wrote it: where it wrote none, words of ours would be a surprise."""
     return "" if route.refusal or route.wordless else route.answer
 
 
-def _finish(route: Route) -> str:
+def _get_finish_reason(route: Route) -> str:
     if route.outcome is RouteOutcome.HANDED_BACK:
         return "tool_calls"
     if route.outcome is RouteOutcome.LIMITED:
@@ -337,8 +357,8 @@ def _finish(route: Route) -> str:
     return route.finish if models_own and route.finish != "tool_calls" else "stop"
 
 
-def _failure(route: Route) -> ApiFault | None:
+def _build_failure(route: Route) -> CompletionError | None:
     """Something failed and no tool answered: other words in place of the model's would surprise."""
     if route.failure is None or route.packet.tool_routing.worked:
         return None
-    return fault_of(route.failure)
+    return build_error(route.failure)

@@ -8,36 +8,36 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from fingerpost.surfaces.completions.faults import CLOSING, ApiFault
+from fingerpost.surfaces.completions.faults import SHUTDOWN_MESSAGE, CompletionError
 
 
 @dataclass(slots=True, eq=False)
-class Running:
+class ActiveCompletion:
     """One of them. `ended`: stopped because we close."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: bool = False
 
 
-class Work:
+class ActiveCompletions:
     """At most so many at once, and none once we close."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._running: set[Running] = set()
+    def __init__(self, limit: int) -> None:
+        self._most = limit
+        self._running: set[ActiveCompletion] = set()
         self._closing = False
         self._done = anyio.Event()
 
     @contextmanager
-    def running(self) -> Generator[Running]:
-        """A request from its beginning to its end. Raises `ApiFault` where there is no room."""
+    def track_request(self) -> Generator[ActiveCompletion]:
+        """A request from its beginning to its end. Raises `CompletionError` where there is no room."""
         if self._closing:
-            raise ApiFault(503, CLOSING)
+            raise CompletionError(503, SHUTDOWN_MESSAGE)
         if len(self._running) >= self._most:
-            raise ApiFault(
+            raise CompletionError(
                 503, "Too many requests are being answered; try again.", headers=((b"retry-after", b"5"),)
             )
-        one = Running()
+        one = ActiveCompletion()
         self._running.add(one)
         try:
             with one.scope:
@@ -51,13 +51,13 @@ class Work:
         """No more are taken."""
         self._closing = True
 
-    async def finished(self) -> None:
+    async def wait_until_done(self) -> None:
         """Until nothing runs any more."""
         while self._running:
             self._done = anyio.Event()
             await self._done.wait()
 
-    def end(self) -> None:
+    def cancel_all(self) -> None:
         """Stop what runs."""
         for one in self._running:
             one.ended = True

@@ -9,26 +9,26 @@ from typing import Final
 
 import anyio.to_thread
 
-from fingerpost.surfaces.console.files import FOLDER, INDEX, StaticFile, read_files
-from fingerpost.surfaces.web.asgi import AsgiScope, Fault, Header, Receive, Send, headers_of, respond
-from fingerpost.surfaces.web.gate import Gate
+from fingerpost.surfaces.console.files import INDEX_NAME, STATIC_FOLDER, StaticFile, read_files
+from fingerpost.surfaces.web.asgi import AsgiScope, Header, HttpError, Receive, Send, parse_headers, respond
+from fingerpost.surfaces.web.gate import Authenticator
 
-PREFIX: Final = "/console/"
-POLICY: Final = (
+CONSOLE_PREFIX: Final = "/console/"
+CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_HEADERS: Final[tuple[Header, ...]] = (
-    (b"content-security-policy", POLICY.encode()),
+_COMMON_HEADERS: Final[tuple[Header, ...]] = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-cache"),  # kept, but asked for again: an upgrade is seen at once
 )
-_PLAIN: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
-_PAGE: Final[Header] = (b"content-type", b"text/html; charset=utf-8")
-_NOT_FOUND: Final = (
+_TEXT_TYPE: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
+_HTML_TYPE: Final[Header] = (b"content-type", b"text/html; charset=utf-8")
+_NOT_FOUND_PAGE: Final = (
     b'<!doctype html><html lang="en"><meta charset="utf-8"><title>Not here - Fingerpost</title>'
     b'<meta name="viewport" content="width=device-width"><h1>There is nothing at this address</h1>'
     b'<p><a href="/">Go to the console</a></p></html>'
@@ -38,9 +38,9 @@ _NOT_FOUND: Final = (
 class ConsoleApp:
     """Answers from memory. Who comes by another name than ours gets nothing (DNS rebinding)."""
 
-    def __init__(self, files: Mapping[str, StaticFile], gate: Gate) -> None:
+    def __init__(self, files: Mapping[str, StaticFile], authenticator: Authenticator) -> None:
         self._files = files
-        self._gate = gate
+        self._gate = authenticator
 
     async def drain(self, seconds: float) -> None:
         """Nothing here takes time."""
@@ -49,27 +49,31 @@ class ConsoleApp:
         if scope["type"] != "http":
             return
         try:
-            headers, _ = headers_of(scope["headers"])
-        except Fault as fault:
-            await respond(send, fault.status, fault.message.encode(), (_PLAIN, *_HEADERS))
+            headers, _ = parse_headers(scope["headers"])
+        except HttpError as fault:
+            await respond(send, fault.status, fault.message.encode(), (_TEXT_TYPE, *_COMMON_HEADERS))
             return
-        if not self._gate.allows_page(headers):
+        if not self._gate.allows_origin(headers):
             message = b"This address is not one of this Fingerpost's. If it is: gateway.allowed_hosts.\n"
-            await respond(send, 403, message, (_PLAIN, *_HEADERS))
+            await respond(send, 403, message, (_TEXT_TYPE, *_COMMON_HEADERS))
         elif scope["method"] not in {"GET", "HEAD"}:
-            await respond(send, 405, b"Use GET.\n", ((b"allow", b"GET, HEAD"), _PLAIN, *_HEADERS))
+            await respond(send, 405, b"Use GET.\n", ((b"allow", b"GET, HEAD"), _TEXT_TYPE, *_COMMON_HEADERS))
         else:
-            await self._give(scope, headers, send)
+            await self._respond_file(scope, headers, send)
 
-    async def _give(self, scope: AsgiScope, headers: Mapping[str, str], send: Send) -> None:
+    async def _respond_file(self, scope: AsgiScope, headers: Mapping[str, str], send: Send) -> None:
         path: str = scope["path"]
-        name = INDEX if path in {"/", PREFIX, PREFIX.rstrip("/")} else path.removeprefix(PREFIX)
-        found = self._files.get(name) if name == INDEX or path.startswith(PREFIX) else None
+        name = (
+            INDEX_NAME
+            if path in {"/", CONSOLE_PREFIX, CONSOLE_PREFIX.rstrip("/")}
+            else path.removeprefix(CONSOLE_PREFIX)
+        )
+        found = self._files.get(name) if name == INDEX_NAME or path.startswith(CONSOLE_PREFIX) else None
         bodiless = scope["method"] == "HEAD"
         if found is None:
-            await respond(send, 404, b"" if bodiless else _NOT_FOUND, (_PAGE, *_HEADERS))
+            await respond(send, 404, b"" if bodiless else _NOT_FOUND_PAGE, (_HTML_TYPE, *_COMMON_HEADERS))
             return
-        common = ((b"etag", found.etag.encode()), *_HEADERS)
+        common = ((b"etag", found.etag.encode()), *_COMMON_HEADERS)
         if headers.get("if-none-match") == found.etag:
             await send({"type": "http.response.start", "status": 304, "headers": [*common]})
             await send({"type": "http.response.body", "body": b""})
@@ -79,6 +83,8 @@ class ConsoleApp:
 
 
 @asynccontextmanager
-async def open_console(gate: Gate, *, folder: Path = FOLDER) -> AsyncGenerator[ConsoleApp]:
+async def open_console(
+    authenticator: Authenticator, *, folder: Path = STATIC_FOLDER
+) -> AsyncGenerator[ConsoleApp]:
     """The console, for the paths `/` and `/console`."""
-    yield ConsoleApp(await anyio.to_thread.run_sync(read_files, folder), gate)
+    yield ConsoleApp(await anyio.to_thread.run_sync(read_files, folder), authenticator)

@@ -9,10 +9,10 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 
-FOLDER: Final = Path(__file__).parent / "static"
-INDEX: Final = "index.html"
+STATIC_FOLDER: Final = Path(__file__).parent / "static"
+INDEX_NAME: Final = "index.html"
 
-_TYPES: Final = {
+_MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -34,15 +34,15 @@ class StaticFile:
     etag: str
 
 
-def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
+def read_files(folder: Path = STATIC_FOLDER) -> Mapping[str, StaticFile]:
     """Every file that a browser knows what to do with, by its path below the folder."""
     return {
-        path.relative_to(folder).as_posix(): _read(path)
+        path.relative_to(folder).as_posix(): _read_file(path)
         for path in sorted(folder.rglob("*"))
-        if path.suffix in _TYPES and path.is_file()
+        if path.suffix in _MEDIA_TYPES and path.is_file()
     }
 
 
-def _read(path: Path) -> StaticFile:
+def _read_file(path: Path) -> StaticFile:
     body = path.read_bytes()
-    return StaticFile(body, _TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return StaticFile(body, _MEDIA_TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')

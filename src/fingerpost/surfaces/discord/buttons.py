@@ -11,52 +11,54 @@ from typing import Any, Final, Literal, Protocol, Self, cast
 
 import discord
 
-Act = Literal["approve", "reject", "confirm"]
+ButtonAction = Literal["approve", "reject", "confirm"]
 Interaction = discord.Interaction[Any]
 
-_TEMPLATE: Final = r"fingerpost:(?P<act>approve|reject|confirm):(?P<id>apr_[0-9a-f]{32})"
-_FORM: Final = re.compile(r"fingerpost:reason:(?P<id>apr_[0-9a-f]{32})")
-_REASON: Final = "reason"
-LONGEST_REASON: Final = 500
-FORM_S: Final = 900.0  # for which the library remembers an open form; who hears it does not depend on that
-_LABELS: Final[dict[str, tuple[str, discord.ButtonStyle]]] = {
+_CUSTOM_ID_PATTERN: Final = r"fingerpost:(?P<act>approve|reject|confirm):(?P<id>apr_[0-9a-f]{32})"
+_FORM_ID_PREFIX: Final = re.compile(r"fingerpost:reason:(?P<id>apr_[0-9a-f]{32})")
+_REASON_FIELD_ID: Final = "reason"
+MAX_REASON_LENGTH: Final = 500
+FORM_TIMEOUT_S: Final = (
+    900.0  # for which the library remembers an open form; who hears it does not depend on that
+)
+_BUTTON_LABELS: Final[dict[str, tuple[str, discord.ButtonStyle]]] = {
     "approve": ("Approve", discord.ButtonStyle.success),
     "reject": ("Reject", discord.ButtonStyle.secondary),
     "confirm": ("Yes, run it", discord.ButtonStyle.danger),
 }
 
 
-class HearsPresses(Protocol):
+class ButtonHandler(Protocol):
     """A client that knows what to do about a press."""
 
-    pressed: Callable[[Interaction, Act, str], Awaitable[None]]
+    handle_press: Callable[[Interaction, ButtonAction, str], Awaitable[None]]
 
 
-class DecisionButton(discord.ui.DynamicItem["discord.ui.Button[Any]"], template=_TEMPLATE):
+class DecisionButton(discord.ui.DynamicItem["discord.ui.Button[Any]"], template=_CUSTOM_ID_PATTERN):
     """One of the three."""
 
-    def __init__(self, act: Act, pending_id: str, *, disabled: bool = False) -> None:
-        label, style = _LABELS[act]
+    def __init__(self, action: ButtonAction, pending_id: str, *, disabled: bool = False) -> None:
+        label, style = _BUTTON_LABELS[action]
         super().__init__(
             discord.ui.Button(
-                label=label, style=style, disabled=disabled, custom_id=f"fingerpost:{act}:{pending_id}"
+                label=label, style=style, disabled=disabled, custom_id=f"fingerpost:{action}:{pending_id}"
             )
         )
-        self._act: Act = act
+        self._act: ButtonAction = action
         self._pending_id = pending_id
 
     @classmethod
     async def from_custom_id(
         cls, interaction: Interaction, item: discord.ui.Item[Any], match: re.Match[str], /
     ) -> Self:
-        return cls(cast("Act", match["act"]), match["id"])
+        return cls(cast("ButtonAction", match["act"]), match["id"])
 
     async def callback(self, interaction: Interaction) -> None:
-        client = cast("HearsPresses", interaction.client)
-        await client.pressed(interaction, self._act, self._pending_id)
+        client = cast("ButtonHandler", interaction.client)
+        await client.handle_press(interaction, self._act, self._pending_id)
 
 
-def buttons(*acts: Act, pending_id: str, disabled: bool = False) -> discord.ui.View:
+def build_buttons(*acts: ButtonAction, pending_id: str, disabled: bool = False) -> discord.ui.View:
     """These buttons in a row."""
     view = discord.ui.View(timeout=None)
     for act in acts:
@@ -64,33 +66,33 @@ def buttons(*acts: Act, pending_id: str, disabled: bool = False) -> discord.ui.V
     return view
 
 
-def reason_form(pending_id: str) -> discord.ui.Modal:
+def build_reason_form(pending_id: str) -> discord.ui.Modal:
     """Asks why a call is rejected; nothing has to be said."""
     form = discord.ui.Modal(
-        title="Reject this call", custom_id=f"fingerpost:reason:{pending_id}", timeout=FORM_S
+        title="Reject this call", custom_id=f"fingerpost:reason:{pending_id}", timeout=FORM_TIMEOUT_S
     )
     field: discord.ui.TextInput[Any] = discord.ui.TextInput(
-        custom_id=_REASON,
+        custom_id=_REASON_FIELD_ID,
         style=discord.TextStyle.paragraph,
         required=False,
-        max_length=LONGEST_REASON,
+        max_length=MAX_REASON_LENGTH,
         placeholder="The model is told, and answers accordingly.",
     )
     form.add_item(discord.ui.Label(text="Why not? (optional)", component=field))
     return form
 
 
-def read_form(data: Mapping[str, Any]) -> tuple[str, str] | None:
+def parse_form(data: Mapping[str, Any]) -> tuple[str, str] | None:
     """The id of the call and the reason that stand in a submitted form; None where it is none of ours."""
-    found = _FORM.fullmatch(str(data.get("custom_id")))
-    return None if found is None else (found["id"], _value(data.get("components") or ()))
+    found = _FORM_ID_PREFIX.fullmatch(str(data.get("custom_id")))
+    return None if found is None else (found["id"], _get_value(data.get("components") or ()))
 
 
-def _value(components: Sequence[Mapping[str, Any]]) -> str:
+def _get_value(components: Sequence[Mapping[str, Any]]) -> str:
     for component in components:
-        if component.get("custom_id") == _REASON:
-            return " ".join(str(component.get("value") or "").split())[:LONGEST_REASON]
+        if component.get("custom_id") == _REASON_FIELD_ID:
+            return " ".join(str(component.get("value") or "").split())[:MAX_REASON_LENGTH]
         inner = [component["component"]] if "component" in component else component.get("components") or ()
-        if value := _value(inner):
+        if value := _get_value(inner):
             return value
     return ""

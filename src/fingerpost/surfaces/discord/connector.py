@@ -17,38 +17,44 @@ from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import Pending, RouteOutcome
 from fingerpost.redaction import scrub
-from fingerpost.router import Asking, Router
+from fingerpost.router import RouteOptions, Router
 from fingerpost.router.route import Route
 from fingerpost.settings import DiscordSettings
-from fingerpost.surfaces.discord.approvals import Approvals, Posted
-from fingerpost.surfaces.discord.desk import Desk
-from fingerpost.surfaces.discord.incoming import Incoming
-from fingerpost.surfaces.discord.inert import plain
-from fingerpost.surfaces.discord.memory import Conversations, Talk
-from fingerpost.surfaces.discord.note import EVERY_S, STOPPED, Channel, Note, watch
-from fingerpost.surfaces.discord.outgoing import deliver, enclosed_in
-from fingerpost.surfaces.discord.people import Person, channel_of, conversation_of
+from fingerpost.surfaces.discord.approvals import DiscordApprovals, PostedApproval
+from fingerpost.surfaces.discord.desk import DiscordQueue
+from fingerpost.surfaces.discord.incoming import AttachmentReader
+from fingerpost.surfaces.discord.inert import escape_line
+from fingerpost.surfaces.discord.memory import DiscordConversation, DiscordConversations
+from fingerpost.surfaces.discord.note import (
+    EDIT_INTERVAL_S,
+    SHUTDOWN_TEXT,
+    Channel,
+    ProgressMessage,
+    show_progress,
+)
+from fingerpost.surfaces.discord.outgoing import collect_files, deliver_answer
+from fingerpost.surfaces.discord.people import DiscordPerson, build_conversation_id, parse_channel_id
 
 log = logging.getLogger("fingerpost.discord")
 
-HELP: Final = "Ask me something: I look for a tool that helps, and ask before anything is changed."
-BEGUN: Final = "Reading your request…"
+HELP_TEXT: Final = "Ask me something: I look for a tool that helps, and ask before anything is changed."
+STARTED_TEXT: Final = "Reading your request…"
 THREAD_NAME: Final = 80
-GOODBYE_S: Final = 3.0
-AGAIN_S: Final = (5.0, 30.0, 120.0)  # between tries to go on while Discord refuses
-MOST_OPTIONS: Final = 20
+SHUTDOWN_MESSAGE_S: Final = 3.0
+RETRY_S: Final = (5.0, 30.0, 120.0)  # between tries to go on while Discord refuses
+MAX_OPTIONS: Final = 20
 
 
 @frozen
-class Heard:
+class IncomingMessage:
     """A message that is meant for us."""
 
     message: discord.Message
-    person: Person
+    person: DiscordPerson
     text: str
 
 
-class Connector:
+class DiscordConnector:
     """Takes messages to answers, one after another in each conversation."""
 
     def __init__(
@@ -58,33 +64,33 @@ class Connector:
         tasks: TaskGroup,
         *,
         channel: Callable[[int], Awaitable[Channel | None]],
-        every: float = EVERY_S,
+        interval: float = EDIT_INTERVAL_S,
     ) -> None:
         """`channel` finds one by its id; `every` is how many seconds lie between edits of one message."""
         self._router = router
         self._settings = settings
         self._tasks = tasks
         self._channel = channel
-        self._every = every
-        self._desk = Desk(settings)
-        self._incoming = Incoming(router.calls.results, settings)
-        self.conversations = Conversations(router.store)
-        self.approvals = Approvals(
+        self._every = interval
+        self._desk = DiscordQueue(settings)
+        self._incoming = AttachmentReader(router.calls.results, settings)
+        self.conversations = DiscordConversations(router.store)
+        self.approvals = DiscordApprovals(
             router,
             settings,
             channel=channel,
-            go_on=self._go_on,
-            offer=self._offer,
+            resume=self._resume,
+            show_pending=self._show_pending,
             is_busy=self._desk.is_busy,
             start=self.start,
         )
 
-    def start(self, work: Callable[..., Awaitable[None]], *given: Any) -> None:
+    def start(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         """Have it done; whatever goes wrong is logged and costs nobody else anything."""
 
         async def guarded() -> None:
             try:
-                await work(*given)
+                await work(*arguments)
             except discord.HTTPException as error:
                 log.warning("Discord refused something: %s", scrub(str(error)))
             except Exception:
@@ -94,54 +100,64 @@ class Connector:
 
     # -- asking -------------------------------------------------------------------------------------
 
-    async def take(self, heard: Heard) -> None:
+    async def answer_message(self, incoming: IncomingMessage) -> None:
         """Answer a message."""
-        message, caller = heard.message, heard.person.caller
+        message, caller = incoming.message, incoming.person.caller
         home = message.channel
-        conversation = conversation_of(home.id)
-        refusal = self._desk.why_not(caller, conversation)
-        if refusal is None and not heard.text and not message.attachments:
-            refusal = HELP
+        conversation = build_conversation_id(home.id)
+        refusal = self._desk.explain_refusal(caller, conversation)
+        if refusal is None and not incoming.text and not message.attachments:
+            refusal = HELP_TEXT
         if refusal is not None:
             if refusal:
-                await Note.post(home, refusal, answering=message)
+                await ProgressMessage.post(home, refusal, answering=message)
             return
-        place = await _place(message, heard.text)
-        conversation = conversation_of(place.id)
-        async with self._desk.turn(conversation):
+        place = await _open_channel(message, incoming.text)
+        conversation = build_conversation_id(place.id)
+        async with self._desk.wait_turn(conversation):
             answering = message if place.id == home.id else None
-            note = await Note.post(place, BEGUN, answering=answering, every=self._every)
-            await self._answer(heard, conversation, note)
+            note = await ProgressMessage.post(place, STARTED_TEXT, answering=answering, interval=self._every)
+            await self._answer_in_turn(incoming, conversation, note)
 
-    async def _answer(self, heard: Heard, conversation: str, note: Note) -> None:
-        caller = heard.person.caller
-        attached = await self._incoming.take(heard.message.attachments, caller=caller)
-        text = "\n\n".join(part for part in (heard.text, attached.told) if part)
+    async def _answer_in_turn(
+        self, incoming: IncomingMessage, conversation: str, progress: ProgressMessage
+    ) -> None:
+        caller = incoming.person.caller
+        attached = await self._incoming.receive_attachments(incoming.message.attachments, caller=caller)
+        text = "\n\n".join(part for part in (incoming.text, attached.text) if part)
         if not text:
-            await note.become("\n".join(plain(line) for line in attached.left_out))
+            await progress.replace_content("\n".join(escape_line(line) for line in attached.left_out))
             return
-        talk = await self.conversations.recall(conversation)
-        asking = Asking(
+        talk = await self.conversations.load(conversation)
+        asking = RouteOptions(
             history=talk.history,
             conversation=conversation,
             caller=caller,
             profile=self._settings.profile,
         )
-        asked = talk.question_to(caller)
-        route = await self._followed(note, conversation, lambda: self._routed(asked, text, asking))
+        asked = talk.get_question(caller)
+        route = await self._run_with_progress(
+            progress, conversation, lambda: self._route_text(asked, text, asking)
+        )
         if route is not None:
-            await self._tell(note, conversation, talk, route, left_out=attached.left_out)
+            await self._deliver_result(progress, conversation, talk, route, left_out=attached.left_out)
 
-    async def _routed(self, asked: Route | None, text: str, asking: Asking) -> Route:
+    async def _route_text(
+        self, question_route: Route | None, text: str, route_options: RouteOptions
+    ) -> Route:
         """A line may answer what was asked before it; a question of their own never does."""
-        if asked is None or text.rstrip().endswith("?"):
-            return await self._router.route(text, **asking)
-        route = await self._router.reply(asked, text, **asking)
-        return await self._router.route(text, **asking) if route.question == asked.question else route
+        if question_route is None or text.rstrip().endswith("?"):
+            return await self._router.route(text, **route_options)
+        route = await self._router.reply(question_route, text, **route_options)
+        return (
+            await self._router.route(text, **route_options)
+            if route.question == question_route.question
+            else route
+        )
 
-    async def _followed(
+    async def _run_with_progress(
         self,
-        note: Note,
+        progress: ProgressMessage,
         conversation: str,
         work: Callable[[], Awaitable[Route]],
         *,
@@ -155,71 +171,73 @@ class Connector:
                 async with anyio.create_task_group() as tasks:
 
                     async def follow() -> None:
-                        await watch(
-                            events, note, self._router, conversation=conversation, packet_id=packet_id
+                        await show_progress(
+                            events, progress, self._router, conversation=conversation, packet_id=packet_id
                         )
 
                     tasks.start_soon(follow)
-                    tasks.start_soon(note.keep_showing)
+                    tasks.start_soon(progress.keep_updating)
                     try:
                         routes.append(await work())
                     except Exception as error:  # noqa: BLE001 - told below; the group would wrap it
                         failures.append(error)
                     tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
-            await _say_goodbye(note)
+            await _send_shutdown_message(progress)
             raise
         if routes:
             return routes[0]
-        await self._excuse(note, failures[0])
+        await self._report_error(progress, failures[0])
         return None
 
-    async def _excuse(self, note: Note, error: Exception) -> None:
+    async def _report_error(self, progress: ProgressMessage, error: Exception) -> None:
         if isinstance(error, FingerpostError):
             log.warning("a request failed: %s", error)
-            await note.become(f"This could not be answered: {plain(str(error), 500)}.")
+            await progress.replace_content(f"This could not be answered: {escape_line(str(error), 500)}.")
             return
         log.error("a request failed", exc_info=error)
-        await note.become("This could not be answered: something failed here. The log has the details.")
+        await progress.replace_content(
+            "This could not be answered: something failed here. The log has the details."
+        )
 
-    async def _tell(
+    async def _deliver_result(
         self,
-        note: Note,
+        progress: ProgressMessage,
         conversation: str,
-        talk: Talk,
+        conversation_state: DiscordConversation,
         route: Route,
         *,
         left_out: tuple[str, ...] = (),
     ) -> None:
         """The person reads how it ended, or decides about what waits."""
-        self.conversations.keep(conversation, talk, route)
+        self.conversations.remember(conversation, conversation_state, route)
         if route.pending is not None and route.outcome is RouteOutcome.WAITING:
             packets = route.pending.packets
             own = route.packet_id if route.packet_id in packets else packets[0]
-            await self.approvals.show(note, route.pending, own)
+            await self.approvals.show(progress, route.pending, own)
             return
         text = route.answer
         if route.question is not None:
-            text = "\n".join([text, *_options(route)])
+            text = "\n".join([text, *_get_options(route)])
         if left_out:
-            text = "\n".join([text, "", *(f"-# Not taken: {plain(line)}" for line in left_out)])
-        await deliver(note, text, await enclosed_in(route, self._router.calls.results))
+            text = "\n".join([text, "", *(f"-# Not taken: {escape_line(line)}" for line in left_out)])
+        await deliver_answer(progress, text, await collect_files(route, self._router.calls.results))
 
     # -- going on -----------------------------------------------------------------------------------
 
-    async def _offer(self, pending: Pending, packet_id: str) -> None:
+    async def _show_pending(self, pending: Pending, packet_id: str) -> None:
         """Show a waiting call that was not shown to this request yet."""
-        channel = await self._channel(channel_of(pending.conversation) or 0)
+        channel = await self._channel(parse_channel_id(pending.conversation) or 0)
         if channel is None or pending.conversation is None:
             return
-        async with self._desk.turn(pending.conversation):
-            await self.approvals.show(await Note.post(channel, BEGUN), pending, packet_id)
+        async with self._desk.wait_turn(pending.conversation):
+            await self.approvals.show(await ProgressMessage.post(channel, STARTED_TEXT), pending, packet_id)
 
-    async def _go_on(self, pending: Pending, posted: Posted) -> None:
+    async def _resume(self, pending: Pending, posted: PostedApproval) -> None:
         """A call was decided: its message says so, and its request goes on, as soon as Discord lets us."""
-        for pause in AGAIN_S:
+        for pause in RETRY_S:
             try:
-                await self._follow_decision(pending, posted)
+                await self._apply_decision(pending, posted)
             except (discord.NotFound, discord.Forbidden):  # there is no place left to say it
                 raise
             except (discord.HTTPException, aiohttp.ClientError, OSError) as error:
@@ -228,15 +246,15 @@ class Connector:
             else:
                 return
 
-    async def _follow_decision(self, pending: Pending, posted: Posted) -> None:
+    async def _apply_decision(self, pending: Pending, posted: PostedApproval) -> None:
         channel = await self._channel(posted.channel)
         if channel is None or pending.conversation is None:
             return
         await self.approvals.show_decision(channel, pending, posted)
-        async with self._desk.turn(pending.conversation):
-            note = await Note.post(channel, "Going on…", every=self._every)
-            asking = Asking(caller=pending.caller, profile=self._settings.profile)
-            route = await self._followed(
+        async with self._desk.wait_turn(pending.conversation):
+            note = await ProgressMessage.post(channel, "Going on…", interval=self._every)
+            asking = RouteOptions(caller=pending.caller, profile=self._settings.profile)
+            route = await self._run_with_progress(
                 note,
                 pending.conversation,
                 lambda: self._router.resume(pending.pending_id, packet_id=posted.packet_id, **asking),
@@ -245,18 +263,20 @@ class Connector:
             # Told to its end, and noted: whoever stops us in between would have it told once more.
             with anyio.CancelScope(shield=True):
                 if route is not None:
-                    talk = await self.conversations.recall(pending.conversation)
-                    await self._tell(note, pending.conversation, talk, route)
-                await self.approvals.settled(posted)
+                    talk = await self.conversations.load(pending.conversation)
+                    await self._deliver_result(note, pending.conversation, talk, route)
+                await self.approvals.mark_settled(posted)
 
 
-async def _say_goodbye(note: Note) -> None:
+async def _send_shutdown_message(progress: ProgressMessage) -> None:
     """We are being stopped: nobody should wait for an answer that does not come."""
-    with anyio.move_on_after(GOODBYE_S, shield=True), suppress(discord.HTTPException, OSError):
-        await note.become(STOPPED)
+    with anyio.move_on_after(SHUTDOWN_MESSAGE_S, shield=True), suppress(discord.HTTPException, OSError):
+        await progress.replace_content(SHUTDOWN_TEXT)
 
 
-async def _place(message: discord.Message, text: str) -> discord.Thread | discord.abc.MessageableChannel:
+async def _open_channel(
+    message: discord.Message, text: str
+) -> discord.Thread | discord.abc.MessageableChannel:
     """Where it is answered: in private and in threads right there, else in a thread of its own."""
     channel = message.channel
     if message.guild is None or isinstance(channel, discord.Thread):
@@ -269,11 +289,12 @@ async def _place(message: discord.Message, text: str) -> discord.Thread | discor
         return channel
 
 
-def _options(route: Route) -> list[str]:
+def _get_options(route: Route) -> list[str]:
     """What will do as an answer, where that is known and the question does not say it."""
     missing = () if route.question is None else route.question.missing
     return [
-        f"-# {plain(each.name, 60)}: {', '.join(plain(option, 60) for option in each.options[:MOST_OPTIONS])}"
+        f"-# {escape_line(each.name, 60)}: "
+        f"{', '.join(escape_line(option, 60) for option in each.options[:MAX_OPTIONS])}"
         for each in missing
         if not all(option in route.answer for option in each.options)
     ]

@@ -6,22 +6,22 @@ import json
 import re
 from typing import Final
 
-from fingerpost.catalog import visible
-from fingerpost.catalog.names import visible_json
+from fingerpost.catalog import escape_invisible_except
+from fingerpost.catalog.names import escape_invisible_json
 from fingerpost.records import Json
 from fingerpost.redaction import scrub, scrub_json
 
-_MARKUP: Final = re.compile(r"([\\`*_~|<>\[\]()#@:\-])")
+_MARKUP_PATTERN: Final = re.compile(r"([\\`*_~|<>\[\]()#@:\-])")
 
 
-def plain(text: str, longest: int = 200) -> str:
+def escape_line(text: str, limit: int = 200) -> str:
     """One line in which nothing is formatted, linked or called."""
-    said = visible(" ".join(scrub(text[: longest * 8]).split()))
-    said = said if len(said) <= longest else said[: longest - 1].rstrip() + "…"
-    return _MARKUP.sub(r"\\\1", said)
+    said = escape_invisible_except(" ".join(scrub(text[: limit * 8]).split()))
+    said = said if len(said) <= limit else said[: limit - 1].rstrip() + "…"
+    return _MARKUP_PATTERN.sub(r"\\\1", said)
 
 
-def written(value: Json, *, exact: bool = False) -> str:
+def format_json_value(value: Json, *, exact: bool = False) -> str:
     """A value as JSON with secrets masked, which stands in a block of code and cannot leave it.
 
     It is the same JSON as without us: what cannot be seen, and backticks, are written as JSON escapes.
@@ -29,5 +29,5 @@ def written(value: Json, *, exact: bool = False) -> str:
     """
     shown = value if exact else scrub_json(value)
     text = json.dumps(shown, ensure_ascii=False, indent=2, default=str)
-    lines = (visible_json(line) for line in text.split("\n"))
+    lines = (escape_invisible_json(line) for line in text.split("\n"))
     return "\n".join(lines).replace("`", "\\u0060")

@@ -10,7 +10,7 @@ from importlib import import_module
 from fingerpost.errors import ConfigError
 
 
-def load() -> None:
+def load_library() -> None:
     """Load discord.py. Raises `ConfigError` where it is not installed."""
     try:
         with warnings.catch_warnings():
@@ -24,7 +24,7 @@ def load() -> None:
 
 
 @contextmanager
-def pointed_at(api_url: str | None) -> Generator[None]:
+def use_api_url(api_url: str | None) -> Generator[None]:
     """Have the library speak to another Discord than Discord's. For the whole process, while this lasts.
 
     The library keeps both addresses on classes, so there is no other place to say it.

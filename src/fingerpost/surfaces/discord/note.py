@@ -10,7 +10,7 @@ import aiohttp
 import anyio
 import discord
 
-from fingerpost.call.action import action_words
+from fingerpost.call.action import describe_action
 from fingerpost.events import (
     AttemptStarted,
     CallFinished,
@@ -21,24 +21,26 @@ from fingerpost.events import (
     RequestNarrowed,
 )
 from fingerpost.router import Router
-from fingerpost.surfaces.discord.inert import plain
+from fingerpost.surfaces.discord.inert import escape_line
 
 log = logging.getLogger("fingerpost.discord")
 
-EVERY_S: Final = 1.5  # between edits: Discord takes about five in five seconds
-STOPPED: Final = "I was stopped before there was an answer. Please ask again."
-NOBODY: Final = discord.AllowedMentions.none()
+EDIT_INTERVAL_S: Final = 1.5  # between edits: Discord takes about five in five seconds
+SHUTDOWN_TEXT: Final = "I was stopped before there was an answer. Please ask again."
+NO_MENTIONS: Final = discord.AllowedMentions.none()
 
 Channel = discord.abc.Messageable
 
 
-class Note:
+class ProgressMessage:
     """A message of ours in a channel, edited now and then."""
 
-    def __init__(self, channel: Channel, message: discord.Message, *, every: float = EVERY_S) -> None:
+    def __init__(
+        self, channel: Channel, message: discord.Message, *, interval: float = EDIT_INTERVAL_S
+    ) -> None:
         self.channel = channel
         self.message = message
-        self._every = every
+        self._every = interval
         self._words = message.content
         self._shown = message.content
         self._changed = anyio.Event()
@@ -47,27 +49,27 @@ class Note:
     async def post(
         cls,
         channel: Channel,
-        words: str,
+        text: str,
         *,
         answering: discord.Message | None = None,
-        every: float = EVERY_S,
-    ) -> Note:
+        interval: float = EDIT_INTERVAL_S,
+    ) -> ProgressMessage:
         """A new message, as a reply where `answering` stands in the same channel."""
         reference = None if answering is None else answering.to_reference(fail_if_not_exists=False)
         if reference is None:
-            message = await channel.send(words, allowed_mentions=NOBODY, suppress_embeds=True)
+            message = await channel.send(text, allowed_mentions=NO_MENTIONS, suppress_embeds=True)
         else:
             message = await channel.send(
-                words, reference=reference, allowed_mentions=NOBODY, suppress_embeds=True
+                text, reference=reference, allowed_mentions=NO_MENTIONS, suppress_embeds=True
             )
-        return cls(channel, message, every=every)
+        return cls(channel, message, interval=interval)
 
-    def say(self, words: str) -> None:
+    def set_text(self, text: str) -> None:
         """What is being done now; shown when it may be."""
-        self._words = words
+        self._words = text
         self._changed.set()
 
-    async def keep_showing(self) -> None:
+    async def keep_updating(self) -> None:
         """Edit the message whenever there is something new, but not too often. Until cancelled."""
         while True:
             await anyio.sleep(self._every)
@@ -77,15 +79,15 @@ class Note:
                 self._shown = self._words
                 # The library never recovers a rate limit whose request was cancelled half way.
                 with anyio.CancelScope(shield=True):
-                    await self._edit(self._words)
+                    await self._edit_message(self._words)
 
-    async def _edit(self, words: str) -> None:
+    async def _edit_message(self, text: str) -> None:
         try:
-            await self.message.edit(content=words, suppress=True, allowed_mentions=NOBODY)
+            await self.message.edit(content=text, suppress=True, allowed_mentions=NO_MENTIONS)
         except (discord.HTTPException, aiohttp.ClientError) as error:  # what matters is the answer
             log.info("progress could not be shown: %s", error)
 
-    async def become(
+    async def replace_content(
         self,
         content: str,
         *,
@@ -95,15 +97,19 @@ class Note:
         """The message is this from now on; a new one where somebody deleted it meanwhile."""
         try:
             return await self.message.edit(
-                content=content, view=view, attachments=list(files), suppress=True, allowed_mentions=NOBODY
+                content=content,
+                view=view,
+                attachments=list(files),
+                suppress=True,
+                allowed_mentions=NO_MENTIONS,
             )
         except discord.NotFound:
             for file in files:
                 file.reset(seek=True)
-            return await send(self.channel, content, view=view, files=files)
+            return await send_message(self.channel, content, view=view, files=files)
 
 
-async def send(
+async def send_message(
     channel: Channel,
     content: str,
     *,
@@ -112,12 +118,19 @@ async def send(
 ) -> discord.Message:
     """A message that calls nobody and shows no previews: a preview would fetch what a stranger wrote."""
     if view is None:
-        return await channel.send(content, files=files, allowed_mentions=NOBODY, suppress_embeds=True)
-    return await channel.send(content, view=view, files=files, allowed_mentions=NOBODY, suppress_embeds=True)
+        return await channel.send(content, files=files, allowed_mentions=NO_MENTIONS, suppress_embeds=True)
+    return await channel.send(
+        content, view=view, files=files, allowed_mentions=NO_MENTIONS, suppress_embeds=True
+    )
 
 
-async def watch(
-    events: AsyncIterator[Event], note: Note, router: Router, *, conversation: str, packet_id: str | None
+async def show_progress(
+    events: AsyncIterator[Event],
+    progress: ProgressMessage,
+    router: Router,
+    *,
+    conversation: str,
+    packet_id: str | None,
 ) -> None:
     """Say on the note what happens to one packet; where its id is not known yet, the next one that begins."""
     async for event in events:
@@ -126,23 +139,23 @@ async def watch(
             if header.session_id == conversation and header.parent_id is None:
                 packet_id = event.packet_id
         if packet_id is not None and event.packet_id == packet_id:
-            words = words_for(event, router)
+            words = describe_event(event, router)
             if words:
-                note.say(words)
+                progress.set_text(words)
 
 
-def words_for(event: Event, router: Router) -> str:
+def describe_event(event: Event, router: Router) -> str:
     """What a person who waits reads of an event; mostly nothing."""
     if isinstance(event, CallProgressed):
-        return plain(event.message)
+        return escape_line(event.message)
     if isinstance(event, CallPrepared):
         card = router.tools.get(event.tool)
         if card is None:
             return ""
-        doing = action_words(card, event.arguments).rstrip("…")
-        return f"{plain(doing)} with {plain(card.server, 60)}…"
+        doing = describe_action(card, event.arguments).rstrip("…")
+        return f"{escape_line(doing)} with {escape_line(card.server, 60)}…"
     if isinstance(event, AttemptStarted) and event.number > 1:
-        return f"Trying {plain(event.tool)} again…"
+        return f"Trying {escape_line(event.tool)} again…"
     if isinstance(event, RequestNarrowed):
         return "Choosing what to do…" if event.narrowing.shortlist.offered else "Thinking…"
     if isinstance(event, CallFinished):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fingerpost.frozen import frozen
 from fingerpost.settings import DiscordSettings
 
-PREFIX = "discord:"  # of callers and of conversations
+CALLER_PREFIX = "discord:"  # of callers and of conversations
 
 
 @frozen
-class Person:
+class DiscordPerson:
     """Somebody on Discord. `server` is None in private; `roles` are those they have on that server."""
 
     user: int
@@ -19,7 +19,7 @@ class Person:
     @property
     def caller(self) -> str:
         """What they are called in this house."""
-        return f"{PREFIX}{self.user}"
+        return f"{CALLER_PREFIX}{self.user}"
 
     @property
     def named(self) -> frozenset[str]:
@@ -27,19 +27,19 @@ class Person:
         return frozenset(str(each) for each in (self.user, *self.roles) if each != self.server)
 
 
-def conversation_of(channel: int) -> str:
+def build_conversation_id(channel: int) -> str:
     """A thread, or a private channel, is a conversation."""
-    return f"{PREFIX}{channel}"
+    return f"{CALLER_PREFIX}{channel}"
 
 
-def channel_of(conversation: str | None) -> int | None:
+def parse_channel_id(conversation: str | None) -> int | None:
     """The channel a conversation is held in; None where it is none of ours."""
-    number = (conversation or "").removeprefix(PREFIX)
-    ours = conversation is not None and conversation.startswith(PREFIX) and number.isascii()
+    number = (conversation or "").removeprefix(CALLER_PREFIX)
+    ours = conversation is not None and conversation.startswith(CALLER_PREFIX) and number.isascii()
     return int(number) if ours and number.isdigit() and len(number) <= 20 else None
 
 
-def is_answered(settings: DiscordSettings, person: Person) -> bool:
+def is_allowed(settings: DiscordSettings, person: DiscordPerson) -> bool:
     """Whether they are answered where they are. In private `server` is one that they share with us."""
     if settings.servers and str(person.server) not in settings.servers:
         return str(person.user) in settings.users and person.server is None
@@ -47,7 +47,7 @@ def is_answered(settings: DiscordSettings, person: Person) -> bool:
     return not wanted or not wanted.isdisjoint(person.named)
 
 
-def why_not_approve(settings: DiscordSettings, person: Person, *, asker: str | None) -> str | None:
+def explain_no_approval(settings: DiscordSettings, person: DiscordPerson, *, asker: str | None) -> str | None:
     """Why they may not approve a call that `asker` (a caller) asked for; None where they may."""
     own = asker == person.caller
     if person.server is None and own:
@@ -67,6 +67,8 @@ def why_not_approve(settings: DiscordSettings, person: Person, *, asker: str | N
     return None
 
 
-def why_not_reject(settings: DiscordSettings, person: Person, *, asker: str | None) -> str | None:
+def explain_no_rejection(
+    settings: DiscordSettings, person: DiscordPerson, *, asker: str | None
+) -> str | None:
     """The same for a no: whoever asked may always take it back."""
-    return None if asker == person.caller else why_not_approve(settings, person, asker=asker)
+    return None if asker == person.caller else explain_no_approval(settings, person, asker=asker)

@@ -15,37 +15,43 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from fingerpost.events import EventSink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings, ProfileSettings
-from fingerpost.surfaces.gateway.exchange import Methods
+from fingerpost.surfaces.gateway.exchange import McpMethods
 from fingerpost.surfaces.gateway.wire import batches, handshake, modern
-from fingerpost.surfaces.gateway.wire.answering import OUR_FAULT
-from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.gateway.wire.codec import INTERNAL_ERROR, PARSE_ERROR, BadJson, decode, encode
-from fingerpost.surfaces.gateway.wire.doors import Doors
-from fingerpost.surfaces.gateway.wire.envelope import Message, NotAMessage, read_message
-from fingerpost.surfaces.gateway.wire.http import HttpFault, Inbound, respond_fault
-from fingerpost.surfaces.gateway.wire.premises import CLOSING, Premises
+from fingerpost.surfaces.gateway.wire.answering import INTERNAL_ERROR_MESSAGE
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.gateway.wire.codec import (
+    INTERNAL_ERROR,
+    PARSE_ERROR,
+    InvalidJsonBody,
+    decode_json,
+    encode_json,
+)
+from fingerpost.surfaces.gateway.wire.doors import GatewayAuth
+from fingerpost.surfaces.gateway.wire.envelope import InvalidJsonRpcMessage, JsonRpcMessage, read_message
+from fingerpost.surfaces.gateway.wire.http import McpHttpError, McpHttpRequest, respond_error
+from fingerpost.surfaces.gateway.wire.premises import SHUTDOWN_MESSAGE, GatewayState
 from fingerpost.surfaces.web.asgi import (
     JSON_TYPE,
     AsgiScope,
-    ClientGone,
-    Fault,
+    ClientDisconnected,
+    HttpError,
     Receive,
     Send,
     check_content_type,
-    headers_of,
+    parse_headers,
     read_body,
     respond,
 )
-from fingerpost.surfaces.web.gate import NOT_EMBEDDED, NOT_FOR_US, Endpoint, Gate
-from fingerpost.surfaces.web.peers import peer_of
-from fingerpost.tasks import kept_up
+from fingerpost.surfaces.web.gate import HOST_REFUSED, SAME_ORIGIN_HEADERS, Authenticator, Endpoint
+from fingerpost.surfaces.web.peers import build_peer
+from fingerpost.tasks import run_restarting
 
 log = logging.getLogger("fingerpost.gateway")
 
-_ALLOWED: Final = (b"allow", b"GET, POST, DELETE, OPTIONS")
-_ANYBODY: Final = (b"access-control-allow-origin", b"*")
-_LOOK_EVERY_S: Final = 15.0
-_PROFILE: Final = "/mcp/p/"
+_ALLOWED_METHODS: Final = (b"allow", b"GET, POST, DELETE, OPTIONS")
+_ANONYMOUS: Final = (b"access-control-allow-origin", b"*")
+_IDLE_CHECK_INTERVAL_S: Final = 15.0
+_PROFILE_PATH: Final = "/mcp/p/"
 
 
 class GatewayApp:
@@ -53,24 +59,24 @@ class GatewayApp:
 
     def __init__(
         self,
-        methods: Methods,
-        gate: Gate,
+        methods: McpMethods,
+        gate: Authenticator,
         settings: GatewaySettings,
         events: EventSink,
         *,
         profiles: Mapping[str, ProfileSettings] | None = None,
-        audience: Listeners | None = None,
+        audience: NotificationListeners | None = None,
         health: Callable[[], JsonObject] | None = None,
     ) -> None:
         self._settings = settings
         self._health = health
         self._gate = gate
-        self._documents = gate.documents
-        self._endpoints = endpoints(settings)
+        self._documents = gate.get_public_documents
+        self._endpoints = build_endpoints(settings)
         self._profiles: Mapping[str, ProfileSettings] = {} if profiles is None else profiles
-        self._doors = Doors(gate)
-        self._premises = Premises(
-            methods, settings, events, Listeners() if audience is None else audience, self._doors
+        self._doors = GatewayAuth(gate)
+        self._premises = GatewayState(
+            methods, settings, events, NotificationListeners() if audience is None else audience, self._doors
         )
         self._stack = AsyncExitStack()
 
@@ -79,8 +85,8 @@ class GatewayApp:
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             stack.callback(self._premises.close)
-            self._premises.use(tasks)
-            tasks.start_soon(kept_up, self._end_idle_sessions)
+            self._premises.set_tasks(tasks)
+            tasks.start_soon(run_restarting, self._end_idle_sessions)
             self._stack = stack.pop_all()
         return self
 
@@ -93,120 +99,121 @@ class GatewayApp:
         self._premises.close()
         cancelled = isinstance(error, anyio.get_cancelled_exc_class())
         await self._stack.__aexit__(*((kind, error, trace) if cancelled else (None, None, None)))
-        self._premises.use(None)
+        self._premises.set_tasks(None)
 
     async def drain(self, seconds: float) -> None:
         """End streams in good order, and give what runs a little time before it is stopped."""
         self._premises.closing.set()
         self._premises.end_streams()
         with anyio.move_on_after(seconds):
-            await self._premises.work.finished()
-        self._premises.work.end(CLOSING)
+            await self._premises.active_requests.wait_until_done()
+        self._premises.active_requests.cancel_all(SHUTDOWN_MESSAGE)
         self._premises.close()  # sessions last: with them goes whatever still runs in them
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         path: str = scope["path"]
-        endpoint = self._endpoints.get(path) or profile_endpoint(path, self._profiles)
+        endpoint = self._endpoints.get(path) or get_profile_endpoint(path, self._profiles)
         if endpoint is None:
             try:
-                await self._elsewhere(path, scope, send)
-            except Fault as fault:
-                await respond_fault(send, fault)
+                await self._respond_outside_endpoints(path, scope, send)
+            except HttpError as fault:
+                await respond_error(send, fault)
             return
-        inbound: Inbound | None = None
+        inbound: McpHttpRequest | None = None
         try:
-            headers, repeated = headers_of(scope["headers"])
-            inbound = Inbound(
+            headers, repeated = parse_headers(scope["headers"])
+            inbound = McpHttpRequest(
                 method=scope["method"],
                 headers=headers,
                 endpoint=endpoint,
                 receive=receive,
                 send=send,
                 remote=(scope.get("client") or ("",))[0],
-                peer=peer_of(scope.get("client"), scope.get("server")),
-                common=self._doors.headers_for(headers),
+                peer=build_peer(scope.get("client"), scope.get("server")),
+                common=self._doors.build_cors_headers(headers),
                 repeated=repeated,
             )
-            await self._answer(inbound)
-        except Fault as fault:
-            await respond_fault(send, fault, inbound.common if inbound else ())
-        except ClientGone:
+            await self._handle_request(inbound)
+        except HttpError as fault:
+            await respond_error(send, fault, inbound.common if inbound else ())
+        except ClientDisconnected:
             pass
         except Exception:
             log.exception("A request at %s could not be answered", endpoint.path)
-            await respond_fault(send, HttpFault(500, OUR_FAULT, code=INTERNAL_ERROR))
+            await respond_error(send, McpHttpError(500, INTERNAL_ERROR_MESSAGE, code=INTERNAL_ERROR))
 
-    async def _answer(self, inbound: Inbound) -> None:
-        if inbound.method == "OPTIONS":
-            preflight = self._doors.preflight(inbound.headers)
-            await respond(inbound.send, preflight.status, b"", preflight.headers)
+    async def _handle_request(self, http_request: McpHttpRequest) -> None:
+        if http_request.method == "OPTIONS":
+            preflight = self._doors.build_preflight(http_request.headers)
+            await respond(http_request.send, preflight.status, b"", preflight.headers)
             return
-        principal = await self._doors.admit(inbound)
-        if inbound.method == "POST":
-            await self._post(inbound, principal)
-        elif not _handshake(inbound.headers.get("mcp-protocol-version")):
-            await modern.not_posted(inbound)
-        elif inbound.method == "GET":
-            await handshake.get(self._premises, inbound, principal)
-        elif inbound.method == "DELETE":
-            await handshake.delete(self._premises, inbound, principal)
+        principal = await self._doors.authenticate(http_request)
+        if http_request.method == "POST":
+            await self._handle_post(http_request, principal)
+        elif not _is_handshake_version(http_request.headers.get("mcp-protocol-version")):
+            await modern.reject_method(http_request)
+        elif http_request.method == "GET":
+            await handshake.open_event_stream(self._premises, http_request, principal)
+        elif http_request.method == "DELETE":
+            await handshake.delete_session(self._premises, http_request, principal)
         else:
-            raise HttpFault(405, "Use POST, GET or DELETE.", headers=(_ALLOWED,))
+            raise McpHttpError(405, "Use POST, GET or DELETE.", headers=(_ALLOWED_METHODS,))
 
-    async def _post(self, inbound: Inbound, principal: Principal) -> None:
-        check_content_type(inbound.headers)
+    async def _handle_post(self, http_request: McpHttpRequest, principal: Principal) -> None:
+        check_content_type(http_request.headers)
         body = await read_body(
-            inbound.headers,
-            inbound.receive,
+            http_request.headers,
+            http_request.receive,
             limit=self._settings.body_bytes,
             seconds=self._settings.request_seconds,
         )
         try:
-            sent = decode(body)
+            sent = decode_json(body)
             if isinstance(sent, list):
-                await batches.post(self._premises, inbound, principal, cast("list[object]", sent))
+                await batches.post_batch(self._premises, http_request, principal, cast("list[object]", sent))
                 return
             message = read_message(sent)
-        except BadJson as error:
-            raise HttpFault(400, str(error), code=PARSE_ERROR) from error
-        except NotAMessage as error:
-            raise HttpFault(400, error.message, code=error.code, request_id=error.request_id) from error
-        era = handshake if _speaks_handshake(inbound.headers, message) else modern
-        await era.post(self._premises, inbound, principal, message)
+        except InvalidJsonBody as error:
+            raise McpHttpError(400, str(error), code=PARSE_ERROR) from error
+        except InvalidJsonRpcMessage as error:
+            raise McpHttpError(400, error.message, code=error.code, request_id=error.request_id) from error
+        is_legacy = _is_handshake_request(http_request.headers, message)
+        post = handshake.post_legacy if is_legacy else modern.post_modern
+        await post(self._premises, http_request, principal, message)
 
-    async def _elsewhere(self, path: str, scope: AsgiScope, send: Send) -> None:
+    async def _respond_outside_endpoints(self, path: str, scope: AsgiScope, send: Send) -> None:
         """Paths that are no endpoint: health and public documents."""
         if scope["method"] in {"GET", "HEAD"}:
             if path == "/healthz":
-                if not self._gate.answers_probe(headers_of(scope["headers"])[0]):
-                    raise HttpFault(403, NOT_FOR_US)
+                if not self._gate.allows_probe(parse_headers(scope["headers"])[0]):
+                    raise McpHttpError(403, HOST_REFUSED)
                 state: JsonObject = {"status": "ok", **(self._health() if self._health else {})}
-                await respond(send, 200, encode(state), (JSON_TYPE, *NOT_EMBEDDED))
+                await respond(send, 200, encode_json(state), (JSON_TYPE, *SAME_ORIGIN_HEADERS))
                 return
             if (document := self._documents().get(path)) is not None:
-                await respond(send, 200, encode(document), (JSON_TYPE, _ANYBODY))
+                await respond(send, 200, encode_json(document), (JSON_TYPE, _ANONYMOUS))
                 return
-        await respond_fault(send, HttpFault(404, "There is nothing at this address; MCP is at /mcp."))
+        await respond_error(send, McpHttpError(404, "There is nothing at this address; MCP is at /mcp."))
 
     async def _end_idle_sessions(self) -> None:
-        pause = min(_LOOK_EVERY_S, self._settings.session_seconds / 4)
+        pause = min(_IDLE_CHECK_INTERVAL_S, self._settings.session_seconds / 4)
         while True:
             await anyio.sleep(pause)
-            self._premises.sessions.end_idle()
+            self._premises.sessions.end_idle_sessions()
 
 
-def profile_endpoint(path: str, profiles: Mapping[str, ProfileSettings]) -> Endpoint | None:
+def get_profile_endpoint(path: str, profiles: Mapping[str, ProfileSettings]) -> Endpoint | None:
     """The endpoint of a profile, as they are now."""
-    if not path.startswith(_PROFILE):
+    if not path.startswith(_PROFILE_PATH):
         return None
-    name = path.removeprefix(_PROFILE).removesuffix("/")
+    name = path.removeprefix(_PROFILE_PATH).removesuffix("/")
     profile = profiles.get(name)
-    return None if profile is None else Endpoint(path=_PROFILE + name, mode=profile.mode, profile=name)
+    return None if profile is None else Endpoint(path=_PROFILE_PATH + name, mode=profile.mode, profile=name)
 
 
-def endpoints(settings: GatewaySettings) -> dict[str, Endpoint]:
+def build_endpoints(settings: GatewaySettings) -> dict[str, Endpoint]:
     """Every path that always is one, also with a slash at its end."""
     known = [
         Endpoint(path="/mcp", mode=settings.mode),
@@ -216,14 +223,14 @@ def endpoints(settings: GatewaySettings) -> dict[str, Endpoint]:
     return {path: endpoint for endpoint in known for path in (endpoint.path, f"{endpoint.path}/")}
 
 
-def _handshake(version: str | None) -> bool:
+def _is_handshake_version(version: str | None) -> bool:
     return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
-def _speaks_handshake(headers: Mapping[str, str], message: Message) -> bool:
+def _is_handshake_request(headers: Mapping[str, str], message: JsonRpcMessage) -> bool:
     """By the header; a request without one that carries the newer envelope is of the newer era."""
     version = headers.get("mcp-protocol-version")
     if version is not None or "mcp-session-id" in headers or message.method == "initialize":
-        return _handshake(version)
+        return _is_handshake_version(version)
     meta = message.params.get("_meta")
     return not (isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta)

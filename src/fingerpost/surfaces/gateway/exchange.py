@@ -14,13 +14,13 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Principal
 from fingerpost.surfaces.web.gate import Endpoint
 
-MODERN: Final = "2026-07-28"
-HANDSHAKE: Final = "2025-11-25"  # the newest version with sessions; older ones are spoken too
+MODERN_VERSION: Final = "2026-07-28"
+HANDSHAKE_VERSIONS: Final = "2025-11-25"  # the newest version with sessions; older ones are spoken too
 
 RequestId = str | int
 
 
-class Refusal(Exception):
+class JsonRpcError(Exception):
     """An error the client gets, with its JSON-RPC code."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -31,7 +31,7 @@ class Refusal(Exception):
 
 
 @frozen(kw_only=False)
-class Encoded:
+class EncodedResult:
     """A result that is already JSON, such as a page of a long list: written out as it is."""
 
     body: bytes
@@ -55,7 +55,7 @@ class ClientRequest:
     modern: bool = field(default=False, init=False)  # asked a dozen times for every request
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "modern", self.version >= MODERN)
+        object.__setattr__(self, "modern", self.version >= MODERN_VERSION)
 
     @property
     def caller_key(self) -> str:
@@ -68,7 +68,7 @@ class ClientRequest:
         return f"{self.principal.kind}:{self.principal.name}"
 
 
-class Exchange(Protocol):
+class ClientExchange(Protocol):
     """The way back to the client while its request is answered."""
 
     async def notify(self, method: str, params: JsonObject) -> None:
@@ -78,31 +78,37 @@ class Exchange(Protocol):
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         """Ask the client something and wait for the answer. Handshake era only.
 
-        Raises `Refusal` with the client's own code, or when it cannot be asked.
+        Raises `JsonRpcError` with the client's own code, or when it cannot be asked.
         """
         ...
 
 
-class Audience(Protocol):
+class NotificationAudience(Protocol):
     """Everybody who listens to news outside of a request: sessions and subscription streams."""
 
     def publish(
-        self, method: str, params: JsonObject, *, to: Callable[[ClientRequest], bool] | None = None
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        should_receive: Callable[[ClientRequest], bool] | None = None,
     ) -> None:
         """Send `notifications/…` to each listener who asked for it (and whom `to` lets through)."""
         ...
 
 
-class Methods(Protocol):
-    """Answers requests. Raises `Refusal`; anything else is a fault of ours."""
+class McpMethods(Protocol):
+    """Answers requests. Raises `JsonRpcError`; anything else is a fault of ours."""
 
-    async def answer(self, request: ClientRequest, exchange: Exchange) -> JsonObject | Encoded: ...
+    async def answer(
+        self, request: ClientRequest, exchange: ClientExchange
+    ) -> JsonObject | EncodedResult: ...
 
-    async def ready(self, endpoint: Endpoint, principal: Principal) -> None:
+    async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
         """Before `describe`: the first client waits a little until servers said what they have."""
         ...
 
-    def input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
+    def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
         """What a tool takes, where `Mcp-Param-*` headers have to be compared with arguments."""
         ...
 
@@ -110,6 +116,6 @@ class Methods(Protocol):
         """`capabilities`, `serverInfo` and `instructions`, for `initialize` and `server/discover`."""
         ...
 
-    def left(self, session: str) -> None:
+    def forget_session(self, session: str) -> None:
         """A session ended: drop what was held for it."""
         ...

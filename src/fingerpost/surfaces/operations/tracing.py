@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send
-from fingerpost.surfaces.web.port import Served
-from fingerpost.telemetry.caller import TRACEPARENT, TRACESTATE, caller_trace
+from fingerpost.surfaces.web.port import ServedApp
+from fingerpost.telemetry.caller import TRACEPARENT, TRACESTATE, use_trace_carrier
 
-_NAMES = {TRACEPARENT.encode(): TRACEPARENT, TRACESTATE.encode(): TRACESTATE}
+_TRACE_HEADERS = {TRACEPARENT.encode(): TRACEPARENT, TRACESTATE.encode(): TRACESTATE}
 
 
-class Traced:
+class TracedApp:
     """Hands requests on to the app behind it; only there when spans are on."""
 
-    def __init__(self, app: Served) -> None:
+    def __init__(self, app: ServedApp) -> None:
         self._app = app
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         carrier = {
-            _NAMES[name]: value.decode("latin-1")
+            _TRACE_HEADERS[name]: value.decode("latin-1")
             for name, value in scope.get("headers", ())
-            if name in _NAMES
+            if name in _TRACE_HEADERS
         }
-        with caller_trace(carrier):
+        with use_trace_carrier(carrier):
             await self._app(scope, receive, send)
 
     async def drain(self, seconds: float) -> None:

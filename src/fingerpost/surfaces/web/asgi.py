@@ -16,18 +16,18 @@ Header = tuple[bytes, bytes]
 
 MAX_HEADERS: Final = 100
 JSON_TYPE: Final[Header] = (b"content-type", b"application/json")
-EVENT_HEADERS: Final[tuple[Header, ...]] = (
+EVENT_STREAM_HEADERS: Final[tuple[Header, ...]] = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
 # Two readers of a request must not see two different values of these.
-_SINGLE: Final = frozenset(
+_SINGLE_HEADERS: Final = frozenset(
     {"host", "origin", "authorization", "content-type", "mcp-session-id", "last-event-id"}
 )
 
 
-class Fault(Exception):
+class HttpError(Exception):
     """The request ends here, with this status and a sentence. Each surface has its own way to write it."""
 
     def __init__(self, status: int, message: str, *, headers: tuple[Header, ...] = ()) -> None:
@@ -37,70 +37,70 @@ class Fault(Exception):
         self.headers = headers
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client left before its request was whole: nobody waits for an answer."""
 
 
-def headers_of(raw: Iterable[Header]) -> tuple[dict[str, str], frozenset[str]]:
-    """Headers by lower-case name, and the names that came more than once. Raises `Fault`."""
+def parse_headers(raw: Iterable[Header]) -> tuple[dict[str, str], frozenset[str]]:
+    """Headers by lower-case name, and the names that came more than once. Raises `HttpError`."""
     pairs = list(raw)
     if len(pairs) > MAX_HEADERS:
-        raise Fault(431, f"A request has at most {MAX_HEADERS} headers.")
+        raise HttpError(431, f"A request has at most {MAX_HEADERS} headers.")
     # The parser leaves spaces behind a value in; they are not part of it.
     headers = {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in pairs}
     if len(headers) == len(pairs):
         return headers, frozenset()
     names = [name.decode("latin-1") for name, _ in pairs]
     repeated = frozenset(name for name in names if names.count(name) > 1)
-    if twice := sorted(repeated & _SINGLE):
-        raise Fault(400, f"The header {twice[0]} came more than once.")
+    if twice := sorted(repeated & _SINGLE_HEADERS):
+        raise HttpError(400, f"The header {twice[0]} came more than once.")
     return headers, repeated
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
-    """Raises `Fault` for a body that does not say it is JSON."""
+    """Raises `HttpError` for a body that does not say it is JSON."""
     content_type = headers.get("content-type", "")
     if content_type != "application/json" and (
         content_type.split(";")[0].strip().lower() != "application/json"
     ):
-        raise Fault(400, "Send the request as application/json.")
+        raise HttpError(400, "Send the request as application/json.")
 
 
 async def read_body(headers: Mapping[str, str], receive: Receive, *, limit: int, seconds: float) -> bytes:
-    """The whole body, within bounds of size and time. Raises `Fault` and `ClientGone`."""
+    """The whole body, within bounds of size and time. Raises `HttpError` and `ClientDisconnected`."""
     announced = headers.get("content-length")
     if announced is not None and announced.isdigit() and int(announced[:20]) > limit:
-        raise _too_large(limit)
+        raise _build_too_large(limit)
     message = await receive()  # the connection itself cuts off whoever sends nothing at all
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
         if len(body) <= limit:
             return body  # all of it at once: nearly always
     with anyio.move_on_after(seconds):
-        return await _read_on(message, receive, limit)
-    raise Fault(
+        return await _read_rest(message, receive, limit)
+    raise HttpError(
         408, f"The request did not arrive within {seconds:g} s.", headers=((b"connection", b"close"),)
     )
 
 
-async def _read_on(message: AsgiMessage, receive: Receive, limit: int) -> bytes:
+async def _read_rest(message: AsgiMessage, receive: Receive, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
         if message["type"] != "http.request":
-            raise ClientGone
+            raise ClientDisconnected
         part: bytes = message.get("body", b"")
         size += len(part)
         if size > limit:
-            raise _too_large(limit)
+            raise _build_too_large(limit)
         parts.append(part)
         if not message.get("more_body"):
             return b"".join(parts)
         message = await receive()
 
 
-def _too_large(limit: int) -> Fault:
-    return Fault(
+def _build_too_large(limit: int) -> HttpError:
+    return HttpError(
         413,
         f"A request has at most {limit} bytes (gateway.body_bytes).",
         headers=((b"connection", b"close"),),

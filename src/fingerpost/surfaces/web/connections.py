@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from fingerpost.surfaces.web.cycle import WholeCycle
-from fingerpost.surfaces.web.heads import Heads
-from fingerpost.surfaces.web.upgrades import parser_without_upgrade
+from fingerpost.surfaces.web.cycle import BufferedCycle
+from fingerpost.surfaces.web.heads import HeadCache
+from fingerpost.surfaces.web.upgrades import build_parser_without_upgrade
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
-HEAD_BYTES: Final = 64 * 1024
-READ_AHEAD: Final = 8  # requests that wait behind a running one before nothing more is read
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_READ_AHEAD: Final = 8  # requests that wait behind a running one before nothing more is read
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -39,7 +39,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._heads = Heads()
+        self._heads = HeadCache()
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -58,12 +58,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self._parse(data)
         if not self._arriving or self.transport.is_closing():
             if between and self._begun == begun + 1 and self.cycle.keep_alive:
-                self._heads.learn(data, self.cycle.scope)
+                self._heads.store(data, self.cycle.scope)
             return
         if self._in_head:
             self._head_size += len(data)
-            if self._head_size > HEAD_BYTES:
-                self._cut_off(431)
+            if self._head_size > MAX_HEAD_BYTES:
+                self._close_with_status(431)
                 return
         if self._timer is None:
             self._start_timer()
@@ -77,7 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         self._in_head = False
-        if 0 < len(self.pipeline) <= READ_AHEAD:
+        if 0 < len(self.pipeline) <= MAX_READ_AHEAD:
             self.flow.resume_reading()  # or we would not hear that the client of the running one left
 
     def on_message_complete(self) -> None:
@@ -89,7 +89,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         if self._is_another_answered():
-            self._hear_no_more()
+            self._stop_reading()
         elif self._in_head or not self.cycle.response_started:
             super().send_400_response(msg)
         else:
@@ -106,14 +106,14 @@ class GuardedProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
                 version = self.parser.get_http_version()
-                self.parser, head = parser_without_upgrade(self, version, self.headers)
+                self.parser, head = build_parser_without_upgrade(self, version, self.headers)
                 rest = head + data[upgrade.args[0] :]
             except httptools.HttpParserError:
                 self.send_400_response("Invalid HTTP request received.")
             data = rest
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        cycle.__class__ = WholeCycle  # uvicorn names its own class where it makes one
+        cycle.__class__ = BufferedCycle  # uvicorn names its own class where it makes one
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
@@ -124,8 +124,8 @@ class GuardedProtocol(HttpToolsProtocol):
             return False
         head, digits, body = found
         self._unset_keepalive_if_required()
-        self.scope = head.scope_for(digits, self.app_state.copy())
-        self.cycle = cycle = WholeCycle(
+        self.scope = head.build_scope(digits, self.app_state.copy())
+        self.cycle = cycle = BufferedCycle(
             scope=self.scope,
             transport=self.transport,
             flow=self.flow,
@@ -144,14 +144,14 @@ class GuardedProtocol(HttpToolsProtocol):
         return True
 
     def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(self.arrival_seconds, self._cut_off, 408)
+        self._timer = self.loop.call_later(self.arrival_seconds, self._close_with_status, 408)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _cut_off(self, status: int) -> None:
+    def _close_with_status(self, status: int) -> None:
         self._stop_timer()
         if self.transport.is_closing():
             return
@@ -159,7 +159,7 @@ class GuardedProtocol(HttpToolsProtocol):
             if status == 408:
                 self._start_timer()  # it may be we who do not read meanwhile
             else:
-                self._hear_no_more()
+                self._stop_reading()
             return
         if self._in_head or not self.cycle.response_started:
             self.transport.write(STATUS_LINE[status] + b"connection: close\r\ncontent-length: 0\r\n\r\n")
@@ -172,12 +172,12 @@ class GuardedProtocol(HttpToolsProtocol):
             return False
         return self._in_head or running is not self.cycle
 
-    def _hear_no_more(self) -> None:
+    def _stop_reading(self) -> None:
         """The connection ends when the requests that came whole are answered."""
         self._deaf = self._arriving = True
         self.cycle.keep_alive = False
 
 
-def guarded(arrival_seconds: float) -> type[GuardedProtocol]:
+def build_protocol(arrival_seconds: float) -> type[GuardedProtocol]:
     """The protocol with this patience."""
     return type("PatientProtocol", (GuardedProtocol,), {"arrival_seconds": arrival_seconds})

@@ -18,12 +18,12 @@ from uvicorn.protocols.http.httptools_impl import (
 if TYPE_CHECKING:
     from uvicorn._types import ASGIReceiveEvent, ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
 
-_APART: Final = frozenset(
+_STREAMING_HEADERS: Final = frozenset(
     {b"connection", b"transfer-encoding"}
 )  # say how the answer is sent: uvicorn's matter
 
 
-class WholeCycle(RequestResponseCycle):
+class BufferedCycle(RequestResponseCycle):
     """uvicorn's, except that a head which says how long its body is waits for that body."""
 
     _start: HTTPResponseStartEvent | None = None
@@ -41,15 +41,15 @@ class WholeCycle(RequestResponseCycle):
     async def send(self, message: ASGISendEvent) -> None:
         if message["type"] == "http.response.start" and not self.response_started:
             self._start = message  # an app that fails before it has a body may begin anew
-            self._length = _length_of(message)
+            self._length = _get_body_length(message)
             if self._length is not None:
                 return
-            if self.scope["http_version"] == "1.0" and not _says_length(message):
+            if self.scope["http_version"] == "1.0" and not _has_content_length(message):
                 self._until_closed = True
                 self.chunked_encoding = False
         if (start := self._start) is not None:
             self._start = None
-            if message["type"] == "http.response.body" and self._write_whole(start, message):
+            if message["type"] == "http.response.body" and self._write_response(start, message):
                 return
             await super().send(start)
             if message is start:
@@ -58,7 +58,7 @@ class WholeCycle(RequestResponseCycle):
             self.expected_content_length = len(message.get("body", b""))
         await super().send(message)
 
-    def _write_whole(self, start: HTTPResponseStartEvent, message: HTTPResponseBodyEvent) -> bool:
+    def _write_response(self, start: HTTPResponseStartEvent, message: HTTPResponseBodyEvent) -> bool:
         """Whether all of the answer could be written at once."""
         body = message.get("body", b"")
         if (
@@ -89,15 +89,15 @@ class WholeCycle(RequestResponseCycle):
         return True
 
 
-def _says_length(start: HTTPResponseStartEvent) -> bool:
+def _has_content_length(start: HTTPResponseStartEvent) -> bool:
     return any(name == b"content-length" for name, _ in start.get("headers", ()))
 
 
-def _length_of(start: HTTPResponseStartEvent) -> int | None:
+def _get_body_length(start: HTTPResponseStartEvent) -> int | None:
     """How long the body will be, where the head says so and nothing of how it is sent."""
     length = None
     for name, value in start.get("headers", ()):
-        if name in _APART:
+        if name in _STREAMING_HEADERS:
             return None
         if name == b"content-length":
             length = int(value)

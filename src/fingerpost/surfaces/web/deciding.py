@@ -11,10 +11,10 @@ from fingerpost.events import ApprovalDecided
 from fingerpost.records import Decision
 from fingerpost.router import Router
 
-LOOK_EVERY_S: Final = 1.0  # a decision made in another process is told to nobody here
+CHECK_INTERVAL_S: Final = 1.0  # a decision made in another process is told to nobody here
 
 
-async def decided(router: Router, pending_id: str, seconds: float) -> bool:
+async def wait_for_decision(router: Router, pending_id: str, seconds: float) -> bool:
     """Whether the call is decided about (or its time is over) within so many seconds."""
     found = False
     with anyio.move_on_after(seconds), router.live.subscribe() as events:
@@ -28,14 +28,14 @@ async def decided(router: Router, pending_id: str, seconds: float) -> bool:
                         tasks.cancel_scope.cancel()
 
             tasks.start_soon(listen)
-            while not await _stands(router, pending_id):  # noqa: ASYNC110 - other processes tell nobody
-                await anyio.sleep(LOOK_EVERY_S)
+            while not await _is_decided(router, pending_id):  # noqa: ASYNC110 - other processes tell nobody
+                await anyio.sleep(CHECK_INTERVAL_S)
             found = True
             tasks.cancel_scope.cancel()
     return found
 
 
-async def _stands(router: Router, pending_id: str) -> bool:
+async def _is_decided(router: Router, pending_id: str) -> bool:
     try:
         pending = await router.store.approvals.get(pending_id)
     except StoreError:  # it may be back before the time is over

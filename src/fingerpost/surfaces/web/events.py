@@ -8,44 +8,50 @@ from typing import Final
 
 import anyio
 
-from fingerpost.surfaces.web.asgi import EVENT_HEADERS, AsgiMessage, Header, Receive, Send
-from fingerpost.surfaces.web.hearing import client_left
+from fingerpost.surfaces.web.asgi import EVENT_STREAM_HEADERS, AsgiMessage, Header, Receive, Send
+from fingerpost.surfaces.web.hearing import wait_for_disconnect
 
-BEAT_S: Final = 15.0  # proxies cut connections on which nothing moves
+HEARTBEAT_S: Final = 15.0  # proxies cut connections on which nothing moves
 
 
 class EventStream:
-    """Writes frames. Use `open_stream`."""
+    """Writes frames. Use `open_event_stream`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._writing = anyio.Lock()
 
-    async def data(self, payload: bytes, *, event: str | None = None, event_id: str | None = None) -> None:
+    async def send_event(
+        self, payload: bytes, *, event: str | None = None, event_id: str | None = None
+    ) -> None:
         """One event. `payload` is one line, as JSON is."""
         head = "".join(
             f"{name}: {value}\n" for name, value in (("event", event), ("id", event_id)) if value is not None
         )
-        await self._write(b"%sdata: %s\n\n" % (head.encode(), payload))
+        await self._write_frame(b"%sdata: %s\n\n" % (head.encode(), payload))
 
-    async def comment(self, text: str = "") -> None:
+    async def send_comment(self, text: str = "") -> None:
         """Something no client shows: that we are still here."""
-        await self._write(b": %s\n\n" % " ".join(text.split()).encode())
+        await self._write_frame(b": %s\n\n" % " ".join(text.split()).encode())
 
-    async def _write(self, frame: bytes) -> None:
+    async def _write_frame(self, frame: bytes) -> None:
         async with self._writing:
-            await self._put(frame)
+            await self._send_frame(frame)
 
-    async def _put(self, frame: bytes) -> None:
+    async def _send_frame(self, frame: bytes) -> None:
         await self._send({"type": "http.response.body", "body": frame, "more_body": True})
 
 
 @asynccontextmanager
-async def open_stream(
-    receive: Receive, send: Send, *, headers: Iterable[Header] = (), beat: float = BEAT_S
+async def open_event_stream(
+    receive: Receive, send: Send, *, headers: Iterable[Header] = (), heartbeat: float = HEARTBEAT_S
 ) -> AsyncGenerator[EventStream]:
     """The stream, its head sent. When the client leaves, the block is cancelled."""
-    start: AsgiMessage = {"type": "http.response.start", "status": 200, "headers": [*EVENT_HEADERS, *headers]}
+    start: AsgiMessage = {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [*EVENT_STREAM_HEADERS, *headers],
+    }
     await send(start)
     stream = EventStream(send)
     gone = False
@@ -53,12 +59,12 @@ async def open_stream(
 
         async def keep_alive() -> None:
             while True:
-                await anyio.sleep(beat)
-                await stream.comment()
+                await anyio.sleep(heartbeat)
+                await stream.send_comment()
 
         async def watch() -> None:
             nonlocal gone
-            await client_left(receive)
+            await wait_for_disconnect(receive)
             gone = True
             tasks.cancel_scope.cancel()
 

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 import anyio
 
 from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send
-from fingerpost.surfaces.web.port import Served
+from fingerpost.surfaces.web.port import ServedApp
 
 
-class Front:
+class PathRouter:
     """Hands each request to a surface by the first part of its path.
 
     `parts` are by that first part (`v1`, `api`); everything else is for `home`.
     """
 
-    def __init__(self, parts: Mapping[str, Served], *, home: Served) -> None:
+    def __init__(self, parts: Mapping[str, ServedApp], *, default: ServedApp) -> None:
         self._parts = dict(parts)
-        self._home = home
+        self._home = default
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

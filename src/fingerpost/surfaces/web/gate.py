@@ -9,11 +9,11 @@ from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Right
 from fingerpost.store.keys import PREFIX
 
-NOT_FOR_US: Final = (
+HOST_REFUSED: Final = (
     "This Host or Origin is not this gateway's. If it should be, add it to gateway.allowed_hosts."
 )
 # Browsers give what says so to no page of another site.
-NOT_EMBEDDED: Final = (
+SAME_ORIGIN_HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
 )
@@ -31,7 +31,7 @@ class Endpoint:
 
 
 @frozen
-class Denial:
+class AccessDenial:
     """Why somebody is not let in, as the HTTP answer they get."""
 
     status: int
@@ -39,32 +39,32 @@ class Denial:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Gate(Protocol):
+class Authenticator(Protocol):
     """Says who asks. Asked for every HTTP request, so it takes no time where it need not."""
 
-    async def admit(
+    async def authenticate(
         self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
-    ) -> Principal | Denial:
+    ) -> Principal | AccessDenial:
         """Who this is, by lower-case headers; `remote` is where they come from.
 
         Host and Origin are checked here, too, and whoever is refused is told of here.
         """
         ...
 
-    def allows_page(self, headers: Mapping[str, str]) -> bool:
+    def allows_origin(self, headers: Mapping[str, str]) -> bool:
         """Whether a web page may call us, by Host and Origin; its credential comes with the call."""
         ...
 
-    def answers_probe(self, headers: Mapping[str, str]) -> bool:
+    def allows_probe(self, headers: Mapping[str, str]) -> bool:
         """Whether a health probe with these headers is answered. It needs no credential."""
         ...
 
-    def documents(self) -> Mapping[str, JsonObject]:
+    def get_public_documents(self) -> Mapping[str, JsonObject]:
         """Public documents by path (`/.well-known/oauth-protected-resource…`)."""
         ...
 
 
-def for_others(headers: Mapping[str, str]) -> str | None:
+def get_forwarded_authorization(headers: Mapping[str, str]) -> str | None:
     """The caller's own `Authorization` for servers set up for it, where it is not what let them in here.
 
     A key or token for Fingerpost is for nobody else; one beside an `X-API-Key` is, except a key of ours.

@@ -15,16 +15,16 @@ from fingerpost.frozen import frozen
 if TYPE_CHECKING:
     from uvicorn._types import HTTPScope
 
-KEPT: Final = 4  # heads of one connection
-LONGEST: Final = 4096  # bytes of a head that is kept
-_END: Final = b"\r\n\r\n"
-_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})(?=\r\n)", re.IGNORECASE)
+MAX_HEADS: Final = 4  # heads of one connection
+MAX_HEAD_LENGTH: Final = 4096  # bytes of a head that is kept
+_HEAD_END: Final = b"\r\n\r\n"
+_LENGTH_HEADER: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})(?=\r\n)", re.IGNORECASE)
 # What is about this one message, or about what comes after it.
-_PARSERS_MATTER: Final = frozenset({b"expect", b"te", b"trailer", b"transfer-encoding", b"upgrade"})
+_UNCACHED_HEADERS: Final = frozenset({b"expect", b"te", b"trailer", b"transfer-encoding", b"upgrade"})
 
 
 @frozen(kw_only=False, eq=False)
-class KnownHead:
+class CachedHead:
     """A head around the digits of its length, and what the parser made of it."""
 
     before: bytes
@@ -32,7 +32,7 @@ class KnownHead:
     scope: HTTPScope
     place: int  # of the length among the headers
 
-    def scope_for(self, digits: bytes, state: dict[str, Any]) -> HTTPScope:
+    def build_scope(self, digits: bytes, state: dict[str, Any]) -> HTTPScope:
         """As the parser would have made it."""
         headers = list(self.scope["headers"])
         headers[self.place] = (b"content-length", digits)
@@ -42,18 +42,18 @@ class KnownHead:
         return scope
 
 
-class Heads:
+class HeadCache:
     """Those of one connection, the newest last."""
 
     def __init__(self) -> None:
-        self._known: list[KnownHead] = []
+        self._known: list[CachedHead] = []
 
-    def find(self, data: bytes) -> tuple[KnownHead, bytes, bytes] | None:
+    def find(self, data: bytes) -> tuple[CachedHead, bytes, bytes] | None:
         """The known head of a request that is whole, its length as sent, and its body."""
         for head in self._known:
             if not data.startswith(head.before):
                 continue
-            end = data.find(_END, len(head.before)) + len(_END)
+            end = data.find(_HEAD_END, len(head.before)) + len(_HEAD_END)
             digits = data[len(head.before) : end - len(head.after)]
             if (
                 data.endswith(head.after, 0, end)
@@ -64,21 +64,21 @@ class Heads:
                 return head, digits, data[end:]
         return None
 
-    def learn(self, data: bytes, scope: HTTPScope) -> None:
+    def store(self, data: bytes, scope: HTTPScope) -> None:
         """Keep the head of a request that came in one piece, was whole, and leaves the connection open."""
-        end = data.find(_END) + len(_END)
-        lengths = _LENGTH.findall(data, 0, end)
-        if end > LONGEST or len(lengths) != 1 or int(lengths[0]) != len(data) - end:
+        end = data.find(_HEAD_END) + len(_HEAD_END)
+        lengths = _LENGTH_HEADER.findall(data, 0, end)
+        if end > MAX_HEAD_LENGTH or len(lengths) != 1 or int(lengths[0]) != len(data) - end:
             return
         names = [name for name, _ in scope["headers"]]
-        if not _PARSERS_MATTER.isdisjoint(names) or names.count(b"content-length") != 1:
+        if not _UNCACHED_HEADERS.isdisjoint(names) or names.count(b"content-length") != 1:
             return
         if any(name == b"connection" and value.lower() != b"keep-alive" for name, value in scope["headers"]):
             return
-        found = _LENGTH.search(data, 0, end)
+        found = _LENGTH_HEADER.search(data, 0, end)
         assert found is not None
         before, after = data[: found.start(1)], data[found.end(1) : end]
         kept = scope.copy()
         kept["headers"] = list(scope["headers"])
-        self._known.append(KnownHead(before, after, kept, names.index(b"content-length")))
-        del self._known[:-KEPT]
+        self._known.append(CachedHead(before, after, kept, names.index(b"content-length")))
+        del self._known[:-MAX_HEADS]

@@ -8,30 +8,33 @@ from typing import TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from fingerpost.surfaces.web.asgi import ClientGone, Receive
+from fingerpost.surfaces.web.asgi import ClientDisconnected, Receive
 
-R = TypeVar("R")
+WorkResult = TypeVar("WorkResult")
 
 
-async def client_left(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Returns when the client is gone. Whatever else it sends is for nobody."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def while_heard(receive: Receive, work: Callable[[TaskGroup], Awaitable[R]]) -> R:
-    """What `work` gives. Raises `ClientGone` when the client leaves first: the work is cancelled then.
+async def run_while_connected(
+    receive: Receive, work: Callable[[TaskGroup], Awaitable[WorkResult]]
+) -> WorkResult:
+    """What `work` gives. Raises `ClientDisconnected` when the client leaves first: the work is cancelled
+    then.
 
     `work` may start tasks that end with it.
     """
     gone = False
-    results: list[R] = []
+    results: list[WorkResult] = []
     failures: list[Exception] = []
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
             nonlocal gone
-            await client_left(receive)
+            await wait_for_disconnect(receive)
             gone = True
             tasks.cancel_scope.cancel()
 
@@ -45,4 +48,4 @@ async def while_heard(receive: Receive, work: Callable[[TaskGroup], Awaitable[R]
         return results[0]
     if failures and not gone:
         raise failures[0]
-    raise ClientGone
+    raise ClientDisconnected

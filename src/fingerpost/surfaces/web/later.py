@@ -11,28 +11,28 @@ import anyio
 import anyio.to_thread
 
 from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send, respond
-from fingerpost.surfaces.web.port import Served
+from fingerpost.surfaces.web.port import ServedApp
 
 log = logging.getLogger("fingerpost.web")
 
-Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[Served]]
+AppLoader: TypeAlias = Callable[[], AbstractAsyncContextManager[ServedApp]]
 
-_NOT_THERE = b'{"error": "This part could not be opened; the log says why."}'
+_UNAVAILABLE = b'{"error": "This part could not be opened; the log says why."}'
 
 
-class Later:
-    """Stands for the surface. `keep` runs in a task of the house, which opens it and closes it again.
+class LazyApp:
+    """Stands for the surface. `keep_open` runs in a task of the house, which opens it and closes it again.
 
     `load` runs in a thread, since it imports the surface, and gives what opens it.
     """
 
-    def __init__(self, load: Opening) -> None:
+    def __init__(self, load: AppLoader) -> None:
         self._load = load
         self._wanted = anyio.Event()
         self._settled = anyio.Event()
-        self._app: Served | None = None
+        self._app: ServedApp | None = None
 
-    async def keep(self) -> None:
+    async def keep_open(self) -> None:
         """Wait until it is wanted, then hold it open until cancelled. One that failed is tried again."""
         while True:
             await self._wanted.wait()
@@ -54,7 +54,7 @@ class Later:
             self._wanted.set()
             await self._settled.wait()
         if self._app is None:
-            await respond(send, 503, _NOT_THERE)
+            await respond(send, 503, _UNAVAILABLE)
         else:
             await self._app(scope, receive, send)
 

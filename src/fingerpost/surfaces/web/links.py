@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def approval_page(address: str, pending_id: str) -> str:
+def build_approval_url(address: str, pending_id: str) -> str:
     """Where a person decides about a call that waits."""
     return f"{address.rstrip('/')}/#/approvals/{pending_id}"

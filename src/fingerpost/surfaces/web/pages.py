@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fingerpost.surfaces.web.asgi import Header
-from fingerpost.surfaces.web.gate import Gate
+from fingerpost.surfaces.web.gate import Authenticator
 
 
-def page_headers(gate: Gate, headers: Mapping[str, str], exposed: bytes) -> tuple[Header, ...]:
+def build_cors_headers(
+    authenticator: Authenticator, headers: Mapping[str, str], exposed: bytes
+) -> tuple[Header, ...]:
     """What goes with every answer to a page that may read it. `exposed` are the headers it may read, too."""
     origin = headers.get("origin")
-    if origin is None or not gate.allows_page(headers):
+    if origin is None or not authenticator.allows_origin(headers):
         return ()
     return (
         (b"access-control-allow-origin", origin.encode("latin-1")),

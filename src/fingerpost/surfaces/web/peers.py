@@ -22,15 +22,15 @@ from typing import Final
 import anyio.to_thread
 
 from fingerpost.frozen import frozen
-from fingerpost.records.access import DECIDING, Principal
+from fingerpost.records.access import DECIDING_RIGHTS, Principal
 from fingerpost.settings.addresses import is_loopback
 
 MARK: Final = "FINGERPOST_COMMAND"  # of `servers/watchdog.py`, whose package takes long to load
 
 _PROC: Final = Path("/proc")
-_MOST_PARENTS: Final = 64
-_REMEMBERED: Final = 1000  # connections
-_known: OrderedDict[Peer, bool] = OrderedDict()
+_MAX_PARENTS: Final = 64
+_MAX_REMEMBERED: Final = 1000  # connections
+_known_peers: OrderedDict[Peer, bool] = OrderedDict()
 
 
 @frozen(kw_only=False)
@@ -43,7 +43,7 @@ class Peer:
     own_port: int
 
 
-def peer_of(client: tuple[str, int] | None, server: tuple[str, int] | None) -> Peer | None:
+def build_peer(client: tuple[str, int] | None, server: tuple[str, int] | None) -> Peer | None:
     """The connection of an ASGI request (`scope["client"]`, `scope["server"]`), where it is one."""
     if not client or not server:
         return None
@@ -52,23 +52,25 @@ def peer_of(client: tuple[str, int] | None, server: tuple[str, int] | None) -> P
     return Peer(client[0], client[1], server[0], server[1]) if is_local else None
 
 
-async def without_deciding(principal: Principal, peer: Peer | None) -> Principal:
+async def drop_decision_rights(principal: Principal, peer: Peer | None) -> Principal:
     """The principal, without the rights to decide where a program that we started sent this."""
-    if DECIDING.isdisjoint(principal.rights) or not await is_tool_peer(peer):
+    if DECIDING_RIGHTS.isdisjoint(principal.rights) or not await is_tool_peer(peer):
         return principal
-    return replace(principal, rights=tuple(right for right in principal.rights if right not in DECIDING))
+    return replace(
+        principal, rights=tuple(right for right in principal.rights if right not in DECIDING_RIGHTS)
+    )
 
 
 async def is_tool_peer(peer: Peer | None) -> bool:
     """Whether the program at the other end of a connection was started by us. Looked up in a thread, once."""
     if peer is None or sys.platform != "linux":
         return False
-    known = _known.get(peer)
+    known = _known_peers.get(peer)
     if known is None:
-        known = await anyio.to_thread.run_sync(_look_up, peer)
-        _known[peer] = known
-        if len(_known) > _REMEMBERED:
-            _known.popitem(last=False)
+        known = await anyio.to_thread.run_sync(_look_up_peer, peer)
+        _known_peers[peer] = known
+        if len(_known_peers) > _MAX_REMEMBERED:
+            _known_peers.popitem(last=False)
     return known
 
 
@@ -79,30 +81,30 @@ def is_started_by_tool() -> bool:
 
 def _is_tool(process: int) -> bool:
     """Whether it or one of its parents carries a mark of ours."""
-    for _ in range(_MOST_PARENTS):
+    for _ in range(_MAX_PARENTS):
         if _is_marked(process):
             return True
-        process = _parent(process)
+        process = _get_parent(process)
         if process <= 1:
             return False
     return False
 
 
-def _look_up(peer: Peer) -> bool:
-    inode = _inode(peer)
+def _look_up_peer(peer: Peer) -> bool:
+    inode = _find_inode(peer)
     if inode is None:
         return False
     wanted = f"socket:[{inode}]"
     # A socket may be open in several processes: one of a tool among them is enough.
-    return any(_is_tool(process) for process in _holders(wanted))
+    return any(_is_tool(process) for process in _find_holders(wanted))
 
 
-def _inode(peer: Peer) -> str | None:
+def _find_inode(peer: Peer) -> str | None:
     """The inode of their end of the connection, by the kernel's table."""
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         theirs, ours = (
-            _in_table(peer.host, peer.port, family),
-            _in_table(peer.own_host, peer.own_port, family),
+            _search_socket_table(peer.host, peer.port, family),
+            _search_socket_table(peer.own_host, peer.own_port, family),
         )
         if theirs is None or ours is None:
             continue
@@ -117,7 +119,7 @@ def _inode(peer: Peer) -> str | None:
     return None
 
 
-def _in_table(host: str, port: int, family: socket.AddressFamily) -> str | None:
+def _search_socket_table(host: str, port: int, family: socket.AddressFamily) -> str | None:
     """`0100007F:21C2`: words of the address in the machine's order, and the port, as /proc writes them."""
     address = ip_address(host.partition("%")[0])
     if family == socket.AF_INET6 and address.version == 4:
@@ -128,22 +130,22 @@ def _in_table(host: str, port: int, family: socket.AddressFamily) -> str | None:
     return f"{struct.pack(f'={len(words)}I', *words).hex().upper()}:{port:04X}"
 
 
-def _holders(wanted: str) -> Iterator[int]:
+def _find_holders(wanted: str) -> Iterator[int]:
     """The processes that have this socket open, as far as we may look."""
-    for process in (name for name in _listed(str(_PROC)) if name.isdigit()):
+    for process in (name for name in _list_folder(str(_PROC)) if name.isdigit()):
         handles = f"{_PROC}/{process}/fd"
-        if any(_target(f"{handles}/{handle}") == wanted for handle in _listed(handles)):
+        if any(_read_link(f"{handles}/{handle}") == wanted for handle in _list_folder(handles)):
             yield int(process)
 
 
-def _listed(folder: str) -> list[str]:
+def _list_folder(folder: str) -> list[str]:
     try:
         return os.listdir(folder)  # noqa: PTH208 - thousands of names, in a hurry
     except OSError:  # the process is gone, or not ours to look at
         return []
 
 
-def _target(link: str) -> str:
+def _read_link(link: str) -> str:
     try:
         return os.readlink(link)  # noqa: PTH115 - as above
     except OSError:  # closed meanwhile
@@ -158,7 +160,7 @@ def _is_marked(process: int) -> bool:
     return any(entry.startswith(f"{MARK}=".encode()) for entry in environment.split(b"\0"))
 
 
-def _parent(process: int) -> int:
+def _get_parent(process: int) -> int:
     """0 where that cannot be told."""
     try:
         told = (_PROC / str(process) / "stat").read_bytes()

@@ -14,16 +14,16 @@ import uvicorn
 
 from fingerpost.errors import ConfigError
 from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send
-from fingerpost.surfaces.web.connections import guarded
-from fingerpost.surfaces.web.interpreter import tuned_for_serving
+from fingerpost.surfaces.web.connections import build_protocol
+from fingerpost.surfaces.web.interpreter import tune_for_serving
 
 KEEP_ALIVE_S: Final = 120  # longer than an agent thinks between two calls
-BACKLOG: Final = 2048
-STOP_S: Final = 5
-PATIENCE_S: Final = 3.0  # for requests that run when we are told to stop
+LISTEN_BACKLOG: Final = 2048
+SHUTDOWN_S: Final = 5
+DRAIN_S: Final = 3.0  # for requests that run when we are told to stop
 
 
-class Served(Protocol):
+class ServedApp(Protocol):
     """An app that can be told to come to its end."""
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None: ...
@@ -34,7 +34,7 @@ class Served(Protocol):
 
 
 async def serve_app(
-    app: Served,
+    app: ServedApp,
     listening: socket.socket,
     *,
     arrival_seconds: float = 30.0,
@@ -44,7 +44,7 @@ async def serve_app(
     """Serve an opened app at a socket, until a signal or until cancelled."""
     config = uvicorn.Config(
         app,
-        http=guarded(arrival_seconds),
+        http=build_protocol(arrival_seconds),
         ws="none",
         loop="none",
         lifespan="off",
@@ -55,32 +55,32 @@ async def serve_app(
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_S,
-        backlog=BACKLOG,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        backlog=LISTEN_BACKLOG,
     )
-    server = _Server(config, app, started)
-    with tuned_for_serving():
-        await _serve(server, listening, signals=signals)
+    server = _UvicornServer(config, app, started)
+    with tune_for_serving():
+        await _run_server(server, listening, signals=signals)
 
 
-async def _serve(server: _Server, listening: socket.socket, *, signals: bool) -> None:
+async def _run_server(server: _UvicornServer, listening: socket.socket, *, signals: bool) -> None:
     async with anyio.create_task_group() as tasks:
         if signals and threading.current_thread() is threading.main_thread():
             tasks.start_soon(_stop_at_signal, server)
         try:
             await server.serve(sockets=[listening])
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(STOP_S, shield=True):
-                await server.shutdown(sockets=[listening], patience=0.0)
+            with anyio.move_on_after(SHUTDOWN_S, shield=True):
+                await server.shutdown(sockets=[listening], timeout=0.0)
             raise
         finally:
             tasks.cancel_scope.cancel()
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     """Leaves signals to us, and lets the app say goodbye before connections are closed."""
 
-    def __init__(self, config: uvicorn.Config, app: Served, started: Callable[[], None] | None) -> None:
+    def __init__(self, config: uvicorn.Config, app: ServedApp, started: Callable[[], None] | None) -> None:
         super().__init__(config)
         self._app = app
         self._tell_started = started
@@ -95,11 +95,11 @@ class _Server(uvicorn.Server):
             self._tell_started()
 
     async def shutdown(
-        self, sockets: list[socket.socket] | None = None, *, patience: float | None = None
+        self, sockets: list[socket.socket] | None = None, *, timeout: float | None = None
     ) -> None:
         for server in self.servers:
             server.close()
-        await self._app.drain(PATIENCE_S if patience is None else patience)
+        await self._app.drain(DRAIN_S if timeout is None else timeout)
         await super().shutdown(sockets=sockets)
 
 
@@ -115,7 +115,7 @@ def listen_at(host: str, port: int) -> socket.socket:
     """A listening socket. Raises `ConfigError` with what to do when the address is taken or not ours."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
         # Streams are many small writes: each goes out at once. Connections take this from their socket.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
@@ -126,7 +126,7 @@ def listen_at(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def address_of(listening: socket.socket) -> str:
+def get_address(listening: socket.socket) -> str:
     """`host:port` as others write it in a URL."""
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

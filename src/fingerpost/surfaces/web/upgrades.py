@@ -16,20 +16,20 @@ from fingerpost.surfaces.web.asgi import Header
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
+_FRAMING_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
-def parser_without_upgrade(
+def build_parser_without_upgrade(
     protocol: HttpToolsProtocol, version: str, headers: Iterable[Header]
 ) -> tuple[httptools.HttpRequestParser, bytes]:
     """A parser for the rest of the connection, and what to feed it first: how the body at hand is framed."""
-    parser = httptools.HttpRequestParser(_HeardAlready(protocol))
+    parser = httptools.HttpRequestParser(_HeadlessEvents(protocol))
     parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
-    framing = [b"%s: %s\r\n" % header for header in headers if header[0] in _FRAMING]
+    framing = [b"%s: %s\r\n" % header for header in headers if header[0] in _FRAMING_HEADERS]
     return parser, b"".join([b"POST / HTTP/", version.encode(), b"\r\n", *framing, b"\r\n"])
 
 
-class _HeardAlready:
+class _HeadlessEvents:
     """Hears for a connection what the parser finds, but for the first head."""
 
     def __init__(self, protocol: HttpToolsProtocol) -> None:

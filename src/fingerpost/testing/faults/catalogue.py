@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 @frozen(kw_only=False)
-class Fault(Generic[T]):
+class ServerFault(Generic[T]):
     """One way to misbehave."""
 
     name: str
@@ -20,26 +20,26 @@ class Fault(Generic[T]):
     act: T
 
 
-class Catalogue(Generic[T]):
+class FaultRegistry(Generic[T]):
     """Faults, registered by decorating what acts them out."""
 
     def __init__(self) -> None:
-        self.faults: dict[str, Fault[T]] = {}
+        self.faults: dict[str, ServerFault[T]] = {}
 
-    def fault(self, name: str, row: int, summary: str) -> Callable[[T], T]:
+    def register(self, name: str, row: int, summary: str) -> Callable[[T], T]:
         def register(act: T) -> T:
-            self.faults[name] = Fault(name, row, summary, act)
+            self.faults[name] = ServerFault(name, row, summary, act)
             return act
 
         return register
 
-    def __getitem__(self, name: str) -> Fault[T]:
+    def __getitem__(self, name: str) -> ServerFault[T]:
         try:
             return self.faults[name]
         except KeyError:
             message = f"no fault is named {name!r}; there are: {', '.join(sorted(self.faults))}"
             raise LookupError(message) from None
 
-    def listing(self) -> str:
+    def format_list(self) -> str:
         """All faults as lines of text."""
         return "\n".join(f"{fault.name:20} {fault.row:3}  {fault.summary}" for fault in self.faults.values())

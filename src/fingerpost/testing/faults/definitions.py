@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-Tools = list[Any]
+ToolDefinitions = list[Any]
 
-GOOD: dict[str, Any] = {
+GOOD_TOOL: dict[str, Any] = {
     "name": "echo",
     "description": "Answers with its arguments.",
     "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
 }
 
 
-def named(name: str, **fields: Any) -> dict[str, Any]:
+def build_tool(name: str, **fields: Any) -> dict[str, Any]:
     """A sound definition under another name, with some fields replaced."""
-    return {**GOOD, "name": name, **fields}
+    return {**GOOD_TOOL, "name": name, **fields}
 
 
-def nested(depth: int) -> dict[str, Any]:
+def build_nested_schema(depth: int) -> dict[str, Any]:
     """A schema of objects within objects."""
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(depth // 2):  # each step adds two levels: `properties` and the schema in it
@@ -26,39 +26,39 @@ def nested(depth: int) -> dict[str, Any]:
     return schema
 
 
-def bad_schemas() -> Tools:
+def build_bad_schemas() -> ToolDefinitions:
     """Four broken definitions between two good ones."""
     return [
-        GOOD,
-        named("text_schema", inputSchema="object"),
-        named("odd_type", inputSchema={"type": "strnig"}),
-        named("odd_part", inputSchema={"type": "object", "properties": {"a": {"type": "txt"}}}),
+        GOOD_TOOL,
+        build_tool("text_schema", inputSchema="object"),
+        build_tool("odd_type", inputSchema={"type": "strnig"}),
+        build_tool("odd_part", inputSchema={"type": "object", "properties": {"a": {"type": "txt"}}}),
         {"name": "no_schema"},
-        named("also_good"),
+        build_tool("also_good"),
     ]
 
 
-def odd_names() -> Tools:
+def build_odd_names() -> ToolDefinitions:
     """Names that are empty, no text, too long, invisible, confusable, or just unusual."""
     return [
-        GOOD,
-        named(""),
-        {**GOOD, "name": 7},
-        {**GOOD, "name": None},
-        named("x" * 5000),
-        named("ec\u200bho"),
-        named("\u0435cho"),  # a Cyrillic letter that looks like a Latin one
-        named("\u202eohce"),
-        named("a tool / with spaces"),
-        named("כלי"),
+        GOOD_TOOL,
+        build_tool(""),
+        {**GOOD_TOOL, "name": 7},
+        {**GOOD_TOOL, "name": None},
+        build_tool("x" * 5000),
+        build_tool("ec\u200bho"),
+        build_tool("\u0435cho"),  # a Cyrillic letter that looks like a Latin one
+        build_tool("\u202eohce"),
+        build_tool("a tool / with spaces"),
+        build_tool("כלי"),
         "not an object",
     ]
 
 
-def ref_loop() -> Tools:
+def build_ref_loop() -> ToolDefinitions:
     return [
-        GOOD,
-        named(
+        GOOD_TOOL,
+        build_tool(
             "loop",
             inputSchema={
                 "type": "object",
@@ -69,13 +69,20 @@ def ref_loop() -> Tools:
     ]
 
 
-def network_ref(url: str) -> Tools:
-    return [GOOD, named("remote", inputSchema={"type": "object", "properties": {"a": {"$ref": url}}})]
+def build_network_ref(url: str) -> ToolDefinitions:
+    return [
+        GOOD_TOOL,
+        build_tool("remote", inputSchema={"type": "object", "properties": {"a": {"$ref": url}}}),
+    ]
 
 
-def duplicate_names() -> Tools:
-    return [GOOD, named("twin", description="the first"), named("twin", description="the second")]
+def build_duplicate_names() -> ToolDefinitions:
+    return [
+        GOOD_TOOL,
+        build_tool("twin", description="the first"),
+        build_tool("twin", description="the second"),
+    ]
 
 
-def many(count: int) -> Tools:
-    return [named(f"tool_{number}") for number in range(count)]
+def build_many(count: int) -> ToolDefinitions:
+    return [build_tool(f"tool_{number}") for number in range(count)]

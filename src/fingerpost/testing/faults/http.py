@@ -4,7 +4,7 @@
         spec = Server.http("bad", server.url)
 
 Without a fault's doing it is a sound server of the handshake era with one tool,
-`echo`, that keeps sessions and answers with JSON.
+`build_echo`, that keeps sessions and answers with JSON.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from fingerpost.testing.faults import definitions
-from fingerpost.testing.faults.catalogue import Catalogue
+from fingerpost.testing.faults.catalogue import FaultRegistry
 
-LONGEST_HEAD = 64 * 1024
-LONGEST_BODY = 16 * 1024 * 1024
+MAX_HEAD_BYTES = 64 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
 MEGABYTE = 1024 * 1024
 
 
 @dataclass
-class Exchange:
+class FaultExchange:
     """One request and the way to answer it."""
 
     server: FaultyHttp
@@ -42,7 +42,7 @@ class Exchange:
     def id_bytes(self) -> bytes:
         return json.dumps(self.message["id"]).encode()
 
-    async def head(self, status: int, *, length: int | None = None, **headers: str) -> None:
+    async def send_head(self, status: int, *, length: int | None = None, **headers: str) -> None:
         lines = [f"HTTP/1.1 {status} Status", "Connection: close"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         if length is not None:
@@ -55,30 +55,30 @@ class Exchange:
     async def respond(
         self, status: int, body: bytes = b"", *, kind: str = "application/json", **headers: str
     ) -> None:
-        await self.head(status, length=len(body), Content_Type=kind, **headers)
+        await self.send_head(status, length=len(body), Content_Type=kind, **headers)
         await self.write(body)
 
-    async def event(self, data: bytes) -> None:
+    async def send_event(self, data: bytes) -> None:
         """Begin an event stream with one event."""
-        await self.head(200, Content_Type="text/event-stream")
+        await self.send_head(200, Content_Type="text/event-stream")
         await self.write(b"event: message\r\ndata: " + data + b"\r\n\r\n")
 
-    def result(self, value: bytes) -> bytes:
+    def build_result(self, value: bytes) -> bytes:
         return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (self.id_bytes, value)
 
-    def echo(self) -> bytes:
+    def build_echo(self) -> bytes:
         text = json.dumps(self.message["params"].get("arguments", {}))
         return json.dumps({"content": [{"type": "text", "text": text}]}).encode()
 
 
-Act = Callable[[Exchange], Awaitable[None]]
+FaultAct = Callable[[FaultExchange], Awaitable[None]]
 
 
 @dataclass
 class FaultyHttp:
     """The running server: where it is, and what it saw."""
 
-    act: Act
+    act: FaultAct
     fault: str
     url: str = ""
     sessions: int = 0
@@ -91,28 +91,30 @@ class FaultyHttp:
             with contextlib.suppress(*gone):
                 await self._answer(await self._read(stream))
 
-    async def _read(self, stream: SocketStream) -> Exchange:
+    async def _read(self, stream: SocketStream) -> FaultExchange:
         reader = BufferedByteReceiveStream(stream)
-        head = (await reader.receive_until(b"\r\n\r\n", LONGEST_HEAD)).decode("latin-1")
+        head = (await reader.receive_until(b"\r\n\r\n", MAX_HEAD_BYTES)).decode("latin-1")
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         length = int(headers.get("content-length", 0))
-        body = await reader.receive_exactly(min(length, LONGEST_BODY)) if length else b""
+        body = await reader.receive_exactly(min(length, MAX_BODY_BYTES)) if length else b""
         message: dict[str, Any] = json.loads(body) if body else {}
         self.seen.append(message.get("method", first.split()[0]))
-        return Exchange(self, first.split()[0], headers, message, stream)
+        return FaultExchange(self, first.split()[0], headers, message, stream)
 
-    async def _answer(self, exchange: Exchange) -> None:
+    async def _answer(self, exchange: FaultExchange) -> None:
         method = exchange.message.get("method")
         if exchange.method != "POST":
             await exchange.respond(405)
-        elif self.fault in EVERYWHERE or method == ("tools/list" if self.fault in ON_LIST else "tools/call"):
+        elif self.fault in FAULTS_EVERYWHERE or method == (
+            "tools/list" if self.fault in FAULTS_ON_LIST else "tools/call"
+        ):
             await self.act(exchange)
         else:
-            await sound(exchange)
+            await answer_normally(exchange)
 
 
-async def sound(exchange: Exchange) -> None:
+async def answer_normally(exchange: FaultExchange) -> None:
     """What a server without a fault does."""
     message, server = exchange.message, exchange.server
     if "id" not in message:
@@ -126,21 +128,23 @@ async def sound(exchange: Exchange) -> None:
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "faulty", "version": "1"},
             }
-            body = exchange.result(json.dumps(value).encode())
+            body = exchange.build_result(json.dumps(value).encode())
             await exchange.respond(200, body, Mcp_Session_Id=f"session-{server.sessions}")
         case "tools/list":
-            await exchange.respond(200, exchange.result(json.dumps({"tools": [definitions.GOOD]}).encode()))
+            await exchange.respond(
+                200, exchange.build_result(json.dumps({"tools": [definitions.GOOD_TOOL]}).encode())
+            )
         case "tools/call":
-            await exchange.respond(200, exchange.result(exchange.echo()))
+            await exchange.respond(200, exchange.build_result(exchange.build_echo()))
         case "ping":
-            await exchange.respond(200, exchange.result(b"{}"))
+            await exchange.respond(200, exchange.build_result(b"{}"))
         case _:
             error = b'{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}'
             await exchange.respond(400, error % exchange.id_bytes)
 
 
-FAULTS: Catalogue[Act] = Catalogue()
-EVERYWHERE = {
+FAULTS: FaultRegistry[FaultAct] = FaultRegistry()
+FAULTS_EVERYWHERE = {
     "html_login",
     "unauthorized",
     "forbidden",
@@ -150,205 +154,205 @@ EVERYWHERE = {
     "away",
     "deaf_to_notices",
 }
-ON_LIST = {"list_hangs", "list_fails"}
-fault = FAULTS.fault
+FAULTS_ON_LIST = {"list_hangs", "list_fails"}
+fault = FAULTS.register
 
-fault("none", 0, "behaves")(sound)
+fault("none", 0, "behaves")(answer_normally)
 
 
 @fault("reset", 1, "closes the connection instead of answering a call")
-async def reset(exchange: Exchange) -> None:
+async def reset(exchange: FaultExchange) -> None:
     await exchange.stream.aclose()
 
 
 @fault("hang", 2, "never answers a call")
-async def hang(exchange: Exchange) -> None:
+async def hang(exchange: FaultExchange) -> None:
     await anyio.sleep_forever()
 
 
 @fault("half_closed", 3, "cuts its event stream in the middle of an event")
-async def half_closed(exchange: Exchange) -> None:
-    await exchange.head(200, Content_Type="text/event-stream")
+async def close_half(exchange: FaultExchange) -> None:
+    await exchange.send_head(200, Content_Type="text/event-stream")
     await exchange.write(b'event: message\r\ndata: {"jsonrpc":"2.0","id":' + exchange.id_bytes)
 
 
 @fault("half_json", 3, "promises more bytes than it sends")
-async def half_json(exchange: Exchange) -> None:
-    body = exchange.result(exchange.echo())
-    await exchange.head(200, length=len(body) + 100, Content_Type="application/json")
+async def send_half_json(exchange: FaultExchange) -> None:
+    body = exchange.build_result(exchange.build_echo())
+    await exchange.send_head(200, length=len(body) + 100, Content_Type="application/json")
     await exchange.write(body)
 
 
 @fault("drip", 4, "sends a comment every 50 ms, for ever")
-async def drip(exchange: Exchange) -> None:
-    await exchange.head(200, Content_Type="text/event-stream")
+async def send_slowly(exchange: FaultExchange) -> None:
+    await exchange.send_head(200, Content_Type="text/event-stream")
     while True:
         await exchange.write(b": still here\r\n\r\n")
         await anyio.sleep(0.05)
 
 
 @fault("huge", 6, "answers with 50 MB of JSON")
-async def huge(exchange: Exchange) -> None:
-    body = exchange.result(b'{"a":"' + b"x" * 50 * MEGABYTE + b'"}')
+async def send_huge(exchange: FaultExchange) -> None:
+    body = exchange.build_result(b'{"a":"' + b"x" * 50 * MEGABYTE + b'"}')
     await exchange.respond(200, body)
 
 
 @fault("huge_event", 6, "answers with an event of 50 MB")
-async def huge_event(exchange: Exchange) -> None:
-    await exchange.event(exchange.result(b'{"a":"' + b"x" * 50 * MEGABYTE + b'"}'))
+async def send_huge_event(exchange: FaultExchange) -> None:
+    await exchange.send_event(exchange.build_result(b'{"a":"' + b"x" * 50 * MEGABYTE + b'"}'))
 
 
 @fault("endless", 7, "answers with JSON that never ends")
-async def endless(exchange: Exchange) -> None:
-    await exchange.head(200, Content_Type="application/json")
+async def send_endless(exchange: FaultExchange) -> None:
+    await exchange.send_head(200, Content_Type="application/json")
     while True:
         await exchange.write(b" " * 65536)
 
 
 @fault("endless_event", 7, "answers with an event that never ends")
-async def endless_event(exchange: Exchange) -> None:
-    await exchange.head(200, Content_Type="text/event-stream")
+async def send_endless_event(exchange: FaultExchange) -> None:
+    await exchange.send_head(200, Content_Type="text/event-stream")
     await exchange.write(b"data: ")
     while True:
         await exchange.write(b"x" * 65536)
 
 
 @fault("bad_json", 8, "answers with JSON that breaks off")
-async def bad_json(exchange: Exchange) -> None:
-    await exchange.respond(200, exchange.result(b'{"content":[')[:-1])
+async def send_bad_json(exchange: FaultExchange) -> None:
+    await exchange.respond(200, exchange.build_result(b'{"content":[')[:-1])
 
 
 @fault("bad_event", 8, "answers with an event whose JSON breaks off")
-async def bad_event(exchange: Exchange) -> None:
-    await exchange.event(exchange.result(b'{"content":[')[:-1])
+async def send_bad_event(exchange: FaultExchange) -> None:
+    await exchange.send_event(exchange.build_result(b'{"content":[')[:-1])
 
 
 @fault("not_utf8", 9, "answers with JSON that is not UTF-8")
-async def not_utf8(exchange: Exchange) -> None:
-    await exchange.respond(200, exchange.result(b'{"a":"\xff"}'))
+async def send_not_utf8(exchange: FaultExchange) -> None:
+    await exchange.respond(200, exchange.build_result(b'{"a":"\xff"}'))
 
 
 @fault("not_utf8_event", 9, "answers with an event that is not UTF-8")
-async def not_utf8_event(exchange: Exchange) -> None:
-    await exchange.event(exchange.result(b'{"a":"\xff"}'))
+async def send_not_utf8_event(exchange: FaultExchange) -> None:
+    await exchange.send_event(exchange.build_result(b'{"a":"\xff"}'))
 
 
 @fault("wrong_id", 10, "answers with another id")
-async def wrong_id(exchange: Exchange) -> None:
+async def send_wrong_id(exchange: FaultExchange) -> None:
     exchange.message["id"] += 1
-    await exchange.respond(200, exchange.result(exchange.echo()))
+    await exchange.respond(200, exchange.build_result(exchange.build_echo()))
 
 
 @fault("text_id", 10, "answers with its id turned into text")
-async def text_id(exchange: Exchange) -> None:
+async def send_text_id(exchange: FaultExchange) -> None:
     exchange.message["id"] = str(exchange.message["id"])
-    await exchange.respond(200, exchange.result(exchange.echo()))
+    await exchange.respond(200, exchange.build_result(exchange.build_echo()))
 
 
 @fault("wrong_id_event", 10, "answers with another id in an event")
-async def wrong_id_event(exchange: Exchange) -> None:
+async def send_wrong_id_event(exchange: FaultExchange) -> None:
     exchange.message["id"] += 1
-    await exchange.event(exchange.result(exchange.echo()))
+    await exchange.send_event(exchange.build_result(exchange.build_echo()))
 
 
 @fault("both", 11, "answers with a result and an error")
-async def both(exchange: Exchange) -> None:
+async def send_result_and_error(exchange: FaultExchange) -> None:
     await exchange.respond(
         200, b'{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"no"}}' % exchange.id_bytes
     )
 
 
 @fault("neither", 11, "answers with neither a result nor an error")
-async def neither(exchange: Exchange) -> None:
+async def send_neither(exchange: FaultExchange) -> None:
     await exchange.respond(200, b'{"jsonrpc":"2.0","id":%s}' % exchange.id_bytes)
 
 
 @fault("server_error", 12, "answers a call with status 500")
-async def server_error(exchange: Exchange) -> None:
+async def send_server_error(exchange: FaultExchange) -> None:
     await exchange.respond(500, b"oops", kind="text/plain")
 
 
 @fault("lost_session", 12, "forgets the first session with the first call")
-async def lost_session(exchange: Exchange) -> None:
-    await _forget(exchange, lambda: exchange.respond(404))
+async def lose_session(exchange: FaultExchange) -> None:
+    await _forget_session(exchange, lambda: exchange.respond(404))
 
 
 @fault("sloppy_session", 12, "forgets the first session, and says so with status 400")
-async def sloppy_session(exchange: Exchange) -> None:
+async def lose_session_sloppily(exchange: FaultExchange) -> None:
     error = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session ID provided"}}'
-    await _forget(exchange, lambda: exchange.respond(400, error))
+    await _forget_session(exchange, lambda: exchange.respond(400, error))
 
 
-async def _forget(exchange: Exchange, refuse: Callable[[], Awaitable[None]]) -> None:
+async def _forget_session(exchange: FaultExchange, refuse: Callable[[], Awaitable[None]]) -> None:
     server = exchange.server
     if exchange.message.get("method") == "tools/call":
         server.lost = True
     if server.lost and exchange.headers.get("mcp-session-id") == "session-1":
         await refuse()
     else:
-        await sound(exchange)
+        await answer_normally(exchange)
 
 
 @fault("nan", 13, "answers with NaN and Infinity")
-async def not_a_number(exchange: Exchange) -> None:
-    await exchange.respond(200, exchange.result(b'{"a":NaN,"b":Infinity}'))
+async def send_not_a_number(exchange: FaultExchange) -> None:
+    await exchange.respond(200, exchange.build_result(b'{"a":NaN,"b":Infinity}'))
 
 
 @fault("deep_result", 14, "answers with ten thousand levels")
-async def deep_result(exchange: Exchange) -> None:
-    await exchange.respond(200, exchange.result(b'{"a":' * 10_000 + b"1" + b"}" * 10_000))
+async def send_deep_result(exchange: FaultExchange) -> None:
+    await exchange.respond(200, exchange.build_result(b'{"a":' * 10_000 + b"1" + b"}" * 10_000))
 
 
 @fault("html_login", 15, "answers everything with a login page")
-async def html_login(exchange: Exchange) -> None:
+async def send_html_login(exchange: FaultExchange) -> None:
     await exchange.respond(200, b"<html><form action=/login></form></html>", kind="text/html; charset=utf-8")
 
 
 @fault("unauthorized", 15, "answers everything with status 401")
-async def unauthorized(exchange: Exchange) -> None:
+async def send_unauthorized(exchange: FaultExchange) -> None:
     await exchange.respond(401, b"{}")
 
 
 @fault("forbidden", 15, "answers everything with status 403")
-async def forbidden(exchange: Exchange) -> None:
+async def send_forbidden(exchange: FaultExchange) -> None:
     await exchange.respond(403, b"{}")
 
 
 @fault("wrong_type", 15, "answers a call with plain text")
-async def wrong_type(exchange: Exchange) -> None:
+async def send_wrong_type(exchange: FaultExchange) -> None:
     await exchange.respond(200, b"hello", kind="text/plain")
 
 
 @fault("accepted", 11, "answers a call with 202 and nothing")
-async def accepted(exchange: Exchange) -> None:
+async def send_accepted(exchange: FaultExchange) -> None:
     await exchange.respond(202)
 
 
 @fault("redirect", 50, "redirects everything to another address")
-async def redirect(exchange: Exchange) -> None:
+async def send_redirect(exchange: FaultExchange) -> None:
     await exchange.respond(307, Location="http://127.0.0.1:9/elsewhere")
 
 
 @fault("away", 42, "answers everything with status 503")
-async def away(exchange: Exchange) -> None:
+async def redirect_away(exchange: FaultExchange) -> None:
     await exchange.respond(503)
 
 
 @fault("deaf_to_notices", 2, "never answers a call with slow=true, nor its cancellation")
-async def deaf_to_notices(exchange: Exchange) -> None:
+async def ignore_notifications(exchange: FaultExchange) -> None:
     slow = exchange.message.get("params", {}).get("arguments", {}).get("slow", False)
     if slow or exchange.message.get("method") == "notifications/cancelled":
         await anyio.sleep_forever()
-    await sound(exchange)
+    await answer_normally(exchange)
 
 
 @fault("list_hangs", 2, "never answers tools/list")
-async def list_hangs(exchange: Exchange) -> None:
+async def hang_on_list(exchange: FaultExchange) -> None:
     await anyio.sleep_forever()
 
 
 @fault("list_fails", 12, "answers tools/list with an error")
-async def list_fails(exchange: Exchange) -> None:
+async def fail_on_list(exchange: FaultExchange) -> None:
     error = b'{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"the index is being rebuilt"}}'
     await exchange.respond(200, error % exchange.id_bytes)
 

@@ -7,14 +7,14 @@ from typing import Final, Literal, get_args
 from fingerpost.frozen import frozen
 
 ChartType = Literal["bar", "line", "scatter", "pie"]
-TYPES: Final[tuple[ChartType, ...]] = get_args(ChartType)
-MOST_SERIES: Final = 8
-MOST_POINTS: Final = 2_000  # of all series together
-MOST_SLICES: Final = 12
+CHART_TYPES: Final[tuple[ChartType, ...]] = get_args(ChartType)
+MAX_SERIES: Final = 8
+MAX_POINTS: Final = 2_000  # of all series together
+MAX_SLICES: Final = 12
 
 
 @frozen
-class Series:
+class ChartSeries:
     """Values that belong together. None where there is none for a label."""
 
     name: str
@@ -23,18 +23,20 @@ class Series:
 
 @frozen
 class Chart:
-    """Labels with values in one or more series. `places` are numbers for the labels, where they are such."""
+    """Labels with values in one or more series. `positions` are numbers for the labels, where they are
+    such.
+    """
 
     labels: tuple[str, ...]
-    series: tuple[Series, ...]
-    places: tuple[float, ...] = ()
+    series: tuple[ChartSeries, ...]
+    positions: tuple[float, ...] = ()
     type: ChartType = "bar"
     title: str = ""
     x_label: str = ""
     y_label: str = ""
 
     @property
-    def about(self) -> str:
+    def summary(self) -> str:
         """In words."""
         many = f"{len(self.labels)} {'slices' if self.type == 'pie' else 'points'}"
         several = f" in {len(self.series)} series" if len(self.series) > 1 else ""

@@ -14,44 +14,46 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 
-_SWEEPS: Final = 8
+_ORDERING_SWEEPS: Final = 8
 
-Name = str
-Link = tuple[Name, Name]
+NodeName = str
+NodeLink = tuple[NodeName, NodeName]
 
 
 @frozen
-class Layout:
+class DiagramLayout:
     """Layer and place across for every node; and what each edge passes, its ends included."""
 
-    layer: Mapping[Name, int]
-    across: Mapping[Name, float]
-    paths: tuple[tuple[Name, ...], ...]  # in the order of the edges
+    layer: Mapping[NodeName, int]
+    across: Mapping[NodeName, float]
+    paths: tuple[tuple[NodeName, ...], ...]  # in the order of the edges
 
 
-def laid_out(nodes: Sequence[Name], edges: Sequence[Link], room: Callable[[Name], float]) -> Layout:
+def compute_layout(
+    nodes: Sequence[NodeName], edges: Sequence[NodeLink], get_width: Callable[[NodeName], float]
+) -> DiagramLayout:
     """`room` says how much of its layer a node takes, its distance to the next included."""
-    layer = _layers(nodes, _without_cycles(nodes, edges))
-    paths, places = _paths(edges, layer)
+    layer = _assign_layers(nodes, _remove_cycles(nodes, edges))
+    paths, places = _build_paths(edges, layer)
     links = [link for path in paths for link in pairwise(path)]
-    rows = _ordered(places, links)
+    rows = _order_rows(places, links)
 
-    def width(name: Name) -> float:
-        return room(name) if name in layer else 26.0
+    def width(name: NodeName) -> float:
+        return get_width(name) if name in layer else 26.0
 
-    across = _placed(rows, links, width)
+    across = _place_nodes(rows, links, width)
     layers = {name: number for number, row in enumerate(rows) for name in row}
-    return Layout(layer=layers, across=across, paths=tuple(paths))
+    return DiagramLayout(layer=layers, across=across, paths=tuple(paths))
 
 
-def _without_cycles(nodes: Sequence[Name], edges: Sequence[Link]) -> list[Link]:
+def _remove_cycles(nodes: Sequence[NodeName], edges: Sequence[NodeLink]) -> list[NodeLink]:
     """The edges, those that lead back turned round; loops at one node left out."""
-    following: dict[Name, list[Name]] = defaultdict(list)
+    following: dict[NodeName, list[NodeName]] = defaultdict(list)
     for start, end in edges:
         if start != end:
             following[start].append(end)
-    state: dict[Name, int] = {}  # 1 on the way, 2 done
-    links: list[Link] = []
+    state: dict[NodeName, int] = {}  # 1 on the way, 2 done
+    links: list[NodeLink] = []
     for root in nodes:
         stack = [(root, iter(following[root]))] if root not in state else []
         state.setdefault(root, 1)
@@ -71,7 +73,7 @@ def _without_cycles(nodes: Sequence[Name], edges: Sequence[Link]) -> list[Link]:
     return links
 
 
-def _layers(nodes: Sequence[Name], links: Sequence[Link]) -> dict[Name, int]:
+def _assign_layers(nodes: Sequence[NodeName], links: Sequence[NodeLink]) -> dict[NodeName, int]:
     """Every node behind all that lead to it."""
     layer = dict.fromkeys(nodes, 0)
     for _ in nodes:
@@ -84,14 +86,14 @@ def _layers(nodes: Sequence[Name], links: Sequence[Link]) -> dict[Name, int]:
     return layer
 
 
-def _paths(
-    edges: Sequence[Link], layer: Mapping[Name, int]
-) -> tuple[list[tuple[Name, ...]], list[list[Name]]]:
+def _build_paths(
+    edges: Sequence[NodeLink], layer: Mapping[NodeName, int]
+) -> tuple[list[tuple[NodeName, ...]], list[list[NodeName]]]:
     """What every edge passes, and who is in which layer."""
-    rows: list[list[Name]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
+    rows: list[list[NodeName]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
     for name, number in layer.items():
         rows[number].append(name)
-    paths: list[tuple[Name, ...]] = []
+    paths: list[tuple[NodeName, ...]] = []
     for number, (start, end) in enumerate(edges):
         step = 1 if layer[end] > layer[start] else -1
         passed = range(layer[start] + step, layer[end], step) if start != end else ()
@@ -102,8 +104,8 @@ def _paths(
     return paths, rows
 
 
-def _neighbours(links: Sequence[Link]) -> dict[Name, list[Name]]:
-    found: dict[Name, list[Name]] = defaultdict(list)
+def _build_neighbours(links: Sequence[NodeLink]) -> dict[NodeName, list[NodeName]]:
+    found: dict[NodeName, list[NodeName]] = defaultdict(list)
     for start, end in links:
         if start != end:
             found[start].append(end)
@@ -111,23 +113,25 @@ def _neighbours(links: Sequence[Link]) -> dict[Name, list[Name]]:
     return found
 
 
-def _ordered(rows: list[list[Name]], links: Sequence[Link]) -> list[list[Name]]:
+def _order_rows(rows: list[list[NodeName]], links: Sequence[NodeLink]) -> list[list[NodeName]]:
     """Each layer by the mean place of its neighbours in the one before, down and up again."""
-    near = _neighbours(links)
-    best, fewest = [list(row) for row in rows], _crossings(rows, links)
-    for sweep in range(_SWEEPS):
+    near = _build_neighbours(links)
+    best, fewest = [list(row) for row in rows], _count_crossings(rows, links)
+    for sweep in range(_ORDERING_SWEEPS):
         numbers = range(1, len(rows)) if sweep % 2 == 0 else range(len(rows) - 2, -1, -1)
         for number in numbers:
             fixed = rows[number - 1] if sweep % 2 == 0 else rows[number + 1]
             places = {name: float(at) for at, name in enumerate(fixed)}
-            rows[number] = _by_means(rows[number], near, places)
-        if (crossed := _crossings(rows, links)) < fewest:
+            rows[number] = _sort_by_means(rows[number], near, places)
+        if (crossed := _count_crossings(rows, links)) < fewest:
             best, fewest = [list(row) for row in rows], crossed
     return best
 
 
-def _by_means(row: list[Name], near: Mapping[Name, list[Name]], places: Mapping[Name, float]) -> list[Name]:
-    def mean(at: int, name: Name) -> float:
+def _sort_by_means(
+    row: list[NodeName], near: Mapping[NodeName, list[NodeName]], places: Mapping[NodeName, float]
+) -> list[NodeName]:
+    def mean(at: int, name: NodeName) -> float:
         known = [places[other] for other in near.get(name, ()) if other in places]
         return sum(known) / len(known) if known else float(at)
 
@@ -135,7 +139,7 @@ def _by_means(row: list[Name], near: Mapping[Name, list[Name]], places: Mapping[
     return sorted(row, key=lambda name: means[name])
 
 
-def _crossings(rows: Sequence[Sequence[Name]], links: Sequence[Link]) -> int:
+def _count_crossings(rows: Sequence[Sequence[NodeName]], links: Sequence[NodeLink]) -> int:
     place = {name: (number, at) for number, row in enumerate(rows) for at, name in enumerate(row)}
     by_layer: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for one, other in links:
@@ -150,17 +154,17 @@ def _crossings(rows: Sequence[Sequence[Name]], links: Sequence[Link]) -> int:
     )
 
 
-def _placed(
-    rows: Sequence[Sequence[Name]], links: Sequence[Link], width: Callable[[Name], float]
-) -> dict[Name, float]:
+def _place_nodes(
+    rows: Sequence[Sequence[NodeName]], links: Sequence[NodeLink], width: Callable[[NodeName], float]
+) -> dict[NodeName, float]:
     """The middle of every node across its layer."""
-    near, across = _neighbours(links), dict[Name, float]()
+    near, across = _build_neighbours(links), dict[NodeName, float]()
     for row in rows:
         left = -sum(width(name) for name in row) / 2
         for name in row:
             across[name] = left + width(name) / 2
             left += width(name)
-    for sweep in range(_SWEEPS * 2):
+    for sweep in range(_ORDERING_SWEEPS * 2):
         for row in rows if sweep % 2 == 0 else reversed(rows):
             wished = {
                 name: sum(across[other] for other in near[name]) / len(near[name])
@@ -168,33 +172,38 @@ def _placed(
                 else across[name]
                 for name in row
             }
-            across.update(_apart(row, wished, width))
+            across.update(_spread_row(row, wished, width))
     return across
 
 
-def _apart(
-    row: Sequence[Name], wished: Mapping[Name, float], width: Callable[[Name], float]
-) -> dict[Name, float]:
+def _spread_row(
+    row: Sequence[NodeName], preferred: Mapping[NodeName, float], width: Callable[[NodeName], float]
+) -> dict[NodeName, float]:
     """As near to what is wished as the order and the room of each allow.
 
     Neighbours that would overlap become one block, which stands where its members would on average.
     """
-    blocks: list[tuple[list[Name], list[float]]] = []  # the names, and what each wishes of the block's start
+    blocks: list[
+        tuple[list[NodeName], list[float]]
+    ] = []  # the names, and what each wishes of the block's start
     for name in row:
-        names, wishes = [name], [wished[name] - width(name) / 2]
-        while blocks and _start(blocks[-1][1]) + sum(map(width, blocks[-1][0])) > _start(wishes) - 1e-9:
+        names, wishes = [name], [preferred[name] - width(name) / 2]
+        while (
+            blocks
+            and _find_start(blocks[-1][1]) + sum(map(width, blocks[-1][0])) > _find_start(wishes) - 1e-9
+        ):
             before, earlier = blocks.pop()
             taken = sum(map(width, before))
             names, wishes = [*before, *names], [*earlier, *(wish - taken for wish in wishes)]
         blocks.append((names, wishes))
-    found: dict[Name, float] = {}
+    found: dict[NodeName, float] = {}
     for names, wishes in blocks:
-        left = _start(wishes)
+        left = _find_start(wishes)
         for name in names:
             found[name] = left + width(name) / 2
             left += width(name)
     return found
 
 
-def _start(wishes: Sequence[float]) -> float:
-    return sum(wishes) / len(wishes)
+def _find_start(preferred: Sequence[float]) -> float:
+    return sum(preferred) / len(preferred)

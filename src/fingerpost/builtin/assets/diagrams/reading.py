@@ -9,208 +9,217 @@ from dataclasses import replace
 from typing import Final, cast
 
 from fingerpost.builtin.assets.diagrams.records import (
-    MOST_EDGES,
-    MOST_MESSAGES,
-    MOST_NODES,
-    MOST_PARTICIPANTS,
-    Direction,
-    Edge,
-    Flow,
-    Node,
+    MAX_EDGES,
+    MAX_MESSAGES,
+    MAX_NODES,
+    MAX_PARTICIPANTS,
+    DiagramEdge,
+    DiagramNode,
+    FlowDiagram,
+    FlowDirection,
     NodeShape,
-    Sequence,
+    SequenceDiagram,
 )
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.records import Json
 
-LONGEST_TEXT: Final = 50_000
-LONGEST_LABEL: Final = 120
-HOW: Final = (
+MAX_DIAGRAM_TEXT: Final = 50_000
+MAX_NODE_LABEL: Final = 120
+DIAGRAM_HINT: Final = (
     "Write lines such as `A[Start] --> B{Ready?}` and `B -->|yes| C[Go]`, for a sequence "
     "`Ann ->> Bob: Hello`, or give data: "
     '{"edges": [["a", "b", "label"]]} or {"messages": [["a", "b", "text"]]}.'
 )
-_ARROW: Final = re.compile(
+_ARROW_PATTERN: Final = re.compile(
     r"\s*(?:--\s*(?P<inside>[^-=|>\n]{1,60}?)\s*(?:-->|---)|"
     r"(?P<line>-{1,3}\.?-*>{1,2}|-\.->|={1,2}>|→|⇒|---))(?:\s*\|(?P<label>[^|\n]{0,120})\|)?\s*"
 )
-_NODE: Final = re.compile(
+_NODE_PATTERN: Final = re.compile(
     r"^(?P<key>[^\[\](){}|]{0,120}?)\s*(?:\[\(?(?P<box>[^\]]{1,300}?)\)?\]|\(+\[?(?P<round>[^)]{1,300}?)\]?\)+|"
     r"\{+(?P<diamond>[^}]{1,300})\}+)?\s*;?$"
 )
-_HEADER: Final = re.compile(r"^\s*(?:graph|flowchart)\s+(TD|TB|BT|LR|RL)\b\s*;?", re.IGNORECASE)
-_MESSAGE: Final = re.compile(
+_HEADER_PATTERN: Final = re.compile(r"^\s*(?:graph|flowchart)\s+(TD|TB|BT|LR|RL)\b\s*;?", re.IGNORECASE)
+_MESSAGE_PATTERN: Final = re.compile(
     r"^\s*(?P<start>[^\n:>-]{1,80}?)\s*(?P<line>--?>{1,2}|--?[x)]|→)\s*[+-]?(?P<end>[^:\n>]{1,80}?)\s*:\s*(?P<text>.{0,300})$"
 )
-_PARTICIPANT: Final = re.compile(
+_PARTICIPANT_PATTERN: Final = re.compile(
     r"^\s*(?:participant|actor)\s+(?P<key>[^\n]{1,80}?)(?:\s+as\s+(?P<text>[^\n]{1,120}))?\s*$", re.IGNORECASE
 )
-_PASSED_OVER: Final = re.compile(
+_IGNORED_LINES: Final = re.compile(
     r"^\s*(?:%%|subgraph|end\b|style\b|classDef\b|class\b|click\b|linkStyle|note\b|activate|deactivate|"
     r"autonumber|loop\b|alt\b|else\b|opt\b|par\b|title\b|```)",
     re.IGNORECASE,
 )
-_SHAPES: Final[Mapping[str, NodeShape]] = {"box": "box", "round": "round", "diamond": "diamond"}
+_SHAPE_BY_BRACKET: Final[Mapping[str, NodeShape]] = {"box": "box", "round": "round", "diamond": "diamond"}
 
 
-def read_diagram(data: Json, prompt: str, title: str = "") -> Flow | Sequence:
+def parse_diagram(data: Json, prompt: str, title: str = "") -> FlowDiagram | SequenceDiagram:
     """The diagram that is wanted. Raises `ToolRefused` where there is nothing to draw."""
-    found = _of_data(data) if isinstance(data, Mapping | list | tuple) and data else None
+    found = _parse_data(data) if isinstance(data, Mapping | list | tuple) and data else None
     if found is None:
-        text = (data if isinstance(data, str) and data.strip() else prompt)[:LONGEST_TEXT]
-        found = _of_text(text, wants_sequence="sequence" in f"{prompt} {text[:200]}".lower())
+        text = (data if isinstance(data, str) and data.strip() else prompt)[:MAX_DIAGRAM_TEXT]
+        found = _parse_text(text, wants_sequence="sequence" in f"{prompt} {text[:200]}".lower())
     if found is None:
         message = "There is nothing to draw a diagram from."
-        raise ToolRefused(message, hint=HOW)
-    return replace(_checked(found), title=_text(title))
+        raise ToolRefused(message, hint=DIAGRAM_HINT)
+    return replace(_check_diagram(found), title=_format_text(title))
 
 
-def _checked(found: Flow | Sequence) -> Flow | Sequence:
-    if isinstance(found, Flow):
-        few = len(found.nodes) <= MOST_NODES and len(found.edges) <= MOST_EDGES
-        most = f"{MOST_NODES} boxes and {MOST_EDGES} arrows"
+def _check_diagram(diagram: FlowDiagram | SequenceDiagram) -> FlowDiagram | SequenceDiagram:
+    if isinstance(diagram, FlowDiagram):
+        few = len(diagram.nodes) <= MAX_NODES and len(diagram.edges) <= MAX_EDGES
+        most = f"{MAX_NODES} boxes and {MAX_EDGES} arrows"
     else:
-        few = len(found.participants) <= MOST_PARTICIPANTS and len(found.messages) <= MOST_MESSAGES
-        most = f"{MOST_PARTICIPANTS} participants and {MOST_MESSAGES} messages"
+        few = len(diagram.participants) <= MAX_PARTICIPANTS and len(diagram.messages) <= MAX_MESSAGES
+        most = f"{MAX_PARTICIPANTS} participants and {MAX_MESSAGES} messages"
     if not few:
         message = f"A diagram has at most {most}."
         raise ToolRefused(message, hint="Draw a part of it, or several.")
-    return found
+    return diagram
 
 
 # -- data -------------------------------------------------------------------------------------------
 
 
-def _of_data(data: Json) -> Flow | Sequence | None:
+def _parse_data(data: Json) -> FlowDiagram | SequenceDiagram | None:
     if not isinstance(data, Mapping):
-        return _flow((), data)
+        return _parse_flow_data((), data)
     messages = data.get("messages")
     if isinstance(messages, list | tuple):
-        return _sequence_of(data.get("participants"), messages)
-    return _flow(data.get("nodes"), data.get("edges", data.get("links")), str(data.get("direction", "")))
+        return _parse_sequence_data(data.get("participants"), messages)
+    return _parse_flow_data(
+        data.get("nodes"), data.get("edges", data.get("links")), str(data.get("direction", ""))
+    )
 
 
-def _flow(nodes: Json, edges: Json, direction: str = "") -> Flow | None:
-    known: dict[str, Node] = {}
-    for item in _items(nodes):
-        key, text, shape = _fields(item, ("id", "key", "name"), ("text", "label", "name"), ("shape",))
+def _parse_flow_data(nodes: Json, edges: Json, direction: str = "") -> FlowDiagram | None:
+    known: dict[str, DiagramNode] = {}
+    for item in _get_items(nodes):
+        key, text, shape = _get_fields(item, ("id", "key", "name"), ("text", "label", "name"), ("shape",))
         if key:
-            known[key] = Node(key=key, text=text or key, shape=_SHAPES.get(shape, "box"))
-    made: list[Edge] = []
-    for item in _items(edges):
-        start, end, label = _fields(
+            known[key] = DiagramNode(key=key, text=text or key, shape=_SHAPE_BY_BRACKET.get(shape, "box"))
+    made: list[DiagramEdge] = []
+    for item in _get_items(edges):
+        start, end, label = _get_fields(
             item, ("from", "start", "source"), ("to", "end", "target"), ("label", "text")
         )
         if start and end:
-            made.append(Edge(start=start, end=end, label=label))
+            made.append(DiagramEdge(start=start, end=end, label=label))
             for key in (start, end):
-                known.setdefault(key, Node(key=key, text=key))
-    way: Direction = "right" if direction.lower() in ("right", "lr", "rl", "horizontal") else "down"
-    return Flow(nodes=tuple(known.values()), edges=tuple(made), direction=way) if known else None
+                known.setdefault(key, DiagramNode(key=key, text=key))
+    way: FlowDirection = "right" if direction.lower() in ("right", "lr", "rl", "horizontal") else "down"
+    return FlowDiagram(nodes=tuple(known.values()), edges=tuple(made), direction=way) if known else None
 
 
-def _sequence_of(participants: Json, messages: Json) -> Sequence | None:
+def _parse_sequence_data(participants: Json, messages: Json) -> SequenceDiagram | None:
     names = {
-        _text(item): Node(key=_text(item), text=_text(item)) for item in _items(participants) if _text(item)
+        _format_text(item): DiagramNode(key=_format_text(item), text=_format_text(item))
+        for item in _get_items(participants)
+        if _format_text(item)
     }
-    made: list[Edge] = []
-    for item in _items(messages):
-        start, end, label = _fields(item, ("from", "start"), ("to", "end"), ("text", "label", "message"))
+    made: list[DiagramEdge] = []
+    for item in _get_items(messages):
+        start, end, label = _get_fields(item, ("from", "start"), ("to", "end"), ("text", "label", "message"))
         if start and end:
-            made.append(Edge(start=start, end=end, label=label))
+            made.append(DiagramEdge(start=start, end=end, label=label))
             for key in (start, end):
-                names.setdefault(key, Node(key=key, text=key))
-    return Sequence(participants=tuple(names.values()), messages=tuple(made)) if made else None
+                names.setdefault(key, DiagramNode(key=key, text=key))
+    return SequenceDiagram(participants=tuple(names.values()), messages=tuple(made)) if made else None
 
 
-def _fields(item: Json, *names: tuple[str, ...]) -> tuple[str, ...]:
+def _get_fields(item: Json, *names: tuple[str, ...]) -> tuple[str, ...]:
     """The first of each group of names that is there; of a list, by place."""
     if isinstance(item, Mapping):
         return tuple(
-            next((_text(item[name]) for name in group if item.get(name) is not None), "") for group in names
+            next((_format_text(item[name]) for name in group if item.get(name) is not None), "")
+            for group in names
         )
     places = (
-        [_text(cell) for cell in cast("Items[Json]", item)]
+        [_format_text(cell) for cell in cast("Items[Json]", item)]
         if isinstance(item, list | tuple)
-        else [_text(item)]
+        else [_format_text(item)]
     )
     return tuple(places[at] if at < len(places) else "" for at in range(len(names)))
 
 
-def _items(value: Json) -> Items[Json]:
+def _get_items(value: Json) -> Items[Json]:
     return value[:1000] if isinstance(value, list | tuple) else ()
 
 
-def _text(value: Json) -> str:
+def _format_text(value: Json) -> str:
     if not isinstance(value, str | int | float):
         return ""
     plain = re.sub(r"<br\s*/?>", " ", str(value), flags=re.IGNORECASE)
-    return " ".join(plain.split()).strip("\"'")[:LONGEST_LABEL]
+    return " ".join(plain.split()).strip("\"'")[:MAX_NODE_LABEL]
 
 
 # -- text -------------------------------------------------------------------------------------------
 
 
-def _of_text(text: str, *, wants_sequence: bool) -> Flow | Sequence | None:
+def _parse_text(text: str, *, wants_sequence: bool) -> FlowDiagram | SequenceDiagram | None:
     lines = [" ".join(line.split()) for line in text.split("\n") if line.strip()]  # runs of spaces take long
     if wants_sequence or any("->>" in line for line in lines):
-        found = _sequence(lines)
+        found = _parse_sequence_lines(lines)
         if found is not None:
             return found
-    return _flow_of(lines)
+    return _parse_flow_lines(lines)
 
 
-def _sequence(lines: Iterable[str]) -> Sequence | None:
-    names: dict[str, Node] = {}
-    messages: list[Edge] = []
+def _parse_sequence_lines(lines: Iterable[str]) -> SequenceDiagram | None:
+    names: dict[str, DiagramNode] = {}
+    messages: list[DiagramEdge] = []
     for line in lines:
-        if named := _PARTICIPANT.match(line):
-            key = _text(named["key"])
-            names[key] = Node(key=key, text=_text(named["text"]) or key)
-        elif _PASSED_OVER.match(line):
+        if named := _PARTICIPANT_PATTERN.match(line):
+            key = _format_text(named["key"])
+            names[key] = DiagramNode(key=key, text=_format_text(named["text"]) or key)
+        elif _IGNORED_LINES.match(line):
             continue
-        elif said := _MESSAGE.match(_last_sentence(line)):
-            start, end = _text(said["start"]), _text(said["end"])
+        elif said := _MESSAGE_PATTERN.match(_strip_introduction(line)):
+            start, end = _format_text(said["start"]), _format_text(said["end"])
             for key in (start, end):
-                names.setdefault(key, Node(key=key, text=key))
+                names.setdefault(key, DiagramNode(key=key, text=key))
             dashed = said["line"].startswith("--")
-            messages.append(Edge(start=start, end=end, label=_text(said["text"]), dashed=dashed))
-    return Sequence(participants=tuple(names.values()), messages=tuple(messages)) if messages else None
+            messages.append(
+                DiagramEdge(start=start, end=end, label=_format_text(said["text"]), dashed=dashed)
+            )
+    return SequenceDiagram(participants=tuple(names.values()), messages=tuple(messages)) if messages else None
 
 
-def _flow_of(lines: Iterable[str]) -> Flow | None:
-    nodes: dict[str, Node] = {}
-    edges: list[Edge] = []
-    way: Direction = "down"
+def _parse_flow_lines(lines: Iterable[str]) -> FlowDiagram | None:
+    nodes: dict[str, DiagramNode] = {}
+    edges: list[DiagramEdge] = []
+    way: FlowDirection = "down"
     for line in (part for whole in lines for part in whole.split(";")):
-        if header := _HEADER.match(line):
+        if header := _HEADER_PATTERN.match(line):
             way = "right" if header[1].upper() in ("LR", "RL") else "down"
             line = line[header.end() :]
-        if not line.strip() or _PASSED_OVER.match(line) or not _ARROW.search(line):
+        if not line.strip() or _IGNORED_LINES.match(line) or not _ARROW_PATTERN.search(line):
             continue
-        _chain(_last_sentence(line), nodes, edges)
-    return Flow(nodes=tuple(nodes.values()), edges=tuple(edges), direction=way) if edges else None
+        _parse_chain(_strip_introduction(line), nodes, edges)
+    return FlowDiagram(nodes=tuple(nodes.values()), edges=tuple(edges), direction=way) if edges else None
 
 
-def _last_sentence(line: str) -> str:
+def _strip_introduction(line: str) -> str:
     """Without the words before a chain: `a flowchart of the build: checkout -> test`."""
     head, colon, rest = line.partition(":")
-    introduces = colon and not _ARROW.search(head) and _ARROW.search(rest)
+    introduces = colon and not _ARROW_PATTERN.search(head) and _ARROW_PATTERN.search(rest)
     return rest.strip() if introduces else line.strip()
 
 
-def _chain(line: str, nodes: dict[str, Node], edges: list[Edge]) -> None:
+def _parse_chain(line: str, nodes: dict[str, DiagramNode], edges: list[DiagramEdge]) -> None:
     """`A --> B -- no --> C: text`: every arrow is an edge from the one before it."""
     before: str | None = None
     label, dashed, arrow = "", False, True
     at = 0
-    for match in (*_ARROW.finditer(line), None):
+    for match in (*_ARROW_PATTERN.finditer(line), None):
         part = line[at : match.start() if match else len(line)]
         if match is None and before is not None and ":" in part and not label:
             part, _, label = part.partition(":")
-        key = _met(part, nodes)
+        key = _parse_node(part, nodes)
         if key is not None and before is not None:
-            edges.append(Edge(start=before, end=key, label=_text(label), dashed=dashed, arrow=arrow))
+            edges.append(
+                DiagramEdge(start=before, end=key, label=_format_text(label), dashed=dashed, arrow=arrow)
+            )
         before = key
         if match is not None:
             label = match["label"] or match["inside"] or ""
@@ -218,17 +227,19 @@ def _chain(line: str, nodes: dict[str, Node], edges: list[Edge]) -> None:
             at = match.end()
 
 
-def _met(part: str, nodes: dict[str, Node]) -> str | None:
+def _parse_node(part: str, nodes: dict[str, DiagramNode]) -> str | None:
     """The node this names, with the words and the shape it was first given."""
-    match = _NODE.match(part.strip())
+    match = _NODE_PATTERN.match(part.strip())
     if match is None:
         return None
-    told = next(((name, match[name]) for name in _SHAPES if match[name]), None)
-    text = _text(told[1]) if told else ""
-    key = _text(match["key"]) or text
+    told = next(((name, match[name]) for name in _SHAPE_BY_BRACKET if match[name]), None)
+    text = _format_text(told[1]) if told else ""
+    key = _format_text(match["key"]) or text
     if not key:
         return None
     known = nodes.get(key)
     if known is None or (told is not None and known.text == known.key):
-        nodes[key] = Node(key=key, text=text or key, shape=_SHAPES[told[0]] if told else "box")
+        nodes[key] = DiagramNode(
+            key=key, text=text or key, shape=_SHAPE_BY_BRACKET[told[0]] if told else "box"
+        )
     return key

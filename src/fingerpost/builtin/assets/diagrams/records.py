@@ -7,15 +7,15 @@ from typing import Final, Literal
 from fingerpost.frozen import frozen
 
 NodeShape = Literal["box", "round", "diamond"]
-Direction = Literal["down", "right"]
-MOST_NODES: Final = 80
-MOST_EDGES: Final = 160
-MOST_PARTICIPANTS: Final = 12
-MOST_MESSAGES: Final = 60
+FlowDirection = Literal["down", "right"]
+MAX_NODES: Final = 80
+MAX_EDGES: Final = 160
+MAX_PARTICIPANTS: Final = 12
+MAX_MESSAGES: Final = 60
 
 
 @frozen
-class Node:
+class DiagramNode:
     """A box with words in it."""
 
     key: str
@@ -24,7 +24,7 @@ class Node:
 
 
 @frozen
-class Edge:
+class DiagramEdge:
     """From one to another."""
 
     start: str
@@ -35,28 +35,28 @@ class Edge:
 
 
 @frozen
-class Flow:
+class FlowDiagram:
     """Boxes and arrows."""
 
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-    direction: Direction = "down"
+    nodes: tuple[DiagramNode, ...]
+    edges: tuple[DiagramEdge, ...]
+    direction: FlowDirection = "down"
     title: str = ""
 
     @property
-    def about(self) -> str:
+    def summary(self) -> str:
         return f"a flowchart of {len(self.nodes)} boxes and {len(self.edges)} arrows"
 
 
 @frozen
-class Sequence:
+class SequenceDiagram:
     """Who says what to whom, one after another."""
 
-    participants: tuple[Node, ...]
-    messages: tuple[Edge, ...]
+    participants: tuple[DiagramNode, ...]
+    messages: tuple[DiagramEdge, ...]
     title: str = ""
 
     @property
-    def about(self) -> str:
+    def summary(self) -> str:
         many = f"{len(self.messages)} messages between {len(self.participants)} participants"
         return f"a sequence diagram of {many}"

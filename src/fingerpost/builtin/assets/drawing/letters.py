@@ -9,13 +9,13 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
-from fingerpost.builtin.assets.drawing.shapes import Point, width_of
+from fingerpost.builtin.assets.drawing.shapes import Point, estimate_width
 
-_UNIT: Final = 0.118  # of the font's size, to one step of the grid
-_INK: Final = 0.76  # of a letter's room; the rest is left and right of it
-_BASE: Final = 2
+_GRID_UNIT: Final = 0.118  # of the font's size, to one step of the grid
+_LETTER_WIDTH: Final = 0.76  # of a letter's room; the rest is left and right of it
+_BASELINE: Final = 2
 
-_FORMS: Final[Mapping[str, str]] = {
+_LETTER_FORMS: Final[Mapping[str, str]] = {
     "A": "022842 1434", "B": "02083847463505 3544433202", "C": "4738180703123243", "D": "02082847432202",
     "E": "48080242 0535", "F": "480802 0535", "G": "47381807031232434525", "H": "0208 4248 0545",
     "I": "1232 1838 2228", "J": "4843321203", "K": "0208 4804 1542", "L": "080242", "M": "0208254842",
@@ -45,39 +45,41 @@ _FORMS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def strokes_of(text: str, size: float) -> tuple[list[list[Point]], float]:
+def build_strokes(text: str, size: float) -> tuple[list[list[Point]], float]:
     """The strokes of a line of text, its baseline at 0 and y growing downwards, and its width."""
-    unit, left = _UNIT * size, 0.0
+    unit, left = _GRID_UNIT * size, 0.0
     strokes: list[list[Point]] = []
     for letter in text:
-        advance = width_of(letter, size)
+        advance = estimate_width(letter, size)
         runs = [
             [(int(run[at]), int(run[at + 1])) for at in range(0, len(run), 2)]
-            for run in _form(letter).split()
+            for run in _get_form(letter).split()
         ]
         columns = [x for run in runs for x, _ in run] or [0]
         first, ink = min(columns), (max(columns) - min(columns)) * unit
-        squeeze = advance * _INK / ink if ink > 2 * unit else 1.0
+        squeeze = advance * _LETTER_WIDTH / ink if ink > 2 * unit else 1.0
         bearing = (advance - ink * squeeze) / 2
         strokes += [
-            [(left + bearing + (x - first) * unit * squeeze, -(y - _BASE) * unit) for x, y in run]
+            [(left + bearing + (x - first) * unit * squeeze, -(y - _BASELINE) * unit) for x, y in run]
             for run in runs
         ]
         left += advance
     return strokes, left
 
 
-def _form(letter: str) -> str:
+def _get_form(letter: str) -> str:
     if letter.isspace():
         return ""
-    if letter not in _FORMS:
+    if letter not in _LETTER_FORMS:
         letter = unicodedata.normalize("NFKD", letter)[0]  # without its accent
-    return _FORMS.get(letter, "0208484202")  # a box for what we have no form for
+    return _LETTER_FORMS.get(letter, "0208484202")  # a box for what we have no form for
 
 
-def can_write(text: str) -> bool:
+def can_draw_text(text: str) -> bool:
     """Whether every letter has a form."""
     return all(
-        letter.isspace() or letter in _FORMS or unicodedata.normalize("NFKD", letter)[0] in _FORMS
+        letter.isspace()
+        or letter in _LETTER_FORMS
+        or unicodedata.normalize("NFKD", letter)[0] in _LETTER_FORMS
         for letter in text
     )

@@ -7,13 +7,13 @@ from typing import Final, Literal, TypeAlias
 from fingerpost.frozen import frozen
 
 Point: TypeAlias = tuple[float, float]
-Anchor = Literal["start", "middle", "end"]
+TextAnchor = Literal["start", "middle", "end"]
 
-INK: Final = "#1f2933"
-SOFT: Final = "#52606d"
-FAINT: Final = "#e4e7eb"
-AXIS: Final = "#9aa5b1"
-PAPER: Final = "#ffffff"
+INK_COLOUR: Final = "#1f2933"
+SOFT_COLOUR: Final = "#52606d"
+FAINT_COLOUR: Final = "#e4e7eb"
+AXIS_COLOUR: Final = "#9aa5b1"
+PAPER_COLOUR: Final = "#ffffff"
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 PALETTE: Final = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#7a5195", "#8c8c00",
@@ -21,7 +21,7 @@ PALETTE: Final = (
 
 
 @frozen
-class Shape:
+class OutlineShape:
     """A filled outline. `corner` rounds it where it is a rectangle."""
 
     points: tuple[Point, ...]
@@ -32,17 +32,17 @@ class Shape:
 
 
 @frozen
-class Stroke:
+class LineStroke:
     """A line through points."""
 
     points: tuple[Point, ...]
-    colour: str = INK
+    colour: str = INK_COLOUR
     width: float = 1.0
     dashed: bool = False
 
 
 @frozen
-class Dot:
+class CircleDot:
     """A filled circle."""
 
     centre: Point
@@ -51,19 +51,19 @@ class Dot:
 
 
 @frozen
-class Words:
+class TextLine:
     """One line of text; `at` is on its baseline. Turned: read from below to above."""
 
     text: str
     at: Point
     size: float = 12.0
-    colour: str = INK
-    anchor: Anchor = "start"
+    colour: str = INK_COLOUR
+    anchor: TextAnchor = "start"
     bold: bool = False
     turned: bool = False
 
 
-Mark: TypeAlias = Shape | Stroke | Dot | Words
+PictureMark: TypeAlias = OutlineShape | LineStroke | CircleDot | TextLine
 
 
 @frozen
@@ -73,50 +73,50 @@ class Picture:
     width: float
     height: float
     title: str
-    marks: tuple[Mark, ...]
+    marks: tuple[PictureMark, ...]
 
 
-def box(left: float, top: float, width: float, height: float) -> tuple[Point, ...]:
+def build_box(left: float, top: float, width: float, height: float) -> tuple[Point, ...]:
     return ((left, top), (left + width, top), (left + width, top + height), (left, top + height))
 
 
-_NARROW: Final = frozenset("iljtfrI.,:;|!'`()[]{} -/\\")
-_WIDE: Final = frozenset("mwMW@%—…")
+_NARROW_LETTERS: Final = frozenset("iljtfrI.,:;|!'`()[]{} -/\\")
+_WIDE_LETTERS: Final = frozenset("mwMW@%—…")
 
 
-def width_of(text: str, size: float) -> float:
+def estimate_width(text: str, size: float) -> float:
     """About how wide a line of a sans-serif font is: rather too much than too little."""
-    return size * sum(_advance(letter) for letter in text)
+    return size * sum(_get_advance(letter) for letter in text)
 
 
-def _advance(letter: str) -> float:
-    if letter in _NARROW:
+def _get_advance(letter: str) -> float:
+    if letter in _NARROW_LETTERS:
         return 0.34
-    if letter in _WIDE:
+    if letter in _WIDE_LETTERS:
         return 0.92
     if ord(letter) >= 0x1100:  # scripts whose letters fill a square
         return 1.05
     return 0.7 if letter.isupper() else 0.58
 
 
-def shortened(text: str, size: float, room: float) -> str:
+def shorten_text(text: str, size: float, width: float) -> str:
     """As much of it as fits into `room`."""
-    if width_of(text, size) <= room:
+    if estimate_width(text, size) <= width:
         return text
-    while text and width_of(f"{text}…", size) > room:
+    while text and estimate_width(f"{text}…", size) > width:
         text = text[:-1]
     return f"{text.rstrip()}…"
 
 
-def in_lines(text: str, size: float, room: float, most: int) -> tuple[str, ...]:
+def wrap_text(text: str, size: float, width: float, limit: int) -> tuple[str, ...]:
     """The text broken between words into at most `most` lines, the last cut where it does not end."""
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and width_of(longer, size) <= room:
+        if lines and estimate_width(longer, size) <= width:
             lines[-1] = longer
         else:
             lines.append(word)
-    if len(lines) > most:
-        lines = [*lines[: most - 1], " ".join(lines[most - 1 :])]
-    return tuple(shortened(line, size, room) for line in lines)
+    if len(lines) > limit:
+        lines = [*lines[: limit - 1], " ".join(lines[limit - 1 :])]
+    return tuple(shorten_text(line, size, width) for line in lines)

@@ -13,17 +13,17 @@ from fingerpost.builtin.assets.models.meshes import Mesh
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
-_MAGIC: Final = 0x46546C67
-_JSON: Final = 0x4E4F534A
-_BINARY: Final = 0x004E4942
-_FLOAT: Final = 5126
-_UINT: Final = 5125
-_CORNERS: Final = 34962
-_TRIANGLES: Final = 34963
+_GLB_MAGIC: Final = 0x46546C67
+_JSON_CHUNK: Final = 0x4E4F534A
+_BINARY_CHUNK: Final = 0x004E4942
+_FLOAT_TYPE: Final = 5126
+_UINT_TYPE: Final = 5125
+_ARRAY_BUFFER: Final = 34962
+_ELEMENT_BUFFER: Final = 34963
 
 
 @frozen
-class Body:
+class SolidBody:
     """A mesh in its place and colour."""
 
     name: str
@@ -33,7 +33,7 @@ class Body:
     colour: tuple[float, float, float] = (0.0, 0.17, 0.45)  # linear red, green, blue
 
 
-def as_glb(bodies: Sequence[Body], title: str) -> bytes:
+def render_glb(bodies: Sequence[SolidBody], title: str) -> bytes:
     """The whole file."""
     views: list[Json] = []
     accessors: list[Json] = []
@@ -48,22 +48,22 @@ def as_glb(bodies: Sequence[Body], title: str) -> bytes:
     for number, body in enumerate(bodies):
         mesh, first = body.mesh, len(accessors)
         position: dict[str, Json] = {
-            "bufferView": add(mesh.positions.astype("<f4").tobytes(), _CORNERS),
-            "componentType": _FLOAT,
+            "bufferView": add(mesh.positions.astype("<f4").tobytes(), _ARRAY_BUFFER),
+            "componentType": _FLOAT_TYPE,
             "count": len(mesh.positions),
             "type": "VEC3",
             "min": [float(value) for value in mesh.positions.min(axis=0)],
             "max": [float(value) for value in mesh.positions.max(axis=0)],
         }
         normal: dict[str, Json] = {
-            "bufferView": add(mesh.normals.astype("<f4").tobytes(), _CORNERS),
-            "componentType": _FLOAT,
+            "bufferView": add(mesh.normals.astype("<f4").tobytes(), _ARRAY_BUFFER),
+            "componentType": _FLOAT_TYPE,
             "count": len(mesh.normals),
             "type": "VEC3",
         }
         corners: dict[str, Json] = {
-            "bufferView": add(mesh.triangles.astype("<u4").tobytes(), _TRIANGLES),
-            "componentType": _UINT,
+            "bufferView": add(mesh.triangles.astype("<u4").tobytes(), _ELEMENT_BUFFER),
+            "componentType": _UINT_TYPE,
             "count": int(mesh.triangles.size),
             "type": "SCALAR",
         }
@@ -78,17 +78,17 @@ def as_glb(bodies: Sequence[Body], title: str) -> bytes:
         "asset": {"version": "2.0", "generator": "Fingerpost"},
         "scene": 0,
         "scenes": [{"name": title, "nodes": list(range(len(bodies)))}],
-        "nodes": [_node(number, body) for number, body in enumerate(bodies)],
+        "nodes": [_build_node(number, body) for number, body in enumerate(bodies)],
         "meshes": meshes,
-        "materials": [_material(body) for body in bodies],
+        "materials": [_build_material(body) for body in bodies],
         "accessors": accessors,
         "bufferViews": views,
         "buffers": [{"byteLength": len(binary)}],
     }
-    return _file(document, bytes(binary))
+    return _build_file(document, bytes(binary))
 
 
-def _node(number: int, body: Body) -> JsonObject:
+def _build_node(number: int, body: SolidBody) -> JsonObject:
     return {
         "name": body.name,
         "mesh": number,
@@ -97,7 +97,7 @@ def _node(number: int, body: Body) -> JsonObject:
     }
 
 
-def _material(body: Body) -> JsonObject:
+def _build_material(body: SolidBody) -> JsonObject:
     surface: JsonObject = {
         "baseColorFactor": [*body.colour, 1.0],
         "metallicFactor": 0.0,
@@ -106,16 +106,17 @@ def _material(body: Body) -> JsonObject:
     return {"name": f"{body.name} surface", "pbrMetallicRoughness": surface}
 
 
-def _file(document: JsonObject, binary: bytes) -> bytes:
+def _build_file(document: JsonObject, binary: bytes) -> bytes:
     text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     text += b" " * (-len(text) % 4)
     chunks = b"".join(
-        struct.pack("<II", len(data), kind) + data for data, kind in ((text, _JSON), (binary, _BINARY))
+        struct.pack("<II", len(data), kind) + data
+        for data, kind in ((text, _JSON_CHUNK), (binary, _BINARY_CHUNK))
     )
-    return struct.pack("<III", _MAGIC, 2, 12 + len(chunks)) + chunks
+    return struct.pack("<III", _GLB_MAGIC, 2, 12 + len(chunks)) + chunks
 
 
-def turn(degrees: Sequence[float]) -> tuple[float, float, float, float]:
+def build_rotation(degrees: Sequence[float]) -> tuple[float, float, float, float]:
     """Turns about x, then y, then z, as a quaternion."""
     sines = np.sin(np.radians(degrees) / 2)
     cosines = np.cos(np.radians(degrees) / 2)

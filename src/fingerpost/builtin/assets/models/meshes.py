@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 
 from fingerpost.frozen import frozen
 
-Floats = NDArray[np.float32]
-ROUND: Final = 48  # parts of a full turn
+FloatArray = NDArray[np.float32]
+SEGMENTS: Final = 48  # parts of a full turn
 
 
 @frozen(kw_only=False)
 class Mesh:
     """Corners, where their surface faces, and three of them to a triangle, seen from outside leftwards."""
 
-    positions: Floats
-    normals: Floats
+    positions: FloatArray
+    normals: FloatArray
     triangles: NDArray[np.uint32]
 
 
-def cuboid(width: float, height: float, depth: float) -> Mesh:
+def build_cuboid(width: float, height: float, depth: float) -> Mesh:
     """A box."""
-    positions: list[Floats] = []
-    normals: list[Floats] = []
+    positions: list[FloatArray] = []
+    normals: list[FloatArray] = []
     half = np.asarray([width, height, depth], np.float32) / 2
     for axis in range(3):
         for side in (-1.0, 1.0):
@@ -42,19 +42,19 @@ def cuboid(width: float, height: float, depth: float) -> Mesh:
     return Mesh(np.stack(positions), np.stack(normals), triangles)
 
 
-def turned(profile: Sequence[tuple[float, float]], slopes: Sequence[tuple[float, float]]) -> Mesh:
+def build_revolved(profile: Sequence[tuple[float, float]], slopes: Sequence[tuple[float, float]]) -> Mesh:
     """What a line makes that goes round the upright axis: points (radius, height), and where each faces."""
-    angles = np.linspace(0, 2 * np.pi, ROUND + 1, dtype=np.float32)
+    angles = np.linspace(0, 2 * np.pi, SEGMENTS + 1, dtype=np.float32)
     around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     radii, heights = np.asarray(profile, np.float32).T
     outward, upward = np.asarray(slopes, np.float32).T
-    positions = _rings(around, radii, heights)
-    normals = _rings(around, outward, upward)
+    positions = _build_rings(around, radii, heights)
+    normals = _build_rings(around, outward, upward)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), np.float32(1e-9))
-    return Mesh(positions, normals, _strips(len(profile), ROUND + 1))
+    return Mesh(positions, normals, _build_strips(len(profile), SEGMENTS + 1))
 
 
-def _rings(around: Floats, radii: Floats, heights: Floats) -> Floats:
+def _build_rings(around: FloatArray, radii: FloatArray, heights: FloatArray) -> FloatArray:
     """Points of all rings, one ring after another."""
     made = np.empty((len(radii), len(around), 3), np.float32)
     made[..., 0] = radii[:, None] * around[None, :, 0]
@@ -63,7 +63,7 @@ def _rings(around: Floats, radii: Floats, heights: Floats) -> Floats:
     return made.reshape(-1, 3)
 
 
-def _strips(rings: int, size: int) -> NDArray[np.uint32]:
+def _build_strips(rings: int, size: int) -> NDArray[np.uint32]:
     """Two triangles for each field between neighbouring rings."""
     ring, place = np.meshgrid(np.arange(rings - 1), np.arange(size - 1), indexing="ij")
     first = (ring * size + place).ravel()
@@ -72,29 +72,29 @@ def _strips(rings: int, size: int) -> NDArray[np.uint32]:
     return np.concatenate([one, other]).astype(np.uint32)
 
 
-def sphere(radius: float) -> Mesh:
-    turns = np.linspace(-np.pi / 2, np.pi / 2, ROUND // 2 + 1)
+def build_sphere(radius: float) -> Mesh:
+    turns = np.linspace(-np.pi / 2, np.pi / 2, SEGMENTS // 2 + 1)
     slopes = [(float(np.cos(turn)), float(np.sin(turn))) for turn in turns]
-    return turned([(radius * out, radius * up) for out, up in slopes], slopes)
+    return build_revolved([(radius * out, radius * up) for out, up in slopes], slopes)
 
 
-def frustum(below: float, above: float, height: float) -> Mesh:
+def build_frustum(below: float, above: float, height: float) -> Mesh:
     """A cylinder, a cone, or what is between: closed below and above."""
     half = height / 2
     profile = [(0.0, -half), (below, -half), (below, -half), (above, half), (above, half), (0.0, half)]
     side = (height, below - above)
     slopes = [(0.0, -1.0), (0.0, -1.0), side, side, (0.0, 1.0), (0.0, 1.0)]
-    return turned(profile, slopes)
+    return build_revolved(profile, slopes)
 
 
-def ring(radius: float, tube: float) -> Mesh:
+def build_torus(radius: float, tube: float) -> Mesh:
     """A torus, lying."""
-    turns = np.linspace(-np.pi, np.pi, ROUND // 2 + 1)
+    turns = np.linspace(-np.pi, np.pi, SEGMENTS // 2 + 1)
     slopes = [(float(np.cos(turn)), float(np.sin(turn))) for turn in turns]
-    return turned([(radius + tube * out, tube * up) for out, up in slopes], slopes)
+    return build_revolved([(radius + tube * out, tube * up) for out, up in slopes], slopes)
 
 
-def solid(mesh: Mesh) -> Mesh:
+def drop_empty_triangles(mesh: Mesh) -> Mesh:
     """Without triangles that have no area: where a ring is a point, half of them have none."""
     corners = mesh.positions[mesh.triangles]
     sides = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])

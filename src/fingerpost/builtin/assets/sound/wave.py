@@ -9,35 +9,37 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fingerpost.builtin.assets.sound.tune import Tone, Tune, Wave
+from fingerpost.builtin.assets.sound.tune import Tone, Tune, WaveForm
 
-RATE: Final = 44_100
-_LOUD: Final = 0.8
+SAMPLE_RATE: Final = 44_100
+_AMPLITUDE: Final = 0.8
 _FADE_S: Final = 0.012  # a tone that begins or ends at once clicks
 
-Samples = NDArray[np.float64]
+SampleArray = NDArray[np.float64]
 
 
-def as_wav(tune: Tune) -> bytes:
+def render_wav(tune: Tune) -> bytes:
     """The whole file."""
-    sounds = [_sound(tone, tune.wave) for tone in tune.tones]
+    sounds = [_render_tone(tone, tune.wave) for tone in tune.tones]
     samples = np.concatenate(sounds) if sounds else np.zeros(0)
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setnchannels(1)
         out.setsampwidth(2)
-        out.setframerate(RATE)
-        out.writeframes(np.round(samples * _LOUD * 32767).astype("<i2").tobytes())
+        out.setframerate(SAMPLE_RATE)
+        out.writeframes(np.round(samples * _AMPLITUDE * 32767).astype("<i2").tobytes())
     return file.getvalue()
 
 
-def _sound(tone: Tone, form: Wave) -> Samples:
-    count = max(1, round(tone.seconds * RATE))
+def _render_tone(tone: Tone, wave_form: WaveForm) -> SampleArray:
+    count = max(1, round(tone.seconds * SAMPLE_RATE))
     if not tone.hertz:
         return np.zeros(count)
-    times = np.arange(count) / RATE
-    mixed = sum((_wave(form, hertz, times) for hertz in tone.hertz), np.zeros(count)) / len(tone.hertz)
-    fade = min(count // 2, round(_FADE_S * RATE))
+    times = np.arange(count) / SAMPLE_RATE
+    mixed = sum((_render_wave(wave_form, hertz, times) for hertz in tone.hertz), np.zeros(count)) / len(
+        tone.hertz
+    )
+    fade = min(count // 2, round(_FADE_S * SAMPLE_RATE))
     if fade:
         ramp = np.linspace(0, 1, fade)
         mixed[:fade] *= ramp
@@ -45,11 +47,11 @@ def _sound(tone: Tone, form: Wave) -> Samples:
     return mixed
 
 
-def _wave(form: Wave, hertz: float, times: Samples) -> Samples:
-    if form == "sine":
+def _render_wave(wave_form: WaveForm, hertz: float, times: SampleArray) -> SampleArray:
+    if wave_form == "sine":
         return np.sin(2 * np.pi * hertz * times)
     turn = (times * hertz) % 1.0
-    if form == "triangle":
+    if wave_form == "triangle":
         return 4 * np.abs(turn - 0.5) - 1
-    shape = np.where(turn < 0.5, 1.0, -1.0) if form == "square" else 2 * turn - 1
+    shape = np.where(turn < 0.5, 1.0, -1.0) if wave_form == "square" else 2 * turn - 1
     return shape * 0.5  # they sound louder than they are

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
-from fingerpost.builtin.specialists.nested import Nested, Share, problem_of
-from fingerpost.builtin.specialists.orchestration.records import Expert
-from fingerpost.builtin.specialists.orchestration.shaping import shaped
+from fingerpost.builtin.specialists.nested import NestedRequests, RequestShare, describe_problem
+from fingerpost.builtin.specialists.orchestration.records import PanelExpert
+from fingerpost.builtin.specialists.orchestration.shaping import build_response_format
 from fingerpost.llm import structured
 from fingerpost.records import Json, JsonObject, Mode
 
-LONGEST_NAME: Final = 60
-LONGEST_VIEW: Final = 400
-USUAL: Final = (
-    Expert(name="Practitioner", view="what works in practice: effort, tools, people, upkeep"),
-    Expert(name="Skeptic", view="what can go wrong: risks, hidden assumptions, missing evidence"),
-    Expert(name="Strategist", view="the long run: goals, alternatives, what it makes easier or harder later"),
+MAX_NAME_LENGTH: Final = 60
+MAX_FOCUS_LENGTH: Final = 400
+DEFAULT_EXPERTS: Final = (
+    PanelExpert(name="Practitioner", view="what works in practice: effort, tools, people, upkeep"),
+    PanelExpert(name="Skeptic", view="what can go wrong: risks, hidden assumptions, missing evidence"),
+    PanelExpert(
+        name="Strategist", view="the long run: goals, alternatives, what it makes easier or harder later"
+    ),
 )
-_SCHEMA: Final[JsonObject] = {
+_EXPERTS_SCHEMA: Final[JsonObject] = {
     "type": "object",
     "properties": {
         "experts": {
@@ -34,45 +36,54 @@ _SCHEMA: Final[JsonObject] = {
     "required": ["experts"],
     "additionalProperties": False,
 }
-_ASKED = (
+_EXPERTS_PROMPT = (
     "Which {few} experts should be heard on the question below? Choose views that are likely to differ. "
     "Name each in one to three words, and say in one sentence what it looks at. "
     'Answer with JSON only: {{"experts": [{{"name": …, "view": …}}]}}\n\nThe question:\n{question}'
 )
 
 
-def given(value: Json, most: int) -> tuple[Expert, ...]:
+def parse_experts(value: Json, limit: int) -> tuple[PanelExpert, ...]:
     """The experts a caller names: as texts (`Security: looks for attacks`) or objects."""
     items = cast("Iterable[Json]", value) if isinstance(value, list | tuple) else ()
-    return _distinct((_expert(item) for item in items), most)
+    return _keep_distinct((_parse_expert(item) for item in items), limit)
 
 
-async def chosen(nested: Nested, question: str, share: Share, few: int) -> tuple[Expert, ...]:
+async def choose_experts(
+    nested: NestedRequests, question: str, share: RequestShare, few: int
+) -> tuple[PanelExpert, ...]:
     """Those a model thinks of. Where nothing usable comes, the usual three."""
-    asked = _ASKED.format(few=few, question=question)
+    asked = _EXPERTS_PROMPT.format(few=few, question=question)
     route = await nested.ask(
-        asked, share, mode=Mode.SIMPLE, tool_choice="none", options=shaped("experts", _SCHEMA)
+        asked,
+        share,
+        mode=Mode.SIMPLE,
+        tool_choice="none",
+        options=build_response_format("experts", _EXPERTS_SCHEMA),
     )
-    found = None if problem_of(route) else structured(route.answer, _SCHEMA)
-    experts = given(found.get("experts"), few) if isinstance(found, Mapping) else ()
-    return experts if len(experts) > 1 else USUAL[:few]
+    found = None if describe_problem(route) else structured(route.answer, _EXPERTS_SCHEMA)
+    experts = parse_experts(found.get("experts"), few) if isinstance(found, Mapping) else ()
+    return experts if len(experts) > 1 else DEFAULT_EXPERTS[:few]
 
 
-def _expert(item: Json) -> Expert:
+def _parse_expert(item: Json) -> PanelExpert:
     if isinstance(item, Mapping):
-        return Expert(name=_line(item.get("name"), LONGEST_NAME), view=_line(item.get("view"), LONGEST_VIEW))
+        return PanelExpert(
+            name=_to_line(item.get("name"), MAX_NAME_LENGTH),
+            view=_to_line(item.get("view"), MAX_FOCUS_LENGTH),
+        )
     name, _, view = str(item).partition(":")
-    return Expert(name=_line(name, LONGEST_NAME), view=_line(view, LONGEST_VIEW))
+    return PanelExpert(name=_to_line(name, MAX_NAME_LENGTH), view=_to_line(view, MAX_FOCUS_LENGTH))
 
 
-def _line(value: Json, longest: int) -> str:
-    return " ".join(value.split())[:longest] if isinstance(value, str) else ""
+def _to_line(value: Json, max_length: int) -> str:
+    return " ".join(value.split())[:max_length] if isinstance(value, str) else ""
 
 
-def _distinct(experts: Iterable[Expert], most: int) -> tuple[Expert, ...]:
+def _keep_distinct(experts: Iterable[PanelExpert], limit: int) -> tuple[PanelExpert, ...]:
     """Each name once, and none without: who says what must be clear."""
-    found: dict[str, Expert] = {}
+    found: dict[str, PanelExpert] = {}
     for expert in experts:
-        if expert.name and len(found) < most:
+        if expert.name and len(found) < limit:
             found.setdefault(expert.name.casefold(), expert)
     return tuple(found.values())

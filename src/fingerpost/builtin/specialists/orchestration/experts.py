@@ -8,12 +8,12 @@ from typing import Final
 
 import anyio
 
-from fingerpost.builtin.specialists.nested import Nested, Share, problem_of
-from fingerpost.builtin.specialists.orchestration.records import Expert, View
+from fingerpost.builtin.specialists.nested import NestedRequests, RequestShare, describe_problem
+from fingerpost.builtin.specialists.orchestration.records import ExpertView, PanelExpert
 from fingerpost.errors import FingerpostError
 from fingerpost.records import Effect, Mode, Scope
 
-Heard = Callable[[View], Awaitable[None]]
+OnExpertAnswered = Callable[[ExpertView], Awaitable[None]]
 
 _PERSONA = (
     "You are an expert: {name}. {looks}You are one of several experts who answer the same question without "
@@ -24,19 +24,25 @@ _PERSONA = (
 NO_ANSWER: Final = "it gave no answer"
 
 
-async def heard(
-    nested: Nested, question: str, experts: Sequence[Expert], share: Share, *, reads: bool, told: Heard
-) -> tuple[View, ...]:
+async def ask_experts(
+    nested: NestedRequests,
+    question: str,
+    experts: Sequence[PanelExpert],
+    share: RequestShare,
+    *,
+    reads: bool,
+    on_answered: OnExpertAnswered,
+) -> tuple[ExpertView, ...]:
     """What each of them says, in the order of the experts. `reads`: they may use tools that only read."""
-    rounds = math.ceil(len(experts) / nested.at_once)
-    own = share.part(1 / len(experts), 1 / rounds)
-    views: list[View | None] = [None] * len(experts)
-    few = anyio.CapacityLimiter(nested.at_once)
+    rounds = math.ceil(len(experts) / nested.max_parallel)
+    own = share.take_part(1 / len(experts), 1 / rounds)
+    views: list[ExpertView | None] = [None] * len(experts)
+    few = anyio.CapacityLimiter(nested.max_parallel)
 
-    async def ask(place: int, expert: Expert) -> None:
+    async def ask(place: int, expert: PanelExpert) -> None:
         async with few:
-            views[place] = view = await _asked(nested, question, expert, own, reads=reads)
-        await told(view)
+            views[place] = view = await _ask_expert(nested, question, expert, own, reads=reads)
+        await on_answered(view)
 
     async with anyio.create_task_group() as tasks:
         for place, expert in enumerate(experts):
@@ -44,7 +50,9 @@ async def heard(
     return tuple(view for view in views if view is not None)
 
 
-async def _asked(nested: Nested, question: str, expert: Expert, share: Share, *, reads: bool) -> View:
+async def _ask_expert(
+    nested: NestedRequests, question: str, expert: PanelExpert, share: RequestShare, *, reads: bool
+) -> ExpertView:
     looks = f"You look at this: {expert.view}. " if expert.view else ""
     persona = _PERSONA.format(name=expert.name, looks=looks)
     servers = nested.servers if reads else ()
@@ -59,9 +67,9 @@ async def _asked(nested: Nested, question: str, expert: Expert, share: Share, *,
             tool_choice=None if servers else "none",
         )
     except FingerpostError as error:
-        return View(expert=expert, problem=f"{error}")
-    problem = problem_of(route)
-    return View(
+        return ExpertView(expert=expert, problem=f"{error}")
+    problem = describe_problem(route)
+    return ExpertView(
         expert=expert,
         says="" if problem else route.answer,
         problem=problem or ("" if route.answer.strip() else NO_ANSWER),

@@ -6,7 +6,7 @@ from fingerpost.frozen import frozen
 
 
 @frozen
-class Expert:
+class PanelExpert:
     """A point of view with a name."""
 
     name: str
@@ -14,10 +14,10 @@ class Expert:
 
 
 @frozen
-class View:
+class ExpertView:
     """What one expert says, or why nothing came of it."""
 
-    expert: Expert
+    expert: PanelExpert
     says: str = ""
     problem: str = ""
     packet: str | None = None
@@ -25,7 +25,7 @@ class View:
 
 
 @frozen
-class Disagreement:
+class ExpertDisagreement:
     """Where experts differ, and who says what."""
 
     about: str
@@ -33,11 +33,11 @@ class Disagreement:
 
 
 @frozen
-class Synthesis:
+class PanelSynthesis:
     """One answer out of all views. `read` is False where disagreements could not be told apart from it."""
 
     answer: str
     agreements: tuple[str, ...] = ()
-    disagreements: tuple[Disagreement, ...] = ()
+    disagreements: tuple[ExpertDisagreement, ...] = ()
     read: bool = True
     packet: str | None = None

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fingerpost.builtin.kit import Caller, OwnTool, Reply, ToolRefused
-from fingerpost.builtin.premises import Premises
-from fingerpost.builtin.specialists.nested import Nested
-from fingerpost.builtin.specialists.orchestration.choosing import USUAL, chosen, given
-from fingerpost.builtin.specialists.orchestration.experts import heard
-from fingerpost.builtin.specialists.orchestration.records import Synthesis, View
-from fingerpost.builtin.specialists.orchestration.synthesis import synthesised
+from fingerpost.builtin.kit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.specialists.nested import NestedRequests
+from fingerpost.builtin.specialists.orchestration.choosing import (
+    DEFAULT_EXPERTS,
+    choose_experts,
+    parse_experts,
+)
+from fingerpost.builtin.specialists.orchestration.experts import ask_experts
+from fingerpost.builtin.specialists.orchestration.records import ExpertView, PanelSynthesis
+from fingerpost.builtin.specialists.orchestration.synthesis import synthesize
 from fingerpost.records import Effect, Json, JsonObject
 
-NAME: Final = "use_multiagent_orchestration"
-LONGEST_QUESTION: Final = 8_000
-_FOR_CHOOSING: Final = 0.1  # of tokens and seconds
-_FOR_EXPERTS: Final = 0.65
-_FOR_SYNTHESIS: Final = 0.25
+PANEL_TOOL: Final = "use_multiagent_orchestration"
+MAX_QUESTION_LENGTH: Final = 8_000
+_CHOOSING_SHARE: Final = 0.1  # of tokens and seconds
+_EXPERTS_SHARE: Final = 0.65
+_SYNTHESIS_SHARE: Final = 0.25
 
 _DESCRIPTION = (
     "Ask several experts with different points of view the same question, side by side, and get one answer "
@@ -28,18 +32,18 @@ _DESCRIPTION = (
 )
 
 
-def orchestration_tool(premises: Premises) -> OwnTool:
-    settings = premises.settings.builtin
+def build_panel_tool(host: BuiltinHost) -> BuiltinTool:
+    settings = host.settings.builtin
 
-    async def run(arguments: JsonObject, caller: Caller) -> Reply:
-        nested = Nested(premises, caller)
+    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        nested = NestedRequests(host, caller)
         if not nested.has_model:
             message = "Experts need a language model, and none is configured."
             raise ToolRefused(message, hint="Set models.prime (or models.lite): docs/models.md shows how.")
-        return await _orchestrated(arguments, caller, nested, settings.specialists.most_experts)
+        return await _run_panel(arguments, caller, nested, settings.specialists.most_experts)
 
-    return OwnTool(
-        name=NAME,
+    return BuiltinTool(
+        name=PANEL_TOOL,
         title="Several experts",
         description=_DESCRIPTION,
         run=run,
@@ -48,7 +52,7 @@ def orchestration_tool(premises: Premises) -> OwnTool:
             "question": {
                 "type": "string",
                 "minLength": 1,
-                "maxLength": LONGEST_QUESTION,
+                "maxLength": MAX_QUESTION_LENGTH,
                 "description": "The question with all facts that matter: experts see nothing else",
             },
             "experts": {
@@ -96,39 +100,43 @@ def orchestration_tool(premises: Premises) -> OwnTool:
     )
 
 
-async def _orchestrated(arguments: JsonObject, caller: Caller, nested: Nested, most: int) -> Reply:
+async def _run_panel(
+    arguments: JsonObject, caller: ToolCaller, nested: NestedRequests, most: int
+) -> ToolReply:
     question, share = str(arguments["question"]), nested.share
     wanted = arguments.get("experts")
-    experts = given(wanted, most)
-    steps = (len(experts) or min(len(USUAL), most)) + 1
+    experts = parse_experts(wanted, most)
+    steps = (len(experts) or min(len(DEFAULT_EXPERTS), most)) + 1
     if not experts:
         await caller.progress(0, steps, "choosing experts")
-        part = share.part(_FOR_CHOOSING, _FOR_CHOOSING)
-        experts = await chosen(nested, question, part, min(len(USUAL), most))
+        part = share.take_part(_CHOOSING_SHARE, _CHOOSING_SHARE)
+        experts = await choose_experts(nested, question, part, min(len(DEFAULT_EXPERTS), most))
         steps = len(experts) + 1
     await caller.progress(0, steps, f"asking {', '.join(expert.name for expert in experts)}")
     done = 0
 
-    async def told(view: View) -> None:
+    async def told(view: ExpertView) -> None:
         nonlocal done
         done += 1
         said = "could not answer" if view.problem else "has answered"
         await caller.progress(done, steps, f"{view.expert.name} {said}")
 
-    part = share.part(_FOR_EXPERTS, _FOR_EXPERTS)
-    views = await heard(nested, question, experts, part, reads=arguments.get("use_tools") is True, told=told)
+    part = share.take_part(_EXPERTS_SHARE, _EXPERTS_SHARE)
+    views = await ask_experts(
+        nested, question, experts, part, reads=arguments.get("use_tools") is True, on_answered=told
+    )
     good = tuple(view for view in views if not view.problem)
     if not good:
         reasons = "; ".join(f"{view.expert.name}: {view.problem}" for view in views)
         message = f"None of the experts could answer. {reasons}"
         raise ToolRefused(message, hint="`fingerpost trace` shows each of them.")
     await caller.progress(len(experts), steps, "bringing the views together")
-    made = await synthesised(nested, question, good, share.part(_FOR_SYNTHESIS, _FOR_SYNTHESIS))
+    made = await synthesize(nested, question, good, share.take_part(_SYNTHESIS_SHARE, _SYNTHESIS_SHARE))
     left_out = len(wanted) - len(experts) if isinstance(wanted, list | tuple) else 0
-    return Reply(_told(made, views, left_out, most), data=_data(made, views))
+    return ToolReply(_format_panel(made, views, left_out, most), data=_build_data(made, views))
 
 
-def _told(made: Synthesis, views: Sequence[View], left_out: int, most: int) -> str:
+def _format_panel(made: PanelSynthesis, views: Sequence[ExpertView], left_out: int, most: int) -> str:
     lines = [made.answer, ""]
     if made.disagreements:
         lines.append("Where the experts disagree:")
@@ -145,7 +153,7 @@ def _told(made: Synthesis, views: Sequence[View], left_out: int, most: int) -> s
     return "\n".join(lines)
 
 
-def _data(made: Synthesis, views: Sequence[View]) -> JsonObject:
+def _build_data(made: PanelSynthesis, views: Sequence[ExpertView]) -> JsonObject:
     """What a program may want: whose trace is where, and who says what."""
     disagreements: list[Json] = [
         {"about": point.about, "views": [{"expert": name, "says": says} for name, says in point.positions]}

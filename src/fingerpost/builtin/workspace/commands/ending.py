@@ -10,21 +10,23 @@ import anyio
 import anyio.to_thread
 from anyio.abc import Process
 
-from fingerpost.servers.process import KILL_GRACE, TERM_GRACE, exits_within, let_go
-from fingerpost.servers.watchdog import end_marked
+from fingerpost.servers.process import KILL_GRACE, TERM_GRACE, close_pipes, wait_for_exit
+from fingerpost.servers.watchdog import kill_marked
 
 
-async def end(process: Process, mark: str, *, politely: bool) -> None:
+async def end_process(process: Process, process_mark: str, *, politely: bool) -> None:
     """Have nothing of the command left. All within bounds."""
     if politely and process.returncode is None:
-        _signal(process.pid, signal.SIGTERM)
-        await exits_within(process, TERM_GRACE)
-    _signal(process.pid, signal.SIGKILL)  # also when it is gone itself: its children are in the same group
-    await anyio.to_thread.run_sync(end_marked, mark)
-    await exits_within(process, KILL_GRACE)
-    await let_go(process)
+        _send_signal(process.pid, signal.SIGTERM)
+        await wait_for_exit(process, TERM_GRACE)
+    _send_signal(
+        process.pid, signal.SIGKILL
+    )  # also when it is gone itself: its children are in the same group
+    await anyio.to_thread.run_sync(kill_marked, process_mark)
+    await wait_for_exit(process, KILL_GRACE)
+    await close_pipes(process)
 
 
-def _signal(group: int, number: signal.Signals) -> None:
+def _send_signal(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)

@@ -12,7 +12,7 @@ from typing import Final
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.commands.programs import PROGRAMS, find_unsafe
 
-Prepared = tuple[tuple[str, ...], Mapping[str, str]]  # the words, and variables beside the usual ones
+PreparedCommand = tuple[tuple[str, ...], Mapping[str, str]]  # the words, and variables beside the usual ones
 
 # Every setting that names a program which a reading subcommand could start.
 _GIT_SETTINGS: Final = (
@@ -23,7 +23,7 @@ _GIT_SETTINGS: Final = (
     "status.submoduleSummary=false", "protocol.allow=never", "maintenance.auto=false", "gc.auto=0",
 )  # fmt: skip
 # Those with a name of the repository's own in them: .gitattributes, which a model may write, chooses them.
-_GIT_NAMED: Final = re.compile(
+_GIT_NAMED_SETTINGS: Final = re.compile(
     r"(?P<filter>filter\..+\.(clean|smudge|process))|(?P<required>filter\..+\.required)"
     r"|(?P<other>diff\..+\.(command|textconv)|credential\..+\.helper|remote\..+\.(vcs|uploadpack|proxy))",
     re.IGNORECASE | re.DOTALL,
@@ -38,20 +38,20 @@ _GIT_VARIABLES: Final[Mapping[str, str]] = {
     "GIT_ALLOW_PROTOCOL": "none",  # objects that are missing are not fetched
     "GIT_NO_LAZY_FETCH": "1",
 }
-_NO_PROGRAMS: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
+_NO_PROGRAM_VALUES: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
 _GIT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "status": ("--ignore-submodules=dirty",),
-    "log": _NO_PROGRAMS,
-    "show": _NO_PROGRAMS,
-    "diff": _NO_PROGRAMS,
-    "diff-tree": _NO_PROGRAMS,
+    "log": _NO_PROGRAM_VALUES,
+    "show": _NO_PROGRAM_VALUES,
+    "diff": _NO_PROGRAM_VALUES,
+    "diff-tree": _NO_PROGRAM_VALUES,
     "blame": ("--no-textconv",),
     "grep": ("--no-textconv",),
 }
-_LISTING_SECONDS: Final = 20.0
+_LIST_TIMEOUT_S: Final = 20.0
 
 
-def prepare(words: Sequence[str], root: Path, folder: Path) -> Prepared:
+def prepare_command(words: Sequence[str], root: Path, folder: Path) -> PreparedCommand:
     """The command as it is started. One that is not known as safe stays as it is. Blocks."""
     if words[0] not in PROGRAMS or find_unsafe(words, str(root)) is not None:
         return tuple(words), {}
@@ -60,11 +60,11 @@ def prepare(words: Sequence[str], root: Path, folder: Path) -> Prepared:
     return _prepare_git(words, folder) if words[0] == "git" else (tuple(words), {})
 
 
-def _prepare_git(words: Sequence[str], folder: Path) -> Prepared:
-    _refuse_bare(folder)
+def _prepare_git(words: Sequence[str], folder: Path) -> PreparedCommand:
+    _refuse_bare_repository(folder)
     settings = [*_GIT_SETTINGS]
-    for name in _configured(folder):
-        found = _GIT_NAMED.fullmatch(name)
+    for name in _list_git_settings(folder):
+        found = _GIT_NAMED_SETTINGS.fullmatch(name)
         if found is not None:
             settings.append(f"{name}={'false' if found['required'] else ''}")
     options = [part for setting in settings for part in ("-c", setting)]
@@ -73,7 +73,7 @@ def _prepare_git(words: Sequence[str], folder: Path) -> Prepared:
     return ("git", "--no-pager", *options, subcommand, *added, *rest), _GIT_VARIABLES
 
 
-def _configured(folder: Path) -> list[str]:
+def _list_git_settings(folder: Path) -> list[str]:
     """The names of all settings of the repository, of which none has an effect here."""
     environment = {
         name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ
@@ -95,7 +95,7 @@ def _configured(folder: Path) -> list[str]:
             env={**environment, **_GIT_VARIABLES},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_LISTING_SECONDS,
+            timeout=_LIST_TIMEOUT_S,
             check=False,
         )
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def _configured(folder: Path) -> list[str]:
     return [name for name in done.stdout.decode("utf-8", "surrogateescape").split("\0") if "=" not in name]
 
 
-def _refuse_bare(folder: Path) -> None:
+def _refuse_bare_repository(folder: Path) -> None:
     """A folder that git would take for a repository though it has no .git: older versions use it unasked."""
     for place in (folder, *folder.parents):
         if (place / ".git").exists():

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 from fingerpost.frozen import frozen
 
-Takes = Literal["", ":", "?"]
+OptionValue = Literal["", ":", "?"]
 
 
-def _options(text: str) -> dict[str, Takes]:
-    found: dict[str, Takes] = {}
+def _parse_options(text: str) -> dict[str, OptionValue]:
+    found: dict[str, OptionValue] = {}
     for word in text.split():
         if word.endswith(":"):
             found[word[:-1]] = ":"
@@ -30,10 +30,10 @@ def _options(text: str) -> dict[str, Takes]:
 
 
 @frozen
-class Program:
+class KnownProgram:
     """One program, or one of its subcommands."""
 
-    options: Mapping[str, Takes] = field(default_factory=dict[str, Takes])
+    options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
     operands: int = 10_000  # how many it may have
     pattern_first: bool = False  # its first operand is text to look for, not a file
     long_options: bool = False  # `-name` is one option, not four
@@ -42,13 +42,13 @@ class Program:
     operands_begin: str = ""  # what each of them begins with
     assignments: bool = True  # `NAME=value` is an operand like others
     listing: frozenset[str] = frozenset()  # operands are names to list only beside one of these
-    subcommands: Mapping[str, Program] = field(default_factory=dict[str, "Program"])
+    subcommands: Mapping[str, KnownProgram] = field(default_factory=dict[str, "KnownProgram"])
     executes: bool = False  # runs files of the working directory
     writes: bool = False  # changes files of the working directory
 
 
-def _program(options: str = "", **more: object) -> Program:
-    return Program(options=_options(options), **more)  # pyright: ignore[reportArgumentType] - fields by name
+def _define(options: str = "", **more: object) -> KnownProgram:
+    return KnownProgram(options=_parse_options(options), **more)  # pyright: ignore[reportArgumentType] - fields by name
 
 
 _DIFF: Final = """
@@ -70,52 +70,52 @@ _LOG: Final = """
     --simplify-by-decoration --simplify-merges --ancestry-path? --name-only -L: -m -c --cc --source
     --no-notes --parents --children --count --walk-reflogs -g --no-walk --root --use-mailmap --no-mailmap
 """
-_GIT: Final[Mapping[str, Program]] = {
-    "status": _program(
+_GIT: Final[Mapping[str, KnownProgram]] = {
+    "status": _define(
         "-s --short -b --branch --porcelain? --long -u? --untracked-files? --ignored? -z --show-stash "
         "--column? --no-column --ahead-behind --no-ahead-behind --renames --no-renames"
     ),
-    "log": _program(_LOG + _DIFF, count=True),
-    "show": _program(_LOG + _DIFF, count=True),
-    "diff": _program(_DIFF),
-    "diff-tree": _program(f"{_DIFF} -r -t --root --no-commit-id --format: --pretty? --stdin -m -c --cc"),
-    "rev-list": _program(f"{_LOG} --objects --disk-usage", count=True),
-    "shortlog": _program(f"{_LOG} -s -n -e -c --summary --numbered --email --group:", count=True),
-    "blame": _program(
+    "log": _define(_LOG + _DIFF, count=True),
+    "show": _define(_LOG + _DIFF, count=True),
+    "diff": _define(_DIFF),
+    "diff-tree": _define(f"{_DIFF} -r -t --root --no-commit-id --format: --pretty? --stdin -m -c --cc"),
+    "rev-list": _define(f"{_LOG} --objects --disk-usage", count=True),
+    "shortlog": _define(f"{_LOG} -s -n -e -c --summary --numbered --email --group:", count=True),
+    "blame": _define(
         "-b --root -e --show-email -f -n -s -t -l -w -L: -p --porcelain --line-porcelain --incremental "
         "--since: --date: -M? -C? --color-lines --color-by-age --abbrev: --first-parent"
     ),
-    "branch": _program(
+    "branch": _define(
         "-a --all -r --remotes -l --list -v -vv --verbose --show-current --contains: --no-contains: "
         "--merged? --no-merged? --sort: --format: --color? --no-color --column? --points-at: -i "
         "--ignore-case --abbrev? --no-abbrev",
-        listing=word_set("-l --list"),
+        listing=parse_word_set("-l --list"),
     ),
-    "tag": _program(
+    "tag": _define(
         "-l --list -n? --sort: --format: --contains: --no-contains: --merged? --points-at: -i --column?",
-        listing=word_set("-l --list"),
+        listing=parse_word_set("-l --list"),
     ),
-    "remote": _program("-v --verbose", operands=0),
-    "ls-files": _program(
+    "remote": _define("-v --verbose", operands=0),
+    "ls-files": _define(
         "-c -d -m -o -i -s -u -k -t -v -z --cached --deleted --modified --others --ignored --stage "
         "--unmerged "
         "--killed --exclude-standard --directory --no-empty-directory --full-name --error-unmatch --eol "
         "--abbrev? --deduplicate"
     ),
-    "ls-tree": _program("-d -r -t -l -z --long --name-only --name-status --full-name --full-tree --abbrev?"),
-    "rev-parse": _program(
+    "ls-tree": _define("-d -r -t -l -z --long --name-only --name-status --full-name --full-tree --abbrev?"),
+    "rev-parse": _define(
         "--verify -q --quiet --short? --abbrev-ref? --symbolic --symbolic-full-name --all --branches --tags "
         "--show-toplevel --show-prefix --show-cdup --git-dir --absolute-git-dir --git-common-dir "
         "--is-inside-work-tree --is-bare-repository --is-inside-git-dir"
     ),
-    "describe": _program("--all --tags --contains --abbrev: --long --always --dirty? --match: --exclude:"),
-    "merge-base": _program("-a --all --octopus --independent --is-ancestor --fork-point"),
-    "name-rev": _program("--tags --refs: --all --name-only --always"),
-    "show-ref": _program("--head --heads --tags -d --dereference -s --hash? --verify -q --quiet --abbrev?"),
-    "for-each-ref": _program("--count: --sort: --format: --points-at: --merged? --contains: --ignore-case"),
-    "cat-file": _program("-p -t -s -e"),
-    "count-objects": _program("-v -H --verbose --human-readable", operands=0),
-    "grep": _program(
+    "describe": _define("--all --tags --contains --abbrev: --long --always --dirty? --match: --exclude:"),
+    "merge-base": _define("-a --all --octopus --independent --is-ancestor --fork-point"),
+    "name-rev": _define("--tags --refs: --all --name-only --always"),
+    "show-ref": _define("--head --heads --tags -d --dereference -s --hash? --verify -q --quiet --abbrev?"),
+    "for-each-ref": _define("--count: --sort: --format: --points-at: --merged? --contains: --ignore-case"),
+    "cat-file": _define("-p -t -s -e"),
+    "count-objects": _define("-v -H --verbose --human-readable", operands=0),
+    "grep": _define(
         "-n -i -w -v -l -L -c -h -H -E -F -G -P -e: -A: -B: -C: -q -z -W -p -a -I --line-number "
         "--ignore-case "
         "--word-regexp --invert-match --files-with-matches --files-without-match --name-only --count "
@@ -138,32 +138,32 @@ _PYTEST: Final = """
     --failed-first --nf --sw --stepwise --tb: --co --collect-only --no-header --no-summary --durations:
     --showlocals --strict-markers --strict-config --disable-warnings --color: --capture: --fixtures --markers
 """
-_SUMS: Final = _program("-b -c -t -w --check --quiet --status --strict --warn --tag --text --binary -z")
-_COUNTING: Final = _program("-c: -n: -q -v -z --lines: --bytes: --quiet --verbose", count=True)
+_SUMS: Final = _define("-b -c -t -w --check --quiet --status --strict --warn --tag --text --binary -z")
+_COUNTING: Final = _define("-c: -n: -q -v -z --lines: --bytes: --quiet --verbose", count=True)
 
-PROGRAMS: Final[Mapping[str, Program]] = {
-    "git": Program(subcommands=_GIT),
-    "ls": _program(
+PROGRAMS: Final[Mapping[str, KnownProgram]] = {
+    "git": KnownProgram(subcommands=_GIT),
+    "ls": _define(
         "-a -A -l -h -R -r -t -S -1 -d -F -i -n -o -g -s -p -x -C -c -u -U -X -v -L -H -Q -b -q -G -B -k -m "
         "--all --almost-all --human-readable --recursive --reverse --sort: --time: --time-style: --color? "
         "--directory --full-time --group-directories-first --inode --classify? --size"
     ),
-    "cat": _program("-A -b -e -E -n -s -t -T -u -v --number --number-nonblank --show-all --squeeze-blank"),
+    "cat": _define("-A -b -e -E -n -s -t -T -u -v --number --number-nonblank --show-all --squeeze-blank"),
     "head": _COUNTING,
-    "tail": _program(
+    "tail": _define(
         "-c: -n: -q -v -z -f -F -s: --lines: --bytes: --quiet --verbose --follow? --retry", count=True
     ),
-    "wc": _program("-c -m -l -L -w --bytes --chars --lines --words --max-line-length"),
-    "grep": _program(_GREP, pattern_first=True, count=True),
-    "egrep": _program(_GREP, pattern_first=True, count=True),
-    "fgrep": _program(_GREP, pattern_first=True, count=True),
-    "rg": _program(
+    "wc": _define("-c -m -l -L -w --bytes --chars --lines --words --max-line-length"),
+    "grep": _define(_GREP, pattern_first=True, count=True),
+    "egrep": _define(_GREP, pattern_first=True, count=True),
+    "fgrep": _define(_GREP, pattern_first=True, count=True),
+    "rg": _define(
         f"{_GREP} -g: -t: -T: -S -U -u -. -N -p -0 --glob: --iglob: --type: --type-not: --smart-case "
         "--multiline --hidden --no-ignore --files --json --stats --sort: --heading --no-heading --max-depth: "
         "--max-columns: --trim --vimgrep --pcre2 --no-config --column --type-list -d:",
         pattern_first=True,
     ),
-    "find": _program(
+    "find": _define(
         "-H -L -P -O1 -O2 -O3 -name: -iname: -path: -ipath: -wholename: -regex: -iregex: -regextype: -type: "
         "-xtype: -size: -mtime: -mmin: -ctime: -cmin: -atime: -amin: -newer: -newermt: -empty -executable "
         "-readable -writable -perm: -user: -group: -uid: -gid: -links: -inum: -maxdepth: -mindepth: -depth "
@@ -171,71 +171,71 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         "-daystart -noleaf -nouser -nogroup",
         long_options=True,
     ),
-    "sort": _program(
+    "sort": _define(
         "-b -d -f -g -h -i -M -n -R -r -V -c -C -k: -m -s -t: -u -z --key: --field-separator: --reverse "
         "--unique --numeric-sort --human-numeric-sort --version-sort --ignore-case --stable --check? --merge "
         "--general-numeric-sort --month-sort --dictionary-order --ignore-leading-blanks"
     ),
-    "uniq": _program(
+    "uniq": _define(
         "-c -d -D -f: -i -s: -u -z -w: --count --repeated --unique --ignore-case --skip-fields: "
         "--skip-chars:",
         operands=1,
     ),
-    "cut": _program("-b: -c: -d: -f: -n -s -z --bytes: --characters: --delimiter: --fields: --complement"),
-    "tr": _program("-c -C -d -s -t --complement --delete --squeeze-repeats", pattern_first=True),
-    "nl": _program("-b: -d: -f: -h: -i: -l: -n: -s: -v: -w: -p"),
-    "od": _program("-A: -j: -N: -t: -v -w? -a -b -c -d -f -i -l -o -s -x"),
-    "hexdump": _program("-b -c -C -d -n: -o -s: -v -x"),
-    "strings": _program("-a -f -n: -t: -e: --all --bytes: --radix:", count=True),
-    "cmp": _program("-b -i: -l -n: -s --print-bytes --verbose --quiet --silent"),
-    "comm": _program("-1 -2 -3 --check-order --nocheck-order --total -z"),
-    "diff": _program(
+    "cut": _define("-b: -c: -d: -f: -n -s -z --bytes: --characters: --delimiter: --fields: --complement"),
+    "tr": _define("-c -C -d -s -t --complement --delete --squeeze-repeats", pattern_first=True),
+    "nl": _define("-b: -d: -f: -h: -i: -l: -n: -s: -v: -w: -p"),
+    "od": _define("-A: -j: -N: -t: -v -w? -a -b -c -d -f -i -l -o -s -x"),
+    "hexdump": _define("-b -c -C -d -n: -o -s: -v -x"),
+    "strings": _define("-a -f -n: -t: -e: --all --bytes: --radix:", count=True),
+    "cmp": _define("-b -i: -l -n: -s --print-bytes --verbose --quiet --silent"),
+    "comm": _define("-1 -2 -3 --check-order --nocheck-order --total -z"),
+    "diff": _define(
         "-q -s -c -u -e -n -y -t -T -l -r -N -i -E -Z -b -w -B -a -d -U: -C: -W: -x: -F: -L: --brief "
         "--unified? "
         "--context? --recursive --new-file --ignore-case --ignore-all-space --ignore-space-change --label: "
         "--ignore-blank-lines --text --minimal --color? --side-by-side --width: --exclude: --normal "
         "--strip-trailing-cr --suppress-common-lines"
     ),
-    "du": _program("-a -b -c -d: -h -k -m -s -x -S -L -P --max-depth: --all --total --human-readable "
+    "du": _define("-a -b -c -d: -h -k -m -s -x -S -L -P --max-depth: --all --total --human-readable "
                    "--summarize --apparent-size --exclude: --time? --bytes"),
-    "df": _program("-a -B: -h -H -i -k -l -P -T -t: -x: --human-readable --inodes --local --total --type:"),
-    "stat": _program("-L -f -t -c: --dereference --file-system --format: --printf: --terse -x"),
-    "file": _program("-b -i -k -L -N -h -0 --brief --mime --mime-type --mime-encoding --dereference"),
-    "tree": _program("-a -d -f -i -l -x -L: -P: -I: -p -s -h -u -g -D -F -q -N -Q -r -t -c -U -v -J -X -n -C "
+    "df": _define("-a -B: -h -H -i -k -l -P -T -t: -x: --human-readable --inodes --local --total --type:"),
+    "stat": _define("-L -f -t -c: --dereference --file-system --format: --printf: --terse -x"),
+    "file": _define("-b -i -k -L -N -h -0 --brief --mime --mime-type --mime-encoding --dereference"),
+    "tree": _define("-a -d -f -i -l -x -L: -P: -I: -p -s -h -u -g -D -F -q -N -Q -r -t -c -U -v -J -X -n -C "
                      "--noreport --gitignore --prune --du --si --dirsfirst --charset: --filelimit:"),
-    "jq": _program("-c -r -j -a -S -C -M -s -n -e -R --tab --indent: --compact-output --raw-output --slurp "
+    "jq": _define("-c -r -j -a -S -C -M -s -n -e -R --tab --indent: --compact-output --raw-output --slurp "
                    "--null-input --sort-keys --exit-status --raw-input --join-output",
                    pattern_first=True),
-    "pwd": _program("-L -P", operands=0),
-    "whoami": _program(operands=0),
-    "id": _program("-u -g -G -n -r"),
-    "uname": _program("-a -s -n -r -v -m -p -i -o", operands=0),
-    "date": _program("-u -R -I? --utc --rfc-3339: --iso-8601? -d: --date:", operands_begin="+"),
-    "basename": _program("-a -s: -z", paths=False),
-    "dirname": _program("-z", paths=False),
-    "realpath": _program("-e -m -L -P -q -s -z --relative-to: --relative-base:"),
-    "readlink": _program("-f -e -m -n -q -s -v -z"),
-    "which": _program("-a", paths=False),
-    "echo": _program("-n -e -E", paths=False),
-    "printf": _program(paths=False),
-    "seq": _program("-f: -s: -w", count=True, paths=False),
-    "true": _program(),
-    "false": _program(),
-    "sleep": _program(),
+    "pwd": _define("-L -P", operands=0),
+    "whoami": _define(operands=0),
+    "id": _define("-u -g -G -n -r"),
+    "uname": _define("-a -s -n -r -v -m -p -i -o", operands=0),
+    "date": _define("-u -R -I? --utc --rfc-3339: --iso-8601? -d: --date:", operands_begin="+"),
+    "basename": _define("-a -s: -z", paths=False),
+    "dirname": _define("-z", paths=False),
+    "realpath": _define("-e -m -L -P -q -s -z --relative-to: --relative-base:"),
+    "readlink": _define("-f -e -m -n -q -s -v -z"),
+    "which": _define("-a", paths=False),
+    "echo": _define("-n -e -E", paths=False),
+    "printf": _define(paths=False),
+    "seq": _define("-f: -s: -w", count=True, paths=False),
+    "true": _define(),
+    "false": _define(),
+    "sleep": _define(),
     "md5sum": _SUMS,
     "sha1sum": _SUMS,
     "sha256sum": _SUMS,
     "sha512sum": _SUMS,
-    "cksum": _program(),
+    "cksum": _define(),
     # These change files, or run those of the folder; what is listed keeps them to the folder.
-    "touch": _program("-a -c -m -h -d: -t: --no-create --date:", writes=True),
-    "mkdir": _program("-p -v --parents --verbose", writes=True),
-    "rmdir": _program("-p -v --parents --verbose", writes=True),
-    "cp": _program("-a -f -i -n -p -r -R -u -v -T --recursive --no-clobber --update --verbose", writes=True),
-    "mv": _program("-f -i -n -u -v -T --no-clobber --update --verbose", writes=True),
-    "rm": _program("-f -i -v --force --verbose", writes=True),
-    "pytest": _program(_PYTEST, executes=True, writes=True),
-    "make": _program(
+    "touch": _define("-a -c -m -h -d: -t: --no-create --date:", writes=True),
+    "mkdir": _define("-p -v --parents --verbose", writes=True),
+    "rmdir": _define("-p -v --parents --verbose", writes=True),
+    "cp": _define("-a -f -i -n -p -r -R -u -v -T --recursive --no-clobber --update --verbose", writes=True),
+    "mv": _define("-f -i -n -u -v -T --no-clobber --update --verbose", writes=True),
+    "rm": _define("-f -i -v --force --verbose", writes=True),
+    "pytest": _define(_PYTEST, executes=True, writes=True),
+    "make": _define(
         "-j? -k -n -s -B -w --jobs? --keep-going --dry-run --silent --always-make",
         assignments=False,
         executes=True,
@@ -244,7 +244,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
 }  # fmt: skip
 
 
-def leads_out(argument: str, root: str) -> bool:
+def is_outside(argument: str, root: str) -> bool:
     """Whether a word names something outside of the folder, as far as its spelling tells."""
     if argument.startswith("/"):
         return not (argument == root or argument.startswith(f"{root}/")) or ".." in argument.split("/")
@@ -262,18 +262,18 @@ def find_unsafe(words: Sequence[str], root: str, *, named: frozenset[str] = froz
             which = rest[0] if rest else "no subcommand"
             return f"{name} with {which[:60]} is not among what is known as safe"
         name, program, rest = f"{name} {rest[0]}", program.subcommands[rest[0]], rest[1:]
-    reading = _Reading(program, name, root, named)
-    return reading.read(rest)
+    reading = _CommandCheck(program, name, root, named)
+    return reading.check(rest)
 
 
 @frozen(kw_only=False)
-class _Reading:
-    program: Program
+class _CommandCheck:
+    program: KnownProgram
     name: str
     root: str
     named: frozenset[str]
 
-    def read(self, rest: list[str]) -> str | None:
+    def check(self, rest: list[str]) -> str | None:
         operands: list[str] = []
         given: set[str] = set()
         while rest:
@@ -334,6 +334,6 @@ class _Reading:
                 return f"{operand[:60]} sets a variable of {self.name}"
             if not operand.startswith(program.operands_begin):
                 return f"{operand[:60]} is not what {self.name} only reads"
-            if program.paths and leads_out(operand, self.root):
+            if program.paths and is_outside(operand, self.root):
                 return f"{operand[:60]} leads out of the working directory"
         return None

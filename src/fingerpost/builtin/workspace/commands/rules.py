@@ -19,7 +19,7 @@ from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.commands.programs import PROGRAMS, find_unsafe
 from fingerpost.frozen import frozen
 
-ANYTHING: Final = "**"
+ANY_COMMAND: Final = "**"
 
 
 @frozen(kw_only=False)
@@ -31,9 +31,9 @@ class CommandRule:
     more: bool = False  # safe words
     anything: bool = False
 
-    def why_not(self, words: Sequence[str], root: str) -> str | None:
+    def explain_mismatch(self, words: Sequence[str], root: str) -> str | None:
         """Why the command does not fit, in a few words, or empty where it is about something else."""
-        if len(words) < len(self.words) or not all(map(_fits, words, self.words)):
+        if len(words) < len(self.words) or not all(map(_matches_word, words, self.words)):
             return ""
         if words[0].count("/") != self.words[0].count("/"):  # `*` names no folder of a program
             return ""
@@ -42,13 +42,13 @@ class CommandRule:
             return None
         if rest and not self.more:
             return ""
-        if words[0] in PROGRAMS and not self.names_other():
+        if words[0] in PROGRAMS and not self.names_unknown_subcommand():
             named = frozenset(word for word in self.words[1:] if "*" not in word)
             return find_unsafe(words, root, named=named)
         option = next((word for word in rest if word.startswith("-") and word != "-"), None)
         return None if option is None else f"{option[:60]} is an option that the rule does not name"
 
-    def names_other(self) -> bool:
+    def names_unknown_subcommand(self) -> bool:
         """Whether it names a subcommand that is not known here, such as `git commit -m *`."""
         program = PROGRAMS.get(self.words[0])
         if program is None or not program.subcommands or len(self.words) < 2:
@@ -56,7 +56,7 @@ class CommandRule:
         return self.words[1] not in program.subcommands and not self.words[1].startswith(("-", "*"))
 
 
-def _fits(word: str, pattern: str) -> bool:
+def _matches_word(word: str, pattern: str) -> bool:
     """`*` does not stand for the beginning of an option."""
     return fnmatchcase(word, pattern) and word.startswith("-") == pattern.startswith("-")
 
@@ -69,7 +69,7 @@ def parse_rule(text: str) -> CommandRule:
         words = text.split()
     if not words:
         return CommandRule(text, (text,))
-    if words[-1] == ANYTHING:
+    if words[-1] == ANY_COMMAND:
         return CommandRule(text, tuple(words[:-1]) or ("*",), anything=True)
     if len(words) == 1:
         return CommandRule(text, (words[0],), more=True)
@@ -88,7 +88,7 @@ def check_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> N
     """
     reasons: list[str] = []
     for pattern in patterns:
-        why = parse_rule(pattern).why_not(words, root)
+        why = parse_rule(pattern).explain_mismatch(words, root)
         if why is None:
             return
         reasons.append(why)
@@ -104,10 +104,10 @@ def check_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> N
 
 def is_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> bool:
     """Whether a rule of these fits."""
-    return any(parse_rule(pattern).why_not(words, root) is None for pattern in patterns)
+    return any(parse_rule(pattern).explain_mismatch(words, root) is None for pattern in patterns)
 
 
-def runs_files(words: Sequence[str], root: Path, folder: Path) -> bool:
+def may_run_files(words: Sequence[str], root: Path, folder: Path) -> bool:
     """Whether the command may run files of the working directory. What is not known may."""
     found = find_program(words[0], folder)
     if found is None:
@@ -119,7 +119,7 @@ def runs_files(words: Sequence[str], root: Path, folder: Path) -> bool:
     return program.executes or find_unsafe(words, str(root)) is not None
 
 
-def changes_files(words: Sequence[str]) -> bool:
+def may_change_files(words: Sequence[str]) -> bool:
     """Whether the command may change files, as far as its program is known."""
     program = PROGRAMS.get(words[0])
     return program is None or program.writes
@@ -135,7 +135,7 @@ def find_program(name: str, folder: Path) -> Path | None:
     return None if found is None else Path(found)
 
 
-def program_not_found(name: str) -> ToolRefused:
+def build_program_not_found(name: str) -> ToolRefused:
     message = f"There is no program {name}."
     hint = "Check its name; it must be installed, or lie in the folder."
     return ToolRefused(message, hint=hint, error_type="ProgramNotFound")
@@ -149,7 +149,7 @@ def describe_rules(
         rule = parse_rule(pattern)
         name, line = rule.words[0], shlex.join(rule.words)
         program = PROGRAMS.get(name)
-        unknown = program is None or rule.names_other()
+        unknown = program is None or rule.names_unknown_subcommand()
         if rule.anything or "*" in name:
             what = f"{pattern!r} allows {'any arguments' if rule.anything else 'many programs'}"
             yield number, what, "name the program, its subcommand and the options that are needed"

@@ -13,30 +13,30 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from fingerpost.builtin.workspace.commands.confine import landlock_version
+from fingerpost.builtin.workspace.commands.confine import get_landlock_version
 from fingerpost.frozen import frozen
 from fingerpost.settings import WorkspaceSettings
 
-Kind = Literal["full", "files", "none"]
+SandboxKind = Literal["full", "files", "none"]
 
-_PROGRAM: Final = Path(__file__).with_name("confine.py")
-_COVERED: Final = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - they are hidden
-_HIDDEN: Final = (*_COVERED, "/dev", "/home", "/root", "/var/run")
+_CONFINE_PROGRAM: Final = Path(__file__).with_name("confine.py")
+_COVERED_FOLDERS: Final = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - they are hidden
+_HIDDEN_FOLDERS: Final = (*_COVERED_FOLDERS, "/dev", "/home", "/root", "/var/run")
 # What commands need of folders that are hidden otherwise: name resolution, and where tool chains lie.
-_NEEDED: Final = (
+_NEEDED_PATHS: Final = (
     "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/current-system",
 )  # fmt: skip
-_NEEDED_OF_HOME: Final = (
+_NEEDED_HOME_PATHS: Final = (
     ".pyenv", ".local/bin", ".local/lib", ".local/share/uv", ".local/share/mise", ".local/share/pnpm",
     ".asdf", ".nvm", ".volta", ".bun/bin", ".deno/bin", ".rbenv", ".gem", ".sdkman", ".rustup", ".cargo/bin",
     ".cargo/registry", ".cargo/git", ".cargo/config.toml", "go/bin", "go/pkg", ".m2/repository",
     ".gradle/caches", ".gitconfig", ".config/git/config", ".config/git/ignore",
 )  # fmt: skip
-_PROBE_SECONDS: Final = 20.0
+_PROBE_TIMEOUT_S: Final = 20.0
 
 
 @frozen
-class Sandbox:
+class CommandSandbox:
     """What one workplace's commands run in."""
 
     root: Path
@@ -45,38 +45,40 @@ class Sandbox:
     writes: tuple[Path, ...] = ()  # beside the folder
     own: tuple[Path, ...] = ()  # Fingerpost's own files: hidden also where they lie in the folder
 
-    def wrap(self, words: Sequence[str], folder: Path, kind: Kind, scratch: Path | None) -> tuple[str, ...]:
+    def wrap_command(
+        self, words: Sequence[str], folder: Path, kind: SandboxKind, scratch: Path | None
+    ) -> tuple[str, ...]:
         """The command as it is started inside. `scratch`: its private folder where /tmp cannot be one."""
-        plan = json.dumps(self._plan(folder, kind, scratch))
-        return (sys.executable, "-I", "-S", str(_PROGRAM), plan, *words)
+        plan = json.dumps(self._build_plan(folder, kind, scratch))
+        return (sys.executable, "-I", "-S", str(_CONFINE_PROGRAM), plan, *words)
 
-    def _plan(self, folder: Path, kind: Kind, scratch: Path | None) -> Mapping[str, object]:
+    def _build_plan(self, folder: Path, kind: SandboxKind, scratch: Path | None) -> Mapping[str, object]:
         full = kind == "full"
         writes = [self.root, *self.writes]
-        needed = [*self._needed()]
-        kept = [path for path in (*writes, *needed) if _is_below(path, _COVERED)]
+        needed = [*self._list_needed_paths()]
+        kept = [path for path in (*writes, *needed) if _is_below(path, _COVERED_FOLDERS)]
         if scratch is not None:
             writes.append(scratch)
         if full:
-            writes += map(Path, _COVERED)
-        hidden = {Path(path) for path in (*_HIDDEN, Path.home(), *self.own)}
+            writes += map(Path, _COVERED_FOLDERS)
+        hidden = {Path(path) for path in (*_HIDDEN_FOLDERS, Path.home(), *self.own)}
         masked = [path for path in self.own if any(path.is_relative_to(place) for place in writes)]
         return {
             "namespaces": full,
             "network": self.network,
             "folder": str(folder),
-            "reads": [str(path) for path in (*_outside_of(Path("/"), hidden), *needed)],
+            "reads": [str(path) for path in (*_list_visible(Path("/"), hidden), *needed)],
             "writes": [str(path) for path in writes],
-            "covered": [path for path in _COVERED if Path(path) != self.root],
+            "covered": [path for path in _COVERED_FOLDERS if Path(path) != self.root],
             "kept": [str(path) for path in kept],
             "masked": [str(path) for path in masked if path.exists()],
         }
 
-    def _needed(self) -> Iterator[Path]:
+    def _list_needed_paths(self) -> Iterator[Path]:
         """What is read although the folder around it is hidden."""
         home = Path.home()
-        yield from map(Path, _NEEDED)
-        yield from (home / name for name in _NEEDED_OF_HOME)
+        yield from map(Path, _NEEDED_PATHS)
+        yield from (home / name for name in _NEEDED_HOME_PATHS)
         yield from {Path(sys.prefix), Path(sys.base_prefix)}
         for place in map(Path, filter(None, os.environ.get("PATH", "").split(os.pathsep))):
             if place.is_absolute() and place != home:
@@ -84,7 +86,7 @@ class Sandbox:
         yield from self.reads
 
 
-def _outside_of(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
+def _list_visible(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
     """The folder without what is hidden: whole, or what is in it, one by one."""
     below = [path for path in hidden if path.is_relative_to(folder)]
     if not below:
@@ -98,7 +100,7 @@ def _outside_of(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
             path = folder / name
             if path.is_symlink() and path not in below:
                 continue  # it is used through what it leads to
-            yield from _outside_of(path, below)
+            yield from _list_visible(path, below)
 
 
 def _is_below(path: Path, places: Iterable[str]) -> bool:
@@ -107,31 +109,31 @@ def _is_below(path: Path, places: Iterable[str]) -> bool:
 
 def has_landlock() -> bool:
     """Whether a sandbox is possible at all. Takes no time."""
-    return landlock_version() > 0
+    return get_landlock_version() > 0
 
 
 @cache
-def find_kind() -> Kind:
+def find_sandbox_kind() -> SandboxKind:
     """What this system can do, tried once. Blocks for a moment."""
     if not has_landlock() or (true := shutil.which("true")) is None:
         return "none"
     with tempfile.TemporaryDirectory() as folder:
-        kinds: tuple[Kind, ...] = ("full", "files")
+        kinds: tuple[SandboxKind, ...] = ("full", "files")
         for kind in kinds:
-            if _works(kind, true, Path(folder).resolve()):
+            if _is_working(kind, true, Path(folder).resolve()):
                 return kind
     return "none"
 
 
-def _works(kind: Kind, program: str, folder: Path) -> bool:
-    command = Sandbox(root=folder).wrap([program], folder, kind, None)
+def _is_working(kind: SandboxKind, program: str, folder: Path) -> bool:
+    command = CommandSandbox(root=folder).wrap_command([program], folder, kind, None)
     try:
         done = subprocess.run(
             command,
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_PROBE_SECONDS,
+            timeout=_PROBE_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -139,7 +141,7 @@ def _works(kind: Kind, program: str, folder: Path) -> bool:
     return done.returncode == 0
 
 
-def describe(settings: WorkspaceSettings) -> str:
+def describe_sandbox(settings: WorkspaceSettings) -> str:
     """How commands run here, in a sentence for models and for people who approve them."""
     if settings.sandbox == "off":
         return "Commands run without a sandbox (builtin.workspace.sandbox is off): they can do what you can."
@@ -151,11 +153,11 @@ def describe(settings: WorkspaceSettings) -> str:
     return f"Commands run in a sandbox: they write in the working directory alone, {network}."
 
 
-def is_missing(settings: WorkspaceSettings) -> str:
+def explain_missing_sandbox(settings: WorkspaceSettings) -> str:
     """What an operator should know of a sandbox that is not whole; empty: it is. Blocks for a moment."""
     if settings.sandbox == "off":
         return "commands run without a sandbox: builtin.workspace.sandbox is off"
-    kind = find_kind()
+    kind = find_sandbox_kind()
     if kind == "none":
         return "this system has no sandbox for commands (it needs Linux with Landlock)"
     if kind == "files":

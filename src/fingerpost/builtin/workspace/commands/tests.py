@@ -7,12 +7,12 @@ from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.workspace.files.reading import read_bytes
-from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.builtin.workspace.workplace import WorkspaceContext
 
-_MOST: Final = 256 * 1024  # bytes of a project file that are looked at
+_MAX_FILE_BYTES: Final = 256 * 1024  # bytes of a project file that are looked at
 
 # The first that fits, with the most telling first: a file, what has to stand in it, and the command.
-_WAYS: Final = (
+_TEST_COMMANDS: Final = (
     ("Makefile", re.compile(rb"^test\s*:", re.MULTILINE), "make test"),
     ("package.json", re.compile(rb'"test"\s*:\s*"(?!echo \\"Error: no test)'), "npm test"),
     ("pyproject.toml", re.compile(rb"pytest"), "python -m pytest"),
@@ -25,19 +25,19 @@ _WAYS: Final = (
 )
 
 
-def test_command(work: Workplace) -> str:
+def find_test_command(workspace: WorkspaceContext) -> str:
     """The command. Raises `ToolRefused` where no file says how. Blocks: not for an event loop."""
-    for name, sign, command in _WAYS:
-        content = _content(work, name)
+    for name, sign, command in _TEST_COMMANDS:
+        content = _read_project_file(workspace, name)
         if content is not None and (sign is None or sign.search(content)):
             return command
     message = "Nothing in the working directory says how its tests are run."
     raise ToolRefused(message, hint="Give the command to ai.execute, such as pytest -q.")
 
 
-def _content(work: Workplace, name: str) -> bytes | None:
+def _read_project_file(workspace: WorkspaceContext, name: str) -> bytes | None:
     try:
-        with work.ground.at(name) as place:
-            return read_bytes(place, _MOST).data
+        with workspace.root_folder.open_entry(name) as place:
+            return read_bytes(place, _MAX_FILE_BYTES).data
     except ToolRefused:  # it is not there, or not for us
         return None

@@ -8,208 +8,217 @@ from typing import Final
 
 import anyio.to_thread
 
-from fingerpost.builtin.kit import Caller, Reply, ToolRefused, attribute_to
-from fingerpost.builtin.workspace.commands.elevated import elevated
-from fingerpost.builtin.workspace.commands.jobs import Job, Jobs
-from fingerpost.builtin.workspace.commands.line import words_of
+from fingerpost.builtin.kit import ToolCaller, ToolRefused, ToolReply, attribute_to
+from fingerpost.builtin.workspace.commands.elevated import explain_elevated
+from fingerpost.builtin.workspace.commands.jobs import BackgroundJob, BackgroundJobs
+from fingerpost.builtin.workspace.commands.line import split_command
 from fingerpost.builtin.workspace.commands.rules import (
-    changes_files,
+    build_program_not_found,
     check_allowed,
     find_program,
     is_allowed,
-    program_not_found,
-    runs_files,
+    may_change_files,
+    may_run_files,
 )
-from fingerpost.builtin.workspace.commands.running import Running
-from fingerpost.builtin.workspace.commands.sandbox import Sandbox, describe
-from fingerpost.builtin.workspace.given import Given
-from fingerpost.builtin.workspace.switches import Act
-from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.builtin.workspace.commands.running import RunningCommand
+from fingerpost.builtin.workspace.commands.sandbox import CommandSandbox, describe_sandbox
+from fingerpost.builtin.workspace.given import ToolArguments
+from fingerpost.builtin.workspace.switches import RunMode
+from fingerpost.builtin.workspace.workplace import WorkspaceContext
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
-from fingerpost.servers.ring import Ring
+from fingerpost.servers.ring import RingBuffer
 
-GET_OUTPUT: Final = "terminal_operations.get_output"
-STOP: Final = "terminal_operations.stop"
-_MARGIN: Final = 2.0  # seconds of a caller's deadline left for ending the command and answering
+GET_OUTPUT_HINT: Final = "terminal_operations.get_output"
+STOP_HINT: Final = "terminal_operations.stop"
+_TIMEOUT_MARGIN_S: Final = 2.0  # seconds of a caller's deadline left for ending the command and answering
 
 
 @frozen(kw_only=False)
 class Terminal:
     """Commands of one workplace."""
 
-    work: Workplace
-    jobs: Jobs
-    sandbox: Sandbox
+    workspace: WorkspaceContext
+    jobs: BackgroundJobs
+    sandbox: CommandSandbox
 
-    async def run_command(self, given: Given, caller: Caller, *, raised: bool = False) -> Reply:
+    async def run_command(
+        self, args: ToolArguments, caller: ToolCaller, *, is_elevated: bool = False
+    ) -> ToolReply:
         """Run it and wait for its end, or begin it in the background where that is wished."""
-        if given.flag("isBackground"):
-            return await self.run_background(given, caller)
-        words, folder = await self._ready(given, raised=raised)
-        seconds = self._seconds(given, caller, self.work.settings.command_seconds)
-        act = self._act(given)
-        if act.dry:
-            return Reply(self._shown(act, words, folder, seconds))
-        await anyio.to_thread.run_sync(self._note, words, folder, caller)
-        running = self._running(words, folder, seconds, raised=raised)
-        await running.run(self.work.ground)
-        return Reply(_finished(running), failed=running.timed_out)
+        if args.get_flag("isBackground"):
+            return await self.run_background(args, caller)
+        words, folder = await self._prepare_command(args, is_elevated=is_elevated)
+        seconds = self._get_timeout(args, caller, self.workspace.settings.command_seconds)
+        act = self._get_run_mode(args)
+        if act.is_dry_run:
+            return ToolReply(self._render_dry_run(act, words, folder, seconds))
+        await anyio.to_thread.run_sync(self._note_writes, words, folder, caller)
+        running = self._build_command(words, folder, seconds, is_elevated=is_elevated)
+        await running.run(self.workspace.root_folder)
+        return ToolReply(_render_finished(running), failed=running.timed_out)
 
-    async def run_background(self, given: Given, caller: Caller) -> Reply:
+    async def run_background(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
         """Begin it and answer at once."""
-        words, folder = await self._ready(given, raised=False)
-        seconds = self._seconds(given, None, self.work.settings.background_seconds)
-        act = self._act(given)
-        if act.dry:
-            return Reply(self._shown(act, words, folder, seconds))
-        await anyio.to_thread.run_sync(self._note, words, folder, caller)
-        job = await self.jobs.start(caller.user, self._running(words, folder, seconds))
-        told = f"{job.id} runs: {shlex.join(words)}\n{GET_OUTPUT} reads what it says, {STOP} ends it."
-        return Reply(told, data=_handle(job))
+        words, folder = await self._prepare_command(args, is_elevated=False)
+        seconds = self._get_timeout(args, None, self.workspace.settings.background_seconds)
+        act = self._get_run_mode(args)
+        if act.is_dry_run:
+            return ToolReply(self._render_dry_run(act, words, folder, seconds))
+        await anyio.to_thread.run_sync(self._note_writes, words, folder, caller)
+        job = await self.jobs.start_job(caller.user, self._build_command(words, folder, seconds))
+        told = (
+            f"{job.id} runs: {shlex.join(words)}\n{GET_OUTPUT_HINT} reads what it says, {STOP_HINT} ends it."
+        )
+        return ToolReply(told, data=_build_job_data(job))
 
-    async def get_output(self, given: Given, caller: Caller) -> Reply:
+    async def get_output(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
         """What a background command has said since `offset`."""
-        job = self.jobs.get(caller.user, given.text("job"))
-        output, since = job.running.output, given.number("offset", 0)
-        kept = output.tail()
+        job = self.jobs.get_job(caller.user, args.get_text("job"))
+        output, since = job.command.output, args.get_number("offset", 0)
+        kept = output.read_tail()
         lost = output.written - len(kept)  # bytes before the oldest that is kept
         text = kept[max(0, since - lost) :].decode("utf-8", "replace")
         gone = f"; the first {lost} bytes are no longer kept" if lost > since else ""
-        return Reply(f"[{_state(job)}; next offset {output.written}{gone}]\n{text}", data=_handle(job))
+        return ToolReply(
+            f"[{_describe_job(job)}; next offset {output.written}{gone}]\n{text}", data=_build_job_data(job)
+        )
 
-    async def stop(self, given: Given, caller: Caller) -> Reply:
+    async def stop_job(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
         """End a background command."""
-        job = self.jobs.get(caller.user, given.text("job"))
-        await self.jobs.stop(job)
-        return Reply(_state(job), data=_handle(job))
+        job = self.jobs.get_job(caller.user, args.get_text("job"))
+        await self.jobs.stop_job(job)
+        return ToolReply(_describe_job(job), data=_build_job_data(job))
 
-    async def list(self, given: Given, caller: Caller) -> Reply:
+    async def list_jobs(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
         """All background commands of the caller."""
-        own = self.jobs.of(caller.user)
-        return Reply("\n".join(map(_state, own)) or "Nothing runs in the background.")
+        own = self.jobs.list_jobs(caller.user)
+        return ToolReply("\n".join(map(_describe_job, own)) or "Nothing runs in the background.")
 
-    def check(self, given: Given, *, raised: bool = False) -> None:
+    def check_arguments(self, args: ToolArguments, *, is_elevated: bool = False) -> None:
         """Refuse what can be seen from the arguments alone."""
         with attribute_to("command"):
-            words = words_of(given.text("command"))
-            check_allowed(words, self.work.settings.commands, str(self.work.ground.root))
-            why = elevated(words, str(self.work.ground.root))
-            if why is not None and not raised:
+            words = split_command(args.get_text("command"))
+            check_allowed(words, self.workspace.settings.commands, str(self.workspace.root_folder.root))
+            why = explain_elevated(words, str(self.workspace.root_folder.root))
+            if why is not None and not is_elevated:
                 message = f"`{shlex.join(words)[:200]}` is an elevated command: {why}."
                 hint = "terminal_operations with operation run_elevated runs it, and asks a person each time."
                 raise ToolRefused(message, hint=hint)
         with attribute_to("folder"):
-            self.work.ground.check_path(given.text("folder", "."))
+            self.workspace.root_folder.check_path(args.get_text("folder", "."))
 
-    async def feasible(self, given: Given) -> None:
+    async def check_feasible(self, args: ToolArguments) -> None:
         """Refuse what could not be started now."""
-        await anyio.to_thread.run_sync(self._folder, given.text("folder", "."))
+        await anyio.to_thread.run_sync(self._resolve_folder, args.get_text("folder", "."))
 
-    async def reason_for_grant(self, given: Given) -> str:
+    async def get_grant_reason(self, args: ToolArguments) -> str:
         """Why a person has to grant this very command; empty: they need not."""
-        if self._act(given).dry:
+        if self._get_run_mode(args).is_dry_run:
             return ""
-        words = words_of(given.text("command"))
-        folder = given.text("folder", ".")
-        return await anyio.to_thread.run_sync(self._unreviewed, words, folder)
+        words = split_command(args.get_text("command"))
+        folder = args.get_text("folder", ".")
+        return await anyio.to_thread.run_sync(self._explain_unreviewed, words, folder)
 
-    def _unreviewed(self, words: Sequence[str], folder: str) -> str:
+    def _explain_unreviewed(self, words: Sequence[str], folder: str) -> str:
         """Why the files that the command may run are not to be trusted yet; empty: they are. Blocks."""
-        root = self.work.ground.root
-        written = self.work.unreviewed.describe()
-        if not written or not runs_files(words, root, root / folder):
+        root = self.workspace.root_folder.root
+        written = self.workspace.unreviewed.describe()
+        if not written or not may_run_files(words, root, root / folder):
             return ""
-        if is_allowed(words, self.work.settings.commands_after_writes, str(root)):
+        if is_allowed(words, self.workspace.settings.commands_after_writes, str(root)):
             return ""
         return (
             f"{words[0]} may run files of the working directory, where callers have written since "
             f"a person last reviewed it: {written}"
         )
 
-    def _note(self, words: Sequence[str], folder: str, caller: Caller) -> None:
+    def _note_writes(self, words: Sequence[str], folder: str, caller: ToolCaller) -> None:
         """Just before it runs: what changes files leaves them unreviewed."""
         if caller.granted or caller.context is None:
             return  # a person saw this very command, or there is no one to ask
-        root = self.work.ground.root
+        root = self.workspace.root_folder.root
         if (
             find_program(words[0], root / folder) is None
         ):  # one that comes now was not there to be asked about
-            raise program_not_found(words[0])
-        if why := self._unreviewed(words, folder):
+            raise build_program_not_found(words[0])
+        if why := self._explain_unreviewed(words, folder):
             message = f"This needs a person's approval by now: {why}."
             raise ToolRefused(message, hint="Make the call again: they are asked then.")
-        if changes_files(words) and not runs_files(words, root, root / folder):
-            self.work.unreviewed.record(f"({shlex.join(words)[:100]})")
+        if may_change_files(words) and not may_run_files(words, root, root / folder):
+            self.workspace.unreviewed.record_names(f"({shlex.join(words)[:100]})")
 
-    async def _ready(self, given: Given, *, raised: bool) -> tuple[Sequence[str], str]:
-        self.check(given, raised=raised)
-        folder = await anyio.to_thread.run_sync(self._folder, given.text("folder", "."))
-        return words_of(given.text("command")), folder
+    async def _prepare_command(self, args: ToolArguments, *, is_elevated: bool) -> tuple[Sequence[str], str]:
+        self.check_arguments(args, is_elevated=is_elevated)
+        folder = await anyio.to_thread.run_sync(self._resolve_folder, args.get_text("folder", "."))
+        return split_command(args.get_text("command")), folder
 
-    def _folder(self, given: str) -> str:
-        with attribute_to("folder"), self.work.ground.at(given) as place:
-            place.there()
-            return place.shown
+    def _resolve_folder(self, given: str) -> str:
+        with attribute_to("folder"), self.workspace.root_folder.open_entry(given) as place:
+            place.require_stat()
+            return place.display_path
 
-    def _act(self, given: Given) -> Act:
-        return self.work.switches.executing(wished_dry=given.flag("dry_run"))
+    def _get_run_mode(self, args: ToolArguments) -> RunMode:
+        return self.workspace.switches.get_execute_mode(dry_run=args.get_flag("dry_run"))
 
-    def _seconds(self, given: Given, caller: Caller | None, most: float) -> float:
-        asked = given.number("seconds", 0)
-        seconds = min(asked, most) if asked > 0 else most
+    def _get_timeout(self, args: ToolArguments, caller: ToolCaller | None, maximum: float) -> float:
+        asked = args.get_number("seconds", 0)
+        seconds = min(asked, maximum) if asked > 0 else maximum
         context = None if caller is None else caller.context
         if context is not None and context.seconds is not None:
-            seconds = min(seconds, max(1.0, context.seconds - _MARGIN))
+            seconds = min(seconds, max(1.0, context.seconds - _TIMEOUT_MARGIN_S))
         return seconds
 
-    def _running(self, words: Sequence[str], folder: str, seconds: float, *, raised: bool = False) -> Running:
+    def _build_command(
+        self, words: Sequence[str], folder: str, seconds: float, *, is_elevated: bool = False
+    ) -> RunningCommand:
         """Elevated commands do what no sandbox lets through: a person saw them."""
-        settings = self.work.settings
+        settings = self.workspace.settings
         required = settings.sandbox == "required"
-        inside = settings.sandbox != "off" and (required or not raised)
-        return Running(
+        inside = settings.sandbox != "off" and (required or not is_elevated)
+        return RunningCommand(
             words=words,
             folder=folder,
             seconds=seconds,
-            output=Ring(settings.output_bytes),
+            output=RingBuffer(settings.output_bytes),
             sandbox=self.sandbox if inside else None,
             sandbox_required=required,
         )
 
-    def _shown(self, act: Act, words: Sequence[str], folder: str, seconds: float) -> str:
+    def _render_dry_run(self, run_mode: RunMode, words: Sequence[str], folder: str, seconds: float) -> str:
+        root = self.workspace.root_folder.root
         lines = (
-            act.heading,
+            run_mode.heading,
             "",
             f"Would run: {shlex.join(words)}",
-            f"folder: {self.work.ground.root if folder == '.' else self.work.ground.root / folder}",
-            f"limits: {seconds:g} seconds, {self.work.settings.output_bytes} bytes of output",
+            f"folder: {root if folder == '.' else root / folder}",
+            f"limits: {seconds:g} seconds, {self.workspace.settings.output_bytes} bytes of output",
             "without a shell, with a small environment",
-            describe(self.work.settings),
+            describe_sandbox(self.workspace.settings),
         )
         return "\n".join(lines)
 
 
-def _handle(job: Job) -> JsonObject:
+def _build_job_data(job: BackgroundJob) -> JsonObject:
     """The job for a program: its name, how it is doing, and where the next of its output begins."""
-    running = job.running
+    running = job.command
     return {
         "job": job.id,
-        "state": running.how,
+        "state": running.end_reason,
         "exit_status": running.status,
         "next_offset": running.output.written,
     }
 
 
-def _state(job: Job) -> str:
-    running = job.running
-    return f"{job.id}: {running.how}, {running.took:.1f} s: {shlex.join(running.words)}"
+def _describe_job(job: BackgroundJob) -> str:
+    running = job.command
+    return f"{job.id}: {running.end_reason}, {running.duration:.1f} s: {shlex.join(running.words)}"
 
 
-def _finished(running: Running) -> str:
-    output = running.output
-    lost = output.written - len(output.tail())
-    heading = f"$ {shlex.join(running.words)}\n[{running.how}, {running.took:.2f} s]"
+def _render_finished(command: RunningCommand) -> str:
+    output = command.output
+    lost = output.written - len(output.read_tail())
+    heading = f"$ {shlex.join(command.words)}\n[{command.end_reason}, {command.duration:.2f} s]"
     if lost > 0:
         heading += f"\n[the first {lost} bytes of its output were not kept]"
-    return f"{heading}\n{output.text()}".rstrip("\n")
+    return f"{heading}\n{output.read_text()}".rstrip("\n")

@@ -8,199 +8,225 @@ import stat
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.files.changes import reported
+from fingerpost.builtin.workspace.files.changes import format_report
 from fingerpost.builtin.workspace.files.reading import read_bytes
-from fingerpost.builtin.workspace.ground import Place, shown_name
-from fingerpost.builtin.workspace.ground.failing import EXISTS, NOT_EMPTY, told
-from fingerpost.builtin.workspace.ground.place import ITSELF
-from fingerpost.builtin.workspace.ground.replacing import move, put
-from fingerpost.builtin.workspace.ground.walking import Walking
-from fingerpost.builtin.workspace.switches import Act
-from fingerpost.builtin.workspace.text.diffs import diff
-from fingerpost.builtin.workspace.workplace import Workplace
+from fingerpost.builtin.workspace.ground import PathEntry, format_name
+from fingerpost.builtin.workspace.ground.failing import EXISTS_TYPE, NOT_EMPTY_TYPE, translate_os_errors
+from fingerpost.builtin.workspace.ground.place import SELF_NAME
+from fingerpost.builtin.workspace.ground.replacing import move_entry, write_atomically
+from fingerpost.builtin.workspace.ground.walking import FolderWalk
+from fingerpost.builtin.workspace.switches import RunMode
+from fingerpost.builtin.workspace.text.diffs import render_diff
+from fingerpost.builtin.workspace.workplace import WorkspaceContext
 
-MOST_COPIED: Final = 2000  # files of one folder
-MOST_SHOWN: Final = 50
+MAX_COPIED: Final = 2000  # files of one folder
+MAX_PATHS_SHOWN: Final = 50
 
 
-def rename_file(work: Workplace, path: str, new_path: str, act: Act) -> str:
+def rename_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: RunMode) -> str:
     """Another name for a file or folder, perhaps in another folder."""
     with (
-        work.writing,
-        work.ground.at(path, follow=False) as source,
-        work.ground.at(new_path, follow=False) as target,
+        workspace.write_lock,
+        workspace.root_folder.open_entry(path, follow=False) as source,
+        workspace.root_folder.open_entry(new_path, follow=False) as target,
     ):
-        found = source.there()
-        _check_whole(source, target, found)
-        work.ground.check_write(source)
-        _check_target(work, source, target)
+        found = source.require_stat()
+        _check_outside_folder(source, target, found)
+        workspace.root_folder.check_writable(source)
+        _check_target(workspace, source, target)
         if stat.S_ISDIR(found.st_mode):
-            _check_inside(work, source)
-        if not act.dry:
-            with work.ground.with_folders(target) as place:
-                move(source, place)
-        return reported(act, f"{'Would rename' if act.dry else 'Renamed'} {source.shown} to {target.shown}.")
-
-
-def copy_file(work: Workplace, path: str, new_path: str, act: Act) -> str:
-    """A copy of a file, or of a folder with all that is in it."""
-    with work.writing, work.ground.at(path) as source, work.ground.at(new_path, follow=False) as target:
-        found = source.there()
-        _check_whole(source, target, found)
-        _check_target(work, source, target)
-        if stat.S_ISDIR(found.st_mode):
-            return _copy_folder(work, source, target, act)
-        content = read_bytes(source, work.settings.write_bytes + 1)
-        _check_size(work, source.shown, len(content.data))
-        if not act.dry:
-            with work.ground.with_folders(target) as place:
-                put(place, content.data, None)
-                _keep_mode(place, content.found)
-        size = f"{content.found.st_size} bytes"
-        return reported(
-            act, f"{'Would copy' if act.dry else 'Copied'} {source.shown} to {target.shown} ({size})."
+            _check_contents(workspace, source)
+        if not run_mode.is_dry_run:
+            with workspace.root_folder.create_parents(target) as place:
+                move_entry(source, place)
+        return format_report(
+            run_mode,
+            f"{'Would rename' if run_mode.is_dry_run else 'Renamed'} "
+            f"{source.display_path} to {target.display_path}.",
         )
 
 
-def delete(work: Workplace, path: str, act: Act, *, recursive: bool) -> str:
-    """A file or an empty folder away; a folder with all that is in it where that is said."""
-    with work.writing, work.ground.at(path, follow=False) as place:
-        found = place.there()
-        _check_whole(place, place, found)
-        work.ground.check_write(place)
+def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: RunMode) -> str:
+    """A copy of a file, or of a folder with all that is in it."""
+    with (
+        workspace.write_lock,
+        workspace.root_folder.open_entry(path) as source,
+        workspace.root_folder.open_entry(new_path, follow=False) as target,
+    ):
+        found = source.require_stat()
+        _check_outside_folder(source, target, found)
+        _check_target(workspace, source, target)
         if stat.S_ISDIR(found.st_mode):
-            return _delete_folder(work, place, act, recursive=recursive)
-        lost = _lost(place, found)
-        if not act.dry:
-            with told(place.shown):
+            return _copy_folder(workspace, source, target, run_mode)
+        content = read_bytes(source, workspace.settings.write_bytes + 1)
+        _check_size(workspace, source.display_path, len(content.data))
+        if not run_mode.is_dry_run:
+            with workspace.root_folder.create_parents(target) as place:
+                write_atomically(place, content.data, None)
+                _keep_mode(place, content.file_stat)
+        size = f"{content.file_stat.st_size} bytes"
+        return format_report(
+            run_mode,
+            f"{'Would copy' if run_mode.is_dry_run else 'Copied'} {source.display_path} "
+            f"to {target.display_path} ({size}).",
+        )
+
+
+def delete_path(workspace: WorkspaceContext, path: str, run_mode: RunMode, *, recursive: bool) -> str:
+    """A file or an empty folder away; a folder with all that is in it where that is said."""
+    with workspace.write_lock, workspace.root_folder.open_entry(path, follow=False) as place:
+        found = place.require_stat()
+        _check_outside_folder(place, place, found)
+        workspace.root_folder.check_writable(place)
+        if stat.S_ISDIR(found.st_mode):
+            return _delete_folder(workspace, place, run_mode, recursive=recursive)
+        lost = _describe_lost(place, found)
+        if not run_mode.is_dry_run:
+            with translate_os_errors(place.display_path):
                 os.unlink(place.name, dir_fd=place.folder)
-        return reported(act, f"{'Would delete' if act.dry else 'Deleted'} {place.shown}.{lost}")
+        return format_report(
+            run_mode, f"{'Would delete' if run_mode.is_dry_run else 'Deleted'} {place.display_path}.{lost}"
+        )
 
 
-def _lost(place: Place, found: os.stat_result) -> str:
+def _describe_lost(entry: PathEntry, file_stat: os.stat_result) -> str:
     """What is gone with it: shown, so that a mistake can be seen and mended."""
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(file_stat.st_mode):
         return ""
-    content = read_bytes(place, 64 * 1024)
+    content = read_bytes(entry, 64 * 1024)
     if not content.whole:
-        return f" It has {found.st_size} bytes."
-    return f"\n\n{diff(place.shown, content.data, None, most=60)}"
+        return f" It has {file_stat.st_size} bytes."
+    return f"\n\n{render_diff(entry.display_path, content.data, None, limit=60)}"
 
 
-def _check_whole(source: Place, target: Place, found: os.stat_result) -> None:
+def _check_outside_folder(source: PathEntry, target: PathEntry, file_stat: os.stat_result) -> None:
     """What a folder outside holds, a person who was asked about its name has not seen."""
-    if stat.S_ISDIR(found.st_mode) and (source.outside or target.outside):
+    if stat.S_ISDIR(file_stat.st_mode) and (source.outside or target.outside):
         message = "A folder is not moved, copied or deleted as a whole outside of the working directory."
         raise ToolRefused(message, hint="Take its files one by one.")
 
 
-def _check_target(work: Workplace, source: Place, target: Place) -> None:
-    if target.name == ITSELF or (found := target.look()) is None:
-        work.ground.check_new(target)
+def _check_target(workspace: WorkspaceContext, source: PathEntry, target: PathEntry) -> None:
+    if target.name == SELF_NAME or (found := target.get_stat()) is None:
+        workspace.root_folder.check_creatable(target)
         if target.outside == source.outside and target.names[: len(source.names)] == source.names:
-            message = f"{target.shown} lies inside of {source.shown}."
+            message = f"{target.display_path} lies inside of {source.display_path}."
             raise ToolRefused(message, hint="Choose a target outside of it.")
         return
-    message = f"{target.shown} exists already, and is not replaced."
+    message = f"{target.display_path} exists already, and is not replaced."
     name = source.names[-1] if source.names else ""
-    inside = f" To put it into that folder, say new_path={target.shown}/{shown_name(name)}."
+    inside = f" To put it into that folder, say new_path={target.display_path}/{format_name(name)}."
     hint = "Choose another name, or delete it first."
     hint += inside if stat.S_ISDIR(found.st_mode) else ""
-    raise ToolRefused(message, hint=hint, error_type=EXISTS, path=target.shown)
+    raise ToolRefused(message, hint=hint, error_type=EXISTS_TYPE, path=target.display_path)
 
 
-def _inside(work: Workplace, place: Place) -> list[str]:
+def _list_contents(workspace: WorkspaceContext, folder_entry: PathEntry) -> list[str]:
     """All that lies in a folder, seen from the root, ignored or not."""
-    walking = Walking(gitignore=False)
-    folder = place.open_folder()
+    walking = FolderWalk(gitignore=False)
+    folder = folder_entry.open_folder()
     try:
-        found = [entry.path for entry in walking.below(folder, place.shown)]
+        found = [entry.path for entry in walking.walk(folder, folder_entry.display_path)]
     finally:
         os.close(folder)
-    if walking.stopped:
-        message = f"{place.shown} holds too much ({walking.stopped})."
+    if walking.stop_reason:
+        message = f"{folder_entry.display_path} holds too much ({walking.stop_reason})."
         raise ToolRefused(message, hint="Take its folders one by one.")
     return found
 
 
-def _check_inside(work: Workplace, place: Place) -> list[str]:
+def _check_contents(workspace: WorkspaceContext, entry: PathEntry) -> list[str]:
     """A folder goes nowhere with something in it that may not be changed."""
-    found = _inside(work, place)
+    found = _list_contents(workspace, entry)
     for path in found:
         names = tuple(path.split("/"))
-        work.ground.check_write(Place(folder=place.folder, name=names[-1], names=names))
+        workspace.root_folder.check_writable(PathEntry(folder=entry.folder, name=names[-1], names=names))
     return found
 
 
-def _delete_folder(work: Workplace, place: Place, act: Act, *, recursive: bool) -> str:
-    found = _check_inside(work, place)
+def _delete_folder(
+    workspace: WorkspaceContext, entry: PathEntry, run_mode: RunMode, *, recursive: bool
+) -> str:
+    found = _check_contents(workspace, entry)
     if found and not recursive:
-        message = f"{place.shown} is a folder with {len(found)} entries in it."
+        message = f"{entry.display_path} is a folder with {len(found)} entries in it."
         hint = "Say `recursive: true` to delete all of them."
-        raise ToolRefused(message, hint=hint, error_type=NOT_EMPTY, path=place.shown)
-    if not act.dry:
-        with told(place.shown):
+        raise ToolRefused(message, hint=hint, error_type=NOT_EMPTY_TYPE, path=entry.display_path)
+    if not run_mode.is_dry_run:
+        with translate_os_errors(entry.display_path):
             # Through descriptors only, never through a link: so the library does it here.
-            shutil.rmtree(place.name, dir_fd=place.folder)
-    listed = [shown_name(path) for path in found[:MOST_SHOWN]]
-    if len(found) > MOST_SHOWN:
-        listed.append(f"… and {len(found) - MOST_SHOWN} more")
-    verb = "Would delete" if act.dry else "Deleted"
-    return reported(act, "\n".join((f"{verb} the folder {place.shown} with {len(found)} entries.", *listed)))
+            shutil.rmtree(entry.name, dir_fd=entry.folder)
+    listed = [format_name(path) for path in found[:MAX_PATHS_SHOWN]]
+    if len(found) > MAX_PATHS_SHOWN:
+        listed.append(f"… and {len(found) - MAX_PATHS_SHOWN} more")
+    verb = "Would delete" if run_mode.is_dry_run else "Deleted"
+    return format_report(
+        run_mode, "\n".join((f"{verb} the folder {entry.display_path} with {len(found)} entries.", *listed))
+    )
 
 
-def _copy_folder(work: Workplace, source: Place, target: Place, act: Act) -> str:
-    found = _inside(work, source)
-    if len(found) > MOST_COPIED:
-        message = f"{source.shown} holds {len(found)} entries; up to {MOST_COPIED} are copied at once."
+def _copy_folder(workspace: WorkspaceContext, source: PathEntry, target: PathEntry, run_mode: RunMode) -> str:
+    found = _list_contents(workspace, source)
+    if len(found) > MAX_COPIED:
+        message = f"{source.display_path} holds {len(found)} entries; up to {MAX_COPIED} are copied at once."
         raise ToolRefused(message, hint="Copy its folders one by one.")
     count = size = 0
-    for path in ("", *(each[len(source.shown) + 1 :] for each in found)):
-        copied = _copy_entry(work, source, target, path, act)
+    for path in ("", *(each[len(source.display_path) + 1 :] for each in found)):
+        copied = _copy_entry(workspace, source, target, path, run_mode)
         if copied is not None:
             count, size = count + 1, size + copied
-            _check_size(work, source.shown, size)
-    verb = "Would copy" if act.dry else "Copied"
-    return reported(act, f"{verb} {source.shown} to {target.shown} ({count} files, {size} bytes).")
+            _check_size(workspace, source.display_path, size)
+    verb = "Would copy" if run_mode.is_dry_run else "Copied"
+    return format_report(
+        run_mode, f"{verb} {source.display_path} to {target.display_path} ({count} files, {size} bytes)."
+    )
 
 
-def _copy_entry(work: Workplace, source: Place, target: Place, path: str, act: Act) -> int | None:
+def _copy_entry(
+    workspace: WorkspaceContext, source: PathEntry, target: PathEntry, path: str, run_mode: RunMode
+) -> int | None:
     """One entry of a folder; each way is gone anew from the root. Links are not copied."""
     old = "/".join(filter(None, (*source.names, path)))
     new = "/".join(filter(None, (*target.names, path)))
-    with work.ground.at(f"./{old}", follow=False) as entry, work.ground.at(f"./{new}", follow=False) as copy:
-        found = entry.there()
-        work.ground.check_new(copy)
+    with (
+        workspace.root_folder.open_entry(f"./{old}", follow=False) as entry,
+        workspace.root_folder.open_entry(f"./{new}", follow=False) as copy,
+    ):
+        found = entry.require_stat()
+        workspace.root_folder.check_creatable(copy)
         if stat.S_ISDIR(found.st_mode):
-            if not act.dry:
-                with work.ground.with_folders(copy) as place, told(copy.shown):
+            if not run_mode.is_dry_run:
+                with (
+                    workspace.root_folder.create_parents(copy) as place,
+                    translate_os_errors(copy.display_path),
+                ):
                     os.mkdir(place.name, dir_fd=place.folder)
             return None
         if not stat.S_ISREG(found.st_mode):
             return None
-        content = read_bytes(entry, work.settings.write_bytes + 1)
-        _check_size(work, entry.shown, len(content.data))
-        if not act.dry:
-            with work.ground.with_folders(copy) as place:
-                put(place, content.data, None)
-                _keep_mode(place, content.found)
+        content = read_bytes(entry, workspace.settings.write_bytes + 1)
+        _check_size(workspace, entry.display_path, len(content.data))
+        if not run_mode.is_dry_run:
+            with workspace.root_folder.create_parents(copy) as place:
+                write_atomically(place, content.data, None)
+                _keep_mode(place, content.file_stat)
         return len(content.data)
 
 
-def _check_size(work: Workplace, shown: str, size: int) -> None:
-    if size > work.settings.write_bytes:
-        message = f"{shown} is larger than {work.settings.write_bytes} bytes."
+def _check_size(workspace: WorkspaceContext, display_path: str, size: int) -> None:
+    if size > workspace.settings.write_bytes:
+        message = f"{display_path} is larger than {workspace.settings.write_bytes} bytes."
         raise ToolRefused(message, hint="builtin.workspace.write_bytes sets what may be written at once.")
 
 
-def _keep_mode(place: Place, found: os.stat_result) -> None:
+def _keep_mode(entry: PathEntry, file_stat: os.stat_result) -> None:
     """A program stays one."""
-    if not found.st_mode & 0o111:
+    if not file_stat.st_mode & 0o111:
         return
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with told(place.shown):
-        descriptor = os.open(place.name, flags, dir_fd=place.folder)
+    with translate_os_errors(entry.display_path):
+        descriptor = os.open(entry.name, flags, dir_fd=entry.folder)
         try:
-            os.fchmod(descriptor, stat.S_IMODE(found.st_mode) & 0o777)
+            os.fchmod(descriptor, stat.S_IMODE(file_stat.st_mode) & 0o777)
         finally:
             os.close(descriptor)

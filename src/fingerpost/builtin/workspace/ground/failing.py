@@ -10,23 +10,23 @@ from typing import Final
 from fingerpost.builtin.kit import ToolRefused
 
 # The types of errors that metadata name.
-NOT_FOUND: Final = "FileNotFound"
-EXISTS: Final = "FileExists"
-NOT_A_FILE: Final = "NotAFile"
-NOT_A_FOLDER: Final = "NotAFolder"
-NOT_EMPTY: Final = "FolderNotEmpty"
-_TYPES: Final[dict[int | None, str]] = {
-    errno.ENOENT: NOT_FOUND,
-    errno.EEXIST: EXISTS,
+NOT_FOUND_TYPE: Final = "FileNotFound"
+EXISTS_TYPE: Final = "FileExists"
+NOT_A_FILE_TYPE: Final = "NotAFile"
+NOT_A_FOLDER_TYPE: Final = "NotAFolder"
+NOT_EMPTY_TYPE: Final = "FolderNotEmpty"
+_TYPE_BY_ERRNO: Final[dict[int | None, str]] = {
+    errno.ENOENT: NOT_FOUND_TYPE,
+    errno.EEXIST: EXISTS_TYPE,
     errno.EACCES: "PermissionDenied",
     errno.EPERM: "PermissionDenied",
-    errno.ENOTDIR: NOT_A_FOLDER,
-    errno.EISDIR: NOT_A_FILE,
-    errno.ENOTEMPTY: NOT_EMPTY,
+    errno.ENOTDIR: NOT_A_FOLDER_TYPE,
+    errno.EISDIR: NOT_A_FILE_TYPE,
+    errno.ENOTEMPTY: NOT_EMPTY_TYPE,
     errno.ENOSPC: "DiskFull",
     errno.EROFS: "ReadOnlyDisk",
 }
-_WORDS: Final[dict[int | None, tuple[str, str]]] = {
+_MESSAGE_BY_ERRNO: Final[dict[int | None, tuple[str, str]]] = {
     errno.ENOENT: ("is not there (any more)", "list_dir and find_files show what there is."),
     errno.EEXIST: ("exists already", "Choose another name, or delete it first."),
     errno.EACCES: ("may not be used: the system refuses it", "Change its permissions, or choose another."),
@@ -44,12 +44,14 @@ _WORDS: Final[dict[int | None, tuple[str, str]]] = {
 
 
 @contextmanager
-def told(shown: str) -> Generator[None]:
+def translate_os_errors(display_path: str) -> Generator[None]:
     """Whatever the system refuses inside is told as `ToolRefused`, about the path that was meant."""
     try:
         yield
     except OSError as error:
-        words, hint = _WORDS.get(error.errno, (f"cannot be used ({error.strerror or 'no reason given'})", ""))
-        message = f"{shown} {words}."
-        kind = _TYPES.get(error.errno, "")
-        raise ToolRefused(message, hint=hint, error_type=kind, path=shown) from error
+        words, hint = _MESSAGE_BY_ERRNO.get(
+            error.errno, (f"cannot be used ({error.strerror or 'no reason given'})", "")
+        )
+        message = f"{display_path} {words}."
+        kind = _TYPE_BY_ERRNO.get(error.errno, "")
+        raise ToolRefused(message, hint=hint, error_type=kind, path=display_path) from error

@@ -10,92 +10,92 @@ from __future__ import annotations
 import re
 from typing import Final
 
-ANYWHERE: Final = "(?:.*/)?"  # in front of a pattern without a slash
-_STAR: Final = "[^/]*"
-_FIRST_FOLDERS: Final = "(?:.*?/)??"
+ANY_FOLDER_PATTERN: Final = "(?:.*/)?"  # in front of a pattern without a slash
+_STAR_PATTERN: Final = "[^/]*"
+_LEADING_FOLDERS: Final = "(?:.*?/)??"
 
 
-def translated(glob: str) -> str:
+def translate_glob(glob: str) -> str:
     """The pattern as a regular expression, for `fullmatch` with `re.DOTALL`."""
     stretches: list[list[str]] = [[]]  # what stands between `**/` and `**/`
     place = 0
     while place < len(glob):
-        if (end := _folders(glob, place)) is not None:
+        if (end := _find_folders_end(glob, place)) is not None:
             stretches.append([])
             place = end
             continue
-        piece, place = _next(glob, place)
+        piece, place = _translate_next(glob, place)
         stretches[-1].append(piece)
-    made = [_with_stars(stretch) for stretch in stretches]
+    made = [_join_with_stars(stretch) for stretch in stretches]
     if len(made) == 1:
         return made[0]
-    middle = "".join(f"(?>{_FIRST_FOLDERS}{stretch})" for stretch in made[1:-1])
-    return f"{made[0]}{middle}{ANYWHERE}{made[-1]}"
+    middle = "".join(f"(?>{_LEADING_FOLDERS}{stretch})" for stretch in made[1:-1])
+    return f"{made[0]}{middle}{ANY_FOLDER_PATTERN}{made[-1]}"
 
 
-def _with_stars(pieces: list[str]) -> str:
+def _join_with_stars(pieces: list[str]) -> str:
     """In each name, what stands between two stars is found once; behind the last star anything may fit."""
     made: list[str] = []
     since_star: list[str] | None = None
     for piece in pieces:
-        if piece == _STAR and since_star is not None:
+        if piece == _STAR_PATTERN and since_star is not None:
             made.append(f"(?>[^/]*?{''.join(since_star)})")
-        if piece == _STAR:
+        if piece == _STAR_PATTERN:
             since_star = []
         elif piece == "/" and since_star is not None:
-            made += [_STAR, *since_star, piece]
+            made += [_STAR_PATTERN, *since_star, piece]
             since_star = None
         elif since_star is not None:
             since_star.append(piece)
         else:
             made.append(piece)
     if since_star is not None:
-        made += [_STAR, *since_star]
+        made += [_STAR_PATTERN, *since_star]
     return "".join(made)
 
 
-def _folders(glob: str, place: int) -> int | None:
+def _find_folders_end(glob: str, position: int) -> int | None:
     """Where `**/` at this place ends, if there is one."""
-    if not glob.startswith("**", place) or not _is_alone(glob, place):
+    if not glob.startswith("**", position) or not _is_single_star(glob, position):
         return None
-    end = _past_stars(glob, place)
+    end = _skip_stars(glob, position)
     return end + 1 if glob[end : end + 1] == "/" else None
 
 
-def _next(glob: str, place: int) -> tuple[str, int]:
-    char = glob[place]
+def _translate_next(glob: str, position: int) -> tuple[str, int]:
+    char = glob[position]
     if char == "*":
-        end = _past_stars(glob, place)
-        if end - place > 1 and end == len(glob) and _is_alone(glob, place):
-            return ".+" if place else ".*", end
-        return _STAR, end
+        end = _skip_stars(glob, position)
+        if end - position > 1 and end == len(glob) and _is_single_star(glob, position):
+            return ".+" if position else ".*", end
+        return _STAR_PATTERN, end
     if char == "?":
-        return "[^/]", place + 1
+        return "[^/]", position + 1
     if char == "[":
-        return _choice(glob, place)
-    if char == "\\" and place + 1 < len(glob):
-        return re.escape(glob[place + 1]), place + 2
-    return re.escape(char), place + 1
+        return _translate_class(glob, position)
+    if char == "\\" and position + 1 < len(glob):
+        return re.escape(glob[position + 1]), position + 2
+    return re.escape(char), position + 1
 
 
-def _is_alone(glob: str, place: int) -> bool:
-    return place == 0 or glob[place - 1] == "/"
+def _is_single_star(glob: str, position: int) -> bool:
+    return position == 0 or glob[position - 1] == "/"
 
 
-def _past_stars(glob: str, place: int) -> int:
-    while glob[place : place + 1] == "*":
-        place += 1
-    return place
+def _skip_stars(glob: str, position: int) -> int:
+    while glob[position : position + 1] == "*":
+        position += 1
+    return position
 
 
-def _choice(glob: str, place: int) -> tuple[str, int]:
-    end = place + 1
+def _translate_class(glob: str, position: int) -> tuple[str, int]:
+    end = position + 1
     if glob[end : end + 1] in ("!", "^"):
         end += 1
     end = glob.find("]", end + 1)
     if end < 0:
-        return re.escape("["), place + 1
-    inside = glob[place + 1 : end]
+        return re.escape("["), position + 1
+    inside = glob[position + 1 : end]
     turned = inside[:1] in ("!", "^")
     inside = inside[1:] if turned else inside
     inside = inside.replace("\\", "\\\\").replace("[", "\\[").replace("&", "\\&").replace("~", "\\~")

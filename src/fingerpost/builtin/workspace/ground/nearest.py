@@ -8,22 +8,22 @@ import unicodedata
 from itertools import islice
 from typing import Final
 
-from fingerpost.builtin.workspace.ground.names import shown_name
+from fingerpost.builtin.workspace.ground.names import format_name
 
-_MOST: Final = 2000  # entries looked at
+_MAX_ENTRIES_COMPARED: Final = 2000  # entries looked at
 
 
-def nearest_name(folder: int, name: str) -> str | None:
+def find_nearest_name(folder: int, name: str) -> str | None:
     """An entry of the open folder whose name is nearly that one."""
     try:
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in islice(entries, _MOST))
+            names = sorted(entry.name for entry in islice(entries, _MAX_ENTRIES_COMPARED))
     except OSError:
         return None
-    same = [each for each in names if _plain(each) == _plain(name)]
+    same = [each for each in names if _normalize_name(each) == _normalize_name(name)]
     near = same or difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    return shown_name(near[0]) if near else None
+    return format_name(near[0]) if near else None
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()

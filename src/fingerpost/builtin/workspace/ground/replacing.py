@@ -10,43 +10,43 @@ import stat
 from typing import Final
 
 from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.ground.failing import told
-from fingerpost.builtin.workspace.ground.place import Place
+from fingerpost.builtin.workspace.ground.failing import translate_os_errors
+from fingerpost.builtin.workspace.ground.place import PathEntry
 
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)
 
 
-def put(place: Place, data: bytes, before: os.stat_result | None) -> None:
+def write_atomically(entry: PathEntry, data: bytes, before: os.stat_result | None) -> None:
     """Have `data` be the file. `before` is what was there when it was decided; None: nothing was.
 
     The old file is never opened for writing: other names it may have outside of the root keep
     what they had. Its permissions are kept.
     """
     if before is not None and not before.st_mode & 0o222:
-        message = f"{place.shown} is read-only."
+        message = f"{entry.display_path} is read-only."
         raise ToolRefused(message, hint="Change its permissions first, if it is meant to change.")
-    with told(place.shown):
-        temporary = _beside(place, data, None if before is None else stat.S_IMODE(before.st_mode))
+    with translate_os_errors(entry.display_path):
+        temporary = _write_temporary(entry, data, None if before is None else stat.S_IMODE(before.st_mode))
         try:
             if before is None:
-                _appear(place, temporary)
+                _link_into_place(entry, temporary)
             else:
-                _replace(place, temporary, before)
-            os.fsync(place.folder)
+                _replace_file(entry, temporary, before)
+            os.fsync(entry.folder)
         finally:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=place.folder)
+                os.unlink(temporary, dir_fd=entry.folder)
 
 
-def move(source: Place, target: Place) -> None:
+def move_entry(source: PathEntry, target: PathEntry) -> None:
     """Give it another name. What has that name already is never replaced."""
-    with told(source.shown):
-        if stat.S_ISDIR(source.there().st_mode):
+    with translate_os_errors(source.display_path):
+        if stat.S_ISDIR(source.require_stat().st_mode):
             # A folder cannot replace a file, nor one that has something in it: the system refuses both.
-            if target.look() is not None:
+            if target.get_stat() is not None:
                 raise FileExistsError(errno.EEXIST, "exists")
-            _rename(source, target)
+            _rename_entry(source, target)
             return
         try:
             os.link(
@@ -56,20 +56,20 @@ def move(source: Place, target: Place) -> None:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            _rename(source, target)
+            _rename_entry(source, target)
         else:
             os.unlink(source.name, dir_fd=source.folder)
 
 
-def _rename(source: Place, target: Place) -> None:
-    if target.look() is not None:
+def _rename_entry(source: PathEntry, target: PathEntry) -> None:
+    if target.get_stat() is not None:
         raise FileExistsError(errno.EEXIST, "exists")
     os.rename(source.name, target.name, src_dir_fd=source.folder, dst_dir_fd=target.folder)
 
 
-def _beside(place: Place, data: bytes, mode: int | None) -> str:
+def _write_temporary(entry: PathEntry, data: bytes, mode: int | None) -> str:
     name = f".{secrets.token_hex(8)}.fingerpost-tmp"
-    descriptor = os.open(name, _NEW, 0o666, dir_fd=place.folder)
+    descriptor = os.open(name, _NEW_FILE_FLAGS, 0o666, dir_fd=entry.folder)
     try:
         left = memoryview(data)
         while left:
@@ -78,33 +78,37 @@ def _beside(place: Place, data: bytes, mode: int | None) -> str:
             os.fchmod(descriptor, mode)
         os.fsync(descriptor)
     except BaseException:
-        os.unlink(name, dir_fd=place.folder)
+        os.unlink(name, dir_fd=entry.folder)
         raise
     finally:
         os.close(descriptor)
     return name
 
 
-def _appear(place: Place, temporary: str) -> None:
+def _link_into_place(entry: PathEntry, temporary: str) -> None:
     """Under a name that must be free: a rename would replace what came there meanwhile."""
     try:
         os.link(
-            temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder, follow_symlinks=False
+            temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder, follow_symlinks=False
         )
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        os.close(os.open(place.name, _NEW, 0o666, dir_fd=place.folder))  # a disk without links: hold the name
-        os.replace(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+        os.close(
+            os.open(entry.name, _NEW_FILE_FLAGS, 0o666, dir_fd=entry.folder)
+        )  # a disk without links: hold the name
+        os.replace(temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
 
 
-def _replace(place: Place, temporary: str, before: os.stat_result) -> None:
-    now = place.there()
-    if _mark(now) != _mark(before):
-        message = f"{place.shown} was changed by somebody else in this very moment; it was left as it is."
+def _replace_file(entry: PathEntry, temporary: str, before: os.stat_result) -> None:
+    now = entry.require_stat()
+    if _build_version_mark(now) != _build_version_mark(before):
+        message = (
+            f"{entry.display_path} was changed by somebody else in this very moment; it was left as it is."
+        )
         raise ToolRefused(message, hint="Read it again, then decide anew.")
-    os.replace(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    os.replace(temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
 
 
-def _mark(found: os.stat_result) -> tuple[int, int, int, int]:
-    return (found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns)
+def _build_version_mark(file_stat: os.stat_result) -> tuple[int, int, int, int]:
+    return (file_stat.st_ino, file_stat.st_dev, file_stat.st_size, file_stat.st_mtime_ns)

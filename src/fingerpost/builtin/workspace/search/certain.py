@@ -8,22 +8,22 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_ ]+")
+_PLAIN_CHARACTERS: Final = re.compile(r"[A-Za-z0-9_ ]+")
 # Alternatives, groups, inline flags and comments change the meaning of what stands beside them.
-_UNCLEAR: Final = re.compile(r"[|()#]")
+_AMBIGUOUS_SYNTAX: Final = re.compile(r"[|()#]")
 _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 _ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
 _COUNT: Final = re.compile(r"\{[^{}]*\}")
 _OPTIONAL: Final = frozenset("*?{")
 
 
-def certain_text(pattern: str) -> str:
+def find_required_text(pattern: str) -> str:
     """The longest run of plain characters that is part of every fit; empty: none is certain."""
-    if _UNCLEAR.search(pattern) or not pattern.isascii():
+    if _AMBIGUOUS_SYNTAX.search(pattern) or not pattern.isascii():
         return ""
     plain = _COUNT.sub("{", _CLASS.sub("\0", _ESCAPE.sub("\0", pattern)))
     best = ""
-    for match in _PLAIN.finditer(plain):
+    for match in _PLAIN_CHARACTERS.finditer(plain):
         run = match.group()
         if plain[match.end() : match.end() + 1] in _OPTIONAL:
             run = run[:-1]  # the last one may be missing

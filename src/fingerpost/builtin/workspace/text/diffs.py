@@ -6,39 +6,41 @@ import difflib
 from itertools import islice
 from typing import Final
 
-from fingerpost.builtin.workspace.text.encodings import read_text
+from fingerpost.builtin.workspace.text.encodings import decode_text
 
-MOST_LINES: Final = 300  # shown
-MOST_COMPARED: Final = 20_000  # lines; comparing takes the square of what differs
-LONGEST_LINE: Final = 500
+MAX_DIFF_LINES: Final = 300  # shown
+MAX_COMPARED_LINES: Final = 20_000  # lines; comparing takes the square of what differs
+MAX_LINE_LENGTH: Final = 500
 
 
-def diff(shown: str, before: bytes | None, after: bytes | None, *, most: int = MOST_LINES) -> str:
+def render_diff(
+    display_path: str, before: bytes | None, after: bytes | None, *, limit: int = MAX_DIFF_LINES
+) -> str:
     """The unified difference; None: no such file."""
     if before == after:
         return "(no difference)"
-    old, new = _lines(before), _lines(after)
+    old, new = _split_diff_lines(before), _split_diff_lines(after)
     if old is None or new is None:
-        return f"(binary: {_size(before)} before, {_size(after)} after)"
-    if len(old) + len(new) > MOST_COMPARED:
+        return f"(binary: {_describe_size(before)} before, {_describe_size(after)} after)"
+    if len(old) + len(new) > MAX_COMPARED_LINES:
         return f"({len(old)} lines before, {len(new)} after: too long to show the difference)"
     made = difflib.unified_diff(
         old,
         new,
-        "/dev/null" if before is None else f"a/{shown}",
-        "/dev/null" if after is None else f"b/{shown}",
+        "/dev/null" if before is None else f"a/{display_path}",
+        "/dev/null" if after is None else f"b/{display_path}",
         lineterm="",
     )
-    lines = [_short(line) for line in islice(made, most + 1)]
-    if len(lines) > most:
-        lines[most:] = [f"… (the first {most} lines of the difference)"]
-    return "\n".join(lines) or _invisible(before, after)
+    lines = [_shorten_line(line) for line in islice(made, limit + 1)]
+    if len(lines) > limit:
+        lines[limit:] = [f"… (the first {limit} lines of the difference)"]
+    return "\n".join(lines) or _describe_invisible(before, after)
 
 
-def _lines(data: bytes | None) -> list[str] | None:
+def _split_diff_lines(data: bytes | None) -> list[str] | None:
     if data is None:
         return []
-    text = read_text(data)
+    text = decode_text(data)
     if text is None:
         return None
     lines = text.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -49,16 +51,19 @@ def _lines(data: bytes | None) -> list[str] | None:
     return lines
 
 
-def _invisible(before: bytes | None, after: bytes | None) -> str:
+def _describe_invisible(before: bytes | None, after: bytes | None) -> str:
     """Same lines, other bytes."""
     if before is None or after is None:
         return "(empty)"
-    return f"(only line ends or the encoding differ: {_size(before)} before, {_size(after)} after)"
+    return (
+        f"(only line ends or the encoding differ: {_describe_size(before)} "
+        f"before, {_describe_size(after)} after)"
+    )
 
 
-def _short(line: str) -> str:
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
+def _shorten_line(line: str) -> str:
+    return line if len(line) <= MAX_LINE_LENGTH else f"{line[:MAX_LINE_LENGTH]}…"
 
 
-def _size(data: bytes | None) -> str:
+def _describe_size(data: bytes | None) -> str:
     return "nothing" if data is None else f"{len(data)} bytes"

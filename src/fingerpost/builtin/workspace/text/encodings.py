@@ -9,22 +9,22 @@ from typing import Final
 from fingerpost.builtin.kit import ToolRefused
 from fingerpost.frozen import frozen
 
-_MARKS: Final = (
+_BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_LOOKED_AT: Final = 8192
-_CONTROL: Final = bytes({*range(0x20), 0x7F} - {*b"\t\n\r\f\b\x1b"})
+_SAMPLE_BYTES: Final = 8192
+_CONTROL_CHARACTERS: Final = bytes({*range(0x20), 0x7F} - {*b"\t\n\r\f\b\x1b"})
 _CONTROL_SHARE: Final = 0.1
-_LINE_END: Final = re.compile(r"\r?\n")
-_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_LINE_END_PATTERN: Final = re.compile(r"\r?\n")
+_LINE_PATTERN: Final = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 @frozen
-class Text:
+class FileText:
     """The text of a file and how it was written down."""
 
     text: str
@@ -35,7 +35,7 @@ class Text:
     @property
     def line_end(self) -> str | None:
         """The one line end it uses; None: none at all, or several."""
-        kinds = set(_LINE_END.findall(self.text))
+        kinds = set(_LINE_END_PATTERN.findall(self.text))
         if not kinds and "\r" in self.text:
             return "\r"  # alone it ends lines only where nothing else does
         return kinds.pop() if len(kinds) == 1 else None
@@ -43,9 +43,9 @@ class Text:
     @property
     def plain(self) -> str:
         """The text with plain line ends, where it has one kind."""
-        return self.tidied(self.text)
+        return self.normalize_line_ends(self.text)
 
-    def tidied(self, addition: str) -> str:
+    def normalize_line_ends(self, addition: str) -> str:
         """What somebody wants to find or put there, with the line ends that `plain` has."""
         end = self.line_end
         if end is None:
@@ -53,12 +53,12 @@ class Text:
         tidy = addition.replace("\r\n", "\n")
         return tidy.replace("\r", "\n") if end == "\r" else tidy
 
-    def changed_to(self, plain: str) -> bytes:
+    def encode_changed(self, plain: str) -> bytes:
         """The file with another text in place of `plain`: same encoding, mark and line ends."""
         end = self.line_end
-        return self.as_written(plain if end in (None, "\n") else plain.replace("\n", end))
+        return self.encode(plain if end in (None, "\n") else plain.replace("\n", end))
 
-    def as_written(self, changed: str) -> bytes:
+    def encode(self, changed: str) -> bytes:
         """Another text in the same encoding, with the same mark. Raises `ToolRefused`."""
         try:
             return self.mark + changed.encode(self.encoding)
@@ -70,36 +70,36 @@ class Text:
 
 def is_binary(data: bytes) -> bool:
     """Whether the beginning of a file is no text in any way we could read."""
-    if any(data.startswith(mark) for mark, _ in _MARKS):
+    if any(data.startswith(mark) for mark, _ in _BYTE_ORDER_MARKS):
         return False
-    begin = data[:_LOOKED_AT]
+    begin = data[:_SAMPLE_BYTES]
     if b"\0" in begin:
         return True
-    return len(begin) - len(begin.translate(None, _CONTROL)) > _CONTROL_SHARE * len(begin)
+    return len(begin) - len(begin.translate(None, _CONTROL_CHARACTERS)) > _CONTROL_SHARE * len(begin)
 
 
-def read_text(data: bytes, *, whole: bool = True) -> Text | None:
+def decode_text(data: bytes, *, whole: bool = True) -> FileText | None:
     """The text, None when it is binary. `whole`: nothing was cut off behind it."""
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
-            read = _decoded(data[len(mark) :], encoding, whole=whole)
-            return None if read is None else Text(text=read, encoding=encoding, mark=mark)
+            read = _decode_bytes(data[len(mark) :], encoding, whole=whole)
+            return None if read is None else FileText(text=read, encoding=encoding, mark=mark)
     if is_binary(data):
         return None
-    read = _decoded(data, "utf-8", whole=whole)
+    read = _decode_bytes(data, "utf-8", whole=whole)
     if read is not None:
-        return Text(text=read)
+        return FileText(text=read)
     # Every byte is a character of Latin-1, so nothing is lost on the way there and back.
-    return Text(text=data.decode("latin-1"), encoding="latin-1", certain=False)
+    return FileText(text=data.decode("latin-1"), encoding="latin-1", certain=False)
 
 
-def _decoded(data: bytes, encoding: str, *, whole: bool) -> str | None:
+def _decode_bytes(data: bytes, encoding: str, *, whole: bool) -> str | None:
     try:
         return codecs.getincrementaldecoder(encoding)().decode(data, final=whole)
     except UnicodeDecodeError:
         return None
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Its lines, each with its line end. Only those of `\\n` count: `str.splitlines` knows many more."""
-    return _LINE.findall(text)
+    return _LINE_PATTERN.findall(text)

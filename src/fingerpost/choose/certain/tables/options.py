@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.catalog.words import STOP_WORDS, word_set
+from fingerpost.catalog.words import STOP_WORDS, parse_word_set
 
-_HEBREW: Final = """
+_HEBREW_OPTIONS: Final = """
 celsius צלזיוס
 fahrenheit פרנהייט
 metric מטרי מטרית
@@ -35,9 +35,11 @@ female נשי
 error שגיאה
 success הצלחה
 """
-IN_HEBREW: Final = {line.split()[0]: tuple(line.split()[1:]) for line in _HEBREW.strip().splitlines()}
+HEBREW_OPTION_WORDS: Final = {
+    line.split()[0]: tuple(line.split()[1:]) for line in _HEBREW_OPTIONS.strip().splitlines()
+}
 
-ORDINARY: Final = STOP_WORDS | word_set(
+ORDINARY_WORDS: Final = STOP_WORDS | parse_word_set(
     """
     name size date time title text open opened closed close done high low medium normal new old first
     last next day week month year hour minute second today all any both full short long big small large

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.catalog.words import word_set
+from fingerpost.catalog.words import parse_word_set
 from fingerpost.choose.certain.tables.zones import PLAIN_CITIES
 
 # A zone, below it its cities, and behind `=` the countries and regions that live by it alone.
-_TABLE: Final = """
+_PLACE_TABLE: Final = """
 Asia/Jerusalem
   jerusalem, tel aviv, haifa, beer sheva, eilat, netanya, ashdod, ירושלים, תל אביב, חיפה, באר שבע,
   אילת, נתניה, אשדוד, פתח תקווה, ראשון לציון, רמת גן
@@ -283,16 +283,16 @@ Pacific/Auckland
 """
 
 # Names of Africa, Asia and Europe in the IANA list that are also words, given names or other places.
-_UNSURE: Final = word_set(
+_AMBIGUOUS_PLACES: Final = parse_word_set(
     "jersey oral chita samara aden gaza hebron bissau tripoli banjul sofia victoria kirov hovd"
 )
 
 
-def _read() -> tuple[dict[str, str], dict[str, str]]:
-    cities = {name: zone for name, zone in PLAIN_CITIES.items() if name not in _UNSURE}
+def _parse_place_table() -> tuple[dict[str, str], dict[str, str]]:
+    cities = {name: zone for name, zone in PLAIN_CITIES.items() if name not in _AMBIGUOUS_PLACES}
     countries: dict[str, str] = {}
     zone = ""
-    for line in _TABLE.strip().splitlines():
+    for line in _PLACE_TABLE.strip().splitlines():
         if not line.startswith(" "):
             zone = line
             continue
@@ -301,11 +301,11 @@ def _read() -> tuple[dict[str, str], dict[str, str]]:
     return cities, countries
 
 
-CITIES, COUNTRIES = _read()
-LONGEST_PLACE: Final = 3  # words
+CITIES, COUNTRIES = _parse_place_table()
+MAX_PLACE_WORDS: Final = 3  # words
 
 # `Paris, Texas` is not Paris: a name followed by one of these is another place.
-ELSEWHERE: Final = word_set(
+PLACE_QUALIFIERS: Final = parse_word_set(
     """
     alabama alaska arizona arkansas california colorado connecticut delaware florida georgia idaho
     illinois indiana iowa kansas kentucky louisiana maine maryland massachusetts michigan minnesota

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_BY_AREA: Final = {
+_ZONES_BY_AREA: Final = {
     "Africa": """
         Abidjan Accra Addis_Ababa Algiers Asmara Asmera Bamako Bangui Banjul Bissau Blantyre Brazzaville
         Bujumbura Cairo Casablanca Ceuta Conakry Dakar Dar_es_Salaam Djibouti Douala El_Aaiun Freetown
@@ -81,15 +81,18 @@ _BY_AREA: Final = {
         Saipan Samoa Tahiti Tarawa Tongatapu Truk Wake Wallis Yap
     """,
 }
-_PLAIN: Final = ("UTC", "GMT", "Etc/UTC", "Etc/GMT")
+_PLAIN_ZONES: Final = ("UTC", "GMT", "Etc/UTC", "Etc/GMT")
 
 ZONES: Final = frozenset(
-    (*_PLAIN, *(f"{area}/{place}" for area, places in _BY_AREA.items() for place in places.split()))
+    (
+        *_PLAIN_ZONES,
+        *(f"{area}/{place}" for area, places in _ZONES_BY_AREA.items() for place in places.split()),
+    )
 )
-BY_LOWER: Final = {name.lower(): name for name in ZONES}
+ZONE_BY_LOWER_NAME: Final = {name.lower(): name for name in ZONES}
 # `Africa/Nairobi` names its city. In the Americas and on islands too many names are shared or are words.
 PLAIN_CITIES: Final = {
     place.replace("_", " ").lower(): f"{area}/{place}"
     for area in ("Africa", "Asia", "Europe")
-    for place in _BY_AREA[area].split()
+    for place in _ZONES_BY_AREA[area].split()
 }

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from fingerpost.insight import Ledger
+from fingerpost.insight import JournalReader
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
-from fingerpost.surfaces.api.operation import Operation
+from fingerpost.surfaces.api.operation import ApiOperation
 from fingerpost.surfaces.api.resources import assets, audit, feedback, figures, pins, servers, settings, tools
 
 
-def operations(router: Router, ledger: Ledger, loaded: Loaded | None = None) -> tuple[Operation, ...]:
+def build_resource_operations(
+    router: Router, ledger: JournalReader, loaded: Loaded | None = None
+) -> tuple[ApiOperation, ...]:
     """All of them. `loaded` is what the settings were read from; without it nobody knows where from."""
     return (
-        *tools.operations(router),
-        *servers.operations(router),
-        *pins.operations(router),
-        *figures.operations(router, ledger),
-        *feedback.operations(router),
-        *settings.operations(router, loaded),
-        *audit.operations(router),
-        *assets.operations(router),
+        *tools.build_tool_operations(router),
+        *servers.build_server_operations(router),
+        *pins.build_pin_operations(router),
+        *figures.build_statistics_operations(router, ledger),
+        *feedback.build_feedback_operations(router),
+        *settings.build_settings_operations(router, loaded),
+        *audit.build_audit_operations(router),
+        *assets.build_asset_operations(router),
     )

@@ -14,45 +14,47 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Right
 from fingerpost.router import Router
 from fingerpost.store import AuditEntry, AuditQuery, AuditReport
-from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem, Streaming
-from fingerpost.surfaces.api.resources.audit_export import MEDIA, Format, exported
-from fingerpost.surfaces.api.resources.words import LONGEST_TEXT, Limit, Number
-from fingerpost.surfaces.api.sight import check_unbound
-from fingerpost.surfaces.api.views import EventView, event_view
+from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, StreamingResponse
+from fingerpost.surfaces.api.resources.audit_export import EXPORT_MEDIA_TYPES, ExportFormat, stream_export
+from fingerpost.surfaces.api.resources.words import MAX_SEARCH_LENGTH, PageLimit, RowNumber
+from fingerpost.surfaces.api.sight import check_unscoped
+from fingerpost.surfaces.api.views import EventView, build_event_view
 
-TAG: Final = "audit"
-EXPORTS: Final = 2  # at the same time
-AT_ONCE: Final = 200  # entries of an export in memory
+AUDIT_TAG: Final = "audit"
+MAX_EXPORTS: Final = 2  # at the same time
+EXPORT_CHUNK: Final = 200  # entries of an export in memory
 
-_Moment = Annotated[AwareDatetime, Field(description="ISO 8601 with a time zone")]
+_Timestamp = Annotated[AwareDatetime, Field(description="ISO 8601 with a time zone")]
 _Kind = Annotated[str, Field(max_length=100, description="Such as `tool_selected`")]
-_Phrase = Annotated[str, Field(max_length=LONGEST_TEXT, description="Occurs in the event as it is written")]
+_SearchPhrase = Annotated[
+    str, Field(max_length=MAX_SEARCH_LENGTH, description="Occurs in the event as it is written")
+]
 
 
 @frozen
-class _Sieve:
+class _AuditFilter:
     """Which entries are wanted. Empty parts set no bound."""
 
     kind: _Kind | None = None
     packet_id: Annotated[str, Field(max_length=200)] | None = None
-    text: _Phrase = ""
-    since: _Moment | None = None
-    until: _Moment | None = None
+    text: _SearchPhrase = ""
+    since: _Timestamp | None = None
+    until: _Timestamp | None = None
 
 
 @frozen
-class TrailQuery(_Sieve):
+class TrailQuery(_AuditFilter):
     """One page of them."""
 
-    limit: Limit = 100
-    before: Number | None = None
+    limit: PageLimit = 100
+    before: RowNumber | None = None
 
 
 @frozen
-class ExportQuery(_Sieve):
+class ExportQuery(_AuditFilter):
     """All of them, oldest first."""
 
-    format: Format = "ndjson"
+    format: ExportFormat = "ndjson"
 
 
 @frozen
@@ -70,49 +72,49 @@ class TrailPage:
     next: int | None = None
 
 
-def operations(router: Router) -> tuple[Operation, ...]:
-    trail = Trail(router)
+def build_audit_operations(router: Router) -> tuple[ApiOperation, ...]:
+    trail = AuditOperations(router)
     return (
-        Operation(
+        ApiOperation(
             method="GET",
             path="/api/audit",
             name="list_audit",
             summary="What was decided and done, newest first",
             right=Right.WATCH,
-            answer=trail.list,
+            answer=trail.list_entries,
             query=TrailQuery,
             returns=TrailPage,
-            tag=TAG,
+            tag=AUDIT_TAG,
         ),
-        Operation(
+        ApiOperation(
             method="GET",
             path="/api/audit/export",
             name="export_audit",
             summary="All of it as lines of JSON or as CSV, oldest first",
             right=Right.WATCH,
-            answer=trail.export,
+            answer=trail.export_entries,
             query=ExportQuery,
             returns=str,
-            media=MEDIA["ndjson"],
-            also=(MEDIA["csv"],),
+            media=EXPORT_MEDIA_TYPES["ndjson"],
+            also=(EXPORT_MEDIA_TYPES["csv"],),
             problems=(503,),
-            tag=TAG,
+            tag=AUDIT_TAG,
         ),
-        Operation(
+        ApiOperation(
             method="POST",
             path="/api/audit/verify",
             name="verify_audit",
             summary="Follow the chain from its first entry; it takes a while where the trail is long",
             right=Right.WATCH,
-            answer=trail.verify,
+            answer=trail.verify_chain,
             returns=AuditReport,
             problems=(409,),
-            tag=TAG,
+            tag=AUDIT_TAG,
         ),
     )
 
 
-class Trail:
+class AuditOperations:
     """One for the whole API: it bounds what runs at once."""
 
     def __init__(self, router: Router) -> None:
@@ -121,29 +123,31 @@ class Trail:
         self._exports = 0
         self._verifying = False
 
-    async def list(self, request: ApiRequest) -> TrailPage:
-        check_unbound(request.principal)
+    async def list_entries(self, request: ApiRequest) -> TrailPage:
+        check_unscoped(request.principal)
         query: TrailQuery = request.query
-        found = await self._audit.entries(_asked(query), limit=query.limit + 1, before=query.before)
-        entries = await anyio.to_thread.run_sync(_shown, found[: query.limit])
+        found = await self._audit.list_entries(
+            _build_audit_query(query), limit=query.limit + 1, before=query.before
+        )
+        entries = await anyio.to_thread.run_sync(_build_entries, found[: query.limit])
         return TrailPage(items=entries, next=entries[-1].seq if len(found) > query.limit else None)
 
-    async def export(self, request: ApiRequest) -> Streaming:
-        check_unbound(request.principal)
+    async def export_entries(self, request: ApiRequest) -> StreamingResponse:
+        check_unscoped(request.principal)
         query: ExportQuery = request.query
-        if self._exports >= EXPORTS:
-            detail = f"{EXPORTS} exports are under way. Try again when one is over."
-            raise Problem(503, "Too many exports at once", detail)
-        chunks = self._audit.chunks(_asked(query), size=AT_ONCE)
-        return exported(chunks, query.format, held=self._held)
+        if self._exports >= MAX_EXPORTS:
+            detail = f"{MAX_EXPORTS} exports are under way. Try again when one is over."
+            raise ApiProblem(503, "Too many exports at once", detail)
+        chunks = self._audit.iterate_chunks(_build_audit_query(query), size=EXPORT_CHUNK)
+        return stream_export(chunks, query.format, on_change=self._count_export)
 
-    def _held(self, more: Literal[1, -1]) -> None:
+    def _count_export(self, more: Literal[1, -1]) -> None:
         self._exports += more
 
-    async def verify(self, request: ApiRequest) -> AuditReport:
+    async def verify_chain(self, request: ApiRequest) -> AuditReport:
         if self._verifying:
             detail = "The chain is being followed already. Its answer goes to who asked first."
-            raise Problem(409, "One verification at a time", detail)
+            raise ApiProblem(409, "One verification at a time", detail)
         self._verifying = True
         try:
             await self._journal.flush()  # what was just told belongs to it
@@ -152,7 +156,7 @@ class Trail:
             self._verifying = False
 
 
-def _asked(query: _Sieve) -> AuditQuery:
+def _build_audit_query(query: _AuditFilter) -> AuditQuery:
     return AuditQuery(
         kind=query.kind,
         packet_id=query.packet_id,
@@ -162,13 +166,13 @@ def _asked(query: _Sieve) -> AuditQuery:
     )
 
 
-def _shown(entries: Sequence[AuditEntry]) -> tuple[TrailEntry, ...]:
-    return tuple(map(_entry, entries))
+def _build_entries(entries: Sequence[AuditEntry]) -> tuple[TrailEntry, ...]:
+    return tuple(map(_build_entry, entries))
 
 
-def _entry(entry: AuditEntry) -> TrailEntry:
+def _build_entry(entry: AuditEntry) -> TrailEntry:
     try:
-        view = event_view(decode(entry.payload), entry.seq)
+        view = build_event_view(decode(entry.payload), entry.seq)
     except ValueError:  # somebody edited the database: verifying says so, the others are still shown
         view = EventView(
             seq=entry.seq,

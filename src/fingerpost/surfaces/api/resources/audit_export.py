@@ -16,44 +16,47 @@ from anyio.abc import TaskGroup
 from fingerpost.events import decode
 from fingerpost.records.codec import to_json
 from fingerpost.store import AuditEntry
-from fingerpost.surfaces.api.operation import Streaming
+from fingerpost.surfaces.api.operation import StreamingResponse
 from fingerpost.surfaces.web.asgi import Header, Receive, Send
-from fingerpost.surfaces.web.hearing import while_heard
+from fingerpost.surfaces.web.hearing import run_while_connected
 
-Format = Literal["ndjson", "csv"]
-MEDIA: Final[Mapping[Format, str]] = {"ndjson": "application/x-ndjson", "csv": "text/csv"}
+ExportFormat = Literal["ndjson", "csv"]
+EXPORT_MEDIA_TYPES: Final[Mapping[ExportFormat, str]] = {"ndjson": "application/x-ndjson", "csv": "text/csv"}
 COLUMNS: Final = ("seq", "at", "kind", "packet_id", "event_id", "summary", "payload", "hash")
-STALLED_S: Final = 60.0  # a client that takes nothing for so long is gone, though it does not say so
+STALL_TIMEOUT_S: Final = 60.0  # a client that takes nothing for so long is gone, though it does not say so
 # A table calculation would take what begins so for a formula.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def exported(
-    chunks: AsyncGenerator[list[AuditEntry]], form: Format, *, held: Callable[[Literal[1, -1]], None]
-) -> Streaming:
+def stream_export(
+    chunks: AsyncGenerator[list[AuditEntry]],
+    file_format: ExportFormat,
+    *,
+    on_change: Callable[[Literal[1, -1]], None],
+) -> StreamingResponse:
     """The entries as a file of this form. `held` is told when it begins and when it is over."""
 
     async def run(receive: Receive, send: Send, headers: tuple[Header, ...]) -> None:
-        held(1)
+        on_change(1)
         try:
             async with aclosing(chunks):
-                await _send_all(chunks, form, receive, send, headers)
+                await _send_all(chunks, file_format, receive, send, headers)
         finally:
-            held(-1)
+            on_change(-1)
 
-    return Streaming(run=run)
+    return StreamingResponse(run=run)
 
 
 async def _send_all(
     chunks: AsyncGenerator[list[AuditEntry]],
-    form: Format,
+    file_format: ExportFormat,
     receive: Receive,
     send: Send,
     headers: tuple[Header, ...],
 ) -> None:
     first = await anext(chunks, None)  # what is wrong with the store is told before the answer begins
-    kind = f"{MEDIA[form]}; charset=utf-8"
-    name = f'attachment; filename="fingerpost-audit.{form}"'
+    kind = f"{EXPORT_MEDIA_TYPES[file_format]}; charset=utf-8"
+    name = f'attachment; filename="fingerpost-audit.{file_format}"'
     named: tuple[Header, ...] = (
         (b"content-type", kind.encode()),
         (b"content-disposition", name.encode()),
@@ -61,58 +64,58 @@ async def _send_all(
     await send({"type": "http.response.start", "status": 200, "headers": [*named, *headers]})
 
     async def write(_: TaskGroup) -> None:
-        await _write(send, _head(form))
+        await _send_body(send, _build_header(file_format))
         if first is not None:
-            await _write(send, await anyio.to_thread.run_sync(_written, form, first))
+            await _send_body(send, await anyio.to_thread.run_sync(_format_entries, file_format, first))
         async for chunk in chunks:
-            await _write(send, await anyio.to_thread.run_sync(_written, form, chunk))
+            await _send_body(send, await anyio.to_thread.run_sync(_format_entries, file_format, chunk))
         await send({"type": "http.response.body", "body": b""})
 
-    await while_heard(receive, write)
+    await run_while_connected(receive, write)
 
 
-async def _write(send: Send, body: bytes) -> None:
+async def _send_body(send: Send, body: bytes) -> None:
     if body:
-        with anyio.fail_after(STALLED_S):
+        with anyio.fail_after(STALL_TIMEOUT_S):
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def _head(form: Format) -> bytes:
-    return _rows([COLUMNS]) if form == "csv" else b""
+def _build_header(file_format: ExportFormat) -> bytes:
+    return _format_rows([COLUMNS]) if file_format == "csv" else b""
 
 
-def _written(form: Format, entries: Sequence[AuditEntry]) -> bytes:
-    if form == "ndjson":
+def _format_entries(file_format: ExportFormat, entries: Sequence[AuditEntry]) -> bytes:
+    if file_format == "ndjson":
         return b"".join(to_json(entry) + b"\n" for entry in entries)
-    return _rows([_cells(entry) for entry in entries])
+    return _format_rows([_get_cells(entry) for entry in entries])
 
 
-def _rows(rows: Sequence[Sequence[str]]) -> bytes:
+def _format_rows(rows: Sequence[Sequence[str]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
     return text.getvalue().encode(errors="replace")
 
 
-def _cells(entry: AuditEntry) -> tuple[str, ...]:
+def _get_cells(entry: AuditEntry) -> tuple[str, ...]:
     values = (
         str(entry.seq),
         entry.at.isoformat(),
         entry.kind,
         entry.packet_id or "",
         entry.event_id,
-        _summary(entry),
+        _get_summary(entry),
         entry.payload,
         entry.hash,
     )
-    return tuple(harmless(value) for value in values)
+    return tuple(escape_formula(value) for value in values)
 
 
-def harmless(cell: str) -> str:
+def escape_formula(cell: str) -> str:
     """The cell so that no table calculation takes it for a formula."""
-    return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULA) else cell
+    return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULA_PREFIXES) else cell
 
 
-def _summary(entry: AuditEntry) -> str:
+def _get_summary(entry: AuditEntry) -> str:
     try:
         return decode(entry.payload).summary()
     except ValueError:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from difflib import unified_diff
 from typing import Final
 
-from fingerpost.catalog import describe_change
-from fingerpost.catalog.fingerprint import essence
-from fingerpost.catalog.names import visible, visible_json
+from fingerpost.catalog import find_differences
+from fingerpost.catalog.fingerprint import extract_fingerprinted
+from fingerpost.catalog.names import escape_invisible_except, escape_invisible_json
 from fingerpost.frozen import frozen
 from fingerpost.records import ChangedInstructions, JsonObject, Quarantined
 
-_MOST_LINES: Final = 2_000  # comparing longer texts line by line takes too long
+_MAX_DIFF_LINES: Final = 2_000  # comparing longer texts line by line takes too long
 
 
 @frozen
@@ -50,41 +50,45 @@ def instructions_change(changed: ChangedInstructions) -> InstructionsChange:
     )
 
 
-def change_of(entry: Quarantined) -> DefinitionChange:
+def build_change(entry: Quarantined) -> DefinitionChange:
     """Takes a moment for long definitions: not for an event loop."""
     before, after = entry.pin.definition, entry.card.definition
     return DefinitionChange(
-        before=essence(before),
-        after=essence(after),
-        diff=difference(before, after),
+        before=extract_fingerprinted(before),
+        after=extract_fingerprinted(after),
+        diff=diff_definitions(before, after),
         pinned=entry.pin.fingerprint,
         seen=entry.card.fingerprint,
     )
 
 
-def difference(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
+def diff_definitions(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
     """The difference, line by line; by path where the definitions are very long."""
-    old, new = _lines(before), _lines(after)
-    if len(old) + len(new) > _MOST_LINES:
-        return tuple(_by_path(before, after))
+    old, new = _format_lines(before), _format_lines(after)
+    if len(old) + len(new) > _MAX_DIFF_LINES:
+        return tuple(_diff_by_path(before, after))
     return tuple(unified_diff(old, new, "pinned", "now", n=3, lineterm=""))[2:]
 
 
 def text_difference(before: str, after: str) -> tuple[str, ...]:
     """The difference of two texts, line by line; the one and then the other where they are very long."""
-    old, new = ([visible(line, keep="\t") for line in text.split("\n")] for text in (before, after))
-    if len(old) + len(new) > _MOST_LINES:
+    old, new = (
+        [escape_invisible_except(line, keep="\t") for line in text.split("\n")] for text in (before, after)
+    )
+    if len(old) + len(new) > _MAX_DIFF_LINES:
         return () if old == new else (*(f"-{line}" for line in old), *(f"+{line}" for line in new))
     return tuple(unified_diff(old, new, "pinned", "now", n=3, lineterm=""))[2:]
 
 
-def _lines(definition: JsonObject) -> list[str]:
-    text = json.dumps(essence(definition), ensure_ascii=False, indent=2, sort_keys=True, default=dict)
-    return [visible_json(line) for line in text.split("\n")]
+def _format_lines(definition: JsonObject) -> list[str]:
+    text = json.dumps(
+        extract_fingerprinted(definition), ensure_ascii=False, indent=2, sort_keys=True, default=dict
+    )
+    return [escape_invisible_json(line) for line in text.split("\n")]
 
 
-def _by_path(before: JsonObject, after: JsonObject) -> Iterator[str]:
-    for change in describe_change(before, after):
+def _diff_by_path(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    for change in find_differences(before, after):
         yield f"@@ {change.path} @@"
         if change.before is not None:
             yield f"-{change.before}"

@@ -7,20 +7,20 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from fingerpost.call.scopes import within
+from fingerpost.call.scopes import is_within_scopes
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import PacketReceived
 from fingerpost.frozen import frozen
 from fingerpost.records import Feedback, FeedbackVerdict, Learned, Principal, Right, Scope
 from fingerpost.router import Router
-from fingerpost.router.profiles import NOTHING
-from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
-from fingerpost.surfaces.api.resources.bounds import bounds_of
-from fingerpost.surfaces.api.sight import may_not, only_of
+from fingerpost.router.profiles import NO_PROFILE_SETTINGS
+from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest
+from fingerpost.surfaces.api.resources.bounds import build_managed_scope
+from fingerpost.surfaces.api.sight import build_missing_right, get_visible_caller
 
-TAG: Final = "learning"
-Kind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
-Name = Annotated[str, Field(min_length=1, max_length=1000)]
+LEARNING_TAG: Final = "learning"
+LearnedKind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
+FeedbackName = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 @frozen
@@ -28,8 +28,12 @@ class Word:
     """Whether the request got the right tool, and which one it should have got."""
 
     verdict: Annotated[FeedbackVerdict, Field(strict=False)]
-    should_have: Annotated[Name | None, Field(description="The tool that would have been right")] = None
-    tool: Annotated[Name | None, Field(description="The tool that is meant, where several were used")] = None
+    should_have: Annotated[FeedbackName | None, Field(description="The tool that would have been right")] = (
+        None
+    )
+    tool: Annotated[
+        FeedbackName | None, Field(description="The tool that is meant, where several were used")
+    ] = None
     comment: Annotated[str, Field(max_length=1000)] = ""
 
 
@@ -58,8 +62,10 @@ class WordPage:
 class Forgetting:
     """What is to be forgotten: everything where nothing is named, of everybody where nobody is."""
 
-    what: Annotated[tuple[Kind, ...], Field(max_length=5, strict=False)] = ()
-    person: Annotated[Name | None, Field(description="Only what this person said and is used to")] = None
+    what: Annotated[tuple[LearnedKind, ...], Field(max_length=5, strict=False)] = ()
+    person: Annotated[FeedbackName | None, Field(description="Only what this person said and is used to")] = (
+        None
+    )
 
 
 @frozen
@@ -69,140 +75,144 @@ class Forgotten:
     entries: int
 
 
-def operations(router: Router) -> tuple[Operation, ...]:
-    words = Words(router)
+def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
+    words = FeedbackOperations(router)
     return (
-        Operation(
+        ApiOperation(
             method="GET",
             path="/api/packets/{packet_id}/feedback",
             name="get_feedback",
             summary="What was said of one request",
             right=None,
-            answer=words.about,
+            answer=words.list_feedback,
             returns=WordPage,
             problems=(404,),
-            tag=TAG,
+            tag=LEARNING_TAG,
         ),
-        Operation(
+        ApiOperation(
             method="POST",
             path="/api/packets/{packet_id}/feedback",
             name="give_feedback",
             summary="Say whether a request got the right tool; once more takes the place of the first",
             right=Right.USE,
-            answer=words.say,
+            answer=words.give_feedback,
             body=Word,
             returns=WordLine,
             problems=(404,),
-            tag=TAG,
+            tag=LEARNING_TAG,
         ),
-        Operation(
+        ApiOperation(
             method="GET",
             path="/api/learned",
             name="get_learned",
             summary="What was learned from use and feedback; others' words are not shown without `watch`",
             right=None,
-            answer=words.learned,
+            answer=words.get_learned,
             returns=Learned,
-            tag=TAG,
+            tag=LEARNING_TAG,
         ),
-        Operation(
+        ApiOperation(
             method="POST",
             path="/api/learned/forget",
             name="forget_learned",
             summary="Forget what was learned: one's own part with `use`, everybody's with `manage`",
             right=None,
-            answer=words.forget,
+            answer=words.forget_learned,
             body=Forgetting,
             returns=Forgotten,
-            tag=TAG,
+            tag=LEARNING_TAG,
         ),
     )
 
 
-class Words:
+class FeedbackOperations:
     """The operations about learning."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def about(self, request: ApiRequest) -> WordPage:
+    async def list_feedback(self, request: ApiRequest) -> WordPage:
         packet_id = request.path["packet_id"]
-        own = only_of(request.principal)
-        await self._find(packet_id, own)
-        found = await self._router.learning.about(packet_id)
-        seen = tuple(_line(one) for one in found if own in (None, one.by))
+        own = get_visible_caller(request.principal)
+        await self._check_packet(packet_id, own)
+        found = await self._router.learning.list_feedback(packet_id)
+        seen = tuple(_build_line(one) for one in found if own in (None, one.by))
         return WordPage(items=seen, counts=self._router.settings.flags.learn_from_feedback)
 
-    async def say(self, request: ApiRequest) -> WordLine:
+    async def give_feedback(self, request: ApiRequest) -> WordLine:
         word: Word = request.body
         principal, packet_id = request.principal, request.path["packet_id"]
-        await self._find(packet_id, _own_unless(principal, Right.MANAGE))
+        await self._check_packet(packet_id, _resolve_person(principal, Right.MANAGE))
         try:
-            said = await self._router.learning.feedback(
+            said = await self._router.learning.give_feedback(
                 packet_id,
                 word.verdict,
                 by=principal.name,
                 tool=word.tool,
                 should_have=word.should_have,
                 comment=word.comment,
-                scopes=self._scopes(principal, word.should_have),
+                scopes=self._get_scopes(principal, word.should_have),
             )
         except (CallError, ConfigError) as wrong:
             detail = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}. {wrong.hint or ''}".strip()
-            raise Problem(422, "This cannot be said", detail) from wrong
-        return _line(said)
+            raise ApiProblem(422, "This cannot be said", detail) from wrong
+        return _build_line(said)
 
-    def _scopes(self, principal: Principal, named: str | None) -> tuple[Scope, ...]:
+    def _get_scopes(self, principal: Principal, named: str | None) -> tuple[Scope, ...]:
         """What bounds the tool they may name: of several ways to it, one that reaches it."""
-        reaches = bounds_of(principal, self._router.profiles).reaches
+        reaches = build_managed_scope(principal, self._router.profiles).access_scopes
         card = None if named is None else self._router.tools.find(named)
         if card is not None:
             effect = card.effect.value
-            reaches = tuple(reach for reach in reaches if within(reach.scopes, card.server, card.key, effect))
-        return reaches[0].scopes if reaches else (NOTHING,)
+            reaches = tuple(
+                reach for reach in reaches if is_within_scopes(reach.scopes, card.server, card.key, effect)
+            )
+        return reaches[0].scopes if reaches else (NO_PROFILE_SETTINGS,)
 
-    async def learned(self, request: ApiRequest) -> Learned:
-        return await self._router.learning.learned(person=only_of(request.principal))
+    async def get_learned(self, request: ApiRequest) -> Learned:
+        return await self._router.learning.build_overview(person=get_visible_caller(request.principal))
 
-    async def forget(self, request: ApiRequest) -> Forgotten:
+    async def forget_learned(self, request: ApiRequest) -> Forgotten:
         wanted: Forgetting = request.body
         principal = request.principal
-        own = _own_unless(principal, Right.MANAGE)
+        own = _resolve_person(principal, Right.MANAGE)
         if own is not None and wanted.person != own:
-            raise may_not(Right.MANAGE)
+            raise build_missing_right(Right.MANAGE)
         try:
             gone = await self._router.learning.forget(*wanted.what, by=principal.name, person=wanted.person)
         except ConfigError as wrong:
-            raise Problem(422, "This cannot be forgotten", f"{wrong}. {wrong.hint or ''}".strip()) from wrong
+            raise ApiProblem(
+                422, "This cannot be forgotten", f"{wrong}. {wrong.hint or ''}".strip()
+            ) from wrong
         return Forgotten(entries=gone)
 
-    async def _find(self, packet_id: str, own: str | None) -> None:
+    async def _check_packet(self, packet_id: str, caller: str | None) -> None:
         """Raises where there is no such request, or none of theirs."""
         journal = self._router.store.journal
         await journal.flush()
-        found = await journal.events(packet_id=packet_id, kinds=(PacketReceived.kind,), limit=1)
+        found = await journal.list_events(packet_id=packet_id, kinds=(PacketReceived.kind,), limit=1)
         event = found[0].event if found else None
-        if not isinstance(event, PacketReceived) or own not in (None, event.packet.header.caller):
+        if not isinstance(event, PacketReceived) or caller not in (None, event.packet.header.caller):
             detail = f"There is no request {packet_id[:80]!r} that you may see."
-            raise Problem(404, "There is no such request", detail)
+            raise ApiProblem(404, "There is no such request", detail)
 
 
-def _own_unless(principal: Principal, right: Right) -> str | None:
+def _resolve_person(principal: Principal, right: Right) -> str | None:
     """None: everybody's; else only their own. Raises where they may not even that."""
     if principal.may(right):
         return None
     if principal.may(Right.USE):
         return principal.name
-    raise may_not(Right.USE)
+    raise build_missing_right(Right.USE)
 
 
-def _line(said: Feedback) -> WordLine:
+def _build_line(feedback: Feedback) -> WordLine:
     return WordLine(
-        packet_id=said.packet_id,
-        by=said.by,
-        verdict=said.verdict,
-        at=said.at,
-        tool=said.tool,
-        should_have=said.should_have,
-        comment=said.comment,
+        packet_id=feedback.packet_id,
+        by=feedback.by,
+        verdict=feedback.verdict,
+        at=feedback.at,
+        tool=feedback.tool,
+        should_have=feedback.should_have,
+        comment=feedback.comment,
     )

@@ -8,17 +8,17 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from fingerpost.frozen import frozen
-from fingerpost.insight import Figures, Ledger
+from fingerpost.insight import Figures, JournalReader
 from fingerpost.records import JsonObject, Right, UsageProfile
 from fingerpost.router import Router
-from fingerpost.surfaces.api.operation import ApiRequest, Operation
-from fingerpost.surfaces.api.resources.bounds import bounds_of
-from fingerpost.surfaces.api.resources.words import Limit, Number
-from fingerpost.surfaces.api.sight import check_unbound
+from fingerpost.surfaces.api.operation import ApiOperation, ApiRequest
+from fingerpost.surfaces.api.resources.bounds import build_managed_scope
+from fingerpost.surfaces.api.resources.words import PageLimit, RowNumber
+from fingerpost.surfaces.api.sight import check_unscoped
 
-TAG: Final = "figures"
-LONGEST_HOURS: Final = 24 * 366
-NOTHING_KEPT: Final = (
+FIGURES_TAG: Final = "figures"
+MAX_HOURS: Final = 24 * 366
+NO_EVALS_HINT: Final = (
     "No eval was kept yet. `fingerpost eval own` makes a set from your own requests; "
     "`fingerpost eval --help` says how to go on."
 )
@@ -36,7 +36,7 @@ class UsagePage:
 class InsightQuery:
     """How far back, and in which steps."""
 
-    hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] = 24.0
+    hours: Annotated[float, Field(gt=0, le=MAX_HOURS)] = 24.0
     step: Literal["auto", "minute", "hour", "day"] = "auto"
 
 
@@ -44,8 +44,8 @@ class InsightQuery:
 class EvalQuery:
     """Which reports are wanted."""
 
-    limit: Limit = 50
-    before: Number | None = None
+    limit: PageLimit = 50
+    before: RowNumber | None = None
 
 
 @frozen
@@ -67,36 +67,36 @@ class EvalPage:
     hint: str = ""
 
 
-def operations(router: Router, ledger: Ledger) -> tuple[Operation, ...]:
+def build_statistics_operations(router: Router, ledger: JournalReader) -> tuple[ApiOperation, ...]:
     async def usage(request: ApiRequest) -> UsagePage:
-        bounds = bounds_of(request.principal, router.profiles)
-        used = await router.store.usage.profiles()
+        bounds = build_managed_scope(request.principal, router.profiles)
+        used = await router.store.usage.get_profiles()
         return UsagePage(
             items=tuple(
-                profile for key, profile in used.items() if bounds.hold_tool(key.partition("/")[0], key)
+                profile for key, profile in used.items() if bounds.covers_tool(key.partition("/")[0], key)
             )
         )
 
     async def insight(request: ApiRequest) -> Figures:
-        check_unbound(request.principal)
+        check_unscoped(request.principal)
         query: InsightQuery = request.query
         keys = [card.key for card in router.tools.cards]
-        return await ledger.figures(hours=query.hours, step=query.step, tools=keys)
+        return await ledger.get_figures(hours=query.hours, step=query.step, tools=keys)
 
     async def evals(request: ApiRequest) -> EvalPage:
-        check_unbound(request.principal)
+        check_unscoped(request.principal)
         query: EvalQuery = request.query
-        found = await router.store.evals.newest(limit=query.limit + 1, before=query.before)
+        found = await router.store.evals.list_newest(limit=query.limit + 1, before=query.before)
         items = tuple(
             EvalLine(seq=kept.seq, at=kept.at, name=kept.name, report=kept.report)
             for kept in found[: query.limit]
         )
         follows = items[-1].seq if len(found) > query.limit else None
-        return EvalPage(items=items, next=follows, hint="" if items or query.before else NOTHING_KEPT)
+        return EvalPage(items=items, next=follows, hint="" if items or query.before else NO_EVALS_HINT)
 
-    def reading(path: str, name: str, summary: str, **more: Any) -> Operation:
-        return Operation(
-            method="GET", path=path, name=name, summary=summary, right=Right.WATCH, tag=TAG, **more
+    def reading(path: str, name: str, summary: str, **more: Any) -> ApiOperation:
+        return ApiOperation(
+            method="GET", path=path, name=name, summary=summary, right=Right.WATCH, tag=FIGURES_TAG, **more
         )
 
     return (

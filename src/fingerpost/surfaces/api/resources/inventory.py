@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, cast
 
 from fingerpost.call.execution import BreakerState
-from fingerpost.catalog import tool_key
+from fingerpost.catalog import build_tool_key
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     DroppedTool,
@@ -25,7 +25,7 @@ from fingerpost.records import (
     UsageProfile,
 )
 from fingerpost.router import Router
-from fingerpost.surfaces.api.resources.bounds import Bounds, bounds_of
+from fingerpost.surfaces.api.resources.bounds import ManagedScope, build_managed_scope
 
 ToolState = Literal["offered", "hidden", "quarantined", "off", "server_down"]
 
@@ -53,7 +53,7 @@ class ToolLine:
 
 
 @frozen
-class Inventory:
+class ToolInventory:
     """All tools as one caller may know of them."""
 
     cards: Mapping[str, ToolCard]  # in the order of the keys
@@ -64,23 +64,23 @@ class Inventory:
     dropped: tuple[DroppedTool, ...]  # switched off in the settings
     usage: Mapping[str, UsageProfile]
 
-    def lines(self) -> Iterator[ToolLine]:
+    def list_lines(self) -> Iterator[ToolLine]:
         """Every tool, by key."""
         lines = [
-            *(self.line(card) for card in self.cards.values()),
-            *(_dropped(drop) for drop in self.dropped if _dropped_key(drop) not in self.cards),
+            *(self.build_line(card) for card in self.cards.values()),
+            *(_build_dropped_line(drop) for drop in self.dropped if _get_dropped_key(drop) not in self.cards),
         ]
         yield from sorted(lines, key=lambda line: line.key)
 
-    def line(self, card: ToolCard) -> ToolLine:
-        state, reason = self._standing(card)
+    def build_line(self, card: ToolCard) -> ToolLine:
+        state, reason = self._get_state(card)
         used = self.usage.get(card.key)
         return ToolLine(
             key=card.key,
             name=card.name,
             server=card.server,
             exposed_name=card.exposed_name,
-            title=_title(card),
+            title=_get_card_title(card),
             description=card.description,
             effect=card.effect.value,
             effect_source=card.effect.source,
@@ -94,7 +94,7 @@ class Inventory:
             last_used=used.last_used if used else None,
         )
 
-    def _standing(self, card: ToolCard) -> tuple[ToolState, str]:
+    def _get_state(self, card: ToolCard) -> tuple[ToolState, str]:
         """What a person did comes before what a rule says, and that before what is broken."""
         if (reason := self.off.get(card.key)) is not None:
             return "off", reason
@@ -108,39 +108,41 @@ class Inventory:
         return "offered", ""
 
 
-async def take_inventory(router: Router, principal: Principal, profile: str | None = None) -> Inventory:
+async def build_inventory(router: Router, principal: Principal, profile: str | None = None) -> ToolInventory:
     """All tools as they are now, for this caller (and as seen through a profile)."""
-    bounds = bounds_of(principal, router.profiles)
-    hidden = await _hidden(router, principal, bounds if profile is None else bounds.through(profile))
-    usage = await router.store.usage.profiles()
+    bounds = build_managed_scope(principal, router.profiles)
+    hidden = await _find_hidden(router, principal, bounds if profile is None else bounds.for_profile(profile))
+    usage = await router.store.usage.get_profiles()
     catalog = router.catalog
     quarantined = {entry.card.key: entry for entry in catalog.quarantined}
-    shut = catalog.shut.cards
+    shut = catalog.disabled.cards
     every = {
         card.key: card
         for card in (*router.tools.cards, *(entry.card for entry in quarantined.values()), *shut)
-        if bounds.hold_tool(card.server, card.key)
+        if bounds.covers_tool(card.server, card.key)
     }
-    return Inventory(
+    return ToolInventory(
         cards=every,
-        off={card.key: catalog.why_shut(card) or "" for card in shut},
+        off={card.key: catalog.get_disabled_reason(card) or "" for card in shut},
         quarantined=quarantined,
         hidden=hidden,
-        down=unusable_servers(router),
+        down=find_unusable_servers(router),
         dropped=tuple(
             drop
             for drop in catalog.dropped
-            if drop.switched_off and bounds.hold_tool(drop.server, _dropped_key(drop))
+            if drop.switched_off and bounds.covers_tool(drop.server, _get_dropped_key(drop))
         ),
         usage=usage,
     )
 
 
-async def _hidden(router: Router, principal: Principal, bounds: Bounds) -> Mapping[str, HiddenTool]:
+async def _find_hidden(
+    router: Router, principal: Principal, bounds: ManagedScope
+) -> Mapping[str, HiddenTool]:
     """What they cannot use by any way they have."""
     views = [
         await router.look(caller=principal.name, profile=reach.profile, scopes=reach.scopes)
-        for reach in bounds.reaches
+        for reach in bounds.access_scopes
     ]
     if not views:
         return {}
@@ -148,7 +150,7 @@ async def _hidden(router: Router, principal: Principal, bounds: Bounds) -> Mappi
     return {key: tool for key, tool in first.hidden.items() if all(key in view.hidden for view in others)}
 
 
-def unusable_servers(router: Router) -> dict[str, str]:
+def find_unusable_servers(router: Router) -> dict[str, str]:
     """Servers whose tools cannot be called now, each with the reason."""
     reasons = {
         status.name: status.reason or "it is down"
@@ -161,7 +163,7 @@ def unusable_servers(router: Router) -> dict[str, str]:
     return reasons
 
 
-def _title(card: ToolCard) -> str:
+def _get_card_title(card: ToolCard) -> str:
     title = card.definition.get("title")
     if not isinstance(title, str):
         notes = card.definition.get("annotations")
@@ -169,13 +171,13 @@ def _title(card: ToolCard) -> str:
     return title if isinstance(title, str) else ""
 
 
-def _dropped_key(drop: DroppedTool) -> str:
-    return tool_key(drop.server, "") + drop.name  # whose unseen characters are written out already
+def _get_dropped_key(drop: DroppedTool) -> str:
+    return build_tool_key(drop.server, "") + drop.name  # whose unseen characters are written out already
 
 
-def _dropped(drop: DroppedTool) -> ToolLine:
+def _build_dropped_line(drop: DroppedTool) -> ToolLine:
     return ToolLine(
-        key=_dropped_key(drop),
+        key=_get_dropped_key(drop),
         name=drop.name,
         server=drop.server,
         state="off",

@@ -11,15 +11,15 @@ from fingerpost.errors import ServerError
 from fingerpost.frozen import frozen
 from fingerpost.records import ChangedInstructions, Right, ServerState, ServerStatus, Transport
 from fingerpost.router import Router
-from fingerpost.store import Shut
-from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
-from fingerpost.surfaces.api.resources.bounds import bounds_of
+from fingerpost.store import DisabledKind
+from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest
+from fingerpost.surfaces.api.resources.bounds import build_managed_scope
 from fingerpost.surfaces.api.resources.changes import InstructionsChange, instructions_change
 from fingerpost.surfaces.api.resources.pins import Acceptance
 from fingerpost.surfaces.api.resources.tools import Switch
 
-TAG: Final = "servers"
-PROBE_S: Final = 2.0
+SERVERS_TAG: Final = "servers"
+PROBE_TIMEOUT_S: Final = 2.0
 
 
 @frozen
@@ -74,49 +74,49 @@ class ServerPage:
     next: str | None = None
 
 
-def operations(router: Router) -> tuple[Operation, ...]:
-    servers = Servers(router)
+def build_server_operations(router: Router) -> tuple[ApiOperation, ...]:
+    servers = ServerOperations(router)
     one = "/api/servers/{server}"
 
-    def managing(path: str, name: str, summary: str, **more: object) -> Operation:
-        return Operation(
+    def managing(path: str, name: str, summary: str, **more: object) -> ApiOperation:
+        return ApiOperation(
             method="POST",
             path=one + path,
             name=name,
             summary=summary,
             right=Right.MANAGE,
             returns=ServerLine,
-            tag=TAG,
+            tag=SERVERS_TAG,
             **more,  # pyright: ignore[reportArgumentType] - what differs between them
         )
 
     return (
-        Operation(
+        ApiOperation(
             method="GET",
             path="/api/servers",
             name="list_servers",
             summary="How every server is doing",
             right=Right.WATCH,
-            answer=servers.list,
+            answer=servers.list_servers,
             returns=ServerPage,
-            tag=TAG,
+            tag=SERVERS_TAG,
         ),
-        Operation(
+        ApiOperation(
             method="GET",
             path=one,
             name="get_server",
             summary="How one server is doing; it is asked for a sign of life",
             right=Right.WATCH,
-            answer=servers.one,
+            answer=servers.get_server,
             returns=ServerLine,
             problems=(404,),
-            tag=TAG,
+            tag=SERVERS_TAG,
         ),
         managing(
             "/switch",
             "switch_server",
             "Switch a server off (it is disconnected, its tools are gone) or on",
-            answer=servers.switch,
+            answer=servers.set_enabled,
             body=Switch,
             problems=(404, 409),
         ),
@@ -124,14 +124,14 @@ def operations(router: Router) -> tuple[Operation, ...]:
             "/reconnect",
             "reconnect_server",
             "Connect anew, without waiting for the next attempt",
-            answer=servers.reconnect,
+            answer=servers.reconnect_server,
             problems=(404, 409),
         ),
         managing(
             "/breaker/reset",
             "reset_breaker",
             "Ask a server again that failed too often",
-            answer=servers.reset,
+            answer=servers.reset_breaker,
             problems=(404,),
         ),
         managing(
@@ -145,82 +145,87 @@ def operations(router: Router) -> tuple[Operation, ...]:
     )
 
 
-class Servers:
+class ServerOperations:
     """All servers within the caller's bounds."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def list(self, request: ApiRequest) -> ServerPage:
-        return ServerPage(items=tuple(self._line(status) for status in self._theirs(request)))
-
-    async def one(self, request: ApiRequest) -> ServerLine:
-        name = self._name(request)
-        with suppress(ServerError):  # the page about a server that is ill must come, too
-            await self._router.servers.probe(name, timeout=PROBE_S)
-        return self._line(self._router.servers.status(name))
-
-    async def switch(self, request: ApiRequest) -> ServerLine:
-        name, wanted = self._name(request), request.body
-        self._must_be_enabled(name)
-        await self._router.shutters.switch_server(
-            name, on=wanted.on, by=request.principal.name, reason=wanted.reason
+    async def list_servers(self, request: ApiRequest) -> ServerPage:
+        return ServerPage(
+            items=tuple(self._build_server_line(status) for status in self._list_visible(request))
         )
-        return self._line(self._router.servers.status(name))
 
-    async def reconnect(self, request: ApiRequest) -> ServerLine:
-        name = self._name(request)
-        self._must_be_enabled(name)
-        if self._router.shutters.of(Shut.SERVER, name) is not None:
-            raise Problem(409, "The server is switched off", f"Switch {name} on; it connects then.")
+    async def get_server(self, request: ApiRequest) -> ServerLine:
+        name = self._get_name(request)
+        with suppress(ServerError):  # the page about a server that is ill must come, too
+            await self._router.servers.probe(name, timeout=PROBE_TIMEOUT_S)
+        return self._build_server_line(self._router.servers.get_status(name))
+
+    async def set_enabled(self, request: ApiRequest) -> ServerLine:
+        name, wanted = self._get_name(request), request.body
+        self._check_enabled(name)
+        await self._router.shutters.set_server_enabled(
+            name, enabled=wanted.on, by=request.principal.name, reason=wanted.reason
+        )
+        return self._build_server_line(self._router.servers.get_status(name))
+
+    async def reconnect_server(self, request: ApiRequest) -> ServerLine:
+        name = self._get_name(request)
+        self._check_enabled(name)
+        if self._router.shutters.find_entry(DisabledKind.SERVER, name) is not None:
+            raise ApiProblem(409, "The server is switched off", f"Switch {name} on; it connects then.")
         await self._router.servers.reconnect(name)
-        return self._line(self._router.servers.status(name))
+        return self._build_server_line(self._router.servers.get_status(name))
 
-    async def reset(self, request: ApiRequest) -> ServerLine:
-        name = self._name(request)
+    async def reset_breaker(self, request: ApiRequest) -> ServerLine:
+        name = self._get_name(request)
         self._router.calls.runner.reset_breaker(name)
-        return self._line(self._router.servers.status(name))
+        return self._build_server_line(self._router.servers.get_status(name))
 
     async def accept_instructions(self, request: ApiRequest) -> ServerLine:
         wanted: Acceptance = request.body
-        name = self._name(request)
+        name = self._get_name(request)
         changed = self._changed_instructions(name)
         if changed is None:
             detail = f"Nothing that {name} says of itself waits to be accepted."
-            raise Problem(404, "Nothing to accept", detail)
+            raise ApiProblem(404, "Nothing to accept", detail)
         if wanted.fingerprint != changed.fingerprint:
             detail = f"{name} says something else than when it was shown. Look at the new difference."
-            raise Problem(409, "The text changed once more", detail, fingerprint=changed.fingerprint)
+            raise ApiProblem(409, "The text changed once more", detail, fingerprint=changed.fingerprint)
         by = request.principal.name
         await self._router.accept_instructions(name, by=by, fingerprint=changed.fingerprint)
-        return self._line(self._router.servers.status(name))
+        return self._build_server_line(self._router.servers.get_status(name))
 
     def _changed_instructions(self, name: str) -> ChangedInstructions | None:
         return next((one for one in self._router.catalog.changed_instructions if one.server == name), None)
 
-    def _name(self, request: ApiRequest) -> str:
+    def _get_name(self, request: ApiRequest) -> str:
         name = request.path["server"]
-        known = [status.name for status in self._theirs(request)]
+        known = [status.name for status in self._list_visible(request)]
         if name not in known:
             detail = f"There is no server named {name!r}."
-            raise Problem(404, "There is no such server", detail, servers=known[:50])
+            raise ApiProblem(404, "There is no such server", detail, servers=known[:50])
         return name
 
-    def _theirs(self, request: ApiRequest) -> list[ServerStatus]:
+    def _list_visible(self, request: ApiRequest) -> list[ServerStatus]:
         """The servers they may know of."""
-        bounds = bounds_of(request.principal, self._router.profiles)
-        return [status for status in self._router.servers.statuses if bounds.hold_server(status.name)]
+        bounds = build_managed_scope(request.principal, self._router.profiles)
+        return [status for status in self._router.servers.statuses if bounds.covers_server(status.name)]
 
-    def _must_be_enabled(self, name: str) -> None:
+    def _check_enabled(self, name: str) -> None:
         """What the settings switch off, only the settings switch on."""
-        status = self._router.servers.status(name)
-        if status.state is ServerState.DISABLED and self._router.shutters.of(Shut.SERVER, name) is None:
+        status = self._router.servers.get_status(name)
+        if (
+            status.state is ServerState.DISABLED
+            and self._router.shutters.find_entry(DisabledKind.SERVER, name) is None
+        ):
             detail = f"Set `enabled` of {name} in the settings, and start again."
-            raise Problem(409, "The server is disabled in the settings", detail)
+            raise ApiProblem(409, "The server is disabled in the settings", detail)
 
-    def _line(self, status: ServerStatus) -> ServerLine:
+    def _build_server_line(self, status: ServerStatus) -> ServerLine:
         name = status.name
-        off = self._router.shutters.of(Shut.SERVER, name)
+        off = self._router.shutters.find_entry(DisabledKind.SERVER, name)
         breaker = self._router.calls.runner.breakers.get(name)
         changed = self._changed_instructions(name)
         return ServerLine(
@@ -236,7 +241,7 @@ class Servers:
             tools=status.tools,
             dropped=status.dropped,
             connect_ms=status.connect_ms,
-            latency=self._router.servers.latency(name),
+            latency=self._router.servers.get_latency(name),
             attempts=status.attempts,
             retry_in=status.retry_in,
             breaker=BreakerLine()

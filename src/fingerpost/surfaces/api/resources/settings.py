@@ -13,13 +13,13 @@ from fingerpost.records import Json, Right
 from fingerpost.redaction import scrub_json
 from fingerpost.router import Router
 from fingerpost.settings import Loaded, Settings
-from fingerpost.settings.problems import Origin
-from fingerpost.settings.show import rows, sections
-from fingerpost.surfaces.api.operation import ApiRequest, Operation, Problem
-from fingerpost.surfaces.api.sight import check_unbound
+from fingerpost.settings.problems import ValueOrigin
+from fingerpost.settings.show import build_rows, list_sections
+from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest
+from fingerpost.surfaces.api.sight import check_unscoped
 
-TAG: Final = "settings"
-GIVEN: Final = Origin(kind="argument", name="settings")  # by the program that opened the router
+SETTINGS_TAG: Final = "settings"
+PROGRAM_ORIGIN: Final = ValueOrigin(kind="argument", name="settings")  # by the program that opened the router
 
 
 @frozen
@@ -50,36 +50,36 @@ class SettingsView:
     warnings: tuple[str, ...]
 
 
-def operations(router: Router, loaded: Loaded | None) -> tuple[Operation, ...]:
+def build_settings_operations(router: Router, loaded: Loaded | None) -> tuple[ApiOperation, ...]:
     known: list[tuple[SettingLine, ...]] = []  # they do not change while we run
 
     def read() -> tuple[SettingLine, ...]:
         if not known:
-            known.append(_lines(loaded or _given(router.settings)))
+            known.append(_build_lines(loaded or _load_from_program(router.settings)))
         return known[0]
 
     async def show(request: ApiRequest) -> SettingsView:
         query: SettingsQuery = request.query
-        check_unbound(request.principal)
-        if query.section is not None and query.section not in sections():
-            detail = f"The sections are {', '.join(sections())}."
-            raise Problem(404, "There is no such section", detail)
+        check_unscoped(request.principal)
+        if query.section is not None and query.section not in list_sections():
+            detail = f"The sections are {', '.join(list_sections())}."
+            raise ApiProblem(404, "There is no such section", detail)
         lines = await anyio.to_thread.run_sync(read)
         wanted = tuple(
             line
             for line in lines
-            if (query.section is None or _section(line.path) == query.section)
+            if (query.section is None or _get_section(line.path) == query.section)
             and not (query.changed and line.kind == "default")
         )
         return SettingsView(
             settings=wanted,
-            sections=sections(),
+            sections=list_sections(),
             files=loaded.files if loaded is not None else (),
             warnings=tuple(map(str, loaded.warnings)) if loaded is not None else (),
         )
 
     return (
-        Operation(
+        ApiOperation(
             method="GET",
             path="/api/settings",
             name="get_settings",
@@ -89,16 +89,16 @@ def operations(router: Router, loaded: Loaded | None) -> tuple[Operation, ...]:
             query=SettingsQuery,
             returns=SettingsView,
             problems=(404,),
-            tag=TAG,
+            tag=SETTINGS_TAG,
         ),
     )
 
 
-def _section(path: str) -> str:
+def _get_section(path: str) -> str:
     return path.split(".")[0].split("[")[0]
 
 
-def _lines(loaded: Loaded) -> tuple[SettingLine, ...]:
+def _build_lines(loaded: Loaded) -> tuple[SettingLine, ...]:
     return tuple(
         SettingLine(
             path=row.path,
@@ -106,17 +106,17 @@ def _lines(loaded: Loaded) -> tuple[SettingLine, ...]:
             origin=str(row.origin),
             kind=row.origin.kind,
         )
-        for row in rows(loaded)
+        for row in build_rows(loaded)
     )
 
 
-def _given(settings: Settings) -> Loaded:
+def _load_from_program(settings: Settings) -> Loaded:
     """Settings a program made by itself: what differs from the defaults, it has given."""
-    usual = _values(Loaded(settings=Settings(), origins={}))
-    present = _values(Loaded(settings=settings, origins={}))
-    origins = {path: GIVEN for path, value in present.items() if usual.get(path, ...) != value}
+    usual = _collect_values(Loaded(settings=Settings(), origins={}))
+    present = _collect_values(Loaded(settings=settings, origins={}))
+    origins = {path: PROGRAM_ORIGIN for path, value in present.items() if usual.get(path, ...) != value}
     return Loaded(settings=settings, origins=origins)
 
 
-def _values(loaded: Loaded) -> Mapping[str, object]:
-    return {row.path: row.value for row in rows(loaded)}
+def _collect_values(loaded: Loaded) -> Mapping[str, object]:
+    return {row.path: row.value for row in build_rows(loaded)}

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fingerpost.surfaces.gateway.asking.calls import AskedCalls, open_asking
+from fingerpost.surfaces.gateway.asking.calls import InputRequiredCalls, open_calls
 
-__all__ = ["AskedCalls", "open_asking"]
+__all__ = ["InputRequiredCalls", "open_calls"]

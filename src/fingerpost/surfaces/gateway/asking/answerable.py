@@ -10,16 +10,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from fingerpost.call.guidance import advice
+from fingerpost.call.guidance import get_advice
 from fingerpost.records import ErrorKind, Json, JsonObject, Outcome
-from fingerpost.surfaces.gateway.asking.capabilities import missing
-from fingerpost.surfaces.gateway.asking.side import METHOD_NOT_FOUND, MISSING_CAPABILITY
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.asking.capabilities import find_missing_capability
+from fingerpost.surfaces.gateway.asking.side import METHOD_NOT_FOUND, MISSING_CAPABILITY_CODE
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 
 _HINT = "give everything it needs in the arguments"
 
 
-def cannot_answer(result: JsonObject, capabilities: JsonObject, *, rounds: bool) -> JsonObject | None:
+def find_missing_capabilities(
+    result: JsonObject, capabilities: JsonObject, *, rounds: bool
+) -> JsonObject | None:
     """The capabilities that are missing; None: the client has all of them.
 
     Empty where no client could answer: the server does not speak the protocol that has such results
@@ -34,8 +36,8 @@ def cannot_answer(result: JsonObject, capabilities: JsonObject, *, rounds: bool)
         return {}
     needed: dict[str, Json] = {}
     for entry in cast("JsonObject", asked).values():
-        method, params = _question(entry)
-        lacks = missing(capabilities, method, params)
+        method, params = _parse_question(entry)
+        lacks = find_missing_capability(capabilities, method, params)
         if lacks is None:
             continue
         if not lacks:
@@ -44,36 +46,36 @@ def cannot_answer(result: JsonObject, capabilities: JsonObject, *, rounds: bool)
     return needed or None
 
 
-def _question(entry: Json) -> tuple[str, JsonObject]:
+def _parse_question(entry: Json) -> tuple[str, JsonObject]:
     question: JsonObject = entry if isinstance(entry, Mapping) else {}
     method, params = question.get("method"), question.get("params")
     return (method if isinstance(method, str) else "", params if isinstance(params, Mapping) else {})
 
 
-def failed_for_input(outcome: Outcome, needed: JsonObject) -> Outcome:
+def fail_for_missing_input(outcome: Outcome, needed: JsonObject) -> Outcome:
     """The call, ended by a question that cannot be answered."""
     kind = ErrorKind.OPERATION_NOT_SUPPORTED
-    words = _words(outcome.tool, needed)
+    words = _describe_missing_input(outcome.tool, needed)
     return replace(
         outcome,
         success=False,
         error=kind,
         content=words,
         detail=words,
-        advice=advice(kind, hint=_HINT),
+        advice=get_advice(kind, hint=_HINT),
         result=None,
         metadata={**outcome.metadata, "error_type": kind},
     )
 
 
-def refused_for_input(server: str, method: str, needed: JsonObject) -> Refusal:
+def build_missing_input_error(server: str, method: str, needed: JsonObject) -> JsonRpcError:
     """The same for what is no tool."""
-    words = _words(f"{method} of {server}", needed)
+    words = _describe_missing_input(f"{method} of {server}", needed)
     if needed:
-        return Refusal(MISSING_CAPABILITY, words, {"requiredCapabilities": needed})
-    return Refusal(METHOD_NOT_FOUND, words)
+        return JsonRpcError(MISSING_CAPABILITY_CODE, words, {"requiredCapabilities": needed})
+    return JsonRpcError(METHOD_NOT_FOUND, words)
 
 
-def _words(what: str, needed: JsonObject) -> str:
+def _describe_missing_input(what: str, needed: JsonObject) -> str:
     lacks = f"this client does not offer {', '.join(needed)}" if needed else "there is no way to answer it"
     return f"{what} asks for more input before it answers, and {lacks}"

@@ -8,63 +8,67 @@ from typing import Final, cast
 from fingerpost.records import Json, JsonObject
 from fingerpost.surfaces.gateway.exchange import ClientRequest
 
-ELICIT: Final = "elicitation/create"
-SAMPLE: Final = "sampling/createMessage"
-ROOTS: Final = "roots/list"
+ELICIT_METHOD: Final = "elicitation/create"
+SAMPLE_METHOD: Final = "sampling/createMessage"
+ROOTS_METHOD: Final = "roots/list"
 
-_CAPABILITY: Final = {ELICIT: "elicitation", SAMPLE: "sampling", ROOTS: "roots"}
-_ASKABLE: Final = frozenset(_CAPABILITY.values())
-_CONTEXTS: Final = ("thisServer", "allServers")
+_CAPABILITY_BY_METHOD: Final = {
+    ELICIT_METHOD: "elicitation",
+    SAMPLE_METHOD: "sampling",
+    ROOTS_METHOD: "roots",
+}
+_QUESTION_CAPABILITIES: Final = frozenset(_CAPABILITY_BY_METHOD.values())
+_SAMPLING_CONTEXTS: Final = ("thisServer", "allServers")
 
 
 def can_be_asked(capabilities: JsonObject) -> bool:
     """Whether a client takes questions at all."""
-    return not _ASKABLE.isdisjoint(capabilities)
+    return not _QUESTION_CAPABILITIES.isdisjoint(capabilities)
 
 
-def takes_forms(capabilities: JsonObject) -> bool:
+def can_show_forms(capabilities: JsonObject) -> bool:
     """Whether the person behind the client can be asked with a form."""
-    return not missing(capabilities, ELICIT, {})
+    return not find_missing_capability(capabilities, ELICIT_METHOD, {})
 
 
-def can_confirm(request: ClientRequest) -> bool:
+def can_approve(request: ClientRequest) -> bool:
     """Whether the person behind the client can be asked about a call, and their word counts.
 
     Any program can declare elicitation and answer itself, so it counts for those who may decide alone.
     """
-    return takes_forms(request.capabilities) and request.principal.may_confirm
+    return can_show_forms(request.capabilities) and request.principal.may_confirm
 
 
-def missing(capabilities: JsonObject, method: str, params: JsonObject) -> JsonObject | None:
+def find_missing_capability(capabilities: JsonObject, method: str, params: JsonObject) -> JsonObject | None:
     """The capabilities the client would need for this question; None when it has them.
 
     A question nobody knows needs a capability nobody has: an empty object.
     """
-    if method not in _CAPABILITY:
+    if method not in _CAPABILITY_BY_METHOD:
         return {}
-    name = _CAPABILITY[method]
-    part = _part(method, params)
+    name = _CAPABILITY_BY_METHOD[method]
+    part = _get_capability_part(method, params)
     declared = capabilities.get(name)
-    if isinstance(declared, Mapping) and _has(cast("JsonObject", declared), method, part):
+    if isinstance(declared, Mapping) and _has_capability(cast("JsonObject", declared), method, part):
         return None
     needed: dict[str, Json] = {} if part is None else {part: {}}
     return {name: needed}
 
 
-def _part(method: str, params: JsonObject) -> str | None:
+def _get_capability_part(method: str, params: JsonObject) -> str | None:
     """The part of the capability that this very question needs."""
-    if method == ELICIT:
+    if method == ELICIT_METHOD:
         return "url" if params.get("mode") == "url" else "form"
-    if method == SAMPLE and (params.get("tools") or params.get("toolChoice")):
+    if method == SAMPLE_METHOD and (params.get("tools") or params.get("toolChoice")):
         return "tools"
     # Behind a gateway "this server" means all of them: nobody's context goes where it was not offered.
-    if method == SAMPLE and params.get("includeContext") in _CONTEXTS:
+    if method == SAMPLE_METHOD and params.get("includeContext") in _SAMPLING_CONTEXTS:
         return "context"
     return None
 
 
-def _has(declared: JsonObject, method: str, part: str | None) -> bool:
+def _has_capability(declared: JsonObject, method: str, part: str | None) -> bool:
     if part is None or isinstance(declared.get(part), Mapping):
         return True
     # Before there were two kinds of elicitation, `{}` meant a form; it still does.
-    return method == ELICIT and part == "form" and declared.get("url") is None
+    return method == ELICIT_METHOD and part == "form" and declared.get("url") is None

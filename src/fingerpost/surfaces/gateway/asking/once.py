@@ -11,20 +11,20 @@ from typing import Final
 
 from fingerpost.records import Grant, utc_now
 from fingerpost.store import Store
-from fingerpost.surfaces.gateway.asking.state import SKEW, Sealed
+from fingerpost.surfaces.gateway.asking.state import CLOCK_SKEW_S, RequestState
 
 # A grant must outlive the state it stands for, or a slow clock would let the state be used again.
-_LONGER: Final = timedelta(seconds=2 * SKEW)
+_REMEMBER_EXTRA_S: Final = timedelta(seconds=2 * CLOCK_SKEW_S)
 
 
-async def first_use(store: Store, sealed: Sealed) -> bool:
+async def mark_first_use(store: Store, request_state: RequestState) -> bool:
     """Whether this state is used now for the first time. It never is again."""
-    return await store.grants.first_use(
+    return await store.grants.add_and_spend(
         Grant(
-            grant_id=f"gnt_{sealed.state_id}",
+            grant_id=f"gnt_{request_state.state_id}",
             granted_by="gateway: leave to answer one question",
             granted_at=utc_now(),
-            expires=datetime.fromtimestamp(sealed.expires, UTC) + _LONGER,
-            call_fingerprint=f"state {sealed.state_id}",
+            expires=datetime.fromtimestamp(request_state.expires, UTC) + _REMEMBER_EXTRA_S,
+            call_fingerprint=f"state {request_state.state_id}",
         )
     )

@@ -31,31 +31,31 @@ from fingerpost.records import JsonObject
 from fingerpost.store import Store, read_secret
 from fingerpost.surfaces.gateway.exchange import ClientRequest
 
-PREFIX: Final = "fp1."  # the version; also what tells our states from those of servers
+STATE_PREFIX: Final = "fp1."  # the version; also what tells our states from those of servers
 SECRET_NAME: Final = "gateway/request-state"  # noqa: S105 - a name; no server can have it: it holds a `/`
-SKEW: Final = 60.0  # clocks of machines that share a store are rarely further apart
-LONGEST: Final = 1024 * 1024
+CLOCK_SKEW_S: Final = 60.0  # clocks of machines that share a store are rarely further apart
+MAX_STATE_LENGTH: Final = 1024 * 1024
 
 _SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
-_INFO: Final = b"fingerpost/request-state/1"
+_KEY_INFO: Final = b"fingerpost/request-state/1"
 
-Kind = Literal["approval", "parked", "further"]
+StateKind = Literal["approval", "parked", "further"]
 
 
-class BadState(Exception):
+class InvalidRequestState(Exception):
     """The state is not taken. The text completes "this requestState …".
 
-    `begun`: the call it was made for had begun, or may have; nobody may be told that nothing was run.
+    `started`: the call it was made for had begun, or may have; nobody may be told that nothing was run.
     """
 
-    def __init__(self, message: str, *, begun: bool = False) -> None:
+    def __init__(self, message: str, *, started: bool = False) -> None:
         super().__init__(message)
-        self.begun = begun
+        self.started = started
 
 
 @frozen(kw_only=False)
-class Binding:
+class StateBinding:
     """Whom and what a state is for. Digests: the arguments of a call may be long."""
 
     caller: str
@@ -63,35 +63,35 @@ class Binding:
 
 
 @frozen
-class Sealed:
+class RequestState:
     """What is inside of a state."""
 
     state_id: str
-    kind: Kind
+    kind: StateKind
     subject: str  # the id of a waiting approval, or of a parked call
     expires: float  # seconds since 1970
     carried: JsonObject | None = None  # of the server's own: its state, and answers meant for it
 
 
-def binding_of(request: ClientRequest) -> Binding:
+def build_binding(request: ClientRequest) -> StateBinding:
     """What the next round must have in common with this one."""
     who = [request.principal.kind, request.principal.name, request.endpoint.path]
     params = request.params
     what = [request.method, params.get("name"), params.get("uri"), params.get("arguments")]
-    return Binding(caller=_digest(who), call=_digest(what))
+    return StateBinding(caller=_hash_value(who), call=_hash_value(what))
 
 
-def _digest(value: object) -> str:
+def _hash_value(value: object) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=dict)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def is_ours(state: str | None) -> bool:
+def is_own_state(state: str | None) -> bool:
     """Whether a state claims to be one of ours. A server that writes our prefix only harms itself."""
-    return state is not None and state.startswith(PREFIX)
+    return state is not None and state.startswith(STATE_PREFIX)
 
 
-async def installation_secret(store: Store) -> bytes:
+async def load_installation_secret(store: Store) -> bytes:
     """The secret of this installation, made when there is none. The first process wins.
 
     It rests in a file of its own beside an SQLite database, so that a copy of the database opens nothing.
@@ -100,21 +100,27 @@ async def installation_secret(store: Store) -> bytes:
     """
     file = store.location.secret
     if file is None:
-        return await store.tokens.claim(SECRET_NAME, os.urandom(_SECRET_BYTES))
+        return await store.tokens.put_if_absent(SECRET_NAME, os.urandom(_SECRET_BYTES))
     await store.tokens.remove(SECRET_NAME)
     return await anyio.to_thread.run_sync(read_secret, file, _SECRET_BYTES)
 
 
-class Seal:
+class RequestStateCipher:
     """Makes states, and opens those it made."""
 
     def __init__(self, secret: bytes, *, clock: Callable[[], float] = time.time) -> None:
-        key = HKDF(algorithm=SHA256(), length=32, salt=None, info=_INFO).derive(secret)
+        key = HKDF(algorithm=SHA256(), length=32, salt=None, info=_KEY_INFO).derive(secret)
         self._cipher = AESGCM(key)
         self._clock = clock
 
-    def close(
-        self, kind: Kind, subject: str, binding: Binding, *, seconds: float, carried: JsonObject | None = None
+    def seal(
+        self,
+        kind: StateKind,
+        subject: str,
+        binding: StateBinding,
+        *,
+        seconds: float,
+        carried: JsonObject | None = None,
     ) -> tuple[str, str]:
         """A state for the client to carry, and its id."""
         now = self._clock()
@@ -132,22 +138,26 @@ class Seal:
         nonce = os.urandom(_NONCE_BYTES)
         # ASCII, so that half a character in a server's own state comes back as it was.
         payload = json.dumps(claims, separators=(",", ":"), default=dict).encode()
-        return PREFIX + _encoded(nonce + self._cipher.encrypt(nonce, payload, PREFIX.encode())), state_id
+        return STATE_PREFIX + _encode_base64(
+            nonce + self._cipher.encrypt(nonce, payload, STATE_PREFIX.encode())
+        ), state_id
 
-    def open(self, state: str, binding: Binding) -> Sealed:
-        """What is inside. Raises `BadState` unless this seal made it, for this call, not long ago."""
-        claims = self._claims(state)
+    def open(self, state: str, binding: StateBinding) -> RequestState:
+        """What is inside. Raises `InvalidRequestState` unless this seal made it, for this call, not long
+        ago.
+        """
+        claims = self._decrypt(state)
         if claims["caller"] != binding.caller:
             message = "was made for somebody else, or for another endpoint"
-            raise BadState(message)
+            raise InvalidRequestState(message)
         if claims["call"] != binding.call:
             message = "belongs to another call: name and arguments must stay as they were"
-            raise BadState(message)
+            raise InvalidRequestState(message)
         now = self._clock()
-        if claims["made"] > now + SKEW or claims["expires"] <= now:
+        if claims["made"] > now + CLOCK_SKEW_S or claims["expires"] <= now:
             message = "has expired"
-            raise BadState(message, begun=True)
-        return Sealed(
+            raise InvalidRequestState(message, started=True)
+        return RequestState(
             state_id=claims["id"],
             kind=claims["kind"],
             subject=claims["subject"],
@@ -155,29 +165,29 @@ class Seal:
             carried=claims["carried"],
         )
 
-    def _claims(self, state: str) -> dict[str, Any]:
+    def _decrypt(self, state: str) -> dict[str, Any]:
         message = "was changed on its way, or not made by this gateway"
-        if not is_ours(state) or len(state) > LONGEST:
-            raise BadState(message)
+        if not is_own_state(state) or len(state) > MAX_STATE_LENGTH:
+            raise InvalidRequestState(message)
         try:
-            raw = _decoded(state[len(PREFIX) :])
-            payload = self._cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], PREFIX.encode())
+            raw = _decode_base64(state[len(STATE_PREFIX) :])
+            payload = self._cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], STATE_PREFIX.encode())
         except (InvalidTag, ValueError):
-            raise BadState(message) from None
+            raise InvalidRequestState(message) from None
         return cast("dict[str, Any]", json.loads(payload))
 
 
-def _encoded(raw: bytes) -> str:
+def _encode_base64(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _decoded(text: str) -> bytes:
-    """Only the one spelling that `_encoded` writes: base64 has spare bits, and a state has no twins."""
+def _decode_base64(text: str) -> bytes:
+    """Only the one spelling that `_encode_base64` writes: base64 has spare bits, and a state has no twins."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as wrong:
         raise ValueError(str(wrong)) from None
-    if _encoded(raw) != text:
+    if _encode_base64(raw) != text:
         message = "not the canonical spelling"
         raise ValueError(message)
     return raw

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from fingerpost.call.names import NotFound
+from fingerpost.call.names import ToolNotFound
 from fingerpost.catalog import Snapshot
-from fingerpost.records import CallContext, new_id
-from fingerpost.surfaces.gateway.exchange import ClientRequest, Refusal
-from fingerpost.surfaces.gateway.offers import Offer
+from fingerpost.records import CallContext, create_id
+from fingerpost.surfaces.gateway.exchange import ClientRequest, JsonRpcError
+from fingerpost.surfaces.gateway.offers import EndpointTools
 
 INVALID_PARAMS: Final = -32602
 
 
-class UnknownTool(Refusal):
+class ToolNotFoundError(JsonRpcError):
     """A name that leads to no tool of this caller's: hidden, mistyped or made up, in the same words."""
 
-    def __init__(self, name: str, found: NotFound, seen: Snapshot) -> None:
+    def __init__(self, name: str, found: ToolNotFound, seen: Snapshot) -> None:
         shown = name[:80]
         cards = (seen.get(key) for key in found.near)
         near = ", ".join(card.exposed_name for card in cards if card is not None)
@@ -27,7 +27,9 @@ class UnknownTool(Refusal):
         super().__init__(INVALID_PARAMS, message)
 
 
-def context_of(request: ClientRequest, offer: Offer, intent: str = "") -> CallContext:
+def build_call_context(
+    request: ClientRequest, endpoint_tools: EndpointTools, intent: str = ""
+) -> CallContext:
     """Who calls, where, and what they want.
 
     A session is the conversation that a person may approve a kind of call for; without one there is none,
@@ -35,11 +37,11 @@ def context_of(request: ClientRequest, offer: Offer, intent: str = "") -> CallCo
     open a session for each call.
     """
     return CallContext(
-        call_id=new_id("cal"),
+        call_id=create_id("cal"),
         conversation=request.session,
         caller=request.principal.name,
         asker=request.principal_key,
-        profile=offer.place.profile,
-        scopes=offer.scopes,
+        profile=endpoint_tools.config.profile,
+        scopes=endpoint_tools.scopes,
         request=intent,
     )

@@ -13,46 +13,54 @@ from anyio.abc import TaskGroup
 
 from fingerpost.records import JsonObject, Principal
 from fingerpost.router import Router
-from fingerpost.surfaces.gateway.asking import AskedCalls, open_asking
-from fingerpost.surfaces.gateway.exchange import Audience, ClientRequest, Encoded, Exchange, Refusal
-from fingerpost.surfaces.gateway.methods.description import describe
-from fingerpost.surfaces.gateway.methods.kept import kept_resource
-from fingerpost.surfaces.gateway.methods.levels import Levels
-from fingerpost.surfaces.gateway.methods.logging import Logging
-from fingerpost.surfaces.gateway.methods.materials import LISTS, MaterialMethods
-from fingerpost.surfaces.gateway.methods.news import News
+from fingerpost.surfaces.gateway.asking import InputRequiredCalls, open_calls
+from fingerpost.surfaces.gateway.exchange import (
+    ClientExchange,
+    ClientRequest,
+    EncodedResult,
+    JsonRpcError,
+    NotificationAudience,
+)
+from fingerpost.surfaces.gateway.methods.description import describe_endpoint
+from fingerpost.surfaces.gateway.methods.kept import read_kept_resource
+from fingerpost.surfaces.gateway.methods.levels import LogLevels
+from fingerpost.surfaces.gateway.methods.logging import LoggingMethods
+from fingerpost.surfaces.gateway.methods.materials import LIST_METHODS, ResourceMethods
+from fingerpost.surfaces.gateway.methods.news import ChangeNotifier
 from fingerpost.surfaces.gateway.methods.readiness import Readiness
-from fingerpost.surfaces.gateway.methods.subscriptions import Subscriptions
+from fingerpost.surfaces.gateway.methods.subscriptions import SessionSubscriptions
 from fingerpost.surfaces.gateway.methods.tools import ToolMethods
-from fingerpost.surfaces.gateway.offers import Offer, ToolOffers
-from fingerpost.surfaces.gateway.offers.materials import MaterialOffers, Shelf
+from fingerpost.surfaces.gateway.offers import EndpointTools, ToolListing
+from fingerpost.surfaces.gateway.offers.materials import ResourceListing, VisibleResources
 from fingerpost.surfaces.web.gate import Endpoint
-from fingerpost.tasks import kept_up, leave
+from fingerpost.tasks import cancel_and_exit, run_restarting
 
 METHOD_NOT_FOUND: Final = -32601
 
-Answer = Callable[[ClientRequest, Exchange], Awaitable[JsonObject | Encoded]]
+MethodHandler = Callable[[ClientRequest, ClientExchange], Awaitable[JsonObject | EncodedResult]]
 
 
 class GatewayMethods:
-    """Answers requests of every era; see `Methods`."""
+    """Answers requests of every era; see `McpMethods`."""
 
-    def __init__(self, router: Router, *, audience: Audience, calls: AskedCalls, tasks: TaskGroup) -> None:
+    def __init__(
+        self, router: Router, *, audience: NotificationAudience, calls: InputRequiredCalls, tasks: TaskGroup
+    ) -> None:
         seconds = router.settings.call.timeout
         self._router = router
         self._readiness = Readiness(router)
-        self._levels = Levels()
-        self._offers = ToolOffers(router)
-        self._shelves = MaterialOffers(router, self._offers.places)
+        self._levels = LogLevels()
+        self._offers = ToolListing(router)
+        self._shelves = ResourceListing(router, self._offers.places)
         self._tools = ToolMethods(
             router,
-            offers=self._offers,
-            shelves=self._shelves,
+            listing=self._offers,
+            resource_listing=self._shelves,
             calls=calls,
             readiness=self._readiness,
             levels=self._levels,
         )
-        self._materials = MaterialMethods(
+        self._materials = ResourceMethods(
             self._shelves,
             calls=calls,
             events=router.events,
@@ -60,33 +68,33 @@ class GatewayMethods:
             levels=self._levels,
             seconds=seconds,
         )
-        self._subscriptions = Subscriptions(
-            router, audience=audience, materials=self._materials, tasks=tasks, seconds=seconds
+        self._subscriptions = SessionSubscriptions(
+            router, audience=audience, resource_methods=self._materials, tasks=tasks, seconds=seconds
         )
-        self.logging = Logging(router, levels=self._levels, tasks=tasks, seconds=seconds)
-        self.news = News(
+        self.logging = LoggingMethods(router, levels=self._levels, tasks=tasks, seconds=seconds)
+        self.news = ChangeNotifier(
             router,
             audience=audience,
             tools=self._offers,
-            materials=self._shelves,
+            resources=self._shelves,
             subscriptions=self._subscriptions,
             levels=self._levels,
         )
-        self._materials.listed = self.news.listed
-        self._handshake, self._modern = self._table(modern=False), self._table(modern=True)
+        self._materials.listed = self.news.remember_list
+        self._handshake, self._modern = self._build_handlers(modern=False), self._build_handlers(modern=True)
 
-    def _table(self, *, modern: bool) -> Mapping[str, Answer]:
+    def _build_handlers(self, *, modern: bool) -> Mapping[str, MethodHandler]:
         """What there is in this era."""
-        common: dict[str, Answer] = {
-            "tools/call": self._tools.call,
-            "tools/list": self._tools.list,
-            "resources/read": self._read,
-            "prompts/get": self._materials.prompt,
+        common: dict[str, MethodHandler] = {
+            "tools/call": self._tools.call_tool,
+            "tools/list": self._tools.list_page,
+            "resources/read": self._read_resource,
+            "prompts/get": self._materials.get_prompt,
             "completion/complete": self._materials.complete,
-            **dict.fromkeys(LISTS, self._materials.list),
+            **dict.fromkeys(LIST_METHODS, self._materials.list_page),
         }
         if modern:
-            return {**common, "subscriptions/listen": self._listen}
+            return {**common, "subscriptions/listen": self._listen_for_changes}
         return {
             **common,
             "resources/subscribe": self._subscriptions.subscribe,
@@ -94,69 +102,74 @@ class GatewayMethods:
             "logging/setLevel": self.logging.set_level,
         }
 
-    async def answer(self, request: ClientRequest, exchange: Exchange) -> JsonObject | Encoded:
+    async def answer(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject | EncodedResult:
         """The result of any request. Raises `Refusal`."""
         answer = (self._modern if request.modern else self._handshake).get(request.method)
         if answer is None:
             message = f"this gateway has no method {request.method[:80]!r} in protocol {request.version}"
-            raise Refusal(METHOD_NOT_FOUND, message)
+            raise JsonRpcError(METHOD_NOT_FOUND, message)
         if request.authorization is not None:
-            await self._readiness.wait()
+            await self._readiness.wait_for_tools()
             principal = await self._router.with_own_tools(request.principal, request.authorization)
             request = replace(request, principal=principal)
         return await answer(request, exchange)
 
-    async def _read(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
-        kept = await kept_resource(self._router.calls.results, request)
-        return kept if kept is not None else await self._materials.read(request, exchange)
+    async def _read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        kept = await read_kept_resource(self._router.calls.results, request)
+        return kept if kept is not None else await self._materials.read_resource(request, exchange)
 
-    async def _listen(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
-        await self._offers.prepared(request.endpoint, request.principal)
-        self._welcome(request.endpoint, request.principal)
+    async def _listen_for_changes(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        await self._offers.prepare_tools(request.endpoint, request.principal)
+        self._register_client(request.endpoint, request.principal)
         return await self._subscriptions.listen(request, exchange)
 
-    async def ready(self, endpoint: Endpoint, principal: Principal) -> None:
+    async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
         """Wait, the first time and not for long, until servers said what they have. Before `describe`."""
-        await self._readiness.wait()
-        await self._offers.prepared(endpoint, principal)
+        await self._readiness.wait_for_tools()
+        await self._offers.prepare_tools(endpoint, principal)
 
     def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
         """What `initialize` and `server/discover` say of this endpoint."""
-        return describe(self._router, *self._welcome(endpoint, principal))
+        return describe_endpoint(self._router, *self._register_client(endpoint, principal))
 
-    def _welcome(self, endpoint: Endpoint, principal: Principal) -> tuple[Offer, Shelf]:
+    def _register_client(
+        self, endpoint: Endpoint, principal: Principal
+    ) -> tuple[EndpointTools, VisibleResources]:
         """What there is for somebody who came, and who is told from now on when it changes."""
-        offer, shelf = self._offers.of(endpoint, principal), self._shelves.of(endpoint, principal)
-        self._offers.came(offer)
-        self.news.came(shelf)
+        offer, shelf = (
+            self._offers.get_tools(endpoint, principal),
+            self._shelves.get_resources(endpoint, principal),
+        )
+        self._offers.remember_client(offer)
+        self.news.remember_client(shelf)
         return offer, shelf
 
-    def input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
+    def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
         """The schema of a tool's arguments, for checking `Mcp-Param-*` headers against the body."""
-        return self._offers.header_schema(endpoint, principal, name)
+        return self._offers.get_header_schema(endpoint, principal, name)
 
-    def left(self, session: str) -> None:
+    def forget_session(self, session: str) -> None:
         """A session or a listening stream ended: drop what was held for it."""
-        self.logging.left(session)
-        self._subscriptions.left(session)
+        self.logging.forget_session(session)
+        self._subscriptions.forget_session(session)
 
 
 @asynccontextmanager
 async def open_methods(
-    router: Router, *, audience: Audience, console: str | None = None
+    router: Router, *, audience: NotificationAudience, console: str | None = None
 ) -> AsyncGenerator[GatewayMethods]:
     """The methods of a running gateway. News go to `audience` for as long as this is open.
 
     `console` is where people find one, if they do: whoever must approve a call is sent there.
     """
-    router.servers.expect_callers()
-    async with open_asking(router, console=console) as asking:
+    router.servers.advertise_client_capabilities()
+    async with open_calls(router, console=console) as asking:
         tasks = await anyio.create_task_group().__aenter__()
         methods = GatewayMethods(router, audience=audience, calls=asking, tasks=tasks)
-        tasks.start_soon(kept_up, methods.news.run)
-        stop = router.servers.watch(methods.logging.moved)
+        tasks.start_soon(run_restarting, methods.news.run)
+        stop = router.servers.subscribe_to_changes(methods.logging.on_server_change)
         try:
             yield methods
         finally:
             stop()
-            await leave(tasks, *sys.exc_info())
+            await cancel_and_exit(tasks, *sys.exc_info())

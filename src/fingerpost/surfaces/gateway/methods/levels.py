@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-USUAL: Final = "info"  # for those who never said
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+DEFAULT_LEVEL: Final = "info"  # for those who never said
 
 
-class Levels:
+class LogLevels:
     """The level each session asked for."""
 
     def __init__(self) -> None:
         self._levels: dict[str, str] = {}
 
-    def put(self, session: str, level: str) -> None:
+    def set_level(self, session: str, level: str) -> None:
         self._levels[session] = level
 
-    def of(self, session: str | None) -> str | None:
+    def get_level(self, session: str | None) -> str | None:
         """What this session asked for; None where it never did."""
         return None if session is None else self._levels.get(session)
 
@@ -28,11 +28,13 @@ class Levels:
     @property
     def lowest(self) -> str | None:
         """The most that anybody asked for; None where those who never said want at least as much."""
-        lowest = min(self._levels.values(), key=LEVELS.index, default=None)
-        return None if lowest is None or LEVELS.index(lowest) > LEVELS.index(USUAL) else lowest
+        lowest = min(self._levels.values(), key=LOG_LEVELS.index, default=None)
+        return (
+            None if lowest is None or LOG_LEVELS.index(lowest) > LOG_LEVELS.index(DEFAULT_LEVEL) else lowest
+        )
 
     def wants(self, session: str | None, level: object) -> bool:
         """Whether a message of this level is for that session. Unknown levels are."""
-        if level not in LEVELS:
+        if level not in LOG_LEVELS:
             return True
-        return LEVELS.index(str(level)) >= LEVELS.index(self.of(session) or USUAL)
+        return LOG_LEVELS.index(str(level)) >= LOG_LEVELS.index(self.get_level(session) or DEFAULT_LEVEL)

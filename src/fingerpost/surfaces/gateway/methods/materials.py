@@ -10,160 +10,174 @@ from typing import Final, cast
 
 import anyio
 
-from fingerpost.catalog.names import shown
+from fingerpost.catalog.names import escape_invisible
 from fingerpost.errors import FingerpostError, ServerError, ToolFailed
 from fingerpost.events import EventSink, MaterialRead
-from fingerpost.records import Json, JsonObject, as_valid_text
-from fingerpost.surfaces.gateway.asking import AskedCalls
-from fingerpost.surfaces.gateway.asking.reading import NOT_ALLOWED, no_asking
-from fingerpost.surfaces.gateway.exchange import ClientRequest, Encoded, Exchange, Refusal
-from fingerpost.surfaces.gateway.methods.bounds import slight
-from fingerpost.surfaces.gateway.methods.levels import Levels
-from fingerpost.surfaces.gateway.methods.links import linked_prompt
-from fingerpost.surfaces.gateway.methods.passage import passage_of
+from fingerpost.records import Json, JsonObject, to_valid_text
+from fingerpost.surfaces.gateway.asking import InputRequiredCalls
+from fingerpost.surfaces.gateway.asking.reading import NOT_ALLOWED_CODE, explain_denied_reading
+from fingerpost.surfaces.gateway.exchange import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
+from fingerpost.surfaces.gateway.methods.bounds import bound_error_data
+from fingerpost.surfaces.gateway.methods.levels import LogLevels
+from fingerpost.surfaces.gateway.methods.links import rewrite_prompt_links
+from fingerpost.surfaces.gateway.methods.passage import build_request_context
 from fingerpost.surfaces.gateway.methods.readiness import Readiness
-from fingerpost.surfaces.gateway.methods.rendering import without_unseen
-from fingerpost.surfaces.gateway.offers.materials import Kind, MaterialOffers, Shelf, Viewer
-from fingerpost.surfaces.gateway.offers.pages import Hints
+from fingerpost.surfaces.gateway.methods.rendering import escape_result_text
+from fingerpost.surfaces.gateway.offers.materials import (
+    ResourceKind,
+    ResourceListing,
+    ResourceViewer,
+    VisibleResources,
+)
+from fingerpost.surfaces.gateway.offers.pages import CacheHints
 
 INVALID_PARAMS: Final = -32602
-INTERNAL: Final = -32603
+INTERNAL_CODE: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002  # before 2026-07-28; since then it is INVALID_PARAMS
-LISTS: Final[Mapping[str, Kind]] = {
+LIST_METHODS: Final[Mapping[str, ResourceKind]] = {
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
 FRESH_MS: Final = 30_000
-LONGEST_NAME: Final = 2_000  # in the record
-LONGEST_DETAIL: Final = 1_000
-GAVE_UP: Final = "the caller gave up before it was answered"
+MAX_NAME_LENGTH: Final = 2_000  # in the record
+MAX_DETAIL_LENGTH: Final = 1_000
+CANCELLED_DETAIL: Final = "the caller gave up before it was answered"
 _NO_COMPLETIONS: Final = "completions cannot be asked about one by one, so none are given."
 _NOTHING: Final[JsonObject] = {}
-_OURS: Final = frozenset(("_meta", "inputResponses", "requestState"))
-_REFERENCES: Final[Mapping[str, str]] = {"ref/prompt": "name", "ref/resource": "uri"}  # what names each
+_OWN_PARAMS: Final = frozenset(("_meta", "inputResponses", "requestState"))
+_REFERENCE_TYPES: Final[Mapping[str, str]] = {"ref/prompt": "name", "ref/resource": "uri"}  # what names each
 
 
 @dataclass(slots=True)
-class _Record:
+class _RequestRecord:
     """What there will be to say of one request."""
 
-    began: float
+    started: float
     server: str = ""
     success: bool = True
     detail: str = ""
 
 
-class MaterialMethods:
+class ResourceMethods:
     """Everything servers offer besides tools."""
 
     def __init__(
         self,
-        offers: MaterialOffers,
+        listing: ResourceListing,
         *,
-        calls: AskedCalls,
+        calls: InputRequiredCalls,
         events: EventSink,
         readiness: Readiness,
-        levels: Levels,
+        levels: LogLevels,
         seconds: float,
     ) -> None:
-        self._offers = offers
+        self._offers = listing
         self._calls = calls
         self._events = events
         self._readiness = readiness
         self._levels = levels
         self._seconds = seconds
-        self.listed: Callable[[Viewer, Kind, bytes], None] | None = None  # told of every list that is given
+        self.listed: Callable[[ResourceViewer, ResourceKind, bytes], None] | None = (
+            None  # told of every list that is given
+        )
 
-    async def shelf(self, request: ClientRequest) -> Shelf:
+    async def get_resources(self, request: ClientRequest) -> VisibleResources:
         """What this caller may use, once servers had the time to say what they have."""
-        await self._readiness.wait_for_materials()
-        return self._offers.of(request.endpoint, request.principal)
+        await self._readiness.wait_for_resources()
+        return self._offers.get_resources(request.endpoint, request.principal)
 
-    async def list(self, request: ClientRequest, exchange: Exchange) -> Encoded:
+    async def list_page(self, request: ClientRequest, exchange: ClientExchange) -> EncodedResult:
         """A page of resources, templates or prompts."""
-        shelf = await self.shelf(request)
+        shelf = await self.get_resources(request)
         hints = None
         if request.modern:
             private = request.principal.kind != "local" or request.principal.scope.bounded
-            hints = Hints(milliseconds=FRESH_MS, private=private)
-        kind = LISTS[request.method]
-        pages = shelf.pages(kind)
+            hints = CacheHints(milliseconds=FRESH_MS, private=private)
+        kind = LIST_METHODS[request.method]
+        pages = shelf.get_pages(kind)
         if self.listed is not None:
             self.listed(shelf.viewer, kind, pages.fingerprint)
-        return pages.page(request.params.get("cursor"), hints)
+        return pages.get_page(request.params.get("cursor"), hints)
 
-    async def read(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+    async def read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         """`resources/read`, from the server that has it."""
-        uri = text_of(request, "uri")
-        with self._recorded(request, uri) as record:
-            shelf = await self.shelf(request)
-            where = shelf.collection.resource(uri)
+        uri = get_text_param(request, "uri")
+        with self._record_request(request, uri) as record:
+            shelf = await self.get_resources(request)
+            where = shelf.collection.find_resource(uri)
             if where is None:
-                raise not_found(request, uri)
+                raise build_not_found_error(request, uri)
             server, original = where
-            result = await self._ask(request, exchange, shelf, server, {"uri": original}, record, uri=uri)
-        result = await without_unseen(result)
+            result = await self._ask_server(
+                request, exchange, shelf, server, {"uri": original}, record, uri=uri
+            )
+        result = await escape_result_text(result)
         if uri != original:
-            result = _readdressed(result, original, uri)
-        return _kept_private(request, result) if request.modern else result
+            result = _rewrite_uris(result, original, uri)
+        return _add_cache_hints(request, result) if request.modern else result
 
-    async def prompt(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+    async def get_prompt(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         """`prompts/get`, from the server that has it."""
-        name = text_of(request, "name")
-        with self._recorded(request, name) as record:
-            shelf = await self.shelf(request)
-            where = shelf.collection.prompt(name)
+        name = get_text_param(request, "name")
+        with self._record_request(request, name) as record:
+            shelf = await self.get_resources(request)
+            where = shelf.collection.find_prompt(name)
             if where is None:
-                raise Refusal(INVALID_PARAMS, f"Unknown prompt: {name[:80]!r}; prompts/list has them")
-            _check_texts(request, "arguments", request.params.get("arguments"))
+                raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt: {name[:80]!r}; prompts/list has them")
+            _check_text_values(request, "arguments", request.params.get("arguments"))
             server, original = where
-            result = await self._ask(request, exchange, shelf, server, {"name": original}, record)
-        return await linked_prompt(await without_unseen(result), shelf.collection, server)
+            result = await self._ask_server(request, exchange, shelf, server, {"name": original}, record)
+        return await rewrite_prompt_links(await escape_result_text(result), shelf.collection, server)
 
-    async def complete(self, request: ClientRequest, exchange: Exchange) -> JsonObject:
+    async def complete(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         """`completion/complete`, from the server whose prompt or template it is about."""
-        reference = _object(request.params.get("ref"))
+        reference = _to_object(request.params.get("ref"))
         kind = reference.get("type")
-        member = _REFERENCES.get(kind) if isinstance(kind, str) else None
+        member = _REFERENCE_TYPES.get(kind) if isinstance(kind, str) else None
         name = None if member is None else reference.get(member)
         if member is None or not isinstance(name, str):
             message = f"{request.method} needs a `ref`: ref/prompt and a `name`, or ref/resource and a `uri`"
-            raise Refusal(INVALID_PARAMS, message)
+            raise JsonRpcError(INVALID_PARAMS, message)
         _check_completion(request)
-        with self._recorded(request, name) as record:
-            shelf = await self.shelf(request)
+        with self._record_request(request, name) as record:
+            shelf = await self.get_resources(request)
             collection = shelf.collection
-            where = collection.prompt(name) if member == "name" else collection.template(name)
+            where = collection.find_prompt(name) if member == "name" else collection.find_template(name)
             if where is None:
-                raise Refusal(INVALID_PARAMS, f"Unknown prompt or resource to complete: {name[:200]!r}")
+                raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt or resource to complete: {name[:200]!r}")
             server, original = where
-            if server in shelf.asked:  # a person would be asked at every key that is pressed
+            if server in shelf.approval_reasons:  # a person would be asked at every key that is pressed
                 record.server = server
-                raise Refusal(NOT_ALLOWED, f"{shelf.asked[server]}: {_NO_COMPLETIONS} {no_asking(server)}")
+                raise JsonRpcError(
+                    NOT_ALLOWED_CODE,
+                    f"{shelf.approval_reasons[server]}: {_NO_COMPLETIONS} {explain_denied_reading(server)}",
+                )
             changed: JsonObject = {"ref": {**reference, member: original}}
-            return await self._ask(request, exchange, shelf, server, changed, record)
+            return await self._ask_server(request, exchange, shelf, server, changed, record)
 
-    async def _ask(
+    async def _ask_server(
         self,
         request: ClientRequest,
-        exchange: Exchange,
-        shelf: Shelf,
+        exchange: ClientExchange,
+        resources: VisibleResources,
         server: str,
         changed: JsonObject,
-        record: _Record,
+        record: _RequestRecord,
         *,
         uri: str | None = None,
     ) -> JsonObject:
         """The request as it came, except for what is called otherwise there. A null is as good as nothing."""
         params: dict[str, Json] = {
-            key: value for key, value in request.params.items() if key not in _OURS and value is not None
+            key: value
+            for key, value in request.params.items()
+            if key not in _OWN_PARAMS and value is not None
         }
         params.update(changed)
         record.server = server
-        passage = passage_of(request, log_level=self._levels.of(request.session))
+        passage = build_request_context(request, log_level=self._levels.get_level(request.session))
         try:
-            result = await self._calls.ask(
+            result = await self._calls.ask_server(
                 request,
                 exchange,
                 server,
@@ -171,71 +185,74 @@ class MaterialMethods:
                 params,
                 passage,
                 timeout=self._seconds,
-                reason=shelf.asked.get(server),
+                reason=resources.approval_reasons.get(server),
             )
         except ToolFailed as failed:
-            raise refusal_of(failed, request, uri) from failed
+            raise build_server_error(failed, request, uri) from failed
         except FingerpostError as failed:
-            raise unavailable(failed) from failed
+            raise build_unavailable_error(failed) from failed
         if result.get("resultType") == "input_required":
             record.detail = "waits for an answer"
         return result
 
     @contextmanager
-    def _recorded(self, request: ClientRequest, name: str) -> Generator[_Record]:
+    def _record_request(self, request: ClientRequest, name: str) -> Generator[_RequestRecord]:
         """Have a record written of what becomes of this request, whatever does."""
-        record = _Record(began=time.monotonic())
+        record = _RequestRecord(started=time.monotonic())
         try:
             yield record
-        except Refusal as refused:
+        except JsonRpcError as refused:
             record.success, record.detail = False, refused.message
             raise
         except BaseException as failed:
-            record.success, record.detail = False, GAVE_UP if _left(failed) else type(failed).__name__
+            record.success, record.detail = (
+                False,
+                CANCELLED_DETAIL if _is_cancellation(failed) else type(failed).__name__,
+            )
             raise
         finally:
             self._events.emit(
                 MaterialRead(
                     server=record.server,
                     method=request.method,
-                    name=as_valid_text(name[:LONGEST_NAME]),
+                    name=to_valid_text(name[:MAX_NAME_LENGTH]),
                     caller=request.principal.name,
                     success=record.success,
-                    detail=as_valid_text(record.detail[:LONGEST_DETAIL]),
-                    milliseconds=(time.monotonic() - record.began) * 1000,
+                    detail=to_valid_text(record.detail[:MAX_DETAIL_LENGTH]),
+                    milliseconds=(time.monotonic() - record.started) * 1000,
                 )
             )
 
 
-def _left(failed: BaseException) -> bool:
-    return isinstance(failed, anyio.get_cancelled_exc_class())
+def _is_cancellation(error: BaseException) -> bool:
+    return isinstance(error, anyio.get_cancelled_exc_class())
 
 
-def text_of(request: ClientRequest, member: str) -> str:
+def get_text_param(request: ClientRequest, member: str) -> str:
     """A member of the params that must be there, and must be text."""
     value = request.params.get(member)
     if not isinstance(value, str) or not value:
-        raise Refusal(INVALID_PARAMS, f"{request.method} needs `{member}`, as text")
+        raise JsonRpcError(INVALID_PARAMS, f"{request.method} needs `{member}`, as text")
     return value
 
 
-def _object(value: Json) -> JsonObject:
+def _to_object(value: Json) -> JsonObject:
     return value if isinstance(value, Mapping) else _NOTHING
 
 
 def _check_completion(request: ClientRequest) -> None:
     """Raises `Refusal` unless the argument and its surroundings are what the protocol says."""
-    argument = _object(request.params.get("argument"))
+    argument = _to_object(request.params.get("argument"))
     if not all(isinstance(argument.get(member), str) for member in ("name", "value")):
         message = f"{request.method} needs an `argument` with its `name` and its `value` so far, both as text"
-        raise Refusal(INVALID_PARAMS, message)
+        raise JsonRpcError(INVALID_PARAMS, message)
     context = request.params.get("context")
     if context is not None and not isinstance(context, Mapping):
-        raise Refusal(INVALID_PARAMS, f"the `context` of {request.method} must be an object")
-    _check_texts(request, "context.arguments", _object(context).get("arguments"))
+        raise JsonRpcError(INVALID_PARAMS, f"the `context` of {request.method} must be an object")
+    _check_text_values(request, "context.arguments", _to_object(context).get("arguments"))
 
 
-def _check_texts(request: ClientRequest, member: str, given: Json) -> None:
+def _check_text_values(request: ClientRequest, member: str, given: Json) -> None:
     """Raises `Refusal` for what is there and no object of texts.
 
     One connection to a server is for all callers, and there are servers that do not survive a number.
@@ -243,49 +260,51 @@ def _check_texts(request: ClientRequest, member: str, given: Json) -> None:
     if given is None:
         return
     if not isinstance(given, Mapping):
-        raise Refusal(INVALID_PARAMS, f"the `{member}` of {request.method} must be an object, by name")
+        raise JsonRpcError(INVALID_PARAMS, f"the `{member}` of {request.method} must be an object, by name")
     for name, value in given.items():
         if not isinstance(value, str):
-            raise Refusal(INVALID_PARAMS, f"{name[:80]!r} in the `{member}` of {request.method} must be text")
+            raise JsonRpcError(
+                INVALID_PARAMS, f"{name[:80]!r} in the `{member}` of {request.method} must be text"
+            )
 
 
-def not_found(request: ClientRequest, uri: str) -> Refusal:
+def build_not_found_error(request: ClientRequest, uri: str) -> JsonRpcError:
     """In the words and the code of this client's era."""
     code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
-    return Refusal(code, "Resource not found", {"uri": uri})
+    return JsonRpcError(code, "Resource not found", {"uri": uri})
 
 
-def refusal_of(failed: ToolFailed, request: ClientRequest, uri: str | None) -> Refusal:
+def build_server_error(error: ToolFailed, request: ClientRequest, uri: str | None) -> JsonRpcError:
     """The server's own error; only what the eras say differently about a missing resource is translated."""
-    code, data = failed.code, cast("Json", failed.data)
+    code, data = error.code, cast("Json", error.data)
     if uri is not None:
         if request.modern and code == RESOURCE_NOT_FOUND:
             code = INVALID_PARAMS
         elif not request.modern and code == INVALID_PARAMS and isinstance(data, Mapping) and "uri" in data:
             code = RESOURCE_NOT_FOUND
-    return Refusal(code, shown(str(failed)), slight(data))
+    return JsonRpcError(code, escape_invisible(str(error)), bound_error_data(data))
 
 
-def unavailable(failed: FingerpostError) -> Refusal:
+def build_unavailable_error(error: FingerpostError) -> JsonRpcError:
     """Not the server's own answer: it could not be asked, or was too slow, or sent nonsense."""
-    hint = f" ({failed.hint})" if failed.hint else ""
-    data: JsonObject | None = {"server": failed.server} if isinstance(failed, ServerError) else None
-    return Refusal(INTERNAL, shown(f"{failed}{hint}"), data)
+    hint = f" ({error.hint})" if error.hint else ""
+    data: JsonObject | None = {"server": error.server} if isinstance(error, ServerError) else None
+    return JsonRpcError(INTERNAL_CODE, escape_invisible(f"{error}{hint}"), data)
 
 
-def _readdressed(result: JsonObject, original: str, uri: str) -> JsonObject:
+def _rewrite_uris(result: JsonObject, original: str, uri: str) -> JsonObject:
     """The contents under the address they were asked for by."""
     contents = result.get("contents")
     if not isinstance(contents, list | tuple):
         return result
-    return {**result, "contents": [_as(entry, original, uri) for entry in contents]}
+    return {**result, "contents": [_rewrite_uri(entry, original, uri) for entry in contents]}
 
 
-def _as(entry: Json, original: str, uri: str) -> Json:
+def _rewrite_uri(entry: Json, original: str, uri: str) -> Json:
     return {**entry, "uri": uri} if isinstance(entry, Mapping) and entry.get("uri") == original else entry
 
 
-def _kept_private(request: ClientRequest, result: JsonObject) -> JsonObject:
+def _add_cache_hints(request: ClientRequest, result: JsonObject) -> JsonObject:
     """With what 2026-07-28 wants said about keeping it. Behind a key nothing is for everybody."""
     if result.get("resultType") == "input_required":
         return result

@@ -19,39 +19,39 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 
-from fingerpost.call.arguments import Prepared, prepare
+from fingerpost.call.arguments import PreparedArguments, prepare_arguments
 from fingerpost.records import JsonObject, RepairKind, ToolCard
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 
-_EXACTLY: Final = (
+_EXACT_HINT: Final = (
     ", once the arguments are put right: write those that headers repeat just as the tool's schema has them"
 )
 
 
-def check_headers(
+def check_argument_headers(
     card: ToolCard, schema: JsonObject, arguments: JsonObject, headers: Mapping[str, str], *, repair: bool
 ) -> None:
     """Raises `Refusal` where the headers do not say what would run."""
     if (wrong := validate_mcp_param_headers(schema, arguments, headers)) is not None:
-        raise _refusal(wrong)
-    made = prepare(card, arguments, repair=repair)
+        raise _build_header_error(wrong)
+    made = prepare_arguments(card, arguments, repair=repair)
     if made.errors or not made.repairs:  # it will not run, or it runs as it was compared
         return
-    seen = {**headers, **_of_defaults(schema, made)}
+    seen = {**headers, **_build_default_headers(schema, made)}
     if (wrong := validate_mcp_param_headers(schema, made.arguments, seen)) is not None:
-        raise _refusal(wrong, _EXACTLY)
+        raise _build_header_error(wrong, _EXACT_HINT)
 
 
-def _of_defaults(schema: JsonObject, made: Prepared) -> Mapping[str, str]:
+def _build_default_headers(schema: JsonObject, prepared: PreparedArguments) -> Mapping[str, str]:
     """Headers for what was left out and has a default: it is the schema's word, and contradicts nobody's."""
-    filled = [f"{repair.path}." for repair in made.repairs if repair.kind is RepairKind.DEFAULT]
+    filled = [f"{repair.path}." for repair in prepared.repairs if repair.kind is RepairKind.DEFAULT]
     ours = {
         path: token
         for path, token in x_mcp_header_map(schema).items()
         if any(f"{'.'.join(path)}.".startswith(place) for place in filled)
     }
-    return mcp_param_headers(ours, made.arguments)
+    return mcp_param_headers(ours, prepared.arguments)
 
 
-def _refusal(wrong: InboundLadderRejection, more: str = "") -> Refusal:
-    return Refusal(wrong.code, wrong.message + more, wrong.data)
+def _build_header_error(rejection: InboundLadderRejection, more: str = "") -> JsonRpcError:
+    return JsonRpcError(rejection.code, rejection.message + more, rejection.data)

@@ -13,58 +13,67 @@ import anyio
 from fingerpost.events import CatalogChanged, Event, ProfilesChanged
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
-from fingerpost.surfaces.gateway.exchange import Audience, ClientRequest, Refusal
-from fingerpost.surfaces.gateway.methods.levels import Levels
-from fingerpost.surfaces.gateway.methods.subscriptions import UPDATED, Subscriptions
-from fingerpost.surfaces.gateway.offers import ToolOffers
-from fingerpost.surfaces.gateway.offers.materials import KINDS, Kind, MaterialOffers, Shelf, Viewer
+from fingerpost.surfaces.gateway.exchange import ClientRequest, JsonRpcError, NotificationAudience
+from fingerpost.surfaces.gateway.methods.levels import LogLevels
+from fingerpost.surfaces.gateway.methods.subscriptions import RESOURCE_UPDATED, SessionSubscriptions
+from fingerpost.surfaces.gateway.offers import ToolListing
+from fingerpost.surfaces.gateway.offers.materials import (
+    RESOURCE_KINDS,
+    ResourceKind,
+    ResourceListing,
+    ResourceViewer,
+    VisibleResources,
+)
 
-MOMENT_S: Final = 0.1
-MESSAGE: Final = "notifications/message"
-TOOLS: Final = "notifications/tools/list_changed"
-RESOURCES: Final = "notifications/resources/list_changed"
-PROMPTS: Final = "notifications/prompts/list_changed"
-_ABOUT: Final[tuple[tuple[Kind, str], ...]] = (
-    ("resources", RESOURCES),
-    ("resourceTemplates", RESOURCES),
-    ("prompts", PROMPTS),
+COLLECT_DELAY_S: Final = 0.1
+LOG_MESSAGE_METHOD: Final = "notifications/message"
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
+PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
+_KINDS_BY_METHOD: Final[tuple[tuple[ResourceKind, str], ...]] = (
+    ("resources", RESOURCES_CHANGED),
+    ("resourceTemplates", RESOURCES_CHANGED),
+    ("prompts", PROMPTS_CHANGED),
 )
 
 
-class News:
+class ChangeNotifier:
     """Hears of every change and publishes what matters to whom."""
 
     def __init__(
         self,
         router: Router,
         *,
-        audience: Audience,
-        tools: ToolOffers,
-        materials: MaterialOffers,
-        subscriptions: Subscriptions,
-        levels: Levels,
+        audience: NotificationAudience,
+        tools: ToolListing,
+        resources: ResourceListing,
+        subscriptions: SessionSubscriptions,
+        levels: LogLevels,
     ) -> None:
         self._router = router
         self._audience = audience
         self._tools = tools
-        self._materials = materials
+        self._materials = resources
         self._subscriptions = subscriptions
         self._levels = levels
         self._something = anyio.Event()
         self._over = False
-        self._known: dict[Viewer, dict[Kind, bytes]] = {}
+        self._known: dict[ResourceViewer, dict[ResourceKind, bytes]] = {}
 
     async def run(self) -> None:
         """Go on telling until cancelled."""
-        stop = (self._router.servers.hear(self.heard), self._router.servers.watch(lambda _: self._wake()))
+        stop = (
+            self._router.servers.subscribe_to_notifications(self.on_server_notification),
+            self._router.servers.subscribe_to_changes(lambda _: self._wake()),
+        )
         self._router.events.add(self)
         try:
             while True:
                 await self._something.wait()
-                await anyio.sleep(MOMENT_S)
+                await anyio.sleep(COLLECT_DELAY_S)
                 self._something = anyio.Event()
-                await self._tell_tools()
-                self._tell_materials()
+                await self._notify_tools_changed()
+                self._notify_resources_changed()
         finally:
             self._over = True
             for each in stop:
@@ -80,71 +89,73 @@ class News:
     def _wake(self) -> None:
         self._something.set()
 
-    def heard(self, server: str, method: str, params: JsonObject, caller: str | None) -> None:
+    def on_server_notification(
+        self, server: str, method: str, params: JsonObject, caller: str | None
+    ) -> None:
         """A server said something outside of any request; to this caller alone where one is named."""
-        if method == UPDATED:
-            self._subscriptions.updated(server, params)
-        elif method == MESSAGE:
-            self._pass_on(server, params, caller)
+        if method == RESOURCE_UPDATED:
+            self._subscriptions.on_resource_updated(server, params)
+        elif method == LOG_MESSAGE_METHOD:
+            self._forward_log_message(server, params, caller)
         elif method.endswith("/list_changed"):
             self._wake()
 
-    def _pass_on(self, server: str, params: JsonObject, caller: str | None) -> None:
+    def _forward_log_message(self, server: str, params: JsonObject, caller: str | None) -> None:
         """A log message that belongs to no request: for sessions that may use the server and want to hear."""
 
         def for_them(request: ClientRequest) -> bool:
             if caller not in (None, request.caller_key):
                 return False
-            viewer = self._viewer(request)
+            viewer = self._find_viewer(request)
             if viewer is None or not self._levels.wants(request.session, params.get("level")):
                 return False
-            return self._materials.permits(viewer, server)
+            return self._materials.is_permitted(viewer, server)
 
-        self._audience.publish(MESSAGE, params, to=for_them)
+        self._audience.publish(LOG_MESSAGE_METHOD, params, should_receive=for_them)
 
     # -- telling ------------------------------------------------------------------------------------
 
-    async def _tell_tools(self) -> None:
-        changed = await self._tools.changed()
+    async def _notify_tools_changed(self) -> None:
+        changed = await self._tools.find_changed_viewers()
         if changed:
             self._audience.publish(
-                TOOLS,
+                TOOLS_CHANGED,
                 {},
-                to=lambda them: self._tools.is_one_of(them.endpoint, them.principal, changed),
+                should_receive=lambda them: self._tools.is_one_of(them.endpoint, them.principal, changed),
             )
 
-    def listed(self, viewer: Viewer, kind: Kind, fingerprint: bytes) -> None:
+    def remember_list(self, viewer: ResourceViewer, kind: ResourceKind, fingerprint: bytes) -> None:
         """This list was given to somebody, who will want to know when it changes."""
         self._known.setdefault(viewer, {})[kind] = fingerprint
         if len(self._known) > 1000:
             self._known.pop(next(iter(self._known)))
 
-    def came(self, shelf: Shelf) -> None:
+    def remember_client(self, resources: VisibleResources) -> None:
         """Somebody came who has not listed anything yet: they, too, hear when something changes."""
-        known = self._known.get(shelf.viewer, {})
-        for kind in KINDS:
+        known = self._known.get(resources.viewer, {})
+        for kind in RESOURCE_KINDS:
             if kind not in known:
-                self.listed(shelf.viewer, kind, shelf.pages(kind).fingerprint)
+                self.remember_list(resources.viewer, kind, resources.get_pages(kind).fingerprint)
 
-    def _tell_materials(self) -> None:
-        changed: dict[str, set[Viewer]] = {}
+    def _notify_resources_changed(self) -> None:
+        changed: dict[str, set[ResourceViewer]] = {}
         for viewer, lists in self._known.items():
-            shelf = self._materials.seen_by(viewer)
-            for kind, method in _ABOUT:
+            shelf = self._materials.get_viewed_resources(viewer)
+            for kind, method in _KINDS_BY_METHOD:
                 before = lists.get(kind)
-                if before is not None and before != (now := shelf.pages(kind).fingerprint):
+                if before is not None and before != (now := shelf.get_pages(kind).fingerprint):
                     lists[kind] = now
                     changed.setdefault(method, set()).add(viewer)
         for method, viewers in changed.items():
             self._audience.publish(
                 method,
                 {},
-                to=lambda them, viewers=viewers: self._viewer(them) in viewers,
+                should_receive=lambda them, viewers=viewers: self._find_viewer(them) in viewers,
             )
 
-    def _viewer(self, them: ClientRequest) -> Viewer | None:
+    def _find_viewer(self, request: ClientRequest) -> ResourceViewer | None:
         """None for whoever came under a profile that is gone."""
         try:
-            return self._materials.viewer(them.endpoint, them.principal)
-        except Refusal:
+            return self._materials.get_viewer(request.endpoint, request.principal)
+        except JsonRpcError:
             return None

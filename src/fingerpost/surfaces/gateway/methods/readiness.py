@@ -6,29 +6,29 @@ from typing import Final
 
 from fingerpost.router import Router
 
-PATIENCE_S: Final = 5.0  # whoever is slower joins later, and that is announced
+READY_TIMEOUT_S: Final = 5.0  # whoever is slower joins later, and that is announced
 
 
 class Readiness:
     """Whether every server has come up or failed for the first time, and said what it has."""
 
-    def __init__(self, router: Router, *, patience: float = PATIENCE_S) -> None:
+    def __init__(self, router: Router, *, timeout: float = READY_TIMEOUT_S) -> None:
         self._router = router
-        self._patience = patience
+        self._patience = timeout
         self._met = False
         self._stocked = False
 
-    async def wait(self) -> None:
+    async def wait_for_tools(self) -> None:
         """Until tools are known. Returns at once, except for the first who ask."""
         if not self._met:
             servers = self._router.servers
             servers.start()
-            await servers.settled(timeout=self._patience)
+            await servers.wait_until_settled(timeout=self._patience)
             self._met = True
 
-    async def wait_for_materials(self) -> None:
+    async def wait_for_resources(self) -> None:
         """Until resources and prompts are known, too: they are read behind the tools."""
-        await self.wait()
+        await self.wait_for_tools()
         if not self._stocked:
-            await self._router.servers.stocked(timeout=self._patience)
+            await self._router.servers.wait_until_resources_read(timeout=self._patience)
             self._stocked = True

@@ -17,23 +17,23 @@ from fingerpost.records import Json, JsonObject
 _NOTHING: Final[JsonObject] = {}
 
 
-def conforming(
-    entry: JsonObject, model: type[BaseModel], *, instead: JsonObject = _NOTHING
+def conform_entry(
+    entry: JsonObject, model: type[BaseModel], *, replacements: JsonObject = _NOTHING
 ) -> JsonObject | None:
     """The entry without what is wrong in it; None where nothing usable is left.
 
     `instead` has values for members that must not be missing.
     """
-    made = _without_nulls(entry)
-    wrong = _wrong(made, model)
+    made = _drop_nulls(entry)
+    wrong = _find_invalid_members(made, model)
     if not wrong:
         return made
     right: dict[str, Json] = {key: value for key, value in made.items() if key not in wrong}
-    right.update({key: value for key, value in instead.items() if key in wrong})
-    return None if _wrong(right, model) else right
+    right.update({key: value for key, value in replacements.items() if key in wrong})
+    return None if _find_invalid_members(right, model) else right
 
 
-def _wrong(entry: JsonObject, model: type[BaseModel]) -> frozenset[str]:
+def _find_invalid_members(entry: JsonObject, model: type[BaseModel]) -> frozenset[str]:
     try:
         model.model_validate(entry, strict=True, by_name=False)
     except ValidationError as error:
@@ -42,7 +42,7 @@ def _wrong(entry: JsonObject, model: type[BaseModel]) -> frozenset[str]:
     return frozenset()
 
 
-def _without_nulls(entry: JsonObject) -> JsonObject:
+def _drop_nulls(entry: JsonObject) -> JsonObject:
     """The protocol leaves out what is not there; many clients take no null for it."""
     annotations = entry.get("annotations")
     if isinstance(annotations, Mapping) and None in annotations.values():

@@ -9,15 +9,15 @@ from typing import cast
 import orjson
 
 
-def encoded(value: object) -> bytes:
+def encode_json(value: object) -> bytes:
     """`value` as JSON. Integers beyond 64 bits and half characters are said, too."""
     try:
-        return orjson.dumps(value, default=_plain)
+        return orjson.dumps(value, default=_to_plain)
     except TypeError:
-        return json.dumps(value, separators=(",", ":"), default=_plain).encode()
+        return json.dumps(value, separators=(",", ":"), default=_to_plain).encode()
 
 
-def _plain(value: object) -> object:
+def _to_plain(value: object) -> object:
     """Mappings that are no dicts; anything else never came out of JSON."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[str, object]", value))

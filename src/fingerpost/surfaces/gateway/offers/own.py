@@ -11,16 +11,16 @@ from typing import Final
 from fingerpost.call import reread
 from fingerpost.records import JsonObject
 
-FIND: Final = "find_tools"
-DESCRIBE: Final = "describe_tool"
-CALL: Final = "call_tool"
-READ: Final = reread.NAME
+FIND_TOOLS_NAME: Final = "find_tools"
+DESCRIBE_TOOL_NAME: Final = "describe_tool"
+CALL_TOOL_NAME: Final = "call_tool"
+READ_RESULT_NAME: Final = reread.READ_RESULT_TOOL_NAME
 
-_READS: Final[JsonObject] = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
-MOST_FOUND: Final = 20
+_READ_ONLY_HINTS: Final[JsonObject] = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
+MAX_FOUND: Final = 20
 
-FIND_TOOLS: Final[JsonObject] = {
-    "name": FIND,
+FIND_TOOLS_DEFINITION: Final[JsonObject] = {
+    "name": FIND_TOOLS_NAME,
     "title": "Find tools",
     "description": (
         "Find the tools for a task. Use this FIRST whenever a task may need live data, files, accounts, "
@@ -41,7 +41,7 @@ FIND_TOOLS: Final[JsonObject] = {
             "limit": {
                 "type": "integer",
                 "minimum": 1,
-                "maximum": MOST_FOUND,
+                "maximum": MAX_FOUND,
                 "description": "Most tools to answer with; leave it out unless too few were found.",
             },
             "server": {"type": "string", "description": "Only tools of this server, when you know it."},
@@ -70,11 +70,11 @@ FIND_TOOLS: Final[JsonObject] = {
         },
         "required": ["tools", "note"],
     },
-    "annotations": {"title": "Find tools", **_READS},
+    "annotations": {"title": "Find tools", **_READ_ONLY_HINTS},
 }
 
-DESCRIBE_TOOL: Final[JsonObject] = {
-    "name": DESCRIBE,
+DESCRIBE_TOOL_DEFINITION: Final[JsonObject] = {
+    "name": DESCRIBE_TOOL_NAME,
     "title": "Describe a tool",
     "description": (
         "Read the full definition of one tool: its description, every parameter with its meaning, and what "
@@ -89,11 +89,11 @@ DESCRIBE_TOOL: Final[JsonObject] = {
         "required": ["name"],
         "additionalProperties": False,
     },
-    "annotations": {"title": "Describe a tool", **_READS},
+    "annotations": {"title": "Describe a tool", **_READ_ONLY_HINTS},
 }
 
-CALL_TOOL: Final[JsonObject] = {
-    "name": CALL,
+CALL_TOOL_DEFINITION: Final[JsonObject] = {
+    "name": CALL_TOOL_NAME,
     "title": "Call a tool",
     "description": (
         "Run a tool that find_tools answered with, and get its result. Give its name and its arguments as "
@@ -116,11 +116,16 @@ CALL_TOOL: Final[JsonObject] = {
     "annotations": {"title": "Call a tool", "readOnlyHint": False, "openWorldHint": True},
 }
 
-READ_RESULT: Final[JsonObject] = {
-    **reread.DEFINITION,
+READ_RESULT_DEFINITION: Final[JsonObject] = {
+    **reread.READ_RESULT_TOOL,
     "title": "Read a long result",
-    "annotations": {"title": "Read a long result", **_READS},
+    "annotations": {"title": "Read a long result", **_READ_ONLY_HINTS},
 }
 
-ROUTING: Final = (FIND_TOOLS, DESCRIBE_TOOL, CALL_TOOL, READ_RESULT)
-EVERYWHERE: Final = (READ_RESULT,)
+ROUTING_TOOLS: Final = (
+    FIND_TOOLS_DEFINITION,
+    DESCRIBE_TOOL_DEFINITION,
+    CALL_TOOL_DEFINITION,
+    READ_RESULT_DEFINITION,
+)
+ALWAYS_LISTED_TOOLS: Final = (READ_RESULT_DEFINITION,)

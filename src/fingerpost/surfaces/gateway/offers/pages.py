@@ -14,35 +14,35 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.surfaces.gateway.exchange import Encoded, Refusal
+from fingerpost.surfaces.gateway.exchange import EncodedResult, JsonRpcError
 
 INVALID_PARAMS: Final = -32602
-_PAGES_KEPT: Final = 16  # joined; joining one again costs little
+_MAX_PAGES_CACHED: Final = 16  # joined; joining one again costs little
 
 
 @frozen
-class Hints:
+class CacheHints:
     """What a 2026-07-28 client is told about keeping a list."""
 
     milliseconds: int
     private: bool
 
     @property
-    def members(self) -> bytes:
+    def encoded(self) -> bytes:
         scope = b"private" if self.private else b"public"
         return b',"resultType":"complete","ttlMs":%d,"cacheScope":"%s"' % (self.milliseconds, scope)
 
 
 @dataclass(slots=True)
-class Pages:
+class ListPages:
     """The pages of one list. `names` are the entries' identities, in order; `bodies` their JSON."""
 
     member: str
     names: Sequence[str]
     bodies: Sequence[bytes]
     size: int
-    _joined: dict[tuple[int, Hints | None], Encoded] = field(
-        default_factory=dict[tuple[int, "Hints | None"], Encoded]
+    _joined: dict[tuple[int, CacheHints | None], EncodedResult] = field(
+        default_factory=dict[tuple[int, "CacheHints | None"], EncodedResult]
     )
     _places: dict[str, int] = field(default_factory=dict[str, int])  # behind each entry, by its cursor
     _fingerprint: bytes = b""
@@ -58,37 +58,37 @@ class Pages:
             self._fingerprint = digest.digest()
         return self._fingerprint
 
-    def page(self, cursor: object, hints: Hints | None) -> Encoded:
+    def get_page(self, cursor: object, hints: CacheHints | None) -> EncodedResult:
         """The page that begins at this cursor (None: the first)."""
-        start = 0 if cursor is None else self._start(cursor)
+        start = 0 if cursor is None else self._find_start(cursor)
         page = self._joined.get((start, hints))
         if page is None:
-            page = self._join(start, hints)
-            if start % self.size == 0 and len(self._joined) < _PAGES_KEPT:
+            page = self._join_entries(start, hints)
+            if start % self.size == 0 and len(self._joined) < _MAX_PAGES_CACHED:
                 self._joined[start, hints] = page
         return page
 
-    def _join(self, start: int, hints: Hints | None) -> Encoded:
+    def _join_entries(self, start: int, hints: CacheHints | None) -> EncodedResult:
         end = start + self.size
         parts = [b'{"%s":[' % self.member.encode(), b",".join(self.bodies[start:end]), b"]"]
         if end < len(self.bodies):
-            parts.append(b',"nextCursor":"%s"' % cursor_of(self.names[end - 1]).encode())
+            parts.append(b',"nextCursor":"%s"' % build_cursor(self.names[end - 1]).encode())
         if hints is not None:
-            parts.append(hints.members)
+            parts.append(hints.encoded)
         parts.append(b"}")
-        return Encoded(b"".join(parts))
+        return EncodedResult(b"".join(parts))
 
-    def _start(self, cursor: object) -> int:
+    def _find_start(self, cursor: object) -> int:
         if not self._places:
-            self._places = {cursor_of(name): index + 1 for index, name in enumerate(self.names)}
+            self._places = {build_cursor(name): index + 1 for index, name in enumerate(self.names)}
         start = self._places.get(cursor) if isinstance(cursor, str) else None
         if start is None:
             message = "this cursor leads nowhere: the list has changed since; ask for its first page again"
-            raise Refusal(INVALID_PARAMS, message)
+            raise JsonRpcError(INVALID_PARAMS, message)
         return start
 
 
-def cursor_of(name: str) -> str:
+def build_cursor(name: str) -> str:
     """An opaque word for an entry: the same whenever and wherever it is made."""
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=12).digest()
     return base64.urlsafe_b64encode(digest).decode()

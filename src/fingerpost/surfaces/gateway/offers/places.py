@@ -8,16 +8,16 @@ from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import Principal, Scope
 from fingerpost.router import Router
-from fingerpost.router.profiles import scope_of
+from fingerpost.router.profiles import build_scope
 from fingerpost.settings import ProfileSettings
-from fingerpost.surfaces.gateway.exchange import Refusal
+from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from fingerpost.surfaces.web.gate import Endpoint
 
 INVALID_REQUEST: Final = -32600
-_KEPT: Final = 1000  # callers
+_MAX_CACHED_CONFIGS: Final = 1000  # callers
 
 
-class UnknownProfile(Refusal):
+class UnknownProfile(JsonRpcError):
     """The path names a profile that is not there for this caller: as good as a path that does not exist."""
 
     def __init__(self, name: str) -> None:
@@ -28,7 +28,7 @@ class UnknownProfile(Refusal):
 
 
 @frozen
-class Place:
+class EndpointConfig:
     """One endpoint, as the settings describe it."""
 
     mode: str  # auto, route, all
@@ -37,71 +37,71 @@ class Place:
     pinned: tuple[str, ...] = ()
     instructions: tuple[str, ...] = ()  # in the words of whoever set this up
 
-    def scopes(self, principal: Principal) -> tuple[Scope, ...]:
+    def get_scopes(self, principal: Principal) -> tuple[Scope, ...]:
         """What bounds this caller here. Mostly nothing does."""
-        own = own_scopes(principal)
+        own = get_principal_scopes(principal)
         return own if self.scope is None else (*own, self.scope)
 
 
-def own_scopes(principal: Principal) -> tuple[Scope, ...]:
+def get_principal_scopes(principal: Principal) -> tuple[Scope, ...]:
     """What bounds this caller everywhere."""
     return (principal.scope,) if principal.scope.bounded else ()
 
 
-class Places:
+class EndpointConfigs:
     """The endpoints there are, with the profiles as they are now."""
 
     def __init__(self, router: Router) -> None:
         self._settings = router.settings
         self._profiles = router.profiles
         self._version = self._profiles.version
-        self._known: dict[tuple[str, str | None, str | None], Place] = {}
+        self._known: dict[tuple[str, str | None, str | None], EndpointConfig] = {}
         self._names: dict[tuple[str | None, str, tuple[str, ...]], str | None] = {}  # by path and caller
 
-    def of(self, endpoint: Endpoint, principal: Principal) -> Place:
+    def get_config(self, endpoint: Endpoint, principal: Principal) -> EndpointConfig:
         """What this endpoint means to this caller. Raises `UnknownProfile`."""
         if self._version != self._profiles.version:
             self._version = self._profiles.version
             self._known.clear()
             self._names.clear()
-        name = self._meant(endpoint, principal)
+        name = self._resolve_profile(endpoint, principal)
         key = (endpoint.mode, endpoint.profile, name)
         place = self._known.get(key)
         if place is None:
-            place = self._known[key] = self._read(endpoint, name)
+            place = self._known[key] = self._build_config(endpoint, name)
         return place
 
-    def _meant(self, endpoint: Endpoint, principal: Principal) -> str | None:
+    def _resolve_profile(self, endpoint: Endpoint, principal: Principal) -> str | None:
         """The profile of the path; where it has none, the one this caller gets."""
         if not self._profiles and endpoint.profile is None:
             return None
         key = (endpoint.profile, principal.name, principal.profiles)
         if key not in self._names:
-            if len(self._names) >= _KEPT:
+            if len(self._names) >= _MAX_CACHED_CONFIGS:
                 self._names.clear()
             try:
-                self._names[key] = self._profiles.meant(
+                self._names[key] = self._profiles.resolve_profile(
                     endpoint.profile, caller=principal.name, among=principal.profiles
                 )
             except FingerpostError:
                 raise UnknownProfile(endpoint.profile or "") from None
         return self._names[key]
 
-    def _read(self, endpoint: Endpoint, name: str | None) -> Place:
+    def _build_config(self, endpoint: Endpoint, name: str | None) -> EndpointConfig:
         gateway = self._settings.gateway
         common = (gateway.instructions,) if gateway.instructions else ()
         mode = gateway.mode if endpoint.mode == "auto" else endpoint.mode
         if name is None:
-            return Place(mode=mode, pinned=gateway.pinned, instructions=common)
+            return EndpointConfig(mode=mode, pinned=gateway.pinned, instructions=common)
         profile = self._profiles[name]
-        return Place(
+        return EndpointConfig(
             mode=mode if endpoint.profile is None else profile.mode,
             profile=name,
-            scope=scope_of(name, profile),
+            scope=build_scope(name, profile),
             pinned=profile.pinned or (gateway.pinned if endpoint.profile is None else ()),
-            instructions=(*common, *_words(profile)),
+            instructions=(*common, *_get_profile_instructions(profile)),
         )
 
 
-def _words(profile: ProfileSettings) -> tuple[str, ...]:
+def _get_profile_instructions(profile: ProfileSettings) -> tuple[str, ...]:
     return tuple(words for words in (profile.description, profile.instructions) if words)

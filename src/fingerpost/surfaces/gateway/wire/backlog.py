@@ -7,31 +7,31 @@ from typing import Final
 
 import anyio
 
-from fingerpost.surfaces.gateway.wire.audience import LEVELS, News
+from fingerpost.surfaces.gateway.wire.audience import LOG_LEVEL_METHODS, Notification
 
-MAX_NEWS: Final = 64
+MAX_NOTIFICATIONS: Final = 64
 
 
-class Backlog:
+class NotificationBacklog:
     """Numbered news of one session. What was sent stays for a client that lost its stream."""
 
     __slots__ = ("_kept", "_last", "_sent", "_woken", "closed")
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[int, News]] = deque(maxlen=MAX_NEWS)
+        self._kept: deque[tuple[int, Notification]] = deque(maxlen=MAX_NOTIFICATIONS)
         self._last = 0
         self._sent = 0
         self._woken: anyio.Event | None = None
         self.closed = False
 
-    def add(self, news: News) -> None:
+    def add(self, notification: Notification) -> None:
         """Keep it; the oldest goes where there are too many."""
-        if news.method in LEVELS and any(
-            number > self._sent and kept.message == news.message for number, kept in self._kept
+        if notification.method in LOG_LEVEL_METHODS and any(
+            number > self._sent and kept.message == notification.message for number, kept in self._kept
         ):
             return
         self._last += 1
-        self._kept.append((self._last, news))
+        self._kept.append((self._last, notification))
         self.wake()
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class Backlog:
         """The client has everything up to `number` and nothing after."""
         self._sent = max(0, min(number, self._last))
 
-    def due(self) -> list[tuple[int, bytes]]:
+    def take_unsent(self) -> list[tuple[int, bytes]]:
         """What is to be sent now; it counts as sent."""
         due = [(number, news.message) for number, news in self._kept if number > self._sent]
         self._sent = self._last

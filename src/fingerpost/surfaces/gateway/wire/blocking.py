@@ -8,11 +8,11 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar, TypeVarTuple
 
-R = TypeVar("R")
-Given = TypeVarTuple("Given")
+Result = TypeVar("Result")
+WorkArguments = TypeVarTuple("WorkArguments")
 
 
-class Blocking:
+class BlockingThread:
     """One thread of its own, for one call after the other.
 
     The threads of a pool are waited for when the interpreter ends, so one that reads from a client that
@@ -24,10 +24,10 @@ class Blocking:
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    async def call(self, work: Callable[[*Given], R], *given: *Given) -> R:
+    async def call(self, work: Callable[[*WorkArguments], Result], *arguments: *WorkArguments) -> Result:
         """What `work` gives. Whoever is cancelled goes at once; the call may go on in its thread."""
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._asked.put((future, lambda: work(*given)))
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._asked.put((future, lambda: work(*arguments)))
         return await future
 
     def close(self) -> None:
@@ -37,14 +37,14 @@ class Blocking:
     def _run(self) -> None:
         while (asked := self._asked.get()) is not None:
             future, work = asked
-            tell = _outcome(work)
+            tell = _run_work(work)
             try:
-                future.get_loop().call_soon_threadsafe(_settle, future, tell)
+                future.get_loop().call_soon_threadsafe(_settle_future, future, tell)
             except RuntimeError:
                 return  # the event loop is closed: nobody waits any more
 
 
-def _outcome(work: Callable[[], Any]) -> Callable[[asyncio.Future[Any]], None]:
+def _run_work(work: Callable[[], Any]) -> Callable[[asyncio.Future[Any]], None]:
     try:
         result = work()
     except Exception as raised:  # noqa: BLE001 - raised again where it was called from
@@ -53,6 +53,6 @@ def _outcome(work: Callable[[], Any]) -> Callable[[asyncio.Future[Any]], None]:
     return lambda future: future.set_result(result)
 
 
-def _settle(future: asyncio.Future[Any], tell: Callable[[asyncio.Future[Any]], None]) -> None:
+def _settle_future(future: asyncio.Future[Any], apply: Callable[[asyncio.Future[Any]], None]) -> None:
     if not future.done():
-        tell(future)
+        apply(future)

@@ -8,23 +8,27 @@ from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from fingerpost.records import Json, JsonObject
-from fingerpost.surfaces.gateway.exchange import HANDSHAKE, ClientRequest, Methods
+from fingerpost.surfaces.gateway.exchange import HANDSHAKE_VERSIONS, ClientRequest, McpMethods
 
 DISCOVER_TTL_MS: Final = 60_000
 
 
-def negotiated(asked: object) -> str:
+def negotiate_version(requested: object) -> str:
     """The version to speak: theirs where we know it, else our newest with a handshake."""
-    return asked if isinstance(asked, str) and asked in HANDSHAKE_PROTOCOL_VERSIONS else HANDSHAKE
+    return (
+        requested
+        if isinstance(requested, str) and requested in HANDSHAKE_PROTOCOL_VERSIONS
+        else HANDSHAKE_VERSIONS
+    )
 
 
-async def initialize_result(methods: Methods, request: ClientRequest) -> JsonObject:
-    described = await _described(methods, request)
+async def build_initialize_result(methods: McpMethods, request: ClientRequest) -> JsonObject:
+    described = await _describe_server(methods, request)
     return {"protocolVersion": request.version, **described}
 
 
-async def discover_result(methods: Methods, request: ClientRequest) -> JsonObject:
-    described = dict(await _described(methods, request))
+async def build_discover_result(methods: McpMethods, request: ClientRequest) -> JsonObject:
+    described = dict(await _describe_server(methods, request))
     server_info = described.pop("serverInfo", None)
     result: JsonObject = {
         "resultType": "complete",
@@ -40,6 +44,6 @@ async def discover_result(methods: Methods, request: ClientRequest) -> JsonObjec
     return result
 
 
-async def _described(methods: Methods, request: ClientRequest) -> JsonObject:
-    await methods.ready(request.endpoint, request.principal)
+async def _describe_server(methods: McpMethods, request: ClientRequest) -> JsonObject:
+    await methods.wait_until_ready(request.endpoint, request.principal)
     return methods.describe(request.endpoint, request.principal, request.version)

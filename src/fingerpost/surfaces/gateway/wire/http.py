@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from fingerpost.frozen import frozen
 from fingerpost.surfaces.gateway.exchange import RequestId
-from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST, error_message
-from fingerpost.surfaces.web.asgi import JSON_TYPE, Fault, Header, Receive, Send, respond
+from fingerpost.surfaces.gateway.wire.codec import INVALID_REQUEST, encode_error
+from fingerpost.surfaces.web.asgi import JSON_TYPE, Header, HttpError, Receive, Send, respond
 from fingerpost.surfaces.web.gate import Endpoint
 from fingerpost.surfaces.web.peers import Peer
 
 
-class HttpFault(Fault):
+class McpHttpError(HttpError):
     """A fault with the JSON-RPC code the client reads, and the request it belongs to."""
 
     def __init__(
@@ -30,7 +30,7 @@ class HttpFault(Fault):
 
 
 @frozen(kw_only=False)
-class Inbound:
+class McpHttpRequest:
     """One HTTP request at one of our endpoints."""
 
     method: str
@@ -44,7 +44,7 @@ class Inbound:
     repeated: frozenset[str] = frozenset()  # headers that came more than once
 
 
-def accepted(headers: Mapping[str, str]) -> tuple[bool, bool]:
+def parse_accept(headers: Mapping[str, str]) -> tuple[bool, bool]:
     """Whether the client takes JSON, and whether it takes an event stream. No Accept header takes all."""
     accept = headers.get("accept")
     if accept is None or accept == "application/json, text/event-stream":
@@ -57,10 +57,10 @@ def accepted(headers: Mapping[str, str]) -> tuple[bool, bool]:
     )
 
 
-async def respond_fault(send: Send, fault: Fault, common: Iterable[Header] = ()) -> None:
+async def respond_error(send: Send, error: HttpError, common: Iterable[Header] = ()) -> None:
     """Tell the client, as a JSON-RPC error."""
     code, request_id = INVALID_REQUEST, None
-    if isinstance(fault, HttpFault):
-        code, request_id = fault.code, fault.request_id
-    body = error_message(request_id, code, fault.message)
-    await respond(send, fault.status, body, (JSON_TYPE, *fault.headers, *common))
+    if isinstance(error, McpHttpError):
+        code, request_id = error.code, error.request_id
+    body = encode_error(request_id, code, error.message)
+    await respond(send, error.status, body, (JSON_TYPE, *error.headers, *common))

@@ -9,21 +9,21 @@ from typing import Final
 
 import anyio
 
-from fingerpost.surfaces.gateway.wire.blocking import Blocking
+from fingerpost.surfaces.gateway.wire.blocking import BlockingThread
 
 CHUNK: Final = 64 * 1024
 MAX_UNREAD: Final = 8 * 1024 * 1024  # bytes a client may leave lying before whoever writes has to wait
 
 
-class TooLong:
+class OversizedLine:
     """Stands for a line longer than is taken; its bytes are gone."""
 
 
-async def read_lines(descriptor: int, *, limit: int) -> AsyncGenerator[bytes | TooLong]:
+async def read_lines(descriptor: int, *, limit: int) -> AsyncGenerator[bytes | OversizedLine]:
     """Every line without its end, until the other side closes."""
     rest = bytearray()
     skipping = False
-    with closing(Blocking("fingerpost-reading")) as thread:
+    with closing(BlockingThread("fingerpost-reading")) as thread:
         while chunk := await thread.call(os.read, descriptor, CHUNK):
             *whole, tail = chunk.split(b"\n")
             for part in whole:
@@ -31,7 +31,7 @@ async def read_lines(descriptor: int, *, limit: int) -> AsyncGenerator[bytes | T
                 rest.clear()
                 if skipping or len(line) > limit:
                     skipping = False
-                    yield TooLong()
+                    yield OversizedLine()
                 elif line.strip():
                     yield line
             rest += tail
@@ -39,12 +39,12 @@ async def read_lines(descriptor: int, *, limit: int) -> AsyncGenerator[bytes | T
                 rest.clear()
                 skipping = True
     if skipping:
-        yield TooLong()
+        yield OversizedLine()
     elif rest.strip():
         yield bytes(rest)
 
 
-class Writer:
+class LineWriter:
     """Lines in the order they were given. What gathers while one is written goes out in one piece."""
 
     def __init__(self, descriptor: int) -> None:
@@ -65,10 +65,10 @@ class Writer:
 
     async def run(self) -> None:
         """Write until `close`; raises `OSError` when the client is gone."""
-        with closing(Blocking("fingerpost-writing")) as thread:
-            await self._run(thread)
+        with closing(BlockingThread("fingerpost-writing")) as thread:
+            await self._write_queued(thread)
 
-    async def _run(self, thread: Blocking) -> None:
+    async def _write_queued(self, thread: BlockingThread) -> None:
         while self._waiting or not self._closed:
             await self._filled.wait()
             self._filled = anyio.Event()
@@ -91,7 +91,7 @@ class Writer:
 
 
 @contextmanager
-def own_streams() -> Generator[tuple[int, int]]:
+def reserve_standard_streams() -> Generator[tuple[int, int]]:
     """Standard input and output for the protocol alone.
 
     Meanwhile descriptor 0 is empty and 1 leads to standard error, so that whatever

@@ -7,62 +7,62 @@ from typing import Final, Self
 
 import anyio
 
-from fingerpost.tasks import cancel_scope
+from fingerpost.tasks import create_cancel_scope
 
-WITHDRAWN: Final = "The client cancelled the request."
+CANCELLED_BY_CLIENT: Final = "The client cancelled the request."
 
 
-class Work:
+class ActiveRequests:
     """Everything that runs. Somebody who closes the gateway may wait for its end."""
 
     __slots__ = ("_done", "_running")
 
     def __init__(self) -> None:
-        self._running: set[Running] = set()
+        self._running: set[ActiveRequest] = set()
         self._done: anyio.Event | None = None
 
-    def add(self, running: Running) -> None:
-        self._running.add(running)
+    def add(self, active: ActiveRequest) -> None:
+        self._running.add(active)
 
-    def remove(self, running: Running) -> None:
-        self._running.discard(running)
+    def remove(self, active: ActiveRequest) -> None:
+        self._running.discard(active)
         if self._done is not None and not self._running:
             self._done.set()
 
-    async def finished(self) -> None:
+    async def wait_until_done(self) -> None:
         """Until nothing runs any more."""
         while self._running:
             self._done = anyio.Event()
             await self._done.wait()
 
-    def end(self, reason: str) -> None:
+    def cancel_all(self, reason: str) -> None:
         for running in list(self._running):
-            running.end(reason)
+            running.cancel(reason)
 
 
-class Running:
+class ActiveRequest:
     """One request being answered, so that it can be ended from outside. Used with `with`."""
 
     __slots__ = ("_work", "reason", "scope")
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self.scope = cancel_scope()
+    def __init__(self, active_requests: ActiveRequests) -> None:
+        self._work = active_requests
+        self.scope = create_cancel_scope()
         self.reason = ""
 
-    def end(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """Stop it; the first reason is the one that is told."""
         if not self.reason:
             self.reason = reason
         self.scope.cancel()
 
-    def withdraw(self) -> None:
+    def cancel_for_client(self) -> None:
         """Stop it because the client wants it no more."""
-        self.end(WITHDRAWN)
+        self.cancel(CANCELLED_BY_CLIENT)
 
     @property
-    def withdrawn(self) -> bool:
-        return self.reason == WITHDRAWN
+    def is_cancelled_by_client(self) -> bool:
+        return self.reason == CANCELLED_BY_CLIENT
 
     def __enter__(self) -> Self:
         self._work.add(self)

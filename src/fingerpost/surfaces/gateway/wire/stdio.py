@@ -17,48 +17,64 @@ from mcp_types import PROTOCOL_VERSION_META_KEY
 from fingerpost.events import EventSink
 from fingerpost.records import JsonObject, Principal, Right
 from fingerpost.settings import GatewaySettings
-from fingerpost.surfaces.gateway.exchange import ClientRequest, Methods, Refusal
-from fingerpost.surfaces.gateway.wire.answering import OUR_FAULT, Answer, answer, refused
-from fingerpost.surfaces.gateway.wire.audience import Listeners
-from fingerpost.surfaces.gateway.wire.batches import Batch, session_for
+from fingerpost.surfaces.gateway.exchange import ClientRequest, JsonRpcError, McpMethods
+from fingerpost.surfaces.gateway.wire.answering import (
+    INTERNAL_ERROR_MESSAGE,
+    JsonRpcResponse,
+    answer_request,
+    build_error_response,
+)
+from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.gateway.wire.batches import MessageBatch, check_batch_session
 from fingerpost.surfaces.gateway.wire.codec import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
-    BadJson,
-    decode,
-    error_message,
-    notification_message,
-    result_message,
+    InvalidJsonBody,
+    decode_json,
+    encode_error,
+    encode_notification,
+    encode_result,
 )
-from fingerpost.surfaces.gateway.wire.describing import discover_result, initialize_result
-from fingerpost.surfaces.gateway.wire.envelope import Message, NotAMessage, read_message
-from fingerpost.surfaces.gateway.wire.handshake import announce, hear, opening_request, request_in, stopped
-from fingerpost.surfaces.gateway.wire.lines import TooLong, Writer, own_streams, read_lines
-from fingerpost.surfaces.gateway.wire.listening import Listening, listen
-from fingerpost.surfaces.gateway.wire.modern import checked
-from fingerpost.surfaces.gateway.wire.premises import Premises
-from fingerpost.surfaces.gateway.wire.questions import Questions, cannot_be_asked
-from fingerpost.surfaces.gateway.wire.running import Running
-from fingerpost.surfaces.gateway.wire.sessions import Session
+from fingerpost.surfaces.gateway.wire.describing import build_discover_result, build_initialize_result
+from fingerpost.surfaces.gateway.wire.envelope import InvalidJsonRpcMessage, JsonRpcMessage, read_message
+from fingerpost.surfaces.gateway.wire.handshake import (
+    build_initialize_request,
+    build_session_request,
+    build_stopped_response,
+    emit_client_joined,
+    handle_notification,
+)
+from fingerpost.surfaces.gateway.wire.lines import (
+    LineWriter,
+    OversizedLine,
+    read_lines,
+    reserve_standard_streams,
+)
+from fingerpost.surfaces.gateway.wire.listening import SubscriptionStream, run_stream
+from fingerpost.surfaces.gateway.wire.modern import check_request
+from fingerpost.surfaces.gateway.wire.premises import GatewayState
+from fingerpost.surfaces.gateway.wire.questions import ClientQuestions, build_cannot_ask_error
+from fingerpost.surfaces.gateway.wire.running import ActiveRequest
+from fingerpost.surfaces.gateway.wire.sessions import McpSession
 from fingerpost.surfaces.web.gate import Endpoint
-from fingerpost.surfaces.web.interpreter import tuned_for_serving
+from fingerpost.surfaces.web.interpreter import tune_for_serving
 from fingerpost.surfaces.web.peers import is_started_by_tool
-from fingerpost.tasks import contained
+from fingerpost.tasks import run_contained
 
 log = logging.getLogger("fingerpost.gateway")
 
-GRACE_S: Final = 3.0  # for what runs when the client closes its side
+SHUTDOWN_GRACE_S: Final = 3.0  # for what runs when the client closes its side
 
-_DEFAULT: Final = Endpoint(path="/mcp", mode="auto")
+_DEFAULT_ENDPOINT: Final = Endpoint(path="/mcp", mode="auto")
 
 
 async def serve_stdio(
-    methods: Methods,
+    methods: McpMethods,
     settings: GatewaySettings,
     events: EventSink,
     *,
-    audience: Listeners | None = None,
+    audience: NotificationListeners | None = None,
     endpoint: Endpoint | None = None,
     principal: Principal | None = None,
     descriptors: tuple[int, int] | None = None,
@@ -67,27 +83,31 @@ async def serve_stdio(
 ) -> None:
     """Serve until the client closes its side, or a signal. `descriptors` are ours to read and to write."""
     with ExitStack() as stack:
-        stack.enter_context(tuned_for_serving())
-        reading, writing = descriptors or stack.enter_context(own_streams())
-        premises = Premises(methods, settings, events, Listeners() if audience is None else audience)
-        endpoint = endpoint or replace(_DEFAULT, mode=settings.mode)
-        writer = Writer(writing)
+        stack.enter_context(tune_for_serving())
+        reading, writing = descriptors or stack.enter_context(reserve_standard_streams())
+        premises = GatewayState(
+            methods, settings, events, NotificationListeners() if audience is None else audience
+        )
+        endpoint = endpoint or replace(_DEFAULT_ENDPOINT, mode=settings.mode)
+        writer = LineWriter(writing)
         async with anyio.create_task_group() as tasks:
-            premises.use(tasks)
-            conversation = Conversation(premises, endpoint, principal or await _person_at_home(), writer)
-            tasks.start_soon(_write, writer, tasks.cancel_scope)
+            premises.set_tasks(tasks)
+            conversation = StdioConnection(
+                premises, endpoint, principal or await _build_local_principal(), writer
+            )
+            tasks.start_soon(_write_lines, writer, tasks.cancel_scope)
             if signals and threading.current_thread() is threading.main_thread():
-                tasks.start_soon(_stop_at_signal, tasks.cancel_scope)
+                tasks.start_soon(_cancel_at_signal, tasks.cancel_scope)
             if started is not None:
                 started()
             async for line in read_lines(reading, limit=settings.body_bytes):
-                await conversation.take(line)
-            await conversation.end()
+                await conversation.handle_line(line)
+            await conversation.finish()
             writer.close()
         premises.close()
 
 
-async def _person_at_home() -> Principal:
+async def _build_local_principal() -> Principal:
     """A client that starts us is its user's own program: what it answers is what its user says.
 
     Not so where a tool started us, which could ask and answer by itself.
@@ -96,115 +116,117 @@ async def _person_at_home() -> Principal:
     return Principal(name="local", rights=(Right.USE, *confirms))
 
 
-async def _write(writer: Writer, everything: anyio.CancelScope) -> None:
+async def _write_lines(writer: LineWriter, everything: anyio.CancelScope) -> None:
     """When the last line is written, or nobody reads any more, all is over."""
     with suppress(OSError):
         await writer.run()
     everything.cancel()
 
 
-async def _stop_at_signal(everything: anyio.CancelScope) -> None:
+async def _cancel_at_signal(everything: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         async for _ in received:
             everything.cancel()
 
 
-class _Line:
+class _StdioExchange:
     """The way back on stdio. Satisfies `Exchange`."""
 
-    def __init__(self, writer: Writer, questions: Questions | None) -> None:
+    def __init__(self, writer: LineWriter, questions: ClientQuestions | None) -> None:
         self._writer = writer
         self._questions = questions
 
     async def notify(self, method: str, params: JsonObject) -> None:
-        await self._writer.write(notification_message(method, params))
+        await self._writer.write(encode_notification(method, params))
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         if self._questions is None:
-            raise cannot_be_asked(method)
-        return await self._questions.put(self._writer.write, method, params)
+            raise build_cannot_ask_error(method)
+        return await self._questions.ask_client(self._writer.write, method, params)
 
 
-class Conversation:
+class StdioConnection:
     """What goes on with the one client: a session once it sent `initialize`, and requests of either era."""
 
-    def __init__(self, premises: Premises, endpoint: Endpoint, principal: Principal, writer: Writer) -> None:
-        self._premises = premises
+    def __init__(
+        self, state: GatewayState, endpoint: Endpoint, principal: Principal, writer: LineWriter
+    ) -> None:
+        self._premises = state
         self._endpoint = endpoint
         self._principal = principal
         self._writer = writer
-        self._session: Session | None = None
-        self._standing: dict[str | int, Running] = {}  # requests of the newer era
+        self._session: McpSession | None = None
+        self._standing: dict[str | int, ActiveRequest] = {}  # requests of the newer era
 
-    async def take(self, line: bytes | TooLong) -> None:
+    async def handle_line(self, line: bytes | OversizedLine) -> None:
         """One line of the client. A fault of ours in it ends neither the others nor the conversation."""
         try:
-            await self._take(line)
+            await self._handle_message(line)
         except Exception:
             log.exception("A message could not be taken")
-            await self._writer.write(error_message(None, INTERNAL_ERROR, OUR_FAULT))
+            await self._writer.write(encode_error(None, INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE))
 
-    async def _take(self, line: bytes | TooLong) -> None:
-        if isinstance(line, TooLong):
+    async def _handle_message(self, line: bytes | OversizedLine) -> None:
+        if isinstance(line, OversizedLine):
             limit = self._premises.settings.body_bytes
             problem = f"A request has at most {limit} bytes (gateway.body_bytes)."
-            return await self._writer.write(error_message(None, INVALID_REQUEST, problem))
+            return await self._writer.write(encode_error(None, INVALID_REQUEST, problem))
         try:
-            sent = decode(line)
+            sent = decode_json(line)
             if isinstance(sent, list):
                 return self._start_batch(cast("list[object]", sent))
             message = read_message(sent)
-        except BadJson as error:
-            return await self._writer.write(error_message(None, PARSE_ERROR, str(error)))
-        except NotAMessage as error:
-            return await self._writer.write(error_message(error.request_id, error.code, error.message))
+        except InvalidJsonBody as error:
+            return await self._writer.write(encode_error(None, PARSE_ERROR, str(error)))
+        except InvalidJsonRpcMessage as error:
+            return await self._writer.write(encode_error(error.request_id, error.code, error.message))
         if message.kind == "request":
-            return await self._request(message)
-        return self._other(message)
+            return await self._handle_request(message)
+        return self._handle_other(message)
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """The client closed its side: what it asked is still answered, within a little time."""
         self._premises.end_streams()
-        with anyio.move_on_after(GRACE_S):
-            await self._premises.work.finished()
+        with anyio.move_on_after(SHUTDOWN_GRACE_S):
+            await self._premises.active_requests.wait_until_done()
         self._premises.close()
-        self._premises.work.end("The client left.")
+        self._premises.active_requests.cancel_all("The client left.")
 
-    def _other(self, message: Message) -> None:
+    def _handle_other(self, message: JsonRpcMessage) -> None:
         if message.kind == "response":
             if self._session is not None:
-                self._session.questions.answer(message.raw)
+                self._session.questions.accept_response(message.raw)
             return
         if self._session is not None:
-            hear(self._session, message)
+            handle_notification(self._session, message)
         if message.method == "notifications/cancelled":
             request_id = message.params.get("requestId")
             if isinstance(request_id, str | int) and (running := self._standing.get(request_id)):
-                running.withdraw()
+                running.cancel_for_client()
 
-    async def _request(self, message: Message) -> None:
+    async def _handle_request(self, message: JsonRpcMessage) -> None:
         assert message.id is not None
         if message.method == "initialize":
-            return await self._open(message)
+            return await self._open_session(message)
         meta = message.params.get("_meta")
         if isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta:
-            return await self._stand_alone(message)
+            return await self._handle_modern_request(message)
         if message.method == "ping":
-            return await self._writer.write(result_message(message.id, {}))
+            return await self._writer.write(encode_result(message.id, {}))
         if self._session is None:
             problem = "Send initialize first, or the protocol version in _meta of every request."
-            return await self._writer.write(error_message(message.id, INVALID_REQUEST, problem))
-        request = request_in(self._session, self._principal, message, {})
-        if isinstance(request, Answer):
+            return await self._writer.write(encode_error(message.id, INVALID_REQUEST, problem))
+        request = build_session_request(self._session, self._principal, message, {})
+        if isinstance(request, JsonRpcResponse):
             return await self._writer.write(request.body)
-        self._start(request, self._session.in_flight, self._session.questions)
+        self._start_request(request, self._session.in_flight, self._session.questions)
         return None
 
-    async def _open(self, message: Message) -> None:
+    async def _open_session(self, message: JsonRpcMessage) -> None:
         assert message.id is not None
         if self._session is not None:
             problem = "This session is open already."
-            return await self._writer.write(error_message(message.id, INVALID_REQUEST, problem))
+            return await self._writer.write(encode_error(message.id, INVALID_REQUEST, problem))
         template = ClientRequest(
             id=message.id,
             method=message.method,
@@ -213,89 +235,96 @@ class Conversation:
             endpoint=self._endpoint,
             principal=self._principal,
         )
-        opening = opening_request({}, self._principal, message, template)
-        if isinstance(opening, Refusal):
-            return await self._writer.write(refused(message.id, opening).body)
+        opening = build_initialize_request({}, self._principal, message, template)
+        if isinstance(opening, JsonRpcError):
+            return await self._writer.write(build_error_response(message.id, opening).body)
         self._session = self._premises.sessions.open(opening)
-        result = await initialize_result(self._premises.methods, opening)
-        await self._writer.write(result_message(message.id, result))
+        result = await build_initialize_result(self._premises.methods, opening)
+        await self._writer.write(encode_result(message.id, result))
         if self._session is not None:
-            announce(self._premises, opening)
-            self._premises.tasks.start_soon(contained, self._send_news, self._session)
+            emit_client_joined(self._premises, opening)
+            self._premises.task_group.start_soon(run_contained, self._send_notifications, self._session)
         return None
 
-    async def _send_news(self, session: Session) -> None:
+    async def _send_notifications(self, session: McpSession) -> None:
         while not session.backlog.closed:
             await session.backlog.wait()
-            for _, news in session.backlog.due():
+            for _, news in session.backlog.take_unsent():
                 await self._writer.write(news)
 
-    async def _stand_alone(self, message: Message) -> None:
+    async def _handle_modern_request(self, message: JsonRpcMessage) -> None:
         assert message.id is not None
-        request = checked(self._premises, self._endpoint, self._principal, message, None)
-        if not isinstance(request, Answer) and request.id in self._standing:
-            problem = Refusal(INVALID_REQUEST, "A request with this id is still running.")
-            request = refused(request.id, problem)
-        if isinstance(request, Answer):
+        request = check_request(self._premises, self._endpoint, self._principal, message, None)
+        if not isinstance(request, JsonRpcResponse) and request.id in self._standing:
+            problem = JsonRpcError(INVALID_REQUEST, "A request with this id is still running.")
+            request = build_error_response(request.id, problem)
+        if isinstance(request, JsonRpcResponse):
             return await self._writer.write(request.body)
         if request.method == "server/discover":
-            result = await discover_result(self._premises.methods, request)
-            return await self._writer.write(result_message(request.id, result))
-        self._start(request, self._standing, None)
+            result = await build_discover_result(self._premises.methods, request)
+            return await self._writer.write(encode_result(request.id, result))
+        self._start_request(request, self._standing, None)
         return None
 
-    def _start(
-        self, request: ClientRequest, in_flight: dict[str | int, Running], questions: Questions | None
-    ) -> None:
-        """Each request is answered on its own: the next line does not wait for it."""
-        running = self._premises.running()
-        in_flight[request.id] = running
-        self._premises.work.add(running)  # from now on, also before its task had its turn
-        self._premises.tasks.start_soon(contained, self._run, request, in_flight, running, questions)
-
-    async def _run(
+    def _start_request(
         self,
         request: ClientRequest,
-        in_flight: dict[str | int, Running],
-        running: Running,
-        questions: Questions | None,
+        in_flight: dict[str | int, ActiveRequest],
+        questions: ClientQuestions | None,
     ) -> None:
-        line = _Line(self._writer, questions)
-        result: Answer | None = None
+        """Each request is answered on its own: the next line does not wait for it."""
+        running = self._premises.start_request()
+        in_flight[request.id] = running
+        self._premises.active_requests.add(running)  # from now on, also before its task had its turn
+        self._premises.task_group.start_soon(
+            run_contained, self._run_request, request, in_flight, running, questions
+        )
+
+    async def _run_request(
+        self,
+        request: ClientRequest,
+        in_flight: dict[str | int, ActiveRequest],
+        active: ActiveRequest,
+        questions: ClientQuestions | None,
+    ) -> None:
+        line = _StdioExchange(self._writer, questions)
+        result: JsonRpcResponse | None = None
         try:
-            with running:
+            with active:
                 if request.method == "subscriptions/listen":
-                    result = await self._listen(request, line)
+                    result = await self._run_subscription(request, line)
                 else:
-                    result = await answer(self._premises.methods, request, line)
+                    result = await answer_request(self._premises.methods, request, line)
         except Exception:
             log.exception("%s could not be answered", request.method)
-            result = Answer(error_message(request.id, INTERNAL_ERROR, OUR_FAULT), INTERNAL_ERROR)
+            result = JsonRpcResponse(
+                encode_error(request.id, INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE), INTERNAL_ERROR
+            )
         finally:
             in_flight.pop(request.id, None)
-        if result is None and not running.withdrawn:
-            result = stopped(request, running)
+        if result is None and not active.is_cancelled_by_client:
+            result = build_stopped_response(request, active)
         if result is not None:  # a request its client withdrew gets no answer
             await self._writer.write(result.body)
 
     def _start_batch(self, entries: Sequence[object]) -> None:
-        """Raises `NotAMessage` where the session may send none."""
-        session = session_for(self._session, entries)
-        running = self._premises.running()
-        self._premises.work.add(running)  # as above
-        self._premises.tasks.start_soon(contained, self._run_batch, session, entries, running)
+        """Raises `InvalidJsonRpcMessage` where the session may send none."""
+        session = check_batch_session(self._session, entries)
+        running = self._premises.start_request()
+        self._premises.active_requests.add(running)  # as above
+        self._premises.task_group.start_soon(run_contained, self._run_batch, session, entries, running)
 
-    async def _run_batch(self, session: Session, entries: Sequence[object], running: Running) -> None:
-        line = _Line(self._writer, session.questions)
-        batch = Batch(self._premises, self._principal, session, line, {})
-        with running:
-            await batch.take(entries)
+    async def _run_batch(self, session: McpSession, entries: Sequence[object], active: ActiveRequest) -> None:
+        line = _StdioExchange(self._writer, session.questions)
+        batch = MessageBatch(self._premises, self._principal, session, line, {})
+        with active:
+            await batch.handle_entries(entries)
         if batch.answers:
-            await self._writer.write(batch.body())
+            await self._writer.write(batch.build_body())
 
-    async def _listen(self, request: ClientRequest, line: _Line) -> Answer:
-        listening = await Listening.begin(self._premises, request)
-        if isinstance(listening, Answer):
+    async def _run_subscription(self, request: ClientRequest, exchange: _StdioExchange) -> JsonRpcResponse:
+        listening = await SubscriptionStream.open_stream(self._premises, request)
+        if isinstance(listening, JsonRpcResponse):
             return listening
-        await listen(self._premises, listening, line)
-        return Answer(listening.last_message())
+        await run_stream(self._premises, listening, exchange)
+        return JsonRpcResponse(listening.build_result_message())

@@ -8,20 +8,20 @@ from ipaddress import ip_address
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.settings.addresses import DEFAULT_PORTS, base_of, host_of, is_loopback
+from fingerpost.settings.addresses import DEFAULT_PORTS, get_base_url, get_host, is_loopback
 
 __all__ = [
     "DEFAULT_PORTS",
     "Authority",
-    "Origin",
-    "base_of",
-    "host_of",
+    "WebOrigin",
+    "get_base_url",
+    "get_host",
+    "get_reachable_address",
     "is_every_address",
-    "is_literal",
+    "is_ip_literal",
     "is_loopback",
-    "reachable",
-    "read_authority",
-    "read_origin",
+    "parse_authority",
+    "parse_origin",
 ]
 
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/@?#]+)(?::(?P<port>\d{1,5}|\*))?")
@@ -38,7 +38,7 @@ class Authority:
 
 
 @frozen(kw_only=False)
-class Origin:
+class WebOrigin:
     """Where a web page comes from, its port always said."""
 
     scheme: str
@@ -46,7 +46,7 @@ class Origin:
     port: int | None  # None: any, written as `*`
 
 
-def read_authority(text: str) -> Authority | None:
+def parse_authority(text: str) -> Authority | None:
     """What a Host header or an entry of `allowed_hosts` names; None when it names nothing."""
     match = _AUTHORITY.fullmatch(text.strip())
     if match is None:
@@ -58,14 +58,14 @@ def read_authority(text: str) -> Authority | None:
     return None if port is not None and port > 65535 else Authority(host, port)
 
 
-def read_origin(text: str) -> Origin | None:
+def parse_origin(text: str) -> WebOrigin | None:
     """What an Origin header or an entry of `allowed_origins` names; None for `null` and everything odd."""
     scheme, separator, rest = text.strip().lower().partition("://")
-    authority = read_authority(rest.rstrip("/")) if separator else None
+    authority = parse_authority(rest.rstrip("/")) if separator else None
     if authority is None or not scheme:
         return None
     port = None if authority.any_port else authority.port or DEFAULT_PORTS.get(scheme)
-    return None if port is None and not authority.any_port else Origin(scheme, authority.host, port)
+    return None if port is None and not authority.any_port else WebOrigin(scheme, authority.host, port)
 
 
 def is_every_address(host: str) -> bool:
@@ -73,7 +73,7 @@ def is_every_address(host: str) -> bool:
     return host.strip("[]") in _ANY_ADDRESS
 
 
-def is_literal(host: str) -> bool:
+def is_ip_literal(host: str) -> bool:
     """Whether a host is an address in numbers: a name may be made to point anywhere, numbers may not."""
     try:
         ip_address(host)
@@ -82,29 +82,29 @@ def is_literal(host: str) -> bool:
     return True
 
 
-def reachable(bound: str) -> str:
+def get_reachable_address(bound: str) -> str:
     """`host:port` by which people reach us who listen at `bound`: `0.0.0.0` leads nowhere in a browser.
 
     In numbers: a Host of that kind is taken when we listen everywhere, the machine's name is not.
     """
-    authority = read_authority(bound)
+    authority = parse_authority(bound)
     if authority is None or not is_every_address(authority.host):
         return bound
-    host = _own_address(socket.AF_INET6 if ":" in authority.host else socket.AF_INET)
+    host = _get_own_address(socket.AF_INET6 if ":" in authority.host else socket.AF_INET)
     return f"[{host}]:{authority.port}" if ":" in host else f"{host}:{authority.port}"
 
 
 # Addresses reserved for documentation (RFC 5737, RFC 3849): the way to them is the way out.
-_ELSEWHERE: Final = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}
-_HOME: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+_REMOTE_ADDRESSES: Final = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}
+_LOOPBACK_ADDRESSES: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
-def _own_address(family: socket.AddressFamily) -> str:
+def _get_own_address(family: socket.AddressFamily) -> str:
     """The address we have for others, loopback where there are none. Nothing is sent."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as way:
             way.settimeout(0)
-            way.connect(_ELSEWHERE[family])
+            way.connect(_REMOTE_ADDRESSES[family])
             return way.getsockname()[0]
     except OSError:
-        return _HOME[family]
+        return _LOOPBACK_ADDRESSES[family]

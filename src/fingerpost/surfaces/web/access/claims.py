@@ -8,34 +8,34 @@ from typing import Final, cast
 
 from fingerpost.records import Effect, Principal, Right, Scope
 
-LONGEST_NAME: Final = 200
-MOST_SCOPES: Final = 1000
-OURS: Final = "fingerpost:"
+MAX_NAME_LENGTH: Final = 200
+MAX_SCOPES: Final = 1000
+SCOPE_PREFIX: Final = "fingerpost:"
 
 # By either name: some issuers say one, some the other, some both.
-_CLAIMS: Final = ("scope", "scp")
+_SCOPE_CLAIMS: Final = ("scope", "scp")
 # Ours by its beginning, or meant as one of ours and written as we do not read it: in capitals, behind a
 # comma or behind an address. A number after it is the port of a host that is called so.
-_MEANT = re.compile(r"^fingerpost:|fingerpost:(?!\d)", re.IGNORECASE)
+_SCOPE_MEANINGS = re.compile(r"^fingerpost:|fingerpost:(?!\d)", re.IGNORECASE)
 
 
-class ClaimsRefused(Exception):
+class InvalidClaims(Exception):
     """The token is good, but what it says is not."""
 
 
-def scopes_of(claims: Mapping[str, object]) -> tuple[str, ...]:
+def get_scopes(claims: Mapping[str, object]) -> tuple[str, ...]:
     """All scopes of a token.
 
-    Raises `ClaimsRefused` for what we cannot read whole: half a bound would be none.
+    Raises `InvalidClaims` for what we cannot read whole: half a bound would be none.
     """
-    scopes = tuple(scope for name in _CLAIMS for scope in _listed(name, claims.get(name)))
-    if len(scopes) > MOST_SCOPES:
-        message = f"the token has more than {MOST_SCOPES} scopes"
-        raise ClaimsRefused(message)
+    scopes = tuple(scope for name in _SCOPE_CLAIMS for scope in _parse_scope_claim(name, claims.get(name)))
+    if len(scopes) > MAX_SCOPES:
+        message = f"the token has more than {MAX_SCOPES} scopes"
+        raise InvalidClaims(message)
     return scopes
 
 
-def _listed(name: str, given: object) -> list[str]:
+def _parse_scope_claim(name: str, given: object) -> list[str]:
     """What one claim lists: a text with spaces between, or a list of texts. None says nothing."""
     if given is None:
         return []
@@ -47,15 +47,15 @@ def _listed(name: str, given: object) -> list[str]:
         if len(texts) == len(entries):
             return texts
     message = f"the token's {name} is neither a text nor a list of texts"
-    raise ClaimsRefused(message)
+    raise InvalidClaims(message)
 
 
-def principal_of(
-    claims: Mapping[str, object], scopes: tuple[str, ...], *, meant_for: tuple[str, ...] = ()
+def build_principal(
+    claims: Mapping[str, object], scopes: tuple[str, ...], *, audience_profiles: tuple[str, ...] = ()
 ) -> Principal:
     """Who holds this token; `meant_for` are the profiles it was asked for, if for these alone.
 
-    Raises `ClaimsRefused` for what we cannot read.
+    Raises `InvalidClaims` for what we cannot read.
     """
     servers: list[str] = []
     tools: list[str] = []
@@ -64,10 +64,10 @@ def principal_of(
     rights = [Right.USE]
     places = {"server": servers, "tool": tools, "profile": profiles}
     for scope in scopes:
-        if _MEANT.search(scope) is None:
+        if _SCOPE_MEANINGS.search(scope) is None:
             continue
-        named, _, value = scope.removeprefix(OURS).partition(":")
-        kind = named if scope.startswith(OURS) else ""
+        named, _, value = scope.removeprefix(SCOPE_PREFIX).partition(":")
+        kind = named if scope.startswith(SCOPE_PREFIX) else ""
         if kind == "effect" and value in set(Effect):
             effects.append(Effect(value))
         elif kind == "may" and value in set(Right):
@@ -75,29 +75,29 @@ def principal_of(
         elif kind in places and value:
             places[kind].append(value)
         else:
-            message = f"the scope {scope[:LONGEST_NAME]!r} is not one we know"
-            raise ClaimsRefused(message)
+            message = f"the scope {scope[:MAX_NAME_LENGTH]!r} is not one we know"
+            raise InvalidClaims(message)
     return Principal(
-        name=_name(claims),
+        name=_build_principal_name(claims),
         kind="token",
         scope=Scope(servers=tuple(servers), tools=tuple(tools), effects=tuple(effects)),
-        profiles=_in_both(tuple(profiles), meant_for),
+        profiles=_intersect_profiles(tuple(profiles), audience_profiles),
         rights=tuple(dict.fromkeys(rights)),
     )
 
 
-def _in_both(scoped: tuple[str, ...], meant_for: tuple[str, ...]) -> tuple[str, ...]:
+def _intersect_profiles(scoped: tuple[str, ...], audience_profiles: tuple[str, ...]) -> tuple[str, ...]:
     """The profiles that scopes and audience leave; where one of the two says nothing, the other's."""
-    if not scoped or not meant_for:
-        return scoped or meant_for
-    both = tuple(name for name in scoped if name in meant_for)
+    if not scoped or not audience_profiles:
+        return scoped or audience_profiles
+    both = tuple(name for name in scoped if name in audience_profiles)
     if not both:  # which would read as: all of them
         message = "the token's scopes name other profiles than its audience"
-        raise ClaimsRefused(message)
+        raise InvalidClaims(message)
     return both
 
 
-def _name(claims: Mapping[str, object]) -> str:
+def _build_principal_name(claims: Mapping[str, object]) -> str:
     """`token:<sub>`, with the client where it is named. No key and no local person is called so.
 
     What stands behind the last "@" is the client, so that no two have one name: a subject with an "@" and
@@ -107,13 +107,13 @@ def _name(claims: Mapping[str, object]) -> str:
     client = claims.get("client_id", claims.get("azp"))
     if not isinstance(subject, str):
         message = "the token names no subject"
-        raise ClaimsRefused(message)
+        raise InvalidClaims(message)
     name = f"token:{subject}"
     if isinstance(client, str) and client not in ("", subject):
         name += f"@{client.replace('%', '%25').replace('@', '%40')}"
     elif "@" in subject:
         name += "@"
-    if not subject.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+    if not subject.strip() or len(name) > MAX_NAME_LENGTH or not name.isprintable():
         message = "the token's subject is empty, too long or unprintable"
-        raise ClaimsRefused(message)
+        raise InvalidClaims(message)
     return name

@@ -8,33 +8,37 @@ from urllib.parse import urlsplit
 
 from fingerpost.records import Json, JsonObject
 from fingerpost.settings.model import SignInSettings
-from fingerpost.surfaces.web.access.addresses import base_of
-from fingerpost.surfaces.web.access.resources import Resources
+from fingerpost.surfaces.web.access.addresses import get_base_url
+from fingerpost.surfaces.web.access.resources import ProtectedResources
 
-WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+WELL_KNOWN_PATH: Final = "/.well-known/oauth-protected-resource"
 
 
-class Documents:
+class ResourceMetadata:
     """The protected-resource metadata, and the challenge that points to them.
 
     Clients compare: the resource a document names must be the address it was asked for (RFC 9728, 3.3).
     """
 
-    def __init__(self, sign_in: SignInSettings | None, resources: Resources) -> None:
+    def __init__(self, sign_in: SignInSettings | None, resources: ProtectedResources) -> None:
         self._sign_in = sign_in
         self._resources = resources
 
-    def all(self) -> Mapping[str, JsonObject]:
+    def get_documents(self) -> Mapping[str, JsonObject]:
         """By path; nothing where nobody can sign in."""
         if self._sign_in is None:
             return {}
         main, prefix = self._resources.main, self._resources.prefix
-        named = {"": main, _path(main): main}
-        for path, resource in self._resources.at().items():
+        named = {"": main, _get_path(main): main}
+        for path, resource in self._resources.get_resources().items():
             named[path] = named[f"{prefix}{path}"] = resource
-        return {f"{WELL_KNOWN}{path}": _document(self._sign_in, named[path]) for path in sorted(named)}
+        return {
+            f"{WELL_KNOWN_PATH}{path}": _build_document(self._sign_in, named[path]) for path in sorted(named)
+        }
 
-    def challenge(self, path: str, error: str | None = None, scopes: tuple[str, ...] = ()) -> tuple[str, str]:
+    def build_challenge(
+        self, path: str, error: str | None = None, scopes: tuple[str, ...] = ()
+    ) -> tuple[str, str]:
         """The `WWW-Authenticate` header of a refusal at this path."""
         parts = ['realm="fingerpost"']
         if error is not None:
@@ -42,12 +46,14 @@ class Documents:
         if scopes:
             parts.append(f'scope="{" ".join(scopes)}"')
         if self._sign_in is not None:
-            resource = self._resources.at().get(path, self._resources.main)
-            parts.append(f'resource_metadata="{base_of(resource)}{WELL_KNOWN}{_path(resource)}"')
+            resource = self._resources.get_resources().get(path, self._resources.main)
+            parts.append(
+                f'resource_metadata="{get_base_url(resource)}{WELL_KNOWN_PATH}{_get_path(resource)}"'
+            )
         return "www-authenticate", f"Bearer {', '.join(parts)}"
 
 
-def _document(sign_in: SignInSettings, resource: str) -> JsonObject:
+def _build_document(sign_in: SignInSettings, resource: str) -> JsonObject:
     document: dict[str, Json] = {
         "resource": resource,
         "authorization_servers": [sign_in.issuer],
@@ -59,5 +65,5 @@ def _document(sign_in: SignInSettings, resource: str) -> JsonObject:
     return document
 
 
-def _path(resource: str) -> str:
+def _get_path(resource: str) -> str:
     return urlsplit(resource).path.rstrip("/")

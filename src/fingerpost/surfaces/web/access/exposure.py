@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.web.access.addresses import host_of, is_loopback
+from fingerpost.surfaces.web.access.addresses import get_host, is_loopback
 
 
 def is_exposed(settings: GatewaySettings) -> bool:
     """Whether somebody who does not sit at this machine can reach the gateway."""
-    public = host_of(settings.public_url) if settings.public_url else ""
+    public = get_host(settings.public_url) if settings.public_url else ""
     return not is_loopback(settings.host) or bool(public and not is_loopback(public))
 
 

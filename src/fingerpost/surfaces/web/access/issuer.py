@@ -27,13 +27,13 @@ from fingerpost.settings.model import SignInSettings
 
 log = logging.getLogger("fingerpost.access")
 
-FETCH_SECONDS: Final = 5.0
-FETCH_BYTES: Final = 512 * 1024
-MOST_KEYS: Final = 100
-RENEW_AFTER: Final = 600.0
-USABLE_FOR: Final = 3600.0
-UNKNOWN_KEY_EVERY: Final = 30.0  # or anybody could make us ask the issuer as often as they like
-FAILED_EVERY: Final = 5.0
+FETCH_TIMEOUT_S: Final = 5.0
+MAX_FETCH_BYTES: Final = 512 * 1024
+MAX_KEYS: Final = 100
+RENEW_AFTER_S: Final = 600.0
+MAX_KEY_AGE_S: Final = 3600.0
+UNKNOWN_KEY_INTERVAL_S: Final = 30.0  # or anybody could make us ask the issuer as often as they like
+RETRY_INTERVAL_S: Final = 5.0
 
 Jwk = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ class _KeySet:
     fetched: float
 
 
-class Issuer:
+class TokenIssuer:
     """One authorization server's keys."""
 
     def __init__(self, settings: SignInSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,19 +60,19 @@ class Issuer:
         self._failed: float | None = None
         self._told: str | None = None  # why it failed, as the log has it
 
-    async def keys_for(self, kid: str | None) -> tuple[Jwk, ...]:
+    async def find_keys(self, kid: str | None) -> tuple[Jwk, ...]:
         """The keys a token may be signed with: the one of this id, or all when it names none.
 
         Raises `IssuerUnreachable`.
         """
-        keys = await self._current(since=None)
-        if found := _named(keys.keys, kid):
+        keys = await self._get_key_set(since=None)
+        if found := _filter_by_kid(keys.keys, kid):
             return found
-        if kid is not None and self._clock() - keys.fetched >= UNKNOWN_KEY_EVERY:
-            return _named((await self._current(since=keys.fetched)).keys, kid)
+        if kid is not None and self._clock() - keys.fetched >= UNKNOWN_KEY_INTERVAL_S:
+            return _filter_by_kid((await self._get_key_set(since=keys.fetched)).keys, kid)
         return ()
 
-    async def _current(self, *, since: float | None) -> _KeySet:
+    async def _get_key_set(self, *, since: float | None) -> _KeySet:
         """The keys as known; fetched when they are old, or no newer than `since`."""
         if self._set is not None and not self._is_due(self._set, since):
             return self._set
@@ -80,17 +80,17 @@ class Issuer:
             held = self._set
             if held is not None and not self._is_due(held, since):
                 return held
-            if self._failed is None or self._clock() - self._failed >= FAILED_EVERY:
-                return await self._renew(held)
-        return self._still_usable(held, "the issuer could not be reached a moment ago")
+            if self._failed is None or self._clock() - self._failed >= RETRY_INTERVAL_S:
+                return await self._renew_keys(held)
+        return self._check_usable(held, "the issuer could not be reached a moment ago")
 
-    def _is_due(self, held: _KeySet, since: float | None) -> bool:
-        return self._clock() - held.fetched >= RENEW_AFTER or held.fetched == since
+    def _is_due(self, key_set: _KeySet, since: float | None) -> bool:
+        return self._clock() - key_set.fetched >= RENEW_AFTER_S or key_set.fetched == since
 
-    async def _renew(self, held: _KeySet | None) -> _KeySet:
+    async def _renew_keys(self, key_set: _KeySet | None) -> _KeySet:
         try:
-            with anyio.fail_after(FETCH_SECONDS):
-                keys = await self._fetch()
+            with anyio.fail_after(FETCH_TIMEOUT_S):
+                keys = await self._fetch_keys()
         except (
             httpx2.HTTPError,
             httpx2.InvalidURL,
@@ -98,13 +98,13 @@ class Issuer:
             ValueError,
         ) as error:  # TimeoutError is an OSError
             self._failed = self._clock()
-            self._tell(str(error) or type(error).__name__)
-            return self._still_usable(held, f"{type(error).__name__}: {error}")
+            self._log_failure(str(error) or type(error).__name__)
+            return self._check_usable(key_set, f"{type(error).__name__}: {error}")
         self._failed = self._told = None
         self._set = _KeySet(keys, self._clock())
         return self._set
 
-    def _tell(self, reason: str) -> None:
+    def _log_failure(self, reason: str) -> None:
         """Once for each reason: everybody who comes with a token asks again."""
         if reason != self._told:
             self._told = reason
@@ -115,29 +115,29 @@ class Issuer:
                 scrub(reason),
             )
 
-    def _still_usable(self, held: _KeySet | None, reason: str) -> _KeySet:
-        if held is None or self._clock() - held.fetched >= USABLE_FOR:
+    def _check_usable(self, key_set: _KeySet | None, reason: str) -> _KeySet:
+        if key_set is None or self._clock() - key_set.fetched >= MAX_KEY_AGE_S:
             raise IssuerUnreachable(reason)
-        return held
+        return key_set
 
-    async def _fetch(self) -> tuple[Jwk, ...]:
+    async def _fetch_keys(self) -> tuple[Jwk, ...]:
         # Making a client reads certificates and settings from disk.
-        async with await anyio.to_thread.run_sync(_client) as client:
-            url = self._jwks_url or await self._discover(client)
-            document = await _get(client, url)
+        async with await anyio.to_thread.run_sync(_build_client) as client:
+            url = self._jwks_url or await self._discover_keys_url(client)
+            document = await _get_document(client, url)
         listed = document.get("keys")
         if not isinstance(listed, list):
             message = "the key document holds no keys"
             raise ValueError(message)
-        entries = cast("list[object]", listed)[:MOST_KEYS]
+        entries = cast("list[object]", listed)[:MAX_KEYS]
         return tuple(cast("Jwk", entry) for entry in entries if isinstance(entry, dict))
 
-    async def _discover(self, client: httpx2.AsyncClient) -> str:
+    async def _discover_keys_url(self, client: httpx2.AsyncClient) -> str:
         """Where the issuer says its keys are (RFC 8414, then OpenID Connect)."""
-        for url in metadata_urls(self._issuer):
+        for url in build_metadata_urls(self._issuer):
             try:
-                metadata = await _get(client, url)
-            except _Missing:
+                metadata = await _get_document(client, url)
+            except _MissingDocument:
                 continue
             # Whoever serves this document must be the one it speaks for (RFC 8414, 3.3).
             if metadata.get("issuer") != self._issuer:
@@ -152,16 +152,16 @@ class Issuer:
         raise ValueError(message)
 
 
-def _client() -> httpx2.AsyncClient:
+def _build_client() -> httpx2.AsyncClient:
     headers = {"accept": "application/json", "accept-encoding": "identity"}
-    return httpx2.AsyncClient(follow_redirects=False, timeout=FETCH_SECONDS, headers=headers)
+    return httpx2.AsyncClient(follow_redirects=False, timeout=FETCH_TIMEOUT_S, headers=headers)
 
 
-class _Missing(ValueError):
+class _MissingDocument(ValueError):
     """There is no such document."""
 
 
-def metadata_urls(issuer: str) -> tuple[str, ...]:
+def build_metadata_urls(issuer: str) -> tuple[str, ...]:
     """Where an issuer's metadata may be, in the order to look."""
     parts = urlsplit(issuer)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
@@ -173,19 +173,19 @@ def metadata_urls(issuer: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(urls))
 
 
-async def _get(client: httpx2.AsyncClient, url: str) -> Mapping[str, object]:
+async def _get_document(client: httpx2.AsyncClient, url: str) -> Mapping[str, object]:
     async with client.stream("GET", url) as response:
         if response.status_code == HTTPStatus.NOT_FOUND:
             message = f"there is nothing at {url}"
-            raise _Missing(message)
+            raise _MissingDocument(message)
         if response.status_code != HTTPStatus.OK:
             message = f"{url} answered with status {response.status_code}"
             raise ValueError(message)
         body = bytearray()
         async for piece in response.aiter_raw():
             body += piece
-            if len(body) > FETCH_BYTES:
-                message = f"{url} answered with more than {FETCH_BYTES} bytes"
+            if len(body) > MAX_FETCH_BYTES:
+                message = f"{url} answered with more than {MAX_FETCH_BYTES} bytes"
                 raise ValueError(message)
     document: object = orjson.loads(body)
     if not isinstance(document, dict):
@@ -194,5 +194,5 @@ async def _get(client: httpx2.AsyncClient, url: str) -> Mapping[str, object]:
     return cast("Mapping[str, object]", document)
 
 
-def _named(keys: tuple[Jwk, ...], kid: str | None) -> tuple[Jwk, ...]:
+def _filter_by_kid(keys: tuple[Jwk, ...], kid: str | None) -> tuple[Jwk, ...]:
     return keys if kid is None else tuple(key for key in keys if key.get("kid") == kid)

@@ -13,15 +13,20 @@ from typing import Final, Protocol
 from fingerpost.errors import StoreError
 from fingerpost.records import Principal, utc_now
 from fingerpost.store.keys import PREFIX, ApiKey
-from fingerpost.surfaces.web.access.verdicts import Known, Undecided, Unknown, Verdict
+from fingerpost.surfaces.web.access.verdicts import (
+    CredentialVerdict,
+    KnownCredential,
+    UndecidedCredential,
+    UnknownCredential,
+)
 
-RENEW_SECONDS: Final = 3.0  # then one request looks the key up again, while others go on
-FRESH_SECONDS: Final = 5.0  # a revoked key is refused after this time at the latest
-USE_NOTED_EVERY: Final = timedelta(hours=1)
-_REMEMBERED: Final = 1000
+RENEW_AFTER_S: Final = 3.0  # then one request looks the key up again, while others go on
+KEY_FRESH_S: Final = 5.0  # a revoked key is refused after this time at the latest
+USE_NOTED_INTERVAL_S: Final = timedelta(hours=1)
+_MAX_CACHED_KEYS: Final = 1000
 
 
-class KeyBook(Protocol):
+class ApiKeyLookup(Protocol):
     """Where keys are kept. The store implements this."""
 
     async def find(self, key: str, *, now: datetime | None = None) -> ApiKey | None: ...
@@ -30,48 +35,48 @@ class KeyBook(Protocol):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _CachedKey:
     key: ApiKey
-    verdict: Known
+    verdict: KnownCredential
     at: float
     renewing: bool = False
 
 
-class KeyCheck:
+class ApiKeyCheck:
     """Tells whose key it is."""
 
-    def __init__(self, book: KeyBook, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._book = book
+    def __init__(self, key_store: ApiKeyLookup, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._book = key_store
         self._clock = clock
-        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
+        self._seen: OrderedDict[bytes, _CachedKey] = OrderedDict()
         self._noted: dict[str, datetime] = {}
 
-    def remembered(self, key: str) -> Known | None:
+    def get_cached(self, key: str) -> KnownCredential | None:
         """The answer of a moment ago, if it was a good one."""
-        seen = self._seen.get(_mark(key))
+        seen = self._seen.get(_hash_key(key))
         if seen is None:
             return None
         age = self._clock() - seen.at
-        if age >= FRESH_SECONDS or not seen.key.holds(utc_now()):
+        if age >= KEY_FRESH_S or not seen.key.is_valid(utc_now()):
             return None
-        if age >= RENEW_SECONDS and not seen.renewing:
+        if age >= RENEW_AFTER_S and not seen.renewing:
             seen.renewing = True
             return None
         return seen.verdict
 
-    async def judge(self, key: str) -> Verdict:
+    async def check_credential(self, key: str) -> CredentialVerdict:
         """Whose key this is, as the store knows it now."""
         if not key.startswith(PREFIX):  # anybody may send us anything: no look-up for what cannot be a key
-            return Unknown("no such key")
+            return UnknownCredential("no such key")
         try:
             found = await self._book.find(key)
         except StoreError as error:
-            return Undecided(f"keys cannot be looked up: {error}")
-        mark = _mark(key)
+            return UndecidedCredential(f"keys cannot be looked up: {error}")
+        mark = _hash_key(key)
         if found is None:
             self._seen.pop(mark, None)
-            return Unknown("no such key")
-        known = Known(
+            return UnknownCredential("no such key")
+        known = KnownCredential(
             Principal(
                 name=found.name,
                 kind="key",
@@ -80,22 +85,22 @@ class KeyCheck:
                 rights=found.rights,
             ),
         )
-        self._seen[mark] = _Seen(found, known, self._clock())
-        if len(self._seen) > _REMEMBERED:
+        self._seen[mark] = _CachedKey(found, known, self._clock())
+        if len(self._seen) > _MAX_CACHED_KEYS:
             self._seen.popitem(last=False)
-        self._note(found)
+        self._note_use(found)
         return known
 
-    def _note(self, key: ApiKey) -> None:
+    def _note_use(self, key: ApiKey) -> None:
         now = utc_now()
         last = self._noted.get(key.key_id) or key.last_used
-        if last is None or now - last >= USE_NOTED_EVERY:
-            if len(self._noted) >= _REMEMBERED:
+        if last is None or now - last >= USE_NOTED_INTERVAL_S:
+            if len(self._noted) >= _MAX_CACHED_KEYS:
                 self._noted.clear()
             self._noted[key.key_id] = now
             self._book.note_use(key.key_id, now)
 
 
-def _mark(key: str) -> bytes:
+def _hash_key(key: str) -> bytes:
     """What a key is remembered by: a dump of our memory should not be a list of keys."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

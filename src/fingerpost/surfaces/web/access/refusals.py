@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from fingerpost.events import AccessRefused, EventSink
-from fingerpost.surfaces.web.access.tries import Tries
+from fingerpost.surfaces.web.access.tries import FailedAttempts
 
 
-class Refusals:
+class RefusalLog:
     """Tells of those who were refused, of each remote only so many a minute."""
 
     def __init__(self, events: EventSink) -> None:
         self._events = events
-        self._told = Tries()
+        self._told = FailedAttempts()
 
-    def tell(self, remote: str, *, endpoint: str, reason: str, principal: str | None = None) -> None:
-        if self._told.wait(remote) > 0:
+    def record(self, remote: str, *, endpoint: str, reason: str, principal: str | None = None) -> None:
+        if self._told.get_wait(remote) > 0:
             return
-        self._told.failed(remote)
+        self._told.add_failure(remote)
         self._events.emit(AccessRefused(endpoint=endpoint, reason=reason, principal=principal))

@@ -14,20 +14,20 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.web.access.addresses import base_of, reachable
+from fingerpost.surfaces.web.access.addresses import get_base_url, get_reachable_address
 
-_PATHS: Final = ("/mcp", "/mcp/route", "/mcp/all")
-_ENDPOINT = re.compile(r"(?P<root>.*?)/mcp(?:/route|/all|/p/[^/?#]+)?")
+_ENDPOINT_PATHS: Final = ("/mcp", "/mcp/route", "/mcp/all")
+_ENDPOINT_PATTERN = re.compile(r"(?P<root>.*?)/mcp(?:/route|/all|/p/[^/?#]+)?")
 
 
-class Resources:
+class ProtectedResources:
     """What this gateway's endpoints are called, and which audiences are theirs."""
 
     def __init__(self, settings: GatewaySettings, *, bound: str, profiles: Iterable[str] = ()) -> None:
         audience = None if settings.sign_in is None else settings.sign_in.audience
-        named = audience if audience is not None and base_of(audience) is not None else None
-        home = None if named is None else _root(named)
-        own = settings.public_url or home or f"http://{reachable(bound)}"
+        named = audience if audience is not None and get_base_url(audience) is not None else None
+        home = None if named is None else _parse_root(named)
+        own = settings.public_url or home or f"http://{get_reachable_address(bound)}"
         self._own = own.rstrip("/")
         self._audience = audience
         self._profiles = profiles
@@ -40,24 +40,24 @@ class Resources:
         """The path before our own paths, where a proxy puts one there."""
         return urlsplit(self._own).path
 
-    def at(self) -> Mapping[str, str]:
+    def get_resources(self) -> Mapping[str, str]:
         """The resource of each endpoint there is now, by its path."""
-        return {path: self._one_for_all or f"{self._own}{path}" for path in self._endpoints()}
+        return {path: self._one_for_all or f"{self._own}{path}" for path in self._get_endpoints()}
 
-    def audiences(self) -> Mapping[str, str | None]:
+    def get_audiences(self) -> Mapping[str, str | None]:
         """What a token may be for, and the profile it is bound to by that."""
         taken: dict[str, str | None] = {}
         if self._is_ours:
-            taken = {f"{self._own}{path}": profile for path, profile in self._endpoints().items()}
+            taken = {f"{self._own}{path}": profile for path, profile in self._get_endpoints().items()}
         if self._audience is not None:
             taken[self._audience] = None
         return taken
 
-    def _endpoints(self) -> Mapping[str, str | None]:
-        return {**dict.fromkeys(_PATHS), **{f"/mcp/p/{name}": name for name in self._profiles}}
+    def _get_endpoints(self) -> Mapping[str, str | None]:
+        return {**dict.fromkeys(_ENDPOINT_PATHS), **{f"/mcp/p/{name}": name for name in self._profiles}}
 
 
-def _root(address: str) -> str | None:
+def _parse_root(address: str) -> str | None:
     """Where a gateway is that has an endpoint of this address; None when it could be none."""
-    match = _ENDPOINT.fullmatch(address)
+    match = _ENDPOINT_PATTERN.fullmatch(address)
     return None if match is None else match["root"]

@@ -13,19 +13,19 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
-PER_REMOTE: Final = 20
-WINDOW_SECONDS: Final = 60.0
-_REMOTES: Final = 10_000
+MAX_FAILURES: Final = 20
+WINDOW_S: Final = 60.0
+_MAX_REMOTES: Final = 10_000
 
 
-class Tries:
+class FailedAttempts:
     """Counts failures by where they came from, over the last minute."""
 
     def __init__(
         self,
         *,
-        limit: int = PER_REMOTE,
-        seconds: float = WINDOW_SECONDS,
+        limit: int = MAX_FAILURES,
+        seconds: float = WINDOW_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limit = limit
@@ -33,17 +33,17 @@ class Tries:
         self._clock = clock
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
-    def wait(self, remote: str) -> float:
+    def get_wait(self, remote: str) -> float:
         """How many seconds this remote has to wait; 0 when it may fail once more."""
         failures = self._failures.get(remote)
         if failures is None or len(failures) < self._limit:
             return 0.0
         return max(0.0, failures[0] + self._seconds - self._clock())
 
-    def failed(self, remote: str) -> None:
+    def add_failure(self, remote: str) -> None:
         """One more failure. Who is forgotten for want of room is whoever failed longest ago."""
         failures = self._failures.pop(remote, None) or deque[float](maxlen=self._limit)
         failures.append(self._clock())
         self._failures[remote] = failures
-        if len(self._failures) > _REMOTES:
+        if len(self._failures) > _MAX_REMOTES:
             self._failures.popitem(last=False)

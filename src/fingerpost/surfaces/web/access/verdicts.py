@@ -7,21 +7,21 @@ from fingerpost.records import Principal
 
 
 @frozen(kw_only=False)
-class Known:
+class KnownCredential:
     """Somebody we know."""
 
     principal: Principal
 
 
 @frozen(kw_only=False)
-class Unknown:
+class UnknownCredential:
     """Not a credential of ours. `reason` is for the audit trail; the caller never hears it."""
 
     reason: str
 
 
 @frozen(kw_only=False)
-class Insufficient:
+class InsufficientCredential:
     """A good token that may not do this. `scopes` are what it would need."""
 
     reason: str
@@ -30,11 +30,11 @@ class Insufficient:
 
 
 @frozen(kw_only=False)
-class Undecided:
+class UndecidedCredential:
     """We cannot tell at the moment; `seconds` is when to ask again."""
 
     reason: str
     seconds: int = 5
 
 
-Verdict = Known | Unknown | Insufficient | Undecided
+CredentialVerdict = KnownCredential | UnknownCredential | InsufficientCredential | UndecidedCredential
