@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.catalog import build, listings
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.choose.guard import SyntaxGuard
+from fingerpost.choose.syntax_guard.scanner import SyntaxGuard
 
 SIZE: Final = 50_000  # characters
 PIECE: Final = 7

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.answering_world import CITIES, TOOL, World, requests, small_talk
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.choose.single import build_turn_request
+from fingerpost.choose.tool_loop import build_turn_request
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Packet, Step
 from fingerpost.settings import ChooseSettings

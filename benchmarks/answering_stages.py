@@ -15,7 +15,7 @@ from typing import Final
 from rich.table import Table
 
 from benchmarks.answering_world import ANSWER, Marks, World
-from fingerpost.choose.guard import SyntaxGuard
+from fingerpost.choose.syntax_guard.scanner import SyntaxGuard
 from fingerpost.events import encode
 
 # The event with which each stage ends; whatever follows the last one is the end.

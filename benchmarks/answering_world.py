@@ -19,7 +19,7 @@ from typing import Final
 
 from benchmarks.catalog import TOOLS_PER_SERVER, definition
 from fingerpost import Router, Settings
-from fingerpost.evals.reading import read_tools
+from fingerpost.evals.datasets import read_tools
 from fingerpost.events import Event
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Json, JsonObject

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from benchmarks.routing_sets import Set
 from fingerpost import Settings
-from fingerpost.evals.predict import RankingScope
-from fingerpost.evals.records import Prediction, QueryRecord, RankingEntry
-from fingerpost.evals.shelf import EvalCatalog, build_eval_catalog
-from fingerpost.narrow.text import build_tool_text
+from fingerpost.evals.datasets import EvalCatalog, Prediction, QueryRecord, RankingEntry, build_eval_catalog
+from fingerpost.evals.predictions import RankingScope
+from fingerpost.narrow.scorer import build_tool_text
 
 TOP = 20
 bm25s: Any = importlib.import_module("bm25s")  # it comes without types

@@ -14,10 +14,9 @@ from rich.table import Table
 
 from fingerpost import Router, Settings
 from fingerpost.call.arguments import prepare_arguments
+from fingerpost.call.build import ResolvedTool, compute_call_fingerprint, resolve_tool
 from fingerpost.call.digest import build_digest
 from fingerpost.call.execution import CallRunner
-from fingerpost.call.fingerprints import compute_call_fingerprint
-from fingerpost.call.names import ResolvedTool, resolve_tool
 from fingerpost.call.policy import PolicyEngine
 from fingerpost.events import CallReceived, Event, MemorySink, encode
 from fingerpost.records import Call, CallContext, Effect, JsonObject, Permit, ToolCall

@@ -21,8 +21,7 @@ from benchmarks.knowledge_corpus import module_notes, object_notes, topic_notes,
 from benchmarks.knowledge_questions import NAMES, QUESTIONS
 from fingerpost.builtin.knowledge import KnowledgeBase
 from fingerpost.builtin.knowledge.base import FRESH_SECONDS
-from fingerpost.builtin.passages import PassageHit, PassageIndex, TextPassage
-from fingerpost.builtin.passages.meanings import split_windows
+from fingerpost.builtin.passages import PassageHit, PassageIndex, TextPassage, split_windows
 from fingerpost.narrow.dense.encoder import get_shared_encoder
 
 SIZES = (100, 1_000, 5_000)

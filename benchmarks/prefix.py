@@ -32,21 +32,19 @@ import anyio
 from rich.console import Console
 from rich.table import Table
 
-from fingerpost.choose.answering import build_answer_request, build_direct_request
+from fingerpost.choose.answer import build_answer_request, build_direct_request
 from fingerpost.choose.instructions import (
     NO_TOOLS_INSTRUCTIONS,
     TOOLS_INSTRUCTIONS,
+    build_system_prompt,
     build_tool_guides,
     describe_tool_usage,
 )
-from fingerpost.choose.offer import order_offered_keys
-from fingerpost.choose.prompts import build_system_prompt
+from fingerpost.choose.offered_tools import order_offered_keys
 from fingerpost.choose.react import build_react_request
 from fingerpost.choose.selection import build_selection_request
-from fingerpost.choose.single import build_turn_request
-from fingerpost.evals.reading import read_queries, read_tools
-from fingerpost.evals.records import QueryRecord
-from fingerpost.evals.shelf import EvalCatalog, build_eval_catalog
+from fingerpost.choose.tool_loop import build_turn_request
+from fingerpost.evals.datasets import EvalCatalog, QueryRecord, build_eval_catalog, read_queries, read_tools
 from fingerpost.llm import ModelRequest
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest

@@ -28,14 +28,17 @@ from benchmarks.baselines import best_of, bm25, fastmcp_search, vectors_alone
 from benchmarks.routing_encoders import Encoders
 from benchmarks.routing_sets import EIGHT, Set, sets_in
 from fingerpost import Settings
-from fingerpost.evals.measures import compute_measures
-from fingerpost.evals.predict import RankingScope, build_eval_settings, iterate_predictions
-from fingerpost.evals.ready import MAX_WAIT_S, open_ready_narrower
-from fingerpost.evals.records import Prediction, QueryRecord
-from fingerpost.evals.shelf import build_eval_catalog
-from fingerpost.narrow.base import ScorerQuery
-from fingerpost.narrow.parts import build_default_components
-from fingerpost.narrow.text import split_sentences
+from fingerpost.evals.datasets import Prediction, QueryRecord, build_eval_catalog
+from fingerpost.evals.metrics import compute_measures
+from fingerpost.evals.predictions import (
+    MAX_WAIT_S,
+    RankingScope,
+    build_eval_settings,
+    iterate_predictions,
+    open_ready_narrower,
+)
+from fingerpost.narrow.components import build_default_components
+from fingerpost.narrow.scorer import ScorerQuery, split_sentences
 from fingerpost.settings.model import FlagSettings
 
 SAMPLE = 400

@@ -9,9 +9,9 @@ from pathlib import Path
 from training.sets import FAMILIES, LICENSED
 
 from fingerpost import Settings
+from fingerpost.narrow.components import NarrowComponents, build_default_components
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder, get_default_vectors_folder
 from fingerpost.narrow.dense.encoder import TOKENIZER, WEIGHTS
-from fingerpost.narrow.parts import NarrowComponents, build_default_components
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from pathlib import Path
 from training.sets import JUDGED as EIGHT
 from training.sets import is_held_out
 
-from fingerpost.evals.reading import read_queries, read_tools
-from fingerpost.evals.records import QueryRecord, ToolRecord
+from fingerpost.evals.datasets import QueryRecord, ToolRecord, read_queries, read_tools
 
 OWN = Path(__file__).parent.parent / "training" / "data"
 OTHERS = ("ultratool_zh", "hebrew_dev", "metatool_awareness_dev", "when2call_judge300")  # one thing each

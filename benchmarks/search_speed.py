@@ -24,11 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.catalog import build, definition, listings
-from fingerpost.narrow.base import ScorerQuery
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
 from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
-from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.text import build_tool_text
+from fingerpost.narrow.lexical_scorer import LexicalScorer
+from fingerpost.narrow.scorer import ScorerQuery, build_tool_text
 from fingerpost.records import ToolCard
 
 SIZES = (300, 3_000, 10_000)

@@ -20,14 +20,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.evals.reading import read_queries, read_tools
-from fingerpost.evals.records import QueryRecord
-from fingerpost.evals.shelf import EvalCatalog, build_eval_catalog
+from fingerpost.evals.datasets import EvalCatalog, QueryRecord, build_eval_catalog, read_queries, read_tools
 from fingerpost.events import Fanout, MemorySink
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.preselection import ServerPicker, SmartRoutingStats
-from fingerpost.narrow.preselection.costs import DefinitionCosts
 from fingerpost.narrow.request import NarrowRequest
+from fingerpost.narrow.server_picker import DefinitionCosts, ServerPicker, SmartRoutingStats
 from fingerpost.records import ServerChoice
 from fingerpost.settings import Settings
 

@@ -35,7 +35,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import Outcome
 from fingerpost.settings import Settings
 from fingerpost.testing import ScriptedModel, calls
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 
 TERMINAL = "workspace/terminal_operations"
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from fingerpost.narrow.base import Query
-from fingerpost.narrow.lexical import LexicalScorer
+from fingerpost.narrow.lexical_scorer import LexicalScorer
+from fingerpost.narrow.scorer import Query
 from fingerpost.records import Signals
 from training.encoder import Encoder, Words, encode
 from training.sets import Request, RoutingSet, Tool

@@ -1,4 +1,4 @@
-"""Fit the judgement "is there a suitable tool here at all?" (`fingerpost.narrow.fit`).
+"""Fit the judgement "is there a suitable tool here at all?" (`fingerpost.narrow.fusion`).
 
 Every request with known tools gives a list in which they are, and the same list
 with them taken away: of one tool, of a few, of hundreds; among strangers or
@@ -33,14 +33,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.evals.metrics import compute_auc
-from fingerpost.narrow.base import ScorerQuery
-from fingerpost.narrow.columns import Rows
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
 from fingerpost.narrow.dense.encoder import TOKENIZER, WEIGHTS
-from fingerpost.narrow.fit import FIT_FEATURES, LogisticModel, compute_fit_features
-from fingerpost.narrow.fusion import TextEvidence, fuse_scores, get_meaning_weight
-from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.text import split_sentences
+from fingerpost.narrow.features import Rows
+from fingerpost.narrow.fusion import (
+    FIT_FEATURES,
+    LogisticModel,
+    TextEvidence,
+    compute_fit_features,
+    fuse_scores,
+    get_meaning_weight,
+)
+from fingerpost.narrow.lexical_scorer import LexicalScorer
+from fingerpost.narrow.scorer import ScorerQuery, split_sentences
 from training.sets import Request, RoutingSet, read_own, read_public
 
 Floats = NDArray[np.float64]

@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.narrow.need import NeedClassifier
-from fingerpost.narrow.need.cues import CUE_POSITION, CUES
-from fingerpost.narrow.need.model import WEIGHTS_FILE, load_need_model
-from fingerpost.narrow.need.reading import FEATURE_SLOTS, extract_features
-from fingerpost.narrow.signals import SignalReader
+from fingerpost.narrow.need.classifier import WEIGHTS_FILE, load_need_model
+from fingerpost.narrow.need.features import CUE_POSITION, CUES, FEATURE_SLOTS, extract_features
+from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import Message, Signals
 from fingerpost.settings import NarrowSettings
 

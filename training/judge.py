@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from fingerpost.evals.metrics import compute_gains, compute_recall
-from fingerpost.narrow.text import split_sentences
+from fingerpost.narrow.scorer import split_sentences
 from training.encoder import Encoder, Words, encode, load, save
 from training.examples import Material, prepare, trainable
 from training.sets import FAMILIES, JUDGED, LICENSED, Request, RoutingSet, read_own, read_public

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fingerpost.narrow.hebrew.gloss import gloss_words, join_gloss
-from fingerpost.narrow.text import ToolText, build_tool_text
+from fingerpost.narrow.scorer import ToolText, build_tool_text
 from fingerpost.records import Effect, Intelligence, Known, Source, ToolCard
 
 FAMILIES = {

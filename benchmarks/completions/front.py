@@ -12,10 +12,10 @@ import anyio
 
 from benchmarks.gateway.upstream import filler_tool
 from fingerpost import Router, Settings
-from fingerpost.surfaces.completions import open_openai_app
+from fingerpost.surfaces.http.authenticator import build_authenticator
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
+from fingerpost.surfaces.openai.app import open_openai_app
 from fingerpost.surfaces.serve import get_backend_options
-from fingerpost.surfaces.web.access import build_authenticator
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from fingerpost.testing import tool_server
 
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import anyio
 
+from fingerpost.surfaces.http.asgi import EVENT_STREAM_HEADERS, JSON_TYPE, AsgiScope, Receive, Send, respond
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from fingerpost.surfaces.serve import get_backend_options
-from fingerpost.surfaces.web.asgi import EVENT_STREAM_HEADERS, JSON_TYPE, AsgiScope, Receive, Send, respond
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 
 FIRST_S: Final = 0.03
 NEXT_S: Final = 0.002

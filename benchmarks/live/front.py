@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 
 from fingerpost import Router, Settings
+from fingerpost.surfaces.http.authenticator import build_authenticator
 from fingerpost.surfaces.serve import get_backend_options, serve
-from fingerpost.surfaces.web.access import build_authenticator
 from fingerpost.testing import tool_server
 
 

@@ -13,14 +13,13 @@ import anyio
 import httpx2
 
 from fingerpost import Router, Settings
-from fingerpost.insight.ledger import JournalReader
+from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.records import Right, ServerSpec
 from fingerpost.surfaces.api import ApiApp, open_api
 from fingerpost.surfaces.console import open_console
-from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
-from fingerpost.surfaces.web.front import PathRouter
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
-from fingerpost.surfaces.web.tickets import create_ticket
+from fingerpost.surfaces.http.authenticator import HttpAuthenticator, build_authenticator
+from fingerpost.surfaces.http.local_callers import create_ticket
+from fingerpost.surfaces.http.server import PathRouter, get_address, listen_at, serve_app
 
 PATIENCE_S = 20.0
 

@@ -13,17 +13,16 @@ import httpx2
 from mcp import Client
 
 from fingerpost import Router
-from fingerpost.insight import JournalReader
+from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.records import Right, ServerSpec
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.api import open_api
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
-from fingerpost.surfaces.web.access import build_authenticator
-from fingerpost.surfaces.web.front import PathRouter
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
-from fingerpost.surfaces.web.tickets import create_ticket
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.http.authenticator import build_authenticator
+from fingerpost.surfaces.http.local_callers import create_ticket
+from fingerpost.surfaces.http.server import PathRouter, get_address, listen_at, serve_app
 from tests.api.kit import settings
 
 PATIENCE_S = 20.0

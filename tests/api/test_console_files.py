@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fingerpost.surfaces.console.files import STATIC_FOLDER
+from fingerpost.surfaces.console.app import STATIC_FOLDER
 from tests.api.kit import House, house
 from tests.requirements import proves
 

@@ -15,11 +15,11 @@ from fingerpost.errors import ServerUnavailable, StoreUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import Right
 from fingerpost.surfaces.api.app import ApiApp, RequestLimits
-from fingerpost.surfaces.api.doors import ApiAuth
+from fingerpost.surfaces.api.auth import ApiAuth
 from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, ApiResponse
 from fingerpost.surfaces.api.sessions import ConsoleSessions
 from fingerpost.surfaces.api.streams import StreamSlots
-from fingerpost.surfaces.web.rate import RateLimiter
+from fingerpost.surfaces.http.access import RateLimiter
 from tests.api.kit import House, house, listening_to, local_gate, settings
 from tests.requirements import proves
 

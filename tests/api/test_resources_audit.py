@@ -15,7 +15,7 @@ from hypothesis import settings as given_settings
 from hypothesis import strategies as st
 
 from fingerpost.events import PinAccepted, ToolQuarantined
-from fingerpost.surfaces.api.resources.audit_export import escape_formula
+from fingerpost.surfaces.api.audit import escape_formula
 from tests.api.resources_kit import Both, both
 from tests.requirements import proves
 

@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 
 from fingerpost import Server
-from fingerpost.surfaces.api.resources.changes import diff_definitions, text_difference
+from fingerpost.surfaces.api.tools import diff_definitions, text_difference
 from fingerpost.testing import served, tool_server
 from tests.api.resources_kit import both, by_key, reading, until
 from tests.requirements import proves

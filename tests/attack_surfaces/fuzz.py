@@ -31,10 +31,10 @@ from fingerpost.records import ServerSpec
 from fingerpost.servers import Server
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.wire.answering import INTERNAL_ERROR_MESSAGE
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
-from fingerpost.surfaces.parts import SurfaceDeps, build_lazy_apps
-from fingerpost.surfaces.web.front import PathRouter
+from fingerpost.surfaces.gateway.responses import INTERNAL_ERROR_MESSAGE
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.http.server import PathRouter
+from fingerpost.surfaces.serve import SurfaceDeps, build_lazy_apps
 from fingerpost.testing import tool_server
 from tests.api.kit import local_gate, settings
 from tests.attack_surfaces import cases as programs

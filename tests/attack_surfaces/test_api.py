@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from fingerpost.records import Scope
-from fingerpost.surfaces.web.access.keys import KEY_FRESH_S
-from fingerpost.surfaces.web.access.tries import MAX_FAILURES
+from fingerpost.surfaces.http.authenticator import MAX_FAILURES
+from fingerpost.surfaces.http.credentials import KEY_FRESH_S
 from fingerpost.testing import tool_server
 from tests.api.kit import House, house, listening_to
 from tests.journeys.recorder import DESTROYS, READS, tool

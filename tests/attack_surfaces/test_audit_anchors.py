@@ -18,7 +18,7 @@ import pytest
 from fingerpost.errors import ConfigError
 from fingerpost.settings import AuditSettings
 from fingerpost.store import AuditReport, Store
-from fingerpost.store.chain import GENESIS, ChainFact, hash_fact
+from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
 from tests.requirements import proves
 from tests.store.samples import audited, ordinary
 

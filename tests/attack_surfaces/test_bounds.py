@@ -14,7 +14,7 @@ import pytest
 from fingerpost import Router
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Principal, Scope
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.api.kit import House, house, listening_to
 from tests.completions.kit import served, settings, user

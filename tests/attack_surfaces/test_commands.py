@@ -19,7 +19,7 @@ import anyio.to_thread
 import pytest
 from click.testing import CliRunner
 
-from fingerpost.builtin.workspace.commands.sandbox import find_sandbox_kind
+from fingerpost.builtin.workspace.sandbox import find_sandbox_kind
 from fingerpost.frozen import frozen
 from fingerpost.records import ErrorKind
 from fingerpost.settings import Settings

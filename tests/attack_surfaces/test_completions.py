@@ -16,7 +16,7 @@ import pytest
 
 from fingerpost.events import ApprovalRequested, Event
 from fingerpost.llm import ModelRequest
-from fingerpost.surfaces.web.deciding import CHECK_INTERVAL_S
+from fingerpost.surfaces.http.approvals import CHECK_INTERVAL_S
 from fingerpost.testing import ScriptedModel, calls
 from tests.completions.kit import MAP, Place, ask, house, user
 from tests.completions.test_approvals import NOT_HELD, body, decide, writes

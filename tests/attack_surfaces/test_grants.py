@@ -11,8 +11,8 @@ import pytest
 from fingerpost import Router
 from fingerpost.errors import CallError
 from fingerpost.records import Decision, Principal
-from fingerpost.surfaces.web.access.claims import build_principal
-from fingerpost.surfaces.web.reach import build_conversation_id
+from fingerpost.surfaces.http.access import build_conversation_id
+from fingerpost.surfaces.http.tokens import build_principal
 from fingerpost.testing import ToolServer, tool_server
 from tests.api.kit import house as api_house
 from tests.gateway.methods_kit import house as gateway_house

@@ -12,7 +12,7 @@ from fingerpost.records import Decision, Effect, Pending, Scope, utc_now
 from fingerpost.records.codec import to_json
 from fingerpost.redaction import MASK
 from fingerpost.surfaces.cli.approvals import format_pending
-from fingerpost.surfaces.gateway.asking.approval import MAX_VALUE_LENGTH
+from fingerpost.surfaces.gateway.elicitation.approvals import MAX_VALUE_LENGTH
 from fingerpost.testing import ToolServer, tool_server
 from tests.api.kit import House, house
 from tests.gateway.asking_kit import Person, accept, gateway, request, saying

@@ -20,9 +20,9 @@ from fingerpost import Router, Server
 from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.settings import load
 from fingerpost.store import Store
-from fingerpost.surfaces.gateway.asking.state import SECRET_NAME, load_installation_secret
+from fingerpost.surfaces.gateway.elicitation.request_state import SECRET_NAME, load_installation_secret
+from fingerpost.surfaces.http.authenticator import build_authenticator
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.access import build_authenticator
 from tests.api.kit import PATIENCE_S, settings
 from tests.attack_surfaces.test_large_results import PROGRAM as SOUND_SERVER
 from tests.requirements import proves

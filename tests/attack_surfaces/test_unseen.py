@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from fingerpost.catalog.definition import build_model_definition
+from fingerpost.catalog.cards import build_model_definition
 from fingerpost.choose.instructions import build_tool_instructions
-from fingerpost.choose.telling import format_tools
+from fingerpost.choose.prompts import format_tools
 from fingerpost.records import Era, Json, JsonObject, Outcome, ServerResources, ToolCard
 from fingerpost.servers import Server
 from fingerpost.surfaces.cli.screen import clean_text, cut_sentence
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
-from fingerpost.surfaces.gateway.methods.rendering import render_result
-from fingerpost.surfaces.gateway.offers.definitions import build_definition
-from fingerpost.surfaces.gateway.offers.describing import render_description
+from fingerpost.surfaces.gateway.listing.pages import build_definition
+from fingerpost.surfaces.gateway.listing.search import render_description
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
+from fingerpost.surfaces.gateway.tool_results import render_result
 from fingerpost.testing import served
 from tests.catalog.definitions import card, tool
 from tests.gateway.methods_kit import house, reading, until

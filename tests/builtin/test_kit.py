@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fingerpost import Router
-from fingerpost.builtin.kit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
-from fingerpost.builtin.opening import add_builtin_settings
-from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.registry import add_builtin_settings
+from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
 from fingerpost.records import Effect, ErrorKind, JsonObject
 from fingerpost.settings import BuiltinSettings, Settings
 from tests.requirements import proves

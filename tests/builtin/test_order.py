@@ -8,7 +8,7 @@ from typing import Any
 from mcp import Client
 
 from fingerpost.builtin import open_router
-from fingerpost.choose.offer import order_cards, order_offered_keys
+from fingerpost.choose.offered_tools import order_cards, order_offered_keys
 from fingerpost.settings import Settings
 from tests.conformance.gateway import serving
 from tests.requirements import proves

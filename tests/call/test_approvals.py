@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.call.approvals import CLOCK_SKEW, MAX_WAITING, CallApprovals
-from fingerpost.call.fingerprints import compute_call_fingerprint
+from fingerpost.call.build import compute_call_fingerprint
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, MemorySink
 from fingerpost.records import (

@@ -13,12 +13,12 @@ import anyio
 import pytest
 
 from fingerpost.call.approvals import CallApprovals
-from fingerpost.call.fingerprints import compute_call_fingerprint
+from fingerpost.call.build import compute_call_fingerprint
 from fingerpost.events import MemorySink
 from fingerpost.records import Call, CallContext, Decision, Effect, Json, Pending, Permit, Ruling, Verdict
 from fingerpost.settings import CallSettings
 from fingerpost.store import Store
-from fingerpost.surfaces.web.peers import MARK
+from fingerpost.surfaces.http.local_callers import MARK
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, tool
 

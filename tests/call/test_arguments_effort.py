@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.call.arguments import PreparedArguments, prepare_arguments
-from fingerpost.call.arguments.effort import MAX_STEPS, StepBudget, StepBudgetExceeded
-from fingerpost.call.arguments.plan import tool_schemas
-from fingerpost.call.arguments.prepare import prepare_thoroughly
+from fingerpost.call.arguments.repair import prepare_thoroughly
+from fingerpost.call.arguments.schema_validator import MAX_STEPS, StepBudget, StepBudgetExceeded
+from fingerpost.call.arguments.tool_schema import tool_schemas
 from fingerpost.records import JsonObject, RepairKind, ToolCard
 from tests.call.argument_tools import TEXT, WHOLE, takes, with_schema
 from tests.call.test_arguments_properties import PATIENT, accepts, arguments, schemas

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.call.arguments import prepare_arguments
-from fingerpost.call.arguments.patterns import MAX_PATTERN_LENGTH, MAX_TEXT_LENGTH, compile_pattern
+from fingerpost.call.arguments.regex import MAX_PATTERN_LENGTH, MAX_TEXT_LENGTH, compile_pattern
 from fingerpost.records import ParameterFault
 from tests.call.argument_tools import TEXT, takes, with_schema
 from tests.requirements import proves

@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 
 from fingerpost.call.arguments import format_signature, prepare_arguments, translate_arguments
-from fingerpost.call.arguments.plan import tool_schemas
-from fingerpost.call.arguments.prepare import prepare_thoroughly
+from fingerpost.call.arguments.repair import prepare_thoroughly
+from fingerpost.call.arguments.tool_schema import tool_schemas
 from fingerpost.records import JsonObject
 from tests.call.argument_tools import with_schema
 from tests.requirements import proves

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.call.digest import build_digest, build_handle, compute_budget, count_tokens
-from fingerpost.call.digest.parts import read_parts
+from fingerpost.call.digest.blocks import read_parts
 from fingerpost.records import CallContext, Digest, Known, Source
 from fingerpost.settings.model import DigestSettings
 from tests.call.cards import card, snapshot

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.call.digest import ResultStore, build_handle, count_tokens
-from fingerpost.call.digest.paging import (
+from fingerpost.call.digest.results import (
     PageStarts,
     compute_min_page_length,
     count_pages,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
-from fingerpost.call.execution.emptiness import is_empty_result
+from fingerpost.call.execution.results import is_empty_result
 from fingerpost.events import AttemptStarted, FallbackTaken
 from fingerpost.records import Call, Effect, ErrorKind, JsonObject, Permit
 from fingerpost.servers import Server

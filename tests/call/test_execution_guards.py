@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from fingerpost.call.execution.slots import NoSlotAvailable, SlotPool
+from fingerpost.call.execution.concurrency import NoSlotAvailable, SlotPool
 from fingerpost.events import AttemptFinished, BreakerMoved
 from fingerpost.records import Effect, ErrorKind, Execution
 from fingerpost.testing import tool_server

@@ -7,8 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from fingerpost.call.execution.failure import Failure
-from fingerpost.call.execution.retry import MAX_RETRY_AFTER_SECONDS, compute_retry_wait, may_retry
+from fingerpost.call.execution.failure import MAX_RETRY_AFTER_SECONDS, Failure, compute_retry_wait, may_retry
 from fingerpost.records import Effect, ErrorKind, RetryRule
 from fingerpost.servers import Server
 from tests.call.running import a_call, bench

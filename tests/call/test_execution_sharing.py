@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from fingerpost.call.execution.cache import ResultCache
+from fingerpost.call.execution.results import ResultCache
 from fingerpost.events import AttemptFinished, AttemptStarted
 from fingerpost.records import CallContext, Effect, ErrorKind, Execution
 from fingerpost.testing import tool_server

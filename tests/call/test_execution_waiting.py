@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from fingerpost.call.execution.slots import SlotPool
+from fingerpost.call.execution.concurrency import SlotPool
 from fingerpost.records import Effect, ErrorKind, Execution, JsonObject
 from fingerpost.servers import Server
-from fingerpost.servers.caller import RequestContext
+from fingerpost.servers.requests import RequestContext
 from fingerpost.testing import tool_server
 from tests.call.running import PATIENCE, Bench, a_call, a_context, bench
 from tests.requirements import proves

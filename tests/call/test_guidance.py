@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fingerpost.call.guidance import build_guidance, format_tool_name, get_advice
+from fingerpost.call.outcomes import build_guidance, format_tool_name, get_advice
 from fingerpost.records import Attempt, ErrorKind, utc_now
 from tests.requirements import proves
 

@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 
 from fingerpost import Router, Settings
-from fingerpost.call.fingerprints import compute_call_fingerprint
+from fingerpost.call.build import compute_call_fingerprint
 from fingerpost.records import Decision, ErrorKind, Outcome, utc_now
-from fingerpost.store.idempotency import KeyedCall
+from fingerpost.store.approvals import KeyedCall
 from fingerpost.testing import ToolServer, tool_server
 from tests.api.kit import house as served
 from tests.gateway.methods_kit import house as gateway

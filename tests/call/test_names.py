@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.names import ResolvedTool, ToolNotFound, get_operation, resolve_tool
+from fingerpost.call.build import ResolvedTool, ToolNotFound, get_operation, resolve_tool
 from fingerpost.records import ToolCall
 from tests.call.cards import snapshot
 from tests.requirements import proves

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.reply import build_tool_message, build_unreadable_message
-from fingerpost.llm.tool_calls import UnreadableToolCall, parse_tool_calls
+from fingerpost.call.outcomes import build_tool_message, build_unreadable_message
+from fingerpost.llm.content import UnreadableToolCall, parse_tool_calls
 from fingerpost.records import Outcome, ToolCall
 from tests.records.strategies import json_objects, json_values
 from tests.requirements import proves

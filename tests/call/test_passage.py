@@ -13,7 +13,7 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 
 from fingerpost import Router, Settings
-from fingerpost.call.rounds import ROUND_SECONDS, RoundPermits
+from fingerpost.call.approvals import ROUND_SECONDS, RoundPermits
 from fingerpost.errors import ServerUnavailable, ToolFailed
 from fingerpost.records import (
     CallContext,
@@ -26,7 +26,7 @@ from fingerpost.records import (
     ToolCall,
     create_id,
 )
-from fingerpost.servers.caller import RequestContext
+from fingerpost.servers.requests import RequestContext
 from tests.call.running import Bench, HandClock, a_call, a_context, leave
 from tests.requirements import proves
 

@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.call.reply import build_tool_message
+from fingerpost.call.outcomes import build_tool_message
 from fingerpost.errors import CallError, StoreUnavailable
 from fingerpost.events import CallEvent, CallRuled, MemorySink
 from fingerpost.records import CallContext, Decision, Effect, ErrorKind, Outcome, Scope, ToolCall, create_id

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.fingerprints import compute_call_fingerprint
+from fingerpost.call.build import compute_call_fingerprint
 from fingerpost.call.paths import PathPlacement
 from fingerpost.call.policy import PolicyEngine, build_permit
 from fingerpost.records import Call, CallContext, Effect, Json, Ruling, Verdict

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.paths import PathPlacement, locate_paths
-from fingerpost.call.whereabouts import resolve_path
+from fingerpost.call.paths import PathPlacement, locate_paths, resolve_path
 from fingerpost.records import Json
 from tests.requirements import proves
 

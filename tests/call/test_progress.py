@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.call.action import MAX_ACTION_LENGTH
-from fingerpost.call.progress import CallProgress, describe_action
+from fingerpost.call.progress import MAX_ACTION_LENGTH, CallProgress, describe_action
 from fingerpost.errors import ToolTimeout
 from fingerpost.events import CallProgressed, Event, MemorySink
 from fingerpost.records import CallContext, Known, LatencyProfile, Source, ToolCard

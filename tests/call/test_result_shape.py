@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.execution.shape import normalize_result
+from fingerpost.call.execution.results import normalize_result
 from fingerpost.errors import ServerReplyInvalid
 from tests.call.running import a_call
 from tests.requirements import proves

@@ -14,8 +14,8 @@ import anyio
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.insight.ledger import JournalReader
-from fingerpost.insight.records import PacketQuery
+from fingerpost.analytics.journal_reader import JournalReader
+from fingerpost.analytics.records import PacketQuery
 from fingerpost.records import CallContext, ErrorKind, ServerSpec, create_id
 from tests.requirements import proves
 

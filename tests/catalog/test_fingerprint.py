@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fingerpost.catalog import compute_fingerprint
-from fingerpost.catalog.fingerprint import FINGERPRINTED_FIELDS, UNFINGERPRINTED_FIELDS
+from fingerpost.catalog.pins import FINGERPRINTED_FIELDS, UNFINGERPRINTED_FIELDS
 from fingerpost.records import Json
 from tests.catalog.definitions import UNHURRIED, tool
 from tests.requirements import proves

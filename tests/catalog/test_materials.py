@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fingerpost.catalog.materials import build_alias, collect_resources
-from fingerpost.catalog.templates import UriTemplate
+from fingerpost.catalog.resources import UriTemplate, build_alias, collect_resources
 from fingerpost.records import JsonObject, ServerResources
 from tests.requirements import proves
 

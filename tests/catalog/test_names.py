@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.catalog import build_exposed_name, build_tool_key, escape_invisible_except
-from fingerpost.catalog.names import escape_invisible
+from fingerpost.catalog.tool_names import escape_invisible
 from tests.catalog.definitions import UNHURRIED, catalog, listing, tool
 from tests.requirements import proves
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.catalog.names import MAX_EXPOSED_LENGTH, RESERVED_NAMES, build_exposed_name, build_own_name
+from fingerpost.catalog.tool_names import (
+    MAX_EXPOSED_LENGTH,
+    RESERVED_NAMES,
+    build_exposed_name,
+    build_own_name,
+)
 from fingerpost.records import Listing
 from tests.catalog.definitions import UNHURRIED, catalog, tool
 from tests.requirements import proves

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.catalog import DefinitionDifference, find_differences
-from fingerpost.catalog.fingerprint import compute_fingerprint
+from fingerpost.catalog.pins import compute_fingerprint
 from fingerpost.errors import ConfigError, UnknownTool
 from fingerpost.events import MemorySink, PinAccepted, ToolQuarantined
 from fingerpost.records import Json, Listing

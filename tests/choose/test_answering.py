@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.answering import (
+from fingerpost.choose.answer import (
     ANSWER_RULES,
     LIMIT_REACHED_NOTE,
     build_answer_request,
     build_direct_request,
+    format_sources,
+    has_source_name,
 )
-from fingerpost.choose.sources import format_sources, has_source_name
-from fingerpost.choose.steps import MAX_STEP_LENGTH
+from fingerpost.choose.prompts import MAX_STEP_LENGTH
 from fingerpost.settings.model import ChooseSettings
 from tests.catalog.definitions import UNHURRIED
 from tests.choose.kit import packet, said, step

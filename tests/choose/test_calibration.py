@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.calibration import (
+from fingerpost.choose.confidence import (
     MIN_SAMPLES,
     MIN_SAMPLES_PER_OUTCOME,
     Calibration,

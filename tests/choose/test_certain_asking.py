@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fingerpost.choose.certain import build_missing_question, fill_answer, format_missing_question
+from fingerpost.choose.keyless.choice import build_missing_question, fill_answer, format_missing_question
 from fingerpost.records import Json, MissingArgument
 from tests.catalog.definitions import card, tool
 from tests.choose.certain.corpus import TODAY, every_card, filled, read

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fingerpost.choose.certain import KeylessChoice, choose_tool, is_refusal, pick_option
+from fingerpost.choose.keyless.choice import KeylessChoice, choose_tool, is_refusal, pick_option
+from fingerpost.narrow.components import build_default_components
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.parts import build_default_components
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import (
     Candidate,

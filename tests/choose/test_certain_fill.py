@@ -8,7 +8,7 @@ from zoneinfo import available_timezones
 
 import pytest
 
-from fingerpost.choose.certain.tables.places import CITIES, COUNTRIES
+from fingerpost.choose.keyless.tables import CITIES, COUNTRIES
 from fingerpost.records import EntityKind
 from fingerpost.servers import Server
 from tests.catalog.definitions import card, tool

@@ -13,11 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from fingerpost.choose.certain import fill_arguments, format_missing_question
-from fingerpost.choose.certain.tables.languages import CURRENCIES, CURRENCY_WORDS, LANGUAGES
-from fingerpost.choose.certain.tables.options import HEBREW_OPTION_WORDS
-from fingerpost.choose.certain.tables.places import CITIES, COUNTRIES
-from fingerpost.choose.certain.tables.zones import ZONES
+from fingerpost.choose.keyless.arguments import fill_arguments
+from fingerpost.choose.keyless.choice import format_missing_question
+from fingerpost.choose.keyless.tables import (
+    CITIES,
+    COUNTRIES,
+    CURRENCIES,
+    CURRENCY_WORDS,
+    HEBREW_OPTION_WORDS,
+    LANGUAGES,
+    ZONES,
+)
 from fingerpost.records import Json, Signals, ToolCard
 from tests.catalog.definitions import UNHURRIED, card, tool
 from tests.choose.certain.corpus import TODAY, cases, every_card, read

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.call.digest import fence_as_data
-from fingerpost.choose.certain import (
+from fingerpost.choose.keyless.replies import (
     build_direct_reply,
     build_keyless_answer,
     evaluate_expression,

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.calibration import Calibration
-from fingerpost.choose.confidence import compute_margin, compute_support, score_confidence
+from fingerpost.choose.confidence import Calibration, compute_margin, compute_support, score_confidence
 from fingerpost.records import (
     Candidate,
     Confidence,

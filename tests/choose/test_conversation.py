@@ -7,13 +7,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fingerpost.choose.conversation import fit_packet_history
-from fingerpost.choose.fitting import FittedHistory, count_message_tokens, fit_history, split_into_units
-from fingerpost.choose.summaries import MAX_TRANSCRIPT_LENGTH, SummaryCache
+from fingerpost.choose.context_window import (
+    MAX_TRANSCRIPT_LENGTH,
+    FittedHistory,
+    SummaryCache,
+    count_message_tokens,
+    fit_history,
+    fit_packet_history,
+    split_into_units,
+)
 from fingerpost.errors import ModelUnavailable
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message
-from fingerpost.testing.scripted import HANG, ScriptedModel
+from fingerpost.testing.models import HANG, ScriptedModel
 from tests.catalog.definitions import UNHURRIED
 from tests.choose.kit import packet, said
 from tests.requirements import proves

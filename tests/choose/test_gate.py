@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fingerpost.choose.calibration import Calibration
-from fingerpost.choose.confidence import score_confidence
+from fingerpost.choose.confidence import Calibration, score_confidence
 from fingerpost.choose.review import review_selection
 from fingerpost.choose.selection import select_tool
 from fingerpost.errors import ModelUnavailable

@@ -7,14 +7,18 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.definitions import build_definitions, dump_stable_json
 from fingerpost.choose.instructions import (
     NO_TOOLS_INSTRUCTIONS,
     TOOLS_INSTRUCTIONS,
     build_guidance,
     build_tool_instructions,
 )
-from fingerpost.choose.offer import order_cards, order_offered_keys
+from fingerpost.choose.offered_tools import (
+    build_definitions,
+    dump_stable_json,
+    order_cards,
+    order_offered_keys,
+)
 from fingerpost.records import Json, JsonObject, ToolCard, UsageProfile, utc_now
 from fingerpost.settings.model import ToolOverride
 from tests.catalog.definitions import UNHURRIED, card, tool

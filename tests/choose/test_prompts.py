@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fingerpost.choose.prompts import build_system_prompt
+from fingerpost.choose.instructions import build_system_prompt
 from tests.requirements import proves
 
 

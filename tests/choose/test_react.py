@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.react import build_react_request
-from fingerpost.choose.react_reading import ReactTurn, parse_react_turn
+from fingerpost.choose.react import ReactTurn, build_react_request, parse_react_turn
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Json, Message, Step, ToolCall
 from fingerpost.settings.model import ChooseSettings

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.reading import UnusableReply
+from fingerpost.choose.reply_parser import UnusableReply
 from fingerpost.choose.review import build_review_request, parse_review, review_selection
 from fingerpost.errors import ModelError, ModelRefused, ModelTimeout, ModelUnavailable
 from fingerpost.llm import ModelReply

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.brought import ClientOptions
-from fingerpost.choose.single import MAX_CALLS_PER_TURN, build_turn_request
-from fingerpost.choose.turns import ModelTurn, parse_turn
+from fingerpost.choose.client_options import ClientOptions
+from fingerpost.choose.tool_loop import MAX_CALLS_PER_TURN, ModelTurn, build_turn_request, parse_turn
 from fingerpost.events import PacketReceived
 from fingerpost.events.codec import decode, encode
 from fingerpost.llm import ModelReply, ModelRequest

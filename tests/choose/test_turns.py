@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fingerpost.choose.turns import parse_turn
+from fingerpost.choose.tool_loop import parse_turn
 from fingerpost.llm import ModelReply
 
 

@@ -13,9 +13,9 @@ import httpx2
 from openai import AsyncOpenAI
 
 from fingerpost import Router, Settings
-from fingerpost.surfaces.completions import OpenAIApp, open_openai_app
-from fingerpost.surfaces.web.access import build_authenticator
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
+from fingerpost.surfaces.http.authenticator import build_authenticator
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
+from fingerpost.surfaces.openai.app import OpenAIApp, open_openai_app
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 
 PATIENCE_S = 20.0

@@ -12,7 +12,7 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.router.journeys.writing import MAX_ANSWER_LENGTH
+from fingerpost.router.modes.answer import MAX_ANSWER_LENGTH
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.completions.kit import MAP, Place, ask, house, served, settings, user
 from tests.requirements import proves

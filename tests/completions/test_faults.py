@@ -18,12 +18,10 @@ from fingerpost import Router
 from fingerpost.llm import OpenAIChat
 from fingerpost.records import Right, Scope
 from fingerpost.settings import ModelSettings
-from fingerpost.surfaces.completions.bodies import encode_json, parse_object
-from fingerpost.surfaces.completions.faults import CompletionError
-from fingerpost.surfaces.completions.manner import parse_request_options
-from fingerpost.surfaces.completions.messages import split_conversation
-from fingerpost.surfaces.completions.reading import parse_chat_request
-from fingerpost.surfaces.completions.responses.reading import parse_response_request
+from fingerpost.surfaces.openai.errors import CompletionError, encode_json, parse_object
+from fingerpost.surfaces.openai.messages import parse_chat_request, split_conversation
+from fingerpost.surfaces.openai.options import parse_request_options
+from fingerpost.surfaces.openai.responses import parse_response_request
 from fingerpost.testing import ScriptedModel, served
 from tests.completions import kit
 from tests.completions.kit import Place, ask, house, user

@@ -11,8 +11,8 @@ import anyio
 
 from fingerpost import Router, Settings
 from fingerpost.records import ServerSpec
+from fingerpost.surfaces.http.authenticator import HttpAuthenticator, build_authenticator
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
 
 PATIENCE_S = 20.0
 

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from fingerpost.surfaces.cli.main import fingerpost
-from fingerpost.surfaces.console.files import STATIC_FOLDER
+from fingerpost.surfaces.console.app import STATIC_FOLDER
 
 # A command as far as the text goes on with it: until the quote, the tag or the line ends.
 TOLD = re.compile(r"\bfingerpost (?P<words>[a-z-][^`\"'<(){}$,;\n]*)")

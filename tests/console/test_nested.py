@@ -8,12 +8,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fingerpost.builtin import make_server
-from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.host import BuiltinHost
 from fingerpost.events import SubagentBegan
 from fingerpost.llm import ModelRequest
 from fingerpost.settings import Settings
 from fingerpost.testing import ScriptedModel, calls
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 from tests.console.browser_kit import House, check_access, running, visit
 from tests.requirements import proves
 

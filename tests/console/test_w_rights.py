@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from fingerpost.records import Right
-from fingerpost.surfaces.web.tickets import build_sign_in_url, create_ticket
+from fingerpost.surfaces.http.local_callers import build_sign_in_url, create_ticket
 from tests.console.browser_kit import House, module_house, visit
 from tests.requirements import proves
 

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from fingerpost import Router, Settings
-from fingerpost.surfaces.discord.library import load_library
+from fingerpost.surfaces.discord import load_library
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.discord.stand_in import TOKEN, StandIn, stand_in
 
 load_library()
-from fingerpost.surfaces.discord.running import BotConnection, connect_bot  # noqa: E402 - it needs the library
+from fingerpost.surfaces.discord.client import (  # noqa: E402
+    BotConnection,
+    connect_bot,
+)
 
 
 @dataclass(frozen=True, slots=True)

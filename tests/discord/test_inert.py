@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.records import Decision, Effect, Pending
-from fingerpost.surfaces.discord import showing
-from fingerpost.surfaces.discord.inert import escape_line, format_json_value
-from fingerpost.surfaces.discord.splitting import MAX_MESSAGE_LENGTH
+from fingerpost.surfaces.discord.approvals import render_approval, render_decided
+from fingerpost.surfaces.discord.messages import MAX_MESSAGE_LENGTH, escape_line, format_json_value
 from tests.requirements import proves
 
 _HOSTILE = st.text(alphabet="`*_~|<@&!>#[]()\\\n:-/x\u202e\u200b", max_size=400)
@@ -42,7 +41,7 @@ def test_a_call_that_waits_fits_into_one_message_and_stays_in_its_block(
         effect=Effect.DESTROY, reason=reason, created=_NOW, expires=_NOW, caller=name,
     )  # fmt: skip
     decided = replace(pending, decision=Decision.REJECTED, decided_by=name, decision_reason=reason)
-    for text in (showing.render_approval(pending)[0], showing.render_decided(decided)):
+    for text in (render_approval(pending)[0], render_decided(decided)):
         assert len(text) <= MAX_MESSAGE_LENGTH
         assert text.count("```") == 2
         outside = re.sub(r"```.*```|<t:\d+:t>", "", text, flags=re.DOTALL)

@@ -7,7 +7,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fingerpost.surfaces.discord.splitting import MAX_MESSAGE_LENGTH, split_message
+from fingerpost.surfaces.discord.messages import MAX_MESSAGE_LENGTH, split_message
 from tests.requirements import proves
 
 _WORDS = st.text(alphabet="ab é`\n\U0001f44d*_#", max_size=60)

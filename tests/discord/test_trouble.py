@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.errors import ConfigError, ModelUnavailable, ServerUnavailable
 from fingerpost.redaction import scrub
-from fingerpost.surfaces.discord.running import OneLineHandler
+from fingerpost.surfaces.discord.client import OneLineHandler
 from fingerpost.testing import ScriptedModel
 from tests.discord.conftest import Garden
 from tests.discord.stand_in import ANN, TOKEN

@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 from fingerpost.errors import ConfigError
-from fingerpost.evals.compare import MeasureDifference, compare_runs
-from fingerpost.evals.gate import find_unmet_bounds, parse_bound
-from fingerpost.evals.measures import EvalMeasure, compute_measures
-from fingerpost.evals.records import Prediction, QueryRecord, RankingEntry
+from fingerpost.evals.datasets import Prediction, QueryRecord, RankingEntry
+from fingerpost.evals.metrics import (
+    EvalMeasure,
+    MeasureDifference,
+    compare_runs,
+    compute_measures,
+    find_unmet_bounds,
+    parse_bound,
+)
 
 
 def said(

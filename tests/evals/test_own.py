@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from fingerpost.evals.own import build_operator_set
+from fingerpost.evals.datasets import build_operator_set
 from fingerpost.records import Choice
 from tests.catalog.definitions import catalog, listing, tool
 

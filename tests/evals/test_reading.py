@@ -11,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.errors import ConfigError
-from fingerpost.evals.reading import read_predictions, read_queries, read_tools
-from fingerpost.evals.records import ToolRecord
-from fingerpost.evals.shelf import build_eval_catalog
+from fingerpost.evals.datasets import (
+    ToolRecord,
+    build_eval_catalog,
+    read_predictions,
+    read_queries,
+    read_tools,
+)
 from fingerpost.settings import Settings
 from tests.catalog.definitions import UNHURRIED
 

@@ -22,7 +22,7 @@ from fingerpost.events import (
     ImmediateRecorder,
     MemorySink,
 )
-from fingerpost.events.later import DEFER_SECONDS, MAX_DEFERRED
+from fingerpost.events.sinks import DEFER_SECONDS, MAX_DEFERRED
 from fingerpost.records import ErrorKind, utc_now
 
 

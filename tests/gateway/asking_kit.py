@@ -22,15 +22,15 @@ from fingerpost.records import (
     ToolCall,
     create_id,
 )
-from fingerpost.servers.caller import RequestContext
-from fingerpost.surfaces.gateway.asking import InputRequiredCalls, open_calls
-from fingerpost.surfaces.gateway.exchange import (
+from fingerpost.servers.requests import RequestContext
+from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls, open_calls
+from fingerpost.surfaces.gateway.protocol import (
     HANDSHAKE_VERSIONS,
     MODERN_VERSION,
     ClientRequest,
     JsonRpcError,
 )
-from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.http.access import Endpoint
 from fingerpost.testing import ToolServer, tool_server
 
 DANA = Principal(name="dana", kind="key", rights=(Right.USE, Right.CONFIRM))

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from fingerpost.settings.model import SignInSettings
-from fingerpost.testing.web import served
+from fingerpost.testing.servers import served
 
 AUDIENCE = "https://tools.example/mcp"
 

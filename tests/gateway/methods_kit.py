@@ -21,15 +21,15 @@ from mcp.shared.exceptions import MCPError
 from fingerpost import Router, Settings
 from fingerpost.events import MemorySink
 from fingerpost.records import Era, Principal, Right, ServerSpec, create_id
-from fingerpost.surfaces.gateway.exchange import (
+from fingerpost.surfaces.gateway.methods import GatewayMethods, open_methods
+from fingerpost.surfaces.gateway.protocol import (
     HANDSHAKE_VERSIONS,
     MODERN_VERSION,
     ClientRequest,
     EncodedResult,
     JsonRpcError,
 )
-from fingerpost.surfaces.gateway.methods import GatewayMethods, open_methods
-from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.http.access import Endpoint
 
 LOCAL = Principal(name="local", rights=(Right.USE, Right.CONFIRM))  # as over stdio
 ALL = Endpoint(path="/mcp/all", mode="all")

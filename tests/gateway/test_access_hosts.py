@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings.model import GatewaySettings, SignInSettings
-from fingerpost.surfaces.web.access import check_exposure
-from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, parse_authority, parse_origin
-from fingerpost.surfaces.web.access.hosts import AllowedHosts
+from fingerpost.settings.validation import is_loopback
+from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, parse_authority, parse_origin
+from fingerpost.surfaces.http.authenticator import check_exposure
 from tests.requirements import proves
 
 HOME = Authority("127.0.0.1", 8642)

@@ -28,8 +28,8 @@ from fingerpost.servers import Server, sign_in
 from fingerpost.settings.model import GatewaySettings, ProfileSettings
 from fingerpost.store import Store
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.web.access import build_authenticator
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
+from fingerpost.surfaces.http.authenticator import build_authenticator
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from fingerpost.testing import MemoryTokens, served
 from tests.gateway.authority import rsa_jwk, rsa_key
 from tests.gateway.wire_client import modern, modern_headers

@@ -6,10 +6,10 @@ import pytest
 
 from fingerpost.events import MemorySink
 from fingerpost.settings.model import GatewaySettings, SignInSettings
-from fingerpost.surfaces.web.access import build_authenticator
-from fingerpost.surfaces.web.access.tokens import TokenCheck
-from fingerpost.surfaces.web.access.verdicts import KnownCredential, UndecidedCredential
-from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
+from fingerpost.surfaces.http.access import AccessDenial, Endpoint
+from fingerpost.surfaces.http.authenticator import build_authenticator
+from fingerpost.surfaces.http.credentials import KnownCredential, UndecidedCredential
+from fingerpost.surfaces.http.tokens import TokenCheck
 from tests.gateway.authority import AUDIENCE, authority
 from tests.gateway.clock import Clock
 from tests.gateway.test_access_tokens import NoKeys

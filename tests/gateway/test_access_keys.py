@@ -13,15 +13,11 @@ from fingerpost.events import AccessRefused, MemorySink
 from fingerpost.records import Effect, Principal, Right, Scope
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.store import Store
-from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
-from fingerpost.surfaces.web.access.addresses import Authority
-from fingerpost.surfaces.web.access.documents import ResourceMetadata
-from fingerpost.surfaces.web.access.hosts import AllowedHosts
-from fingerpost.surfaces.web.access.keys import ApiKeyCheck
-from fingerpost.surfaces.web.access.resources import ProtectedResources
-from fingerpost.surfaces.web.access.tries import FailedAttempts
-from fingerpost.surfaces.web.access.verdicts import KnownCredential
-from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
+from fingerpost.surfaces.http.access import AccessDenial, Endpoint
+from fingerpost.surfaces.http.addresses import AllowedHosts, Authority
+from fingerpost.surfaces.http.authenticator import FailedAttempts, HttpAuthenticator, build_authenticator
+from fingerpost.surfaces.http.credentials import ApiKeyCheck, KnownCredential
+from fingerpost.surfaces.http.resource_metadata import ProtectedResources, ResourceMetadata
 from tests.gateway.clock import Clock
 from tests.requirements import proves
 

@@ -14,9 +14,9 @@ import pytest
 from fingerpost import Router
 from fingerpost.events import MemorySink
 from fingerpost.settings.model import GatewaySettings, SignInSettings
+from fingerpost.surfaces.http.addresses import get_reachable_address, is_every_address
+from fingerpost.surfaces.http.authenticator import build_authenticator
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.access import build_authenticator
-from fingerpost.surfaces.web.access.addresses import get_reachable_address, is_every_address
 from tests.gateway.test_access_tokens import NoKeys
 from tests.journeys.world import settings
 from tests.requirements import proves

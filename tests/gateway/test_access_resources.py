@@ -10,8 +10,8 @@ import pytest
 from fingerpost.events import MemorySink
 from fingerpost.records import Principal
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
-from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
+from fingerpost.surfaces.http.access import AccessDenial, Endpoint
+from fingerpost.surfaces.http.authenticator import HttpAuthenticator, build_authenticator
 from tests.gateway.authority import AUDIENCE, Authority, authority
 from tests.gateway.test_access_tokens import NoKeys
 from tests.requirements import proves

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fingerpost.events import AccessRefused, MemorySink
 from fingerpost.records import Principal
-from fingerpost.surfaces.web.access.claims import MAX_SCOPES, InvalidClaims, build_principal, get_scopes
-from fingerpost.surfaces.web.gate import AccessDenial
+from fingerpost.surfaces.http.access import AccessDenial
+from fingerpost.surfaces.http.tokens import MAX_SCOPES, InvalidClaims, build_principal, get_scopes
 from tests.gateway.authority import Authority, authority, rsa_key
 from tests.gateway.test_access_tokens import HOST, MCP, gate_of
 from tests.requirements import proves

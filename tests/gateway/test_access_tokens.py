@@ -20,17 +20,17 @@ from fingerpost.errors import ConfigError
 from fingerpost.events import MemorySink
 from fingerpost.records import Effect, Principal, Scope
 from fingerpost.settings.model import GatewaySettings, SignInSettings
-from fingerpost.store.keys import ApiKey
-from fingerpost.surfaces.web.access import HttpAuthenticator, build_authenticator
-from fingerpost.surfaces.web.access.tokens import TokenCheck
-from fingerpost.surfaces.web.access.verdicts import (
+from fingerpost.store.api_keys import ApiKey
+from fingerpost.surfaces.http.access import AccessDenial, Endpoint
+from fingerpost.surfaces.http.authenticator import HttpAuthenticator, build_authenticator
+from fingerpost.surfaces.http.credentials import (
     CredentialVerdict,
     InsufficientCredential,
     KnownCredential,
     UndecidedCredential,
     UnknownCredential,
 )
-from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
+from fingerpost.surfaces.http.tokens import TokenCheck
 from tests.gateway.authority import (
     AUDIENCE,
     Authority,

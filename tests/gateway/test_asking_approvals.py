@@ -15,8 +15,8 @@ import pytest
 
 from fingerpost.events import ApprovalDecided
 from fingerpost.records import Decision, ErrorKind, Outcome, Principal
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
-from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
+from fingerpost.surfaces.http.access import Endpoint
 from tests.gateway.asking_kit import (
     DANA,
     EVE,

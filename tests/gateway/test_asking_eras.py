@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from fingerpost.records import Outcome, ServerSpec
-from fingerpost.surfaces.gateway.exchange import ClientRequest
+from fingerpost.surfaces.gateway.protocol import ClientRequest
 from fingerpost.testing import served
 from tests.gateway.asking_kit import FORMS, Gateway, gateway, request, saying
 from tests.gateway.asking_servers import Context, SessionServer

@@ -14,8 +14,8 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRe
 
 from fingerpost import Router, Settings
 from fingerpost.records import Decision, Principal, Right, ServerSpec
+from fingerpost.surfaces.http.access import AccessDenial, Endpoint
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
 from fingerpost.testing import tool_server
 from tests.gateway.asking_servers import RoundsServer, SessionServer
 from tests.requirements import proves

@@ -11,8 +11,8 @@ import pytest
 
 from fingerpost.events import ApprovalDecided, CallFinished
 from fingerpost.records import ErrorKind, Outcome
-from fingerpost.servers.caller import RequestContext
-from fingerpost.surfaces.gateway.exchange import ClientRequest, JsonRpcError
+from fingerpost.servers.requests import RequestContext
+from fingerpost.surfaces.gateway.protocol import ClientRequest, JsonRpcError
 from tests.gateway.asking_kit import EVE, Gateway, accept, gateway, request, saying
 from tests.gateway.asking_servers import IMITATION, RoundsServer, SessionServer
 from tests.requirements import proves

@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from fingerpost.errors import ToolFailed
 from fingerpost.records import Effect, Pending
 from fingerpost.redaction import MASK
-from fingerpost.surfaces.gateway.asking.approval import MAX_FORM_LENGTH, build_approval_form, parse_approval
-from fingerpost.surfaces.gateway.asking.origin import mark_question, mark_result
-from fingerpost.surfaces.gateway.asking.side import GatewayCaller
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
+from fingerpost.surfaces.gateway.elicitation.approvals import (
+    MAX_FORM_LENGTH,
+    build_approval_form,
+    parse_approval,
+)
+from fingerpost.surfaces.gateway.elicitation.client import GatewayCaller, mark_question, mark_result
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from tests.gateway.asking_kit import Person, request, saying
 from tests.requirements import proves
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.store import Store
-from fingerpost.surfaces.gateway.asking.state import (
+from fingerpost.surfaces.gateway.elicitation.request_state import (
     STATE_PREFIX,
     InvalidRequestState,
     RequestStateCipher,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fingerpost.records import Principal, Scope, ServerResources
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import (
     ALL,

@@ -10,10 +10,10 @@ import anyio
 import mcp_types as types
 import pytest
 
-from fingerpost.catalog.materials import collect_resources
+from fingerpost.catalog.resources import collect_resources
 from fingerpost.records import ServerResources
 from fingerpost.servers import RequestContext, Server
-from fingerpost.servers.talk import LOG_METHOD, InFlightRequest, RequestRegistry
+from fingerpost.servers.requests import LOG_METHOD, InFlightRequest, RequestRegistry
 from fingerpost.testing import served
 from tests.gateway.methods_kit import Library, house, until
 from tests.requirements import proves

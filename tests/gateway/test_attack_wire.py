@@ -8,10 +8,14 @@ import anyio
 import pytest
 
 from fingerpost.records import Principal
-from fingerpost.surfaces.gateway.exchange import HANDSHAKE_VERSIONS, ClientRequest
-from fingerpost.surfaces.gateway.wire.audience import MAX_NOTIFICATION_BYTES, NotificationListeners
-from fingerpost.surfaces.gateway.wire.sessions import McpSession, McpSessions
-from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.gateway.protocol import HANDSHAKE_VERSIONS, ClientRequest
+from fingerpost.surfaces.gateway.sessions import (
+    MAX_NOTIFICATION_BYTES,
+    McpSession,
+    McpSessions,
+    NotificationListeners,
+)
+from fingerpost.surfaces.http.access import Endpoint
 from tests.gateway.wire_client import INITIALIZE, ask, line_to, modern, modern_headers, old, open_session
 from tests.gateway.wire_parts import small_gateway
 from tests.requirements import proves

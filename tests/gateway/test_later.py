@@ -9,9 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from fingerpost.surfaces.web.asgi import AsgiMessage, AsgiScope, Receive, Send, respond
-from fingerpost.surfaces.web.later import LazyApp
-from fingerpost.surfaces.web.port import ServedApp
+from fingerpost.surfaces.http.asgi import AsgiMessage, AsgiScope, Receive, Send, respond
+from fingerpost.surfaces.http.server import LazyApp, ServedApp
 from tests.servers.support import all_blocked
 
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from fingerpost.records import CallContext, Decision, Principal
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import tool_server
 from tests.gateway.asking_kit import DELETE, NOTE, READ
 from tests.gateway.methods_kit import House, house, profile, text_of

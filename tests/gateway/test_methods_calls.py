@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from fingerpost.events import CallReceived, CallRefused
 from fingerpost.records import Era, Listing
 from fingerpost.servers import Server
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import Answering, house, reading, text_of
 from tests.requirements import proves

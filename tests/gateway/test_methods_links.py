@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fingerpost.catalog.materials import ResourceCollection, collect_resources
+from fingerpost.catalog.resources import ResourceCollection, collect_resources
 from fingerpost.records import Era, Json, JsonObject, ServerResources
-from fingerpost.surfaces.gateway.methods.links import (
+from fingerpost.surfaces.gateway.tool_results import (
     MAX_LINKS,
     MAX_LOOKUPS_INLINE,
     rewrite_prompt_links,

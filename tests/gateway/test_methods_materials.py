@@ -11,7 +11,7 @@ import pytest
 from fingerpost.events import MaterialRead
 from fingerpost.records import Decision, Effect, Era, Principal, Scope, ServerSpec
 from fingerpost.store.audit import AuditQuery
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import served
 from tests.conformance.fixture_server import application
 from tests.conformance.probe import Probe

@@ -13,7 +13,7 @@ import pytest
 from fingerpost.events import AttemptFinished, CallFinished
 from fingerpost.records import ErrorKind
 from fingerpost.servers import Server
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from tests.gateway.methods_kit import House, house, text_of
 from tests.requirements import proves
 from tests.servers.raw import raw_server, with_length

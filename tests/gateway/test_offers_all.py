@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fingerpost.records import Effect, Listing, Principal, Scope, ServerSpec, ServerState
-from fingerpost.surfaces.gateway.exchange import EncodedResult, JsonRpcError
-from fingerpost.surfaces.gateway.offers.tools import ENCODE_CHUNK
+from fingerpost.surfaces.gateway.listing.tools import ENCODE_CHUNK
+from fingerpost.surfaces.gateway.protocol import EncodedResult, JsonRpcError
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import (
     ALL,

@@ -11,7 +11,7 @@ import pytest
 
 from fingerpost.call.digest import count_tokens
 from fingerpost.records import Listing, Principal, Scope
-from fingerpost.surfaces.gateway.exchange import EncodedResult
+from fingerpost.surfaces.gateway.protocol import EncodedResult
 from fingerpost.testing import tool_server
 from tests.gateway.methods_kit import ROUTE, Client, house, profile, reading, request, text_of
 from tests.requirements import proves

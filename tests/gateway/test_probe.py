@@ -13,7 +13,7 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.records import Era, ServerSpec
-from fingerpost.servers.own_era import FREQUENT_CALLS
+from fingerpost.servers.per_caller import FREQUENT_CALLS
 from fingerpost.testing import ScriptedModel, calls, served
 from tests.api import kit as api
 from tests.completions import kit as chat

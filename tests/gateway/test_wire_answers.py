@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from fingerpost.surfaces.web.asgi import AsgiScope, Receive, Send
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
+from fingerpost.surfaces.http.asgi import AsgiScope, Receive, Send
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from tests.gateway.wire_client import called, line_to
 from tests.gateway.wire_parts import Address, small_gateway
 

@@ -17,9 +17,9 @@ from fingerpost.events import MemorySink
 from fingerpost.router import Router
 from fingerpost.settings import GatewaySettings, Settings, StoreSettings
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from fingerpost.surfaces.serve import serve
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from tests.gateway.wire_client import ask, called, line_to, modern, modern_headers, open_session
 from tests.gateway.wire_parts import Address, OpenGate, Place, SmallMethods, small_gateway
 from tests.requirements import proves

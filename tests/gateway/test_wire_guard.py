@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fingerpost.surfaces.gateway.wire.codec import InvalidJsonBody, decode_json
+from fingerpost.surfaces.gateway.protocol import InvalidJsonBody, decode_json
 from tests.gateway.wire_client import MODERN, ask, called, line_to, modern_headers, old, open_session
 from tests.gateway.wire_parts import small_gateway
 from tests.requirements import proves

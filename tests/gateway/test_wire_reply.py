@@ -6,10 +6,10 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.surfaces.gateway.wire.http import McpHttpRequest
-from fingerpost.surfaces.gateway.wire.reply import PostResponse
-from fingerpost.surfaces.web.asgi import AsgiMessage
-from fingerpost.surfaces.web.gate import Endpoint
+from fingerpost.surfaces.gateway.responses import PostResponse
+from fingerpost.surfaces.gateway.state import McpHttpRequest
+from fingerpost.surfaces.http.access import Endpoint
+from fingerpost.surfaces.http.asgi import AsgiMessage
 from tests.requirements import proves
 
 STEPS = st.lists(st.sampled_from(["ping", "notify", "turn"]), max_size=6)

@@ -13,10 +13,10 @@ from fingerpost.records import Principal
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.store import Store
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
-from fingerpost.surfaces.web.access import build_authenticator
-from fingerpost.surfaces.web.gate import AccessDenial, Authenticator, Endpoint
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.http.access import AccessDenial, Authenticator, Endpoint
+from fingerpost.surfaces.http.authenticator import build_authenticator
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from tests.gateway.wire_client import Line, line_to, modern, modern_headers, open_session
 from tests.gateway.wire_parts import OpenGate, Place, SmallMethods
 from tests.requirements import proves

@@ -14,9 +14,8 @@ import orjson
 
 from fingerpost.events import MemorySink
 from fingerpost.settings import GatewaySettings
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
-from fingerpost.surfaces.gateway.wire.lines import OversizedLine, read_lines
-from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.gateway.stdio import OversizedLine, read_lines, serve_stdio
 from tests.gateway.wire_client import INITIALIZE, modern, old
 from tests.gateway.wire_parts import SmallMethods
 from tests.requirements import proves

@@ -14,10 +14,10 @@ from fingerpost.events import MemorySink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings, ProfileSettings
 from fingerpost.surfaces.gateway.app import GatewayApp
-from fingerpost.surfaces.gateway.exchange import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
-from fingerpost.surfaces.web.gate import AccessDenial, Endpoint
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
+from fingerpost.surfaces.gateway.protocol import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.http.access import AccessDenial, Endpoint
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 
 ECHO: JsonObject = {
     "name": "echo",

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fingerpost.analytics.aggregates import EventCounter, choose_step, compute_calibration
+from fingerpost.analytics.journal_reader import JournalReader
+from fingerpost.analytics.records import Figures
 from fingerpost.events import BreakerMoved, Event, LiveFeed, SmartRoutingEnd
-from fingerpost.insight import Figures, JournalReader
-from fingerpost.insight.counting import EventCounter
-from fingerpost.insight.watch import choose_step, compute_calibration
 from fingerpost.records import (
     ConfidenceSample,
     Decision,

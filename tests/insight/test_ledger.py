@@ -9,9 +9,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from fingerpost.analytics.journal_reader import JournalReader
+from fingerpost.analytics.journal_tail import GATHER_INTERVAL_S, MAX_LINES
+from fingerpost.analytics.records import PacketLine, PacketQuery
 from fingerpost.events import Event, LiveFeed
-from fingerpost.insight import JournalReader, PacketLine, PacketQuery
-from fingerpost.insight import tail as tail_module
 from fingerpost.records import ErrorKind, RouteOutcome
 from fingerpost.store import Store
 from fingerpost.store.journal import JournalEntry
@@ -103,7 +104,7 @@ async def test_frames_are_gathered_and_bounded(house: House) -> None:
         await lines_until(frames, "cal_699")
         sizes = [len(house.ledger.get_newest_lines(10_000)), len(house.ledger.get_newest_lines())]
         assert sizes == [701, 200]
-        assert anyio.current_time() - began >= tail_module.GATHER_INTERVAL_S / 2
+        assert anyio.current_time() - began >= GATHER_INTERVAL_S / 2
 
 
 async def test_a_request_that_waited_for_long_comes_back_whole(house: House) -> None:
@@ -235,6 +236,6 @@ async def test_a_slow_reader_loses_nothing(house: House) -> None:
         for start in range(0, len(calls), 200):
             await house.tell(*calls[start : start + 200])
         await house.ledger.refresh()
-        assert len(house.ledger.get_newest_lines(10_000)) == tail_module.MAX_LINES
+        assert len(house.ledger.get_newest_lines(10_000)) == MAX_LINES
         seen = await take(slow, len(calls))
     assert [entry.event for entry in seen] == calls

@@ -8,9 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fingerpost.analytics.records import PacketLine
+from fingerpost.analytics.requests import fold_events
 from fingerpost.events import CallFinished, Event, RouteEnded, RouteResumed
-from fingerpost.insight.lines import fold_events
-from fingerpost.insight.records import PacketLine
 from fingerpost.records import Decision, ErrorKind, NeedVerdict, RouteOutcome
 from fingerpost.store.journal import JournalEntry
 from tests.insight.stories import asked, call, decided, narrowed, numbered, request

@@ -11,7 +11,7 @@ from typing import Any
 from fingerpost import Router
 from fingerpost.errors import ModelRefused
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.llm.fields import as_mapping
+from fingerpost.llm.content import as_mapping
 from fingerpost.records import JsonObject, Message
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.journeys.recorder import DESTROYS, READS, tool

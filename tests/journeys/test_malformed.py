@@ -19,13 +19,12 @@ from hypothesis import strategies as st
 from fingerpost import Router
 from fingerpost.events import AttemptStarted
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.llm.capabilities import Capabilities
-from fingerpost.llm.findings import CapabilityFindings
-from fingerpost.llm.members import PoolMember
+from fingerpost.llm.capabilities import Capabilities, CapabilityFindings
+from fingerpost.llm.pool import PoolMember
 from fingerpost.records import RouteOutcome
 from fingerpost.router import Route
-from fingerpost.router.capabilities import StoredCapabilities
-from fingerpost.router.wanted import RouteOptions
+from fingerpost.router.options import RouteOptions
+from fingerpost.router.store_sync import StoredCapabilities
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import ScriptedModel
 from tests.choose.selecting import samples

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fingerpost import Agent
+from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.events import BudgetReached, IntentDetected, PlanNoted, TaskScheduled
-from fingerpost.insight import JournalReader
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message, Packet, RouteOutcome, ServerSpec
 from fingerpost.records.codec import from_plain, to_plain

@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.llm import ModelRequest
 from fingerpost.records import RouteOutcome
-from fingerpost.router.wanted import RouteOptions
+from fingerpost.router.options import RouteOptions
 from fingerpost.testing import ScriptedModel
 from tests.journeys.callers import NO_TOOLS, OWN, REQUEST, SEARCH, call, calling, names_in, opened
 from tests.requirements import proves

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.router.journeys.trimming import StripStream
+from fingerpost.router.modes.answer import StripStream
 
 
 @given(st.lists(st.text(alphabet=" \n\tab\u00a0", max_size=6), max_size=20))

@@ -12,7 +12,7 @@ from fingerpost import Router, Server, Settings
 from fingerpost.llm import ModelRequest
 from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.testing import ScriptedModel
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 from tests import warm
 from tests.programs import program
 

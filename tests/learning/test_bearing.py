@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.narrow.learning import Corrections
-from fingerpost.narrow.learning.bearing import RequestSimilarity, are_opposed
+from fingerpost.narrow.feedback import Corrections, RequestSimilarity, are_opposed
 from fingerpost.records import Feedback, FeedbackVerdict
 from tests.requirements import proves
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost import Router
-from fingerpost.narrow.learning import Preferences
+from fingerpost.narrow.feedback import Preferences
 from fingerpost.records import Choice, utc_now
 from fingerpost.testing import tool_server
 from tests.learning.conftest import definition, first, settings, why

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.calibration import Calibration
-from fingerpost.choose.thresholds import ThresholdBounds, adapt_threshold
+from fingerpost.choose.confidence import Calibration, ThresholdBounds, adapt_threshold
 from fingerpost.events import ConfidenceJudged, ThresholdMoved
 from fingerpost.llm import ModelRequest
 from fingerpost.records import ConfidenceSample, RouteOutcome, utc_now

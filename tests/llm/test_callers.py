@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ModelRefused
 from fingerpost.llm import ModelPool, ModelReply, ModelRequest, ResponseSchema, Role
-from fingerpost.llm.wire import build_body
+from fingerpost.llm.openai_chat import build_body
 from fingerpost.records import JsonObject, Message
 from fingerpost.testing import ScriptedModel
 from tests.catalog.definitions import UNHURRIED

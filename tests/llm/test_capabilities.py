@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ModelRefused, ModelTimeout, StoreUnavailable
 from fingerpost.llm import Capabilities, ModelPool, ModelReply, ModelRequest, ResponseSchema, Role, probe
-from fingerpost.llm.findings import CapabilityFindings
+from fingerpost.llm.capabilities import CapabilityFindings
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from fingerpost.testing import ScriptedModel, calls

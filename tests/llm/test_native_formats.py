@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.llm import ModelRequest, ModelUsage, ResponseSchema
-from fingerpost.llm.native.anthropic import AnthropicDialect
-from fingerpost.llm.native.dialect import NativeDialect, NativeRequest
-from fingerpost.llm.native.draft import ReplyDraft
-from fingerpost.llm.native.google import GoogleDialect
-from fingerpost.llm.native.schemas import build_closed_schema, build_plain_schema
+from fingerpost.llm.native import AnthropicDialect, GoogleDialect
+from fingerpost.llm.native_formats import (
+    NativeDialect,
+    NativeRequest,
+    ReplyDraft,
+    build_closed_schema,
+    build_plain_schema,
+)
 from fingerpost.records import JsonObject, Message
 from tests.catalog.definitions import UNHURRIED
 from tests.llm.native_server import (

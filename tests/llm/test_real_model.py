@@ -22,7 +22,7 @@ from fingerpost.llm import (
     probe,
     structured,
 )
-from fingerpost.llm.findings import MAX_MISSED
+from fingerpost.llm.capabilities import MAX_MISSED
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from tests.llm.real_model import NAME, real_model

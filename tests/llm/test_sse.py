@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ModelReplyInvalid
 from fingerpost.llm import ModelReply
-from fingerpost.llm.failures import FailedAttempt
-from fingerpost.llm.sse import ModelEventParser
-from fingerpost.llm.stream import ReplyAssembler
+from fingerpost.llm.remote import FailedAttempt
+from fingerpost.llm.stream import ModelEventParser, ReplyAssembler
 from tests.catalog.definitions import UNHURRIED
 from tests.requirements import proves
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.llm import structured
-from fingerpost.llm.structured import MAX_REPLY_LENGTH
+from fingerpost.llm.content import MAX_REPLY_LENGTH
 from tests.catalog.definitions import UNHURRIED
 from tests.requirements import proves
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fingerpost.llm import ModelPool, ModelRequest, Role
 from fingerpost.llm.base import ModelReply
-from fingerpost.llm.thoughts import ReasoningFilter, split_reasoning
+from fingerpost.llm.capabilities import ReasoningFilter, split_reasoning
 from fingerpost.records import Message
 from fingerpost.testing import ScriptedModel
 from tests.requirements import proves

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from fingerpost.llm import ModelRequest, ResponseSchema
-from fingerpost.llm.wire import build_body
+from fingerpost.llm.openai_chat import build_body
 from fingerpost.records import JsonObject, Message
 
 CLOSED: JsonObject = {

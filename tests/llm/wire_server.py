@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from fingerpost.llm import OpenAIChat
-from fingerpost.llm.openai_chat import MAX_REPLY_BYTES
+from fingerpost.llm.remote import MAX_REPLY_BYTES
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import served
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.events import MemorySink
+from fingerpost.narrow.components import build_default_components
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.parts import build_default_components
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import Candidate, JsonObject, Listing, Narrowing
 from fingerpost.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 from fingerpost.catalog import Snapshot
 from fingerpost.events import MemorySink, SmartRoutingEnd, SmartRoutingStart
 from fingerpost.llm import ChatModel
-from fingerpost.narrow.preselection import ServerPicker
+from fingerpost.narrow.server_picker import ServerPicker
 from fingerpost.records import Message, ServerChoice, Signals
 from fingerpost.settings import SmartRoutingSettings
 from tests.catalog.definitions import catalog, listing, tool

@@ -9,8 +9,8 @@ import numpy as np
 
 from fingerpost.catalog import Catalog
 from fingerpost.events import MemorySink
-from fingerpost.narrow.base import Scorer, ScorerQuery
 from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
+from fingerpost.narrow.scorer import Scorer, ScorerQuery
 from fingerpost.records import Json, Listing, Signals, ToolCard
 
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from fingerpost.errors import ConfigError
-from fingerpost.narrow.base import ScorerQuery
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder, TextEncoder
 from fingerpost.narrow.dense.encoder import Vector
-from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.text import build_tool_text, split_sentences
+from fingerpost.narrow.lexical_scorer import LexicalScorer
+from fingerpost.narrow.scorer import ScorerQuery, build_tool_text, split_sentences
 from fingerpost.records import ToolCard
 from tests.narrow.scoring import EVERYDAY, WordEncoder, ask, best, cards, tool
 from tests.requirements import proves

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.lessons import build_choice_sample
-from fingerpost.narrow.base import ScorerQuery
-from fingerpost.narrow.experience import HistoryScorer, ToolHistory
+from fingerpost.call.outcomes import build_choice_sample
+from fingerpost.narrow.history_scorer import HistoryScorer, ToolHistory
+from fingerpost.narrow.scorer import ScorerQuery
 from fingerpost.records import Choice, ErrorKind, Outcome, ToolFollower
 from tests.catalog.definitions import UNHURRIED, catalog, listing, tool
 from tests.requirements import proves

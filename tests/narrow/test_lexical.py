@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.catalog.slips import count_edits
-from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.lexical.stems import stem_word
-from fingerpost.narrow.lexical.words import iterate_terms
+from fingerpost.catalog.tool_names import count_edits
+from fingerpost.narrow.lexical_scorer import LexicalScorer
+from fingerpost.narrow.lexical_terms import iterate_terms, stem_word
 from fingerpost.records import ToolCard
 from tests.catalog.definitions import UNHURRIED
 from tests.narrow.scoring import EVERYDAY, ask, best, cards, tool

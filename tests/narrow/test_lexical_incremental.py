@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.narrow.lexical import LexicalScorer
-from fingerpost.narrow.lexical.scorer import MAX_DEAD_TERMS
+from fingerpost.narrow.lexical_scorer import MAX_DEAD_TERMS, LexicalScorer
 from fingerpost.records import ToolCard
 from tests.catalog.definitions import UNHURRIED
 from tests.narrow.scoring import EVERYDAY, ask, cards, tool

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from fingerpost.catalog import Snapshot
-from fingerpost.narrow.base import ScorerQuery
-from fingerpost.narrow.columns import Scores
+from fingerpost.narrow.components import build_default_components
 from fingerpost.narrow.dense import DenseScorer
 from fingerpost.narrow.dense.encoder import get_shared_encoder
+from fingerpost.narrow.features import Scores
 from fingerpost.narrow.narrower import Narrower
-from fingerpost.narrow.parts import build_default_components
 from fingerpost.narrow.request import NarrowRequest
+from fingerpost.narrow.scorer import ScorerQuery
 from fingerpost.records import HiddenTool, Message, ServerChoice
 from tests.narrow.narrowing import candidate, narrowed, narrower_of, offered, settings_of, snapshot_of, tool
 from tests.requirements import proves

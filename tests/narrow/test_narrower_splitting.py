@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.narrow.splitting import MAX_NEEDS, split_needs
+from fingerpost.narrow.request import MAX_NEEDS, split_needs
 
 TWO_NEEDS = [
     ("find the flight and put it in my calendar", ("find the flight", "put it in my calendar")),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fingerpost.catalog.words import parse_word_set
 from fingerpost.narrow.need import NeedClassifier
-from fingerpost.narrow.signals import SignalReader
+from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import Mention, Message, Need, NeedVerdict, Signals
 from fingerpost.settings import NarrowSettings
 from tests.catalog.definitions import catalog, listing, tool

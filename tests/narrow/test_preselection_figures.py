@@ -9,7 +9,7 @@ import pytest
 from fingerpost import Router, Settings
 from fingerpost.errors import ModelUnavailable
 from fingerpost.events import MemorySink, SmartRoutingEnd, SmartRoutingStart
-from fingerpost.narrow.preselection import ServerPicker, SmartRoutingStats, adapt_settings, read_stored_stats
+from fingerpost.narrow.server_picker import ServerPicker, SmartRoutingStats, adapt_settings, read_stored_stats
 from fingerpost.settings import SmartRoutingSettings
 from fingerpost.store import Store
 from fingerpost.testing import ScriptedModel, tool_server

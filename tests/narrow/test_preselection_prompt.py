@@ -11,12 +11,12 @@ import pytest
 from fingerpost import Router, Settings
 from fingerpost.errors import ConfigError
 from fingerpost.llm import ModelRequest
-from fingerpost.narrow.preselection import read_template
-from fingerpost.narrow.preselection.prompt import (
+from fingerpost.narrow.server_prompt import (
     DEFAULT_TEMPLATE,
     build_server_question,
     format_server_list,
     format_transcript,
+    read_template,
 )
 from fingerpost.records import Message
 from fingerpost.settings import SmartRoutingSettings

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.narrow.preselection.names import ServerNames
-from fingerpost.narrow.preselection.reading import parse_server_choice
+from fingerpost.narrow.server_prompt import ServerNames, parse_server_choice
 from tests.catalog.definitions import UNHURRIED
 from tests.requirements import proves
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.narrow.preselection import pick_by_scores
+from fingerpost.narrow.server_picker import pick_by_scores
 from tests.catalog.definitions import UNHURRIED
 from tests.requirements import proves
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.catalog.categories import CATEGORY_NAMES
-from fingerpost.narrow.signals import SignalReader
+from fingerpost.catalog.words import CATEGORY_NAMES
+from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import EntityKind, Signals, ToolCard
 from tests.catalog.definitions import catalog, listing, tool
 from tests.requirements import proves

@@ -6,11 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.narrow.hebrew import SoundIndex, gloss_words, join_gloss
-from fingerpost.narrow.hebrew.forms import generate_noun_forms, generate_verb_forms
-from fingerpost.narrow.hebrew.letters import fold_word, is_hebrew
-from fingerpost.narrow.hebrew.lexicon import LEXICON_FIELDS, get_lexicon, read_field_lines
-from fingerpost.narrow.hebrew.prefixes import PREFIXES
+from fingerpost.narrow.hebrew.gloss import SoundIndex, gloss_words, join_gloss
+from fingerpost.narrow.hebrew.lexicon import (
+    LEXICON_FIELDS,
+    PREFIXES,
+    fold_word,
+    generate_noun_forms,
+    generate_verb_forms,
+    get_lexicon,
+    is_hebrew,
+    read_field_lines,
+)
 from tests.requirements import proves
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.narrow.language import detect_language
+from fingerpost.narrow.signals.reader import detect_language
 from tests.requirements import proves
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.narrow.text import (
+from fingerpost.narrow.scorer import (
     MAX_DESCRIPTION_LENGTH,
     MAX_SENTENCES,
     build_tool_text,

@@ -15,9 +15,9 @@ from mcp import Client
 
 from fingerpost import Router
 from fingerpost.builtin import BuiltinHost, make_server
-from fingerpost.builtin.directives.kinds import DIRECTIVE_KINDS
-from fingerpost.builtin.directives.making import build_directive, build_output_schema
-from fingerpost.builtin.kit import ToolRefused
+from fingerpost.builtin.directives import build_directive, build_output_schema
+from fingerpost.builtin.directives.definitions import DIRECTIVE_KINDS
+from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.records import ErrorKind
 from fingerpost.testing import ScriptedModel, calls
 from tests.api.kit import served as api_served

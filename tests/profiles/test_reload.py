@@ -16,8 +16,8 @@ from fingerpost.errors import ConfigError
 from fingerpost.events import MemorySink, ProfilesChanged
 from fingerpost.records import CallContext, ErrorKind, Principal, ToolCall
 from fingerpost.settings import Loaded, load
-from fingerpost.surfaces.gateway.exchange import JsonRpcError
 from fingerpost.surfaces.gateway.methods import open_methods
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from tests.conformance.gateway import serving
 from tests.gateway.methods_kit import ALL, Client, Crowd, House, profile, request
 from tests.profiles.kit import servers, settings, until, write

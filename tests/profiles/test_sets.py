@@ -14,7 +14,7 @@ from fingerpost import Router
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Scope
 from fingerpost.testing import ScriptedModel, calls
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 from tests.api.kit import served as api_served
 from tests.completions.kit import served as v1_served
 from tests.profiles.kit import own, sees, servers_seen, small, until

@@ -18,7 +18,7 @@ from fingerpost.events import RouteBegan
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.router.agent import Agent, AgentStats, RoutingThresholds
-from fingerpost.router.switches import RuntimeSwitches
+from fingerpost.router.options import RuntimeSwitches
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, served, tool_server
 from tests.llm.native_server import Vendor, content, message, text
 from tests.requirements import proves

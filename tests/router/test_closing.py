@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from fingerpost import Policy, Router
-from fingerpost.call.execution.background import BackgroundState
+from fingerpost.call.execution.concurrency import BackgroundState
 from fingerpost.errors import FingerpostError
 from fingerpost.events import AttemptFinished, Event, RouteEnded
 from fingerpost.llm import ModelRequest

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fingerpost.records import Listing, ServerSpec
-from fingerpost.router.intake import MANY_TOOLS as MANY_CARDS
-from fingerpost.router.intake import CatalogSync
-from fingerpost.servers.listing import THREAD_PAGE_SIZE, read_listing
+from fingerpost.router.catalog_sync import MANY_TOOLS as MANY_CARDS
+from fingerpost.router.catalog_sync import CatalogSync
+from fingerpost.servers.definitions import THREAD_PAGE_SIZE, read_listing
 from fingerpost.settings.model import LimitSettings
 from fingerpost.store import Store
 from tests.catalog.definitions import catalog, many, tool

@@ -17,7 +17,7 @@ from fingerpost.events import CallFinished
 from fingerpost.events.codec import decode, encode
 from fingerpost.records import check_json
 from fingerpost.records.json import to_valid_json
-from fingerpost.router.arguments import check_json_object
+from fingerpost.router.router import check_json_object
 from fingerpost.testing import tool_server
 from tests.learning.conftest import MAIL, office, settings
 from tests.requirements import proves

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.events import RouteBegan
-from fingerpost.insight import JournalReader
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.journeys.world import house
 from tests.requirements import proves

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fingerpost.router.sight import VisibilityCache
+from fingerpost.router.visibility import VisibilityCache
 from fingerpost.settings import RuleSettings
 from tests.call.cards import snapshot
 from tests.requirements import proves

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from fingerpost import Router, Server, Settings
 from fingerpost.errors import ToolTimeout
 from fingerpost.records import JsonObject
-from fingerpost.servers.clock import MAX_EXTENSIONS, RequestClock
-from fingerpost.servers.talk import PROGRESS_METHOD, InFlightRequest
+from fingerpost.servers.requests import MAX_EXTENSIONS, PROGRESS_METHOD, InFlightRequest, RequestClock
 from tests.call.running import Bench, a_call, a_context
 from tests.gateway.methods_kit import house, text_of
 from tests.programs import program

@@ -17,7 +17,7 @@ from fingerpost.errors import (
 )
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
-from fingerpost.servers.http import HttpClients
+from fingerpost.servers.http_client import HttpClients
 from fingerpost.testing import http_fault, served, tool_server
 from tests.requirements import proves
 from tests.servers.support import PATIENCE, arguments_of, eventually, names, pool, text_of

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.servers.in_vain import build_unsupported_request, is_unsupported_request_failure
+from fingerpost.servers.per_caller import build_unsupported_request, is_unsupported_request_failure
 
 WORDS = "elicitation via server-initiated requests is unavailable on 2026-07-28 connections."
 VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -13,9 +13,9 @@ from anyio.abc import TaskGroup
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.servers import Server
-from fingerpost.servers.http import HttpClients
-from fingerpost.servers.isolated import CallerConnections
-from fingerpost.servers.opening import ConnectDeps
+from fingerpost.servers.connect import ConnectDeps
+from fingerpost.servers.http_client import HttpClients
+from fingerpost.servers.per_caller import CallerConnections
 from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import stdio_fault
 from tests.servers.support import PATIENCE, eventually

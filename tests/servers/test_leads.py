@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.servers.leads import find_redirect_fault
+from fingerpost.servers.oauth import find_redirect_fault
 from tests.requirements import proves
 
 SPELLINGS: list[Callable[[IPv4Address], str]] = [

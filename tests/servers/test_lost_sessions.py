@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import Effect, ErrorKind, Execution, JsonObject, ServerState
 from fingerpost.servers import RequestContext, Server, ServerPool
-from fingerpost.servers.backoff import MAX_IMMEDIATE_RETRIES, STABLE_SECONDS, Backoff
-from fingerpost.servers.lifeline import RetryPace
+from fingerpost.servers.connection_state import MAX_IMMEDIATE_RETRIES, STABLE_SECONDS, Backoff, RetryPace
 from fingerpost.testing import served
 from tests.call.running import Bench, a_call
 from tests.requirements import proves

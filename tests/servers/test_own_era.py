@@ -12,8 +12,7 @@ import pytest
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.servers import RequestContext, Server, ServerPool
-from fingerpost.servers.in_vain import ServerRequestUnsupported
-from fingerpost.servers.own_era import FREQUENT_CALLS, LegacySessions
+from fingerpost.servers.per_caller import FREQUENT_CALLS, LegacySessions, ServerRequestUnsupported
 from fingerpost.testing import served
 from tests.requirements import proves
 from tests.servers.callers import Person

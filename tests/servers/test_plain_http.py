@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import FingerpostError, LimitReached, ServerUnavailable
 from fingerpost.servers import RequestContext, Server, ServerPool
-from fingerpost.servers.plain import KEEP_ALIVE_SECONDS
-from fingerpost.servers.redirects import is_same_server, resolve_redirect, strip_secrets
+from fingerpost.servers.http_client import KEEP_ALIVE_SECONDS, is_same_server, resolve_redirect, strip_secrets
 from tests.servers.raw import CLOSE, RawServer, raw_server, with_length
 from tests.servers.support import PATIENCE, pool, text_of
 

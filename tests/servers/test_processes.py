@@ -15,7 +15,7 @@ import pytest
 
 from fingerpost.records import ServerSpec, ServerState
 from fingerpost.servers import Server
-from fingerpost.servers.guard import WatchdogClient
+from fingerpost.servers.process import WatchdogClient
 from fingerpost.servers.watchdog import MARK, read_reports
 from fingerpost.testing import stdio_fault
 from tests.requirements import proves

@@ -16,18 +16,17 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from fingerpost.errors import ConfigError
 from fingerpost.records import check_json
 from fingerpost.servers import Server
-from fingerpost.servers.backoff import compute_delay
-from fingerpost.servers.definitions import DefinitionFilter
-from fingerpost.servers.lifeline import RetryPace
-from fingerpost.servers.ring import LineLimitExceeded, LineSplitter, RingBuffer
-from fingerpost.servers.schemas import find_schema_fault
-from fingerpost.servers.soundness import find_json_fault
-from fingerpost.servers.sse import SseEventTooLarge, SseParser
+from fingerpost.servers.connection_state import RetryPace, compute_delay
+from fingerpost.servers.definitions import DefinitionFilter, find_schema_fault
+from fingerpost.servers.process import LineLimitExceeded, LineSplitter, RingBuffer
 from fingerpost.servers.wire import (
     MAX_VALUES,
     InvalidMessage,
     OversizedInteger,
+    SseEventTooLarge,
+    SseParser,
     find_answered_request,
+    find_json_fault,
     parse_message,
 )
 from fingerpost.settings.model import LimitSettings

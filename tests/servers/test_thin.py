@@ -13,8 +13,8 @@ from mcp.shared.exceptions import MCPError
 
 from fingerpost.errors import ServerReplyInvalid, ServerUnavailable, ToolFailed, ToolTimeout
 from fingerpost.servers import RequestContext, Server, ServerPool
-from fingerpost.servers.talk import InFlightRequest, RequestRegistry
-from fingerpost.servers.thin import MAX_EMPTY_RESPONSES
+from fingerpost.servers.requests import InFlightRequest, RequestRegistry
+from fingerpost.servers.streamable_http import MAX_EMPTY_RESPONSES
 from fingerpost.testing import served
 from tests.requirements import proves
 from tests.servers.callers import Person

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 
 from fingerpost.servers import RequestContext, Server, ServerPool
-from fingerpost.servers.talk import (
+from fingerpost.servers.requests import (
     ANSWERED_SECONDS,
     GIVEN_UP_SECONDS,
     LOG_METHOD,

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from fingerpost.settings.discover import FoundClientFile, discover_client_files
-from fingerpost.settings.merge import mask_secrets, merge_servers
+from fingerpost.settings.client_files import (
+    FoundClientFile,
+    discover_client_files,
+    mask_secrets,
+    merge_servers,
+)
 from tests.requirements import proves
 from tests.settings.surroundings import Surroundings
 

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from fingerpost.redaction import MASK, scrub
-from fingerpost.settings.show import build_rows
+from fingerpost.settings.reference import build_rows
 from tests.requirements import proves
 from tests.settings.surroundings import Surroundings
 

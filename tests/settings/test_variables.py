@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.settings.dotenv import read_dotenv
+from fingerpost.settings.document import read_dotenv
 from fingerpost.settings.variables import VariableScope, expand
 
 SCOPE = VariableScope(

@@ -24,7 +24,7 @@ from fingerpost.events import (
 )
 from fingerpost.records import ExecutionStatus, Packet, Review, Selection, ToolResult
 from fingerpost.store import Store
-from fingerpost.store.chain import GENESIS, ChainFact, hash_fact
+from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import audited, ordinary

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import Connection
 
 from fingerpost.errors import StoreUnavailable
-from fingerpost.store.backlog import LossPolicy, WriteJob, WriteQueue
+from fingerpost.store.writer import LossPolicy, WriteJob, WriteQueue
 
 LIMIT, KEPT_LIMIT, BATCH = 5, 8, 4
 

@@ -7,7 +7,7 @@ import pytest
 
 from fingerpost.records import Choice, ToolFollower
 from fingerpost.redaction import MASK
-from fingerpost.store import choices as module
+from fingerpost.store.learning import MAX_CHOICE_REQUEST_LENGTH, MAX_CHOICES
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON
@@ -51,7 +51,7 @@ async def test_a_request_is_kept_masked_and_short(open_store: OpenStore, padding
             choice(request="x" * padding + " " + secret + " push it " + "y" * 2_000_000)
         )
         (kept,) = await store.choices.list_recent()
-    assert len(kept.request) == module.MAX_CHOICE_REQUEST_LENGTH
+    assert len(kept.request) == MAX_CHOICE_REQUEST_LENGTH
     assert "ghp_" not in kept.request
     assert kept.request.startswith(("x" * padding + " " + MASK)[:500])
 
@@ -86,7 +86,7 @@ async def test_only_the_newest_choices_are_kept(
     async with open_store() as store:
         await store.choices.record(choice("git/first"))
         await store.choices.record(choice("git/second"))
-    skipped = module.MAX_CHOICES + 1  # the next row gets this number, as if so many had come in between
+    skipped = MAX_CHOICES + 1  # the next row gets this number, as if so many had come in between
     tamper(
         f"UPDATE sqlite_sequence SET seq = {skipped - 1} WHERE name = 'choices'"
         if url.startswith("sqlite")

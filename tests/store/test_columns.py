@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.store.columns import escape, from_microseconds, to_microseconds, unescape
+from fingerpost.store.schema import escape, from_microseconds, to_microseconds, unescape
 from tests.requirements import proves
 
 ANY_TEXT = st.text(alphabet=st.characters(codec=None, exclude_categories=()))

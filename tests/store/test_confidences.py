@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import create_engine
 
 from fingerpost.records import ConfidenceSample
-from fingerpost.store import confidences as module
-from fingerpost.store.locations import resolve_location
-from fingerpost.store.migrations import MIGRATION_STEPS, migrate
+from fingerpost.store.database import resolve_location
+from fingerpost.store.learning import MAX_CONFIDENCES
+from fingerpost.store.schema import MIGRATION_STEPS, migrate
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON
@@ -77,7 +77,7 @@ async def test_only_the_newest_samples_are_kept(
     async with open_store() as store:
         await store.confidences.record(sample(0.1), NOON)
         await store.confidences.record(sample(0.2), NOON)
-    skipped = module.MAX_CONFIDENCES + 1  # the next row gets this number, as if so many had come in between
+    skipped = MAX_CONFIDENCES + 1  # the next row gets this number, as if so many had come in between
     tamper(
         f"UPDATE sqlite_sequence SET seq = {skipped - 1} WHERE name = 'confidences'"
         if url.startswith("sqlite")

@@ -16,9 +16,7 @@ from sqlalchemy.exc import OperationalError
 from fingerpost.errors import StoreUnavailable
 from fingerpost.events import Event, EventsDropped, decode
 from fingerpost.store import Store
-from fingerpost.store.database import Database
-from fingerpost.store.faults import explain
-from fingerpost.store.locations import resolve_location
+from fingerpost.store.database import Database, explain, resolve_location
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.processes import said

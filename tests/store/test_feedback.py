@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from fingerpost.records import Feedback, FeedbackVerdict, Threshold
-from fingerpost.store.learned import EVERYBODY, LearningMark
+from fingerpost.store.learning import EVERYBODY, LearningMark
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 

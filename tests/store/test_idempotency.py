@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import anyio
 
-from fingerpost.store.idempotency import IdempotencyState, KeyedCall
+from fingerpost.store.approvals import IdempotencyState, KeyedCall
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON
 

@@ -23,8 +23,8 @@ from fingerpost.events import (
     rebuild_packet,
 )
 from fingerpost.records import ExecutionStatus, Intent, Packet
+from fingerpost.store.database import resolve_location
 from fingerpost.store.journal import select_session_packets
-from fingerpost.store.locations import resolve_location
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import audited, eventually, ordinary

@@ -12,8 +12,8 @@ from sqlalchemy import create_engine, text
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import Effect, Scope
-from fingerpost.store.locations import resolve_location
-from fingerpost.store.migrations import MIGRATION_STEPS, migrate
+from fingerpost.store.database import resolve_location
+from fingerpost.store.schema import MIGRATION_STEPS, migrate
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON

@@ -14,10 +14,8 @@ from fingerpost.errors import StoreTooNew
 from fingerpost.events import PacketReceived, encode
 from fingerpost.records import Packet
 from fingerpost.store import Store
-from fingerpost.store.database import Database
-from fingerpost.store.locations import resolve_location
-from fingerpost.store.migrations import MIGRATION_STEPS, MigrationStep, migrate
-from fingerpost.store.schema import metadata
+from fingerpost.store.database import Database, resolve_location
+from fingerpost.store.schema import MIGRATION_STEPS, MigrationStep, metadata, migrate
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import audited, ordinary

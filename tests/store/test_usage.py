@@ -7,7 +7,7 @@ import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.store.quantiles import RELATIVE_ERROR, compute_quantile, get_bucket, get_bucket_value
+from fingerpost.store.learning import RELATIVE_ERROR, compute_quantile, get_bucket, get_bucket_value
 from tests.requirements import proves
 from tests.store.conftest import OpenStore
 from tests.store.samples import NOON, minutes, sample

@@ -9,7 +9,7 @@ import sqlite3
 import httpx2
 import pytest
 
-from fingerpost.surfaces.web.peers import MARK
+from fingerpost.surfaces.http.local_callers import MARK
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, tool
 from tests.surfaces.terminal import Terminal

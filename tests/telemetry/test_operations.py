@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from fingerpost import Router
 from fingerpost.events import EventsDropped
 from fingerpost.records import Right
+from fingerpost.surfaces.http.authenticator import build_authenticator
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from fingerpost.surfaces.operations import open_operations_app
-from fingerpost.surfaces.web.access import build_authenticator
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
 from fingerpost.telemetry.metrics import PrometheusMetrics
 from fingerpost.testing import tool_server
 from tests.gateway.wire_client import ask

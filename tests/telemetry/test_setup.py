@@ -16,7 +16,7 @@ from fingerpost import Router
 from fingerpost.errors import ConfigError
 from fingerpost.events import Fanout
 from fingerpost.settings import Settings
-from fingerpost.telemetry.setup import build_traces_url, open_spans
+from fingerpost.telemetry.tracing import build_traces_url, open_spans
 from fingerpost.testing import tool_server
 from tests.insight.stories import call
 from tests.journeys.world import settings

@@ -24,12 +24,23 @@ from fingerpost import Router
 from fingerpost.records import ErrorKind, RouteOutcome
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from fingerpost.surfaces.operations import TracedApp
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
-from fingerpost.telemetry import journeys, names
-from fingerpost.telemetry.caller import use_trace_carrier
-from fingerpost.telemetry.spans import SpanSink
+from fingerpost.telemetry import spans
+from fingerpost.telemetry.spans import (
+    ATTR_CALLER,
+    ATTR_INPUT_MESSAGES,
+    ATTR_OUTCOME,
+    ATTR_OUTPUT_MESSAGES,
+    ATTR_PURPOSE,
+    ATTR_TOOL_ARGUMENTS,
+    ATTR_TOOL_RESULT,
+    ATTR_UNFINISHED,
+    MAX_TRACE_AGE,
+    SpanSink,
+)
+from fingerpost.telemetry.tracing import use_trace_carrier
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.gateway.wire_client import ask, called
 from tests.gateway.wire_parts import Address, OpenGate
@@ -125,7 +136,7 @@ async def test_a_request_that_waits_for_a_person_and_goes_on(tmp_path: Path) -> 
     attributes = began.attributes or {}
     assert attributes[gen_ai_attributes.GEN_AI_OPERATION_NAME] == "invoke_agent"
     assert attributes[gen_ai_attributes.GEN_AI_CONVERSATION_ID] == "ses_1"
-    assert (attributes[names.ATTR_OUTCOME], attributes[names.ATTR_CALLER]) == ("waiting", "dana")
+    assert (attributes[ATTR_OUTCOME], attributes[ATTR_CALLER]) == ("waiting", "dana")
     assert [link.context.span_id for link in resumed.links] == [place_of(began).span_id]
     (attempt,) = traces.named("tools/call delete_file")
     assert attempt.kind is SpanKind.CLIENT
@@ -137,7 +148,7 @@ async def test_a_request_that_waits_for_a_person_and_goes_on(tmp_path: Path) -> 
     assert {"tool selected", "confidence judged", "policy", "approval requested"} <= set(events)
     question = traces.named("chat ")[0].attributes or {}
     assert question[gen_ai_attributes.GEN_AI_OPERATION_NAME] == "chat"
-    assert question[names.ATTR_PURPOSE] == "selection"
+    assert question[ATTR_PURPOSE] == "selection"
 
 
 @proves("I10")
@@ -152,10 +163,10 @@ async def test_what_people_and_tools_said_stays_out_unless_wanted(tmp_path: Path
     assert ("plans-for-monday" in text) is content
     assert ("It is deleted" in text) is content
     for wanted in (
-        names.ATTR_INPUT_MESSAGES,
-        names.ATTR_OUTPUT_MESSAGES,
-        names.ATTR_TOOL_ARGUMENTS,
-        names.ATTR_TOOL_RESULT,
+        ATTR_INPUT_MESSAGES,
+        ATTR_OUTPUT_MESSAGES,
+        ATTR_TOOL_ARGUMENTS,
+        ATTR_TOOL_RESULT,
     ):
         assert (wanted in text) is content
 
@@ -239,8 +250,8 @@ def test_requests_without_an_end_are_ended_in_time_and_number() -> None:
             traces.spans.emit(event)
     roots = traces.named("invoke_agent")
     assert len(roots) == 5
-    assert all((span.attributes or {})[names.ATTR_UNFINISHED] for span in roots)
-    later = NOON + journeys.MAX_TRACE_AGE + timedelta(seconds=1)
+    assert all((span.attributes or {})[ATTR_UNFINISHED] for span in roots)
+    later = NOON + MAX_TRACE_AGE + timedelta(seconds=1)
     traces.spans.emit(request("pkt_late", outcome=None, at=later)[0])
     assert len(traces.named("invoke_agent")) == 25
     traces.spans.close()
@@ -262,7 +273,7 @@ def test_our_names_are_those_of_the_conventions() -> None:
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str)
     }
-    used = {value for name, value in vars(names).items() if name.isupper()}
+    used = {value for name, value in vars(spans).items() if name.startswith("ATTR_")}
     assert {value for value in used if value.startswith(("gen_ai.", "mcp."))} <= known
     assert used - known == {value for value in used if value.startswith("fingerpost.")} | {
         "error.type",
@@ -274,7 +285,7 @@ def test_our_names_are_those_of_the_conventions() -> None:
 def test_nothing_of_it_is_loaded_where_it_is_off() -> None:
     code = """
 import sys
-import fingerpost, fingerpost.telemetry.setup, fingerpost.surfaces.cli.main
+import fingerpost, fingerpost.telemetry.tracing, fingerpost.surfaces.cli.main
 print([name for name in sys.modules if name.startswith(("opentelemetry", "prometheus_client"))])
 """
     run = subprocess.run(

@@ -35,8 +35,8 @@ PATIENCE: Final = 10.0  # seconds for a wish that was begun
 UNREAD: Final = 120  # how the interpreter ends when its last words cannot be written
 LOADED: Final = (  # what commands load only when they run; nothing here starts a thread
     "anyio._backends._asyncio",
-    "fingerpost.router.answerer",
-    "fingerpost.router.guide",
+    "fingerpost.router.request_runner",
+    "fingerpost.router.request_narrower",
     "fingerpost.servers",
     "fingerpost.testing",
     "mcp_server_fetch.server",

@@ -4,8 +4,7 @@ Each lives in a folder of its own and is made by its `make(premises)`. In this p
 opened together with a router (`open_router`); alone, by `fingerpost builtin NAME`.
 """
 
-from fingerpost.builtin.opening import open_router
-from fingerpost.builtin.premises import BuiltinHost
-from fingerpost.builtin.shelf import SERVER_NAMES, make_server
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.registry import SERVER_NAMES, make_server, open_router
 
 __all__ = ["SERVER_NAMES", "BuiltinHost", "make_server", "open_router"]

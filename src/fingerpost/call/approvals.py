@@ -1,29 +1,18 @@
-"""Asking a person, hearing their answer, and using what they allowed.
-
-A call that waits is a row in the store, so it outlives the process and any
-process may decide it. The first decision stands. An approval becomes a grant
-in the same transaction: for that one exact call, or, when the person says so,
-for the caller's further calls of the operation on the same target, within the
-conversation, until the grant expires. Where there is no conversation there is
-nothing to widen it to. One call is approved where it was asked for: in its
-conversation, or, where the sessions of an asker come and go, for that asker.
-
-Expiry is read off the wall clock, because a grant is given in one process and
-used in another, perhaps after a restart. A clock set forward ends grants early,
-which costs one more question. A clock set back would lengthen them, so a grant
-that lies in the future is not honoured: no grant is usable for longer than its
-own length plus `CLOCK_SKEW`, counted from the moment it bears.
+"""Calls that wait for a person: requests, decisions, grants, and permits for the further rounds of an
+approved call.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from fingerpost.call.fingerprints import build_grant_key, find_target
+from fingerpost.call.build import build_grant_key, find_target
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
 from fingerpost.frozen import frozen
@@ -32,12 +21,14 @@ from fingerpost.records import (
     CallContext,
     Decision,
     Grant,
+    JsonObject,
     Pending,
     Permit,
     Ruling,
     create_id,
     utc_now,
 )
+from fingerpost.servers.requests import RequestContext
 from fingerpost.settings import CallSettings
 from fingerpost.store import Store
 
@@ -342,3 +333,43 @@ def _build_call_key(call_fingerprint: str, caller: str | None) -> str:
 def _build_unknown_error(pending_id: str) -> CallError:
     message = f"no call {pending_id!r} waits for a decision"
     return CallError(message, hint="`fingerpost approvals` lists those that do.")
+
+
+ROUND_SECONDS: Final = 900.0
+MAX_KEPT_ROUNDS: Final = 1000
+
+RoundKey = tuple[str, str | None, str | None, str | None]
+
+
+class RoundPermits:
+    """The calls that were allowed by a person and wait for their caller's next round."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[RoundKey, tuple[float, Permit]] = OrderedDict()
+
+    def keep_permit(self, call: Call, context: CallContext, result: JsonObject, permit: Permit) -> None:
+        """The server asks for more input: whoever answers it has leave to go on."""
+        state = result.get("requestState")
+        if not isinstance(state, str | None):
+            return
+        key = _build_round_key(call, context, state)
+        self._kept.pop(key, None)
+        self._kept[key] = (self._clock() + ROUND_SECONDS, permit)
+        while len(self._kept) > MAX_KEPT_ROUNDS:
+            self._kept.popitem(last=False)
+
+    def take_permit(
+        self, call: Call, context: CallContext, request_context: RequestContext | None
+    ) -> Permit | None:
+        """Leave to go on with the call, when this is its next round."""
+        if request_context is None or not request_context.is_continuation:
+            return None
+        until, leave = self._kept.pop(
+            _build_round_key(call, context, request_context.request_state), (0.0, None)
+        )
+        return leave if self._clock() < until else None
+
+
+def _build_round_key(call: Call, context: CallContext, state: str | None) -> RoundKey:
+    return (call.fingerprint, context.caller, context.conversation, state)

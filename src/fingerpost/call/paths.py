@@ -1,25 +1,423 @@
-"""Whether a call stays inside the working directory.
-
-Only what can be shown counts: a call is inside when it names a path, every path
-it names leads inside, and nothing else in it might lead out. Relative paths are
-taken from the working directory; a server that runs elsewhere should be given
-absolute ones. What changes on disk between this look and the call (a folder
-swapped for a link) is beyond any judgement made beforehand, and hard links
-cannot be told from files.
-
-Reads the disk. Call it from a thread.
+"""Patterns of rules, and paths in arguments: which values match, and whether a call stays inside the working
+directory.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import posixpath
 import re
-from enum import StrEnum
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum, StrEnum
+from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Final
+from typing import Final, cast
+from urllib.parse import unquote
 
-from fingerpost.call.mentions import PathMention, find_mentions
-from fingerpost.call.whereabouts import PathLocation, locate_text, resolve_path
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
+
+# Decoding `%252e` takes two rounds; more than three is nobody's mistake.
+_MAX_DECODINGS: Final = 3
+
+# Characters that look like the two separators; the full-width ones are folded anyway.
+_SLASHES: Final = str.maketrans(dict.fromkeys("⁄∕⧸╱", "/") | dict.fromkeys("∖⧵⧹╲", "\\"))
+_INVISIBLE: Final = frozenset({"Cc", "Cf"})
+_DOTS: Final = re.compile(r"[. ]*\.[. ]*\.[. ]*")
+
+
+def list_readings(text: str) -> tuple[str, ...]:
+    """`text` as it stands, decoded, and in its simplest characters; no reading twice."""
+    found = [text]
+    for _ in range(_MAX_DECODINGS):
+        decoded = unquote(found[-1])
+        if decoded == found[-1]:
+            break
+        found.append(decoded)
+    return tuple(dict.fromkeys([*found, *(_simplify(each) for each in found)]))
+
+
+def _simplify(text: str) -> str:
+    """Compatibility forms folded, look-alike separators made real, invisible characters gone."""
+    if text.isascii() and text.isprintable():
+        return text.strip()
+    mapped = unicodedata.normalize("NFKC", text).translate(_SLASHES)
+    return "".join(char for char in mapped if unicodedata.category(char) not in _INVISIBLE).strip()
+
+
+def normalize_windows_path(path: str) -> str:
+    """The path as Windows reads it: backslashes separate, dots and spaces at a name's end do not count."""
+    return "/".join(_normalize_windows_segment(segment) for segment in path.replace("\\", "/").split("/"))
+
+
+def _normalize_windows_segment(segment: str) -> str:
+    if _DOTS.fullmatch(segment):
+        return ".."
+    return segment if segment in (".", "..") else segment.strip(" ").rstrip(". ")
+
+
+def normalize_path(text: str) -> str:
+    """The text with its `.`, `..` and doubled separators worked out, when it has separators at all."""
+    if "/" not in text and "\\" not in text:
+        return text
+    plain = posixpath.normpath(normalize_windows_path(text))
+    return plain[1:] if plain.startswith("//") else plain  # two slashes in front survive `normpath`
+
+
+def has_parent_step(text: str) -> bool:
+    """Whether a reading of `text` has a step upwards."""
+    return any(".." in normalize_windows_path(reading).split("/") for reading in list_readings(text))
+
+
+MAX_TEXT_LENGTH: Final = 65_536  # a longer one is not read through on the event loop
+
+
+class PatternFit(IntEnum):
+    """Whether something fits; of several conditions the least decides."""
+
+    NO = 0
+    MAYBE = 1
+    YES = 2
+
+
+def match_exactly(pattern: str, text: str) -> PatternFit:
+    """For rules that allow: the text fits in every reading, and does not climb where the pattern does not."""
+    if len(text) > MAX_TEXT_LENGTH or (".." not in pattern and has_parent_step(text)):
+        return PatternFit.NO
+    return (
+        PatternFit.YES
+        if all(fnmatchcase(reading, pattern) for reading in list_readings(text))
+        else PatternFit.NO
+    )
+
+
+def match_loosely(pattern: str, text: str, folder: str | None = None) -> PatternFit:
+    """For rules that ask or deny: one reading of the text fits, seen from `folder` when it is a path."""
+    if len(text) > MAX_TEXT_LENGTH:
+        return PatternFit.MAYBE
+    patterns = {_casefold(pattern), _casefold(normalize_path(pattern))}
+    forms = {_casefold(form) for form in _list_forms(text, folder)}
+    return (
+        PatternFit.YES
+        if any(fnmatchcase(form, each) for form in forms for each in patterns)
+        else PatternFit.NO
+    )
+
+
+def _casefold(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _list_forms(text: str, folder: str | None) -> Iterator[str]:
+    for reading in list_readings(text):
+        yield reading
+        yield reading.rstrip(". ")
+        path = normalize_path(reading)
+        yield path
+        if path.casefold().startswith("file:"):
+            path = posixpath.normpath("/" + path[5:].lstrip("/").removeprefix("localhost/"))
+            yield path
+        if not path.startswith("/"):
+            if folder is not None:
+                yield posixpath.normpath(f"{folder}/{path}")
+            if path.startswith("../"):
+                yield posixpath.normpath(f"/{path}")  # from wherever it starts, enough `..` end at the root
+
+
+def match_argument(
+    arguments: JsonObject, name: str, pattern: str, *, allowing: bool, folder: str | None
+) -> PatternFit:
+    """Whether the argument `name` (dotted: nested) fits. One that is missing does not."""
+    found = list(_find_values(arguments, name.split("."), exactly=allowing))
+    if allowing:
+        texts = [text for node in found for text in _iterate_leaves(node)]
+        if not texts or None in texts:
+            return PatternFit.NO
+        return min(PatternFit.NO if text is None else match_exactly(pattern, text) for text in texts)
+    forms = [form for node in found for form in _iterate_texts(node)]
+    return max((match_loosely(pattern, form, folder) for form in forms), default=PatternFit.NO)
+
+
+class _MissingArgument:
+    """Stands where an argument should be and is not."""
+
+
+def _find_values(node: object, name: Sequence[str], *, exactly: bool) -> Iterator[object]:
+    """Every value the dotted name leads to; through a list, in each of its items."""
+    if not name:
+        yield node
+    elif isinstance(node, Mapping):
+        entries = cast("Mapping[str, object]", node)
+        found = [
+            (value, name[length:])
+            for length in range(1, len(name) + 1)
+            for key, value in entries.items()
+            if _is_same_name(key, ".".join(name[:length]), exactly=exactly)
+        ]
+        for value, rest in found:
+            yield from _find_values(value, rest, exactly=exactly)
+        if not found:
+            yield _MissingArgument()
+    elif isinstance(node, list | tuple) and node:
+        for item in cast("Sequence[object]", node):
+            yield from _find_values(item, name, exactly=exactly)
+    else:
+        yield _MissingArgument()
+
+
+def _is_same_name(key: str, name: str, *, exactly: bool) -> bool:
+    return key == name if exactly else key == name or _normalize_name(key) == _normalize_name(name)
+
+
+def _normalize_name(name: str) -> str:
+    return "".join(char for char in _casefold(name) if char.isalnum())
+
+
+def _iterate_leaves(node: object) -> Iterator[str | None]:
+    """Every scalar below `node` as text; None for what is missing, null or empty."""
+    if isinstance(node, Mapping):
+        below: Sequence[object] = list(cast("Mapping[str, object]", node).values())
+    elif isinstance(node, list | tuple):
+        below = cast("Sequence[object]", node)
+    else:
+        yield _to_text(node)
+        return
+    if not below:
+        yield None
+    for item in below:
+        yield from _iterate_leaves(item)
+
+
+def _iterate_texts(node: object) -> Iterator[str]:
+    """Every scalar below `node`, and a list as one line: `["rm", "-rf", "/"]` is `rm -rf /`."""
+    texts = ["null" if text is None else text for text in _iterate_leaves(node)]
+    if isinstance(node, _MissingArgument):
+        return
+    yield from texts
+    if len(texts) > 1:
+        yield " ".join(texts)
+    yield from (text.removesuffix(".0") for text in texts if text.endswith(".0"))
+
+
+def _to_text(value: object) -> str | None:
+    if value is None or isinstance(value, _MissingArgument):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+_PATH: Final = frozenset(
+    {"path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "dir", "dirs"}
+    | {"directory", "directories", "folder", "folders", "cwd", "workdir"}
+)
+_NAMED: Final = frozenset({"name", "names"})  # after one of the words above: `file_name`
+_PROSE: Final = frozenset(
+    {"content", "contents", "text", "texts", "body", "message", "description", "comment", "prompt", "data"}
+    | {"summary", "title", "str", "string", "markdown", "html", "note", "notes", "replacement"}
+)
+_PROGRAM: Final = frozenset(
+    {"command", "commands", "cmd", "script", "shell", "sql", "patch", "diff", "code", "program", "eval"}
+    | {"expression"}
+)
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+")
+
+_SHAPE: Final = re.compile(r"\s*(?:[/\\~]|\.{1,2}(?:[/\\]|\s*$)|[A-Za-z]:[/\\]|file:)", re.IGNORECASE)
+# Another path inside the text: `--file=/etc/passwd`, `-I../x`, `cat ~/.ssh/id_rsa`; no web address is one.
+_EMBEDDED: Final = re.compile(r"(?:[\s=@,;'\"(\[{<>|&`]|:(?!//)|^-\w)(?:[/~]|\.\.[/\\]|\\\\|[A-Za-z]:[/\\])")
+_GLOB: Final = re.compile(r"[*?\[]")
+_SPACE: Final = re.compile(r"\s")
+
+
+@frozen
+class PathMention:
+    """A text that is a path, or may be taken for one."""
+
+    text: str
+    named: bool = False  # the parameter's name says path
+    shaped: bool = False  # the value looks like one
+    embeds: bool = False  # it holds another path somewhere inside, or stands for several
+    program: bool = False  # it is run, or changes files by what stands in it
+
+    @property
+    def is_path(self) -> bool:
+        return self.named or self.shaped
+
+
+def find_mentions(arguments: JsonObject) -> Iterator[PathMention]:
+    """Every text worth looking at, however deep. An empty text names nothing and is left out."""
+    waiting: list[tuple[str, object]] = [("", arguments)]
+    while waiting:
+        name, node = waiting.pop()
+        if isinstance(node, str):
+            if node:
+                yield from _classify_text(name, node)
+        elif isinstance(node, Mapping):
+            for key, value in cast("Mapping[str, object]", node).items():
+                yield from _classify_key(name, key)
+                waiting.append((key, value))
+        elif isinstance(node, Sequence):
+            waiting.extend((name, item) for item in cast("Sequence[object]", node))
+
+
+def _classify_text(name: str, text: str) -> Iterator[PathMention]:
+    last = _split_words(name)[-1:]
+    shaped = any(_SHAPE.match(reading) for reading in list_readings(text))
+    if last and last[0] in _PROSE:
+        # Prose that is one rooted word may be a path after all; it never makes the call one about paths.
+        if shaped and not _SPACE.search(text.strip()):
+            yield PathMention(text=text)
+        return
+    named = is_path_parameter(name)
+    embeds = any(_EMBEDDED.search(reading) for reading in list_readings(text))
+    yield PathMention(
+        text=text,
+        named=named,
+        shaped=shaped,
+        embeds=embeds or ((named or shaped) and _GLOB.search(text) is not None),
+        program=bool(last) and last[0] in _PROGRAM,
+    )
+
+
+def _classify_key(parent: str, key: str) -> Iterator[PathMention]:
+    """Some tools take files as a mapping from path to content."""
+    if is_path_parameter(parent) or any(sign in key for sign in "/\\%~"):
+        yield PathMention(text=key, shaped=any(_SHAPE.match(reading) for reading in list_readings(key)))
+
+
+def is_path_parameter(name: str) -> bool:
+    """Whether a parameter of this name holds paths: `path`, `inputFile`, `dir2`, `file_name`."""
+    words = _split_words(name)
+    if not words:
+        return False
+    return words[-1] in _PATH or (words[-1] in _NAMED and len(words) > 1 and words[-2] in _PATH)
+
+
+def _split_words(name: str) -> list[str]:
+    return [word.lower() for word in _WORDS.findall(name)]
+
+
+_MAX_LINKS: Final = 40  # the kernel's own limit
+_MAX_NAME_LENGTH: Final = 255  # bytes; nothing on disk has a longer one
+_NO_LINK: Final = frozenset({errno.EINVAL, errno.ENOENT, errno.ENOTDIR})
+# What these mean depends on the process that looks.
+_RELATIVE_TO_PROCESS: Final = frozenset({"/proc", "/dev/fd"})
+
+_DRIVE: Final = re.compile(r"[A-Za-z]:")
+_VARIABLE: Final = re.compile(r"(?:^|[/\\])(?:\$[A-Za-z_{(]|%[A-Za-z_]\w*%)")
+_FILE: Final = re.compile(r"\s*file:", re.IGNORECASE)
+_ITEM_SEPARATORS: Final = re.compile(r"[\n\r,;|]+")
+_CURRENT_FOLDER: Final = frozenset({"", "localhost"})
+
+
+class PathLocation(StrEnum):
+    """Where something lies, as seen from the working directory."""
+
+    INSIDE = "inside"
+    OUTSIDE = "outside"
+    UNCLEAR = "unclear"
+
+
+def locate_text(text: str, folder: str) -> PathLocation:
+    """Where `text` leads, seen from `folder` (resolved), in every reading a tool might take.
+
+    Readings that disagree are unclear: which one the tool takes is not ours to know.
+    """
+    found = {_locate_path(reading, folder) for reading in dict.fromkeys(_list_candidates(text))}
+    return found.pop() if len(found) == 1 else PathLocation.UNCLEAR
+
+
+def resolve_path(path: str) -> str | None:
+    """The absolute path with all links followed, as far as it exists; None when that cannot be told."""
+    ahead = path.split("/")[::-1]
+    here, links = "", 0
+    while ahead:
+        step = ahead.pop()
+        if step in ("", "."):
+            continue
+        if step == "..":
+            here = here.rpartition("/")[0]
+            continue
+        there = f"{here}/{step}"
+        try:
+            target = _read_link(there, step)
+        except (OSError, ValueError):  # closed to us, too long, or no name a disk could hold
+            return None
+        if target is None:
+            here = there
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            return None
+        here = "" if target.startswith("/") else here
+        ahead.extend(reversed(target.split("/")))
+    return here or "/"
+
+
+def _read_link(path: str, name: str) -> str | None:
+    """Where the link at `path` points; None when there is none."""
+    if path in _RELATIVE_TO_PROCESS:
+        message = "depends on who looks"
+        raise ValueError(message)
+    if len(os.fsencode(name)) > _MAX_NAME_LENGTH:
+        return None
+    try:
+        return os.readlink(path)  # noqa: PTH115 - a Path would normalise what we look at
+    except OSError as error:
+        if error.errno in _NO_LINK:
+            return None
+        raise
+
+
+def _list_candidates(text: str) -> Iterator[str]:
+    """Decoded or not, with either separator, and with `..` worked out before links are followed or after."""
+    for reading in _list_items(text):
+        for bare in _strip_file_scheme(reading):
+            for path in (bare, bare.replace("\\", "/"), normalize_windows_path(bare)):
+                yield path
+                yield posixpath.normpath(path)
+
+
+def _list_items(text: str) -> Iterator[str]:
+    """The readings, and those of each item when the text is a list in disguise: `a.txt,b.txt`."""
+    yield from list_readings(text)
+    items = _ITEM_SEPARATORS.split(text)
+    if len(items) > 1:
+        for item in items:
+            yield from list_readings(item)
+
+
+def _strip_file_scheme(text: str) -> Iterator[str]:
+    """A `file:` address as the path it stands for, with and without what follows `?` and `#`."""
+    scheme = _FILE.match(text)
+    if scheme is None:
+        yield text
+        return
+    rest = text[scheme.end() :]
+    if rest.startswith("//"):
+        host, _, path = rest[2:].partition("/")
+        rest = f"/{path}" if host.lower() in _CURRENT_FOLDER else f"//{host}/{path}"
+    yield rest
+    yield re.split(r"[?#]", rest, maxsplit=1)[0]
+
+
+def _locate_path(path: str, folder: str) -> PathLocation:
+    if _VARIABLE.search(path):
+        return PathLocation.UNCLEAR
+    if _DRIVE.match(path):
+        return PathLocation.OUTSIDE
+    if path.startswith("~"):
+        path = os.path.expanduser(path)  # noqa: PTH111 - a Path would drop what we look for
+        if path.startswith("~"):
+            return PathLocation.UNCLEAR
+    target = resolve_path(path if path.startswith("/") else f"{folder}/{path}")
+    if target is None:
+        return PathLocation.UNCLEAR
+    within = folder == "/" or target == folder or target.startswith(f"{folder}/")
+    return PathLocation.INSIDE if within else PathLocation.OUTSIDE
+
 
 MAX_MENTIONS: Final = 2000
 MAX_PATH_LENGTH: Final = 32_768

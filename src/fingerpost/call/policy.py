@@ -1,36 +1,250 @@
-"""What may run, what a person is asked about, and what never happens.
-
-Rules are read in order and the first that fits decides. Where none fits, what
-is certain to read runs and everything else asks: a read that is not certain
-counts as writing, for rules, for scopes and for what may be tried again. Two
-principles hold throughout: a rule that allows is never satisfied by something
-missing or ambiguous, and a rule that asks or denies is not dodged by it. When
-it cannot be told whether such a rule fits (a path nobody can follow), reading
-goes on, and in the end the stricter of the two answers holds.
-
-`decide_by_rules` is pure. `judge` is `decide_by_rules` after looking, in a thread and only when a
-rule asks for it, where the call's paths lead.
+"""Policy rules: which calls run, which need approval, which are denied; local addresses in arguments are
+checked here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import socket
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, Literal
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, Literal, cast
+from urllib.parse import unquote, urlsplit
 
 import anyio
 import anyio.to_thread
 
-from fingerpost.call.destinations import OwnAddresses
-from fingerpost.call.hiding import SCOPE_RULE
-from fingerpost.call.paths import PathPlacement, locate_paths
-from fingerpost.call.patterns import PatternFit, match_argument, match_exactly, match_loosely
-from fingerpost.call.rule_names import build_rule_names
-from fingerpost.call.scopes import add_profile_scope, is_within_scopes
+from fingerpost.call.paths import (
+    PathPlacement,
+    PatternFit,
+    locate_paths,
+    match_argument,
+    match_exactly,
+    match_loosely,
+)
+from fingerpost.call.visibility import SCOPE_RULE, add_profile_scope, build_rule_names, is_within_scopes
 from fingerpost.frozen import frozen
-from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Scope, Verdict
+from fingerpost.records import Call, CallContext, Effect, Json, JsonObject, Permit, Ruling, Scope, Verdict
 from fingerpost.redaction import scrub
 from fingerpost.settings import RuleSettings
+
+MAX_TEXT_LENGTH: Final = 4_096  # of a value that is a URL or a host
+_MAX_SCHEME_LENGTH: Final = 80
+_MIN_NUMBER_LENGTH: Final = 2**24  # a smaller one is a number and no address
+MAX_CODE_LENGTH: Final = 200_000
+MAX_DEPTH: Final = 20
+MAX_VALUES: Final = 10_000
+
+_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21}
+_URL: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?//[^/?#\s]", re.IGNORECASE)
+_EMBEDDED_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2,}[^\s\"'`<>|;)]{1,300}", re.IGNORECASE)
+_BARE_HOST: Final = re.compile(
+    r"(?:[^/@\s]*@)?(?P<host>\[[0-9a-f:.%]+\]|[^\s:/@?#]+)(?::(?P<port>\d{1,5}))?(?:[/?#].*)?", re.IGNORECASE
+)
+_SLASHES: Final = re.compile(r"^(https?|wss?|ftp):/*", re.IGNORECASE)  # browsers take any number of them
+_HOST_WORD: Final = re.compile(
+    r"ur[il]s?|href|link|endpoint|host(?:name)?|address|addr|server|target|site|domain|origin|webhook|proxy|ip"
+)
+_CODE_WORD: Final = re.compile(r"command|cmd|args?|argv|arguments|script|code|shell|program|expression|curl")
+_DROPPED: Final = dict.fromkeys(map(ord, "\t\r\n\0\x0b\x0c\u200b\u00ad"))
+_WORDS: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+
+_LOCAL_NAMES: Final = frozenset(
+    {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback", "loopback"}
+)
+_METADATA: Final = frozenset(
+    {"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal", "100.100.100.200"}
+    | {"fd00:ec2::254", "168.63.129.16"}
+)
+# Public names whose address is written into them: 127.0.0.1.nip.io, 127-0-0-1.example.
+_WRITTEN_OUT: Final = re.compile(r"(?:^|[.-])(?:127[.-]\d{1,3}|169[.-]254)[.-]\d{1,3}[.-]\d{1,3}[.-]")
+_PUBLIC_LOCAL_NAMES: Final = re.compile(r"(?:^|\.)(?:localtest\.me|lvh\.me|vcap\.me|lacolhost\.com)$")
+
+
+@frozen
+class Destination:
+    """An address of this machine or its link, as an argument writes it."""
+
+    written: str
+    own: bool  # Fingerpost itself listens there
+
+
+class OwnAddresses:
+    """Where this Fingerpost listens, or would with the same settings in another process."""
+
+    def __init__(self, *, port: int, public_url: str | None) -> None:
+        self._ports = {port} if port else set[int]()
+        self._named: set[tuple[str, int]] = set()
+        self._add(public_url)
+
+    def add_listener(self, bound: str, reached_at: str) -> None:
+        """Note where we listen (`host:port`) and how people reach us."""
+        self._add(f"http://{bound}")
+        self._add(reached_at)
+        port = urlsplit(f"http://{bound}").port
+        if port:
+            self._ports.add(port)
+
+    def find(self, arguments: JsonObject) -> Destination | None:
+        """The first that is ours; else the first that is near; None where no argument names one."""
+        near: Destination | None = None
+        for host, port, written in _find_hosts(arguments):
+            if (host, port) in self._named or (port in self._ports and _is_this_machine(host)):
+                return Destination(written=written, own=True)
+            if near is None and _is_local(host):
+                near = Destination(written=written, own=False)
+        return near
+
+    def _add(self, url: str | None) -> None:
+        found = None if url is None else _read_url(url)
+        if found is not None and found[1] is not None:
+            self._named.add((found[0], found[1]))
+
+
+def _find_hosts(arguments: JsonObject) -> Iterator[tuple[str, int | None, str]]:
+    """Hosts and ports that the arguments name, each with the text it stands in."""
+    waiting: list[tuple[str, Json, Json, int]] = [("", arguments, None, 0)]
+    for _ in range(MAX_VALUES):
+        if not waiting:
+            return
+        name, value, beside, depth = waiting.pop()
+        if isinstance(value, str):
+            yield from _find_hosts_in_text(name, value, beside)
+        elif depth < MAX_DEPTH and isinstance(value, Mapping):
+            inner = cast("Mapping[str, Json]", value)
+            port = next((inner[key] for key in inner if key.lower() == "port"), None)
+            waiting.extend((key, each, port, depth + 1) for key, each in inner.items())
+            waiting.extend((key, key, None, depth + 1) for key in inner if "//" in key)
+        elif depth < MAX_DEPTH and isinstance(value, Sequence):
+            waiting.extend((name, each, beside, depth + 1) for each in cast("Sequence[Json]", value))
+
+
+def _find_hosts_in_text(name: str, text: str, port_beside: Json) -> Iterator[tuple[str, int | None, str]]:
+    text = text.strip()
+    if _URL.match(_normalize_url(text[:_MAX_SCHEME_LENGTH])):  # most texts are none, and some are long
+        found = _read_url(_normalize_url(text[:MAX_TEXT_LENGTH]))
+        if found is not None:
+            yield (*found, _shorten(text))
+    elif len(text) <= MAX_TEXT_LENGTH and _is_named(name, _HOST_WORD):
+        whole = _normalize_url(text)
+        bare = _BARE_HOST.fullmatch(f"[{whole}]" if whole.count(":") > 1 and "[" not in whole else whole)
+        if bare is not None and not _is_number(bare["host"]):
+            yield (
+                _normalize_host(bare["host"]),
+                _parse_port(bare["port"]) or _parse_port(port_beside),
+                _shorten(text),
+            )
+    if len(text) <= MAX_CODE_LENGTH and _is_named(name, _CODE_WORD):
+        for match in _EMBEDDED_URL.finditer(text):
+            found = _read_url(_normalize_url(match[0]))
+            if found is not None:
+                yield (*found, _shorten(match[0]))
+
+
+def _is_named(name: str, pattern: re.Pattern[str]) -> bool:
+    """Whether a word of the parameter's name says so: `baseUrl`, `target_host`, `cmd`."""
+    return any(pattern.fullmatch(word.lower()) for word in _WORDS.findall(name))
+
+
+def _is_number(host: str) -> bool:
+    return host.isascii() and host.isdigit() and int(host[:20]) < _MIN_NUMBER_LENGTH
+
+
+def _normalize_url(text: str) -> str:
+    """As browsers read it: without tabs and line ends, with `/` for a backslash, full-width letters plain."""
+    folded = unicodedata.normalize("NFKC", text.translate(_DROPPED)).replace("\\", "/").replace("。", ".")
+    return _SLASHES.sub(r"\1://", folded)
+
+
+def _read_url(text: str) -> tuple[str, int | None] | None:
+    try:
+        parts = urlsplit(text)
+        host = _normalize_host(parts.hostname or "")
+        port = parts.port
+    except ValueError:
+        return None
+    return (host, port or _PORTS.get(parts.scheme.lower())) if host else None
+
+
+def _normalize_host(text: str) -> str:
+    """The host in one way of writing: an address in numbers where it is one, else a name in small letters."""
+    name = unicodedata.normalize("NFKC", unquote(text)).strip("[]").rstrip(".").lower().partition("%")[0]
+    address = _parse_address(name)
+    return name if address is None else str(address)
+
+
+def _parse_address(name: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(name)
+    except ValueError:
+        try:
+            return IPv4Address(socket.inet_aton(name)) if name and " " not in name else None
+        except (OSError, UnicodeError):
+            return None
+    if isinstance(address, IPv6Address):
+        return _get_embedded_ipv4(address) or address
+    return address
+
+
+def _get_embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that an IPv6 one stands for: mapped, compatible, 6to4, NAT64."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    packed = address.packed
+    if packed[:12] == bytes.fromhex("0064ff9b0000000000000000"):
+        return IPv4Address(packed[12:])
+    if packed[:12] == bytes(12) and int(address) > 1:  # `::` and `::1` are themselves
+        return IPv4Address(packed[12:])
+    return None
+
+
+def _is_this_machine(host: str) -> bool:
+    """Whether a host is this machine, by loopback or by another of its addresses or names."""
+    address = _parse_address(host)
+    if address is None:
+        return _is_local_name(host) or host == socket.gethostname().lower()
+    if address.is_loopback or address.is_unspecified:
+        return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:  # only an address of this machine can be bound; nothing is sent
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
+
+
+def _is_local(host: str) -> bool:
+    if host in _METADATA:
+        return True
+    address = _parse_address(host)
+    if address is None:
+        return _is_local_name(host)
+    return address.is_loopback or address.is_unspecified or address.is_link_local
+
+
+def _is_local_name(host: str) -> bool:
+    return (
+        host in _LOCAL_NAMES
+        or host.endswith((".localhost", ".localdomain"))
+        or _WRITTEN_OUT.search(host) is not None
+        or _PUBLIC_LOCAL_NAMES.search(host) is not None
+    )
+
+
+def _parse_port(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    return int(value) if str(value).isascii() and str(value).isdigit() and len(str(value)) <= 5 else None
+
+
+def _shorten(text: str) -> str:
+    return text[:200]
+
 
 # A disk that does not answer for so long (a dead network drive) leaves the question open.
 PATH_LOOKUP_TIMEOUT_S: Final = 5.0

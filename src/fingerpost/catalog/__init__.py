@@ -1,12 +1,11 @@
 """Tool cards: collected, named, judged, pinned, and given out as immutable snapshots."""
 
-from fingerpost.catalog.absence import UnavailableTool
 from fingerpost.catalog.catalog import Catalog
-from fingerpost.catalog.categories import CATEGORIES, GENERAL, Category
-from fingerpost.catalog.fingerprint import compute_fingerprint
-from fingerpost.catalog.names import build_exposed_name, build_tool_key, escape_invisible_except
-from fingerpost.catalog.pins import DefinitionDifference, find_differences
+from fingerpost.catalog.pins import DefinitionDifference, compute_fingerprint, find_differences
 from fingerpost.catalog.snapshot import CatalogDiff, Snapshot, get_list_place
+from fingerpost.catalog.tool_names import build_exposed_name, build_tool_key, escape_invisible_except
+from fingerpost.catalog.unavailable import UnavailableTool
+from fingerpost.catalog.words import CATEGORIES, GENERAL, Category
 
 __all__ = [
     "CATEGORIES",

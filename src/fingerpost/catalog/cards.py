@@ -1,8 +1,5 @@
-"""From one definition to one card, or to the reason why there is none.
-
-Names that hide something (zero-width, right-to-left, control characters) are
-not refused: the tool is reachable under a name in which they stand written out,
-so nobody is deceived and nothing silently disappears.
+"""From one tool definition to one card or the reason why there is none, and cards as models are given
+them.
 """
 
 from __future__ import annotations
@@ -12,22 +9,27 @@ from dataclasses import field
 from typing import Final, cast
 
 from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
-from fingerpost.catalog.choices import collect_parameters
-from fingerpost.catalog.effects import judge_effect
-from fingerpost.catalog.fingerprint import compute_fingerprint
-from fingerpost.catalog.intelligence import gather_intelligence
-from fingerpost.catalog.knowledge import is_known_read, is_known_to_act
-from fingerpost.catalog.names import (
+from fingerpost.catalog.effects import collect_parameters, judge_effect
+from fingerpost.catalog.intelligence import (
+    Overrides,
+    WrittenOverride,
+    gather_intelligence,
+    is_known_read,
+    is_known_to_act,
+)
+from fingerpost.catalog.pins import compute_fingerprint
+from fingerpost.catalog.tool_names import (
     build_exposed_name,
     build_own_name,
     build_tool_key,
+    escape_invisible,
     escape_invisible_except,
 )
-from fingerpost.catalog.overrides import Overrides, WrittenOverride
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Effect,
     Instructions,
+    Json,
     JsonObject,
     Known,
     Listing,
@@ -220,3 +222,62 @@ def _find_task_fault(execution: object) -> str | None:
         'can only be run as a task (its taskSupport is "required"), which Fingerpost does not do; '
         'with "optional" it could be called'
     )
+
+
+MAX_DESCRIPTION_LENGTH: Final = 4000  # characters: what a tool is about stands at the beginning
+_TEXT_KEYWORDS: Final = frozenset({"description", "title", "$comment"})
+_NAMED_SCHEMA_KEYWORDS: Final = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+)
+
+
+def build_model_definition(card: ToolCard) -> JsonObject:
+    """The tool as a model is given it, in the OpenAI format."""
+    return build_function(card.exposed_name, card.description, card.definition.get("inputSchema"))
+
+
+def build_function(name: str, description: str, schema: Json) -> JsonObject:
+    """Any tool in the OpenAI format. Characters nobody can see are written out in its description."""
+    function: JsonObject = {
+        "name": name,
+        "description": _bound_description(description),
+        "parameters": _build_parameters(schema),
+    }
+    return {"type": "function", "function": function}
+
+
+def make_text_visible(part: Json, *, named: bool = False) -> Json:
+    """A definition or a schema whose words for people and models hide nothing: all else stays as it is.
+
+    `named`: the keys of this part are names (of parameters), not words of the schema language.
+    """
+    if isinstance(part, Mapping):
+        made: dict[str, Json] = {
+            key: escape_invisible(value)
+            if isinstance(value, str) and key in _TEXT_KEYWORDS and not named
+            else make_text_visible(value, named=key in _NAMED_SCHEMA_KEYWORDS and not named)
+            for key, value in part.items()
+        }
+        return part if all(made[key] is part[key] for key in part) else made
+    if isinstance(part, list | tuple):
+        items = [make_text_visible(item) for item in part]
+        return part if all(one is other for one, other in zip(items, part, strict=True)) else items
+    return part
+
+
+def _bound_description(description: str) -> str:
+    told = escape_invisible(description[: MAX_DESCRIPTION_LENGTH + 1])
+    return told if len(told) <= MAX_DESCRIPTION_LENGTH else told[: MAX_DESCRIPTION_LENGTH - 1].rstrip() + "…"
+
+
+def _build_parameters(schema: Json) -> JsonObject:
+    if not isinstance(schema, Mapping) or not schema:
+        return {"type": "object", "properties": {}}
+    words = make_text_visible(schema)
+    schema = words if isinstance(words, Mapping) else schema
+    kind = schema.get("type")
+    if kind == "object":
+        return schema
+    if kind is None or (isinstance(kind, list | tuple) and "object" in kind):
+        return {**schema, "type": "object"}
+    return {"type": "object", "properties": {}}

@@ -11,23 +11,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from fingerpost.catalog import absence
-from fingerpost.catalog.absence import UnavailableTool
 from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
-from fingerpost.catalog.fingerprint import compute_text_fingerprint
-from fingerpost.catalog.links import link_cards
-from fingerpost.catalog.namesakes import make_names_unique
-from fingerpost.catalog.overrides import Overrides
+from fingerpost.catalog.fallbacks import link_cards
+from fingerpost.catalog.intelligence import Overrides
 from fingerpost.catalog.pins import (
     build_pin,
     build_server_key,
     build_server_pin,
     build_unseen_tool,
     compare_with_pins,
+    compute_text_fingerprint,
     get_pinned_instructions,
     get_pinned_tools,
 )
 from fingerpost.catalog.snapshot import CatalogDiff, Snapshot, compute_diff
+from fingerpost.catalog.tool_names import make_names_unique
+from fingerpost.catalog.unavailable import (
+    UnavailableTool,
+    build_changed,
+    build_disabled,
+    build_disabled_by_settings,
+    build_unseen,
+)
 from fingerpost.errors import ConfigError, UnknownServer, UnknownTool
 from fingerpost.events import (
     CatalogChanged,
@@ -163,13 +168,11 @@ class Catalog:
     def explain_unavailable(self, card: ToolCard) -> UnavailableTool:
         """Why this tool of `unavailable` is not in the snapshot: what a person did comes first."""
         if (reason := self.get_disabled_reason(card)) is not None:
-            return absence.build_disabled(card, reason, by_server=card.key not in self._shut)
+            return build_disabled(card, reason, by_server=card.key not in self._shut)
         if card.key in self._off.get(card.server, {}):
-            return absence.build_disabled_by_settings(
-                card, self._maker.overrides.get_pattern(card.key, "enabled")
-            )
+            return build_disabled_by_settings(card, self._maker.overrides.get_pattern(card.key, "enabled"))
         held = self._quarantined.get(card.key)
-        return absence.build_unseen(card) if held is not None and held.new else absence.build_changed(card)
+        return build_unseen(card) if held is not None and held.new else build_changed(card)
 
     def get_disabled_reason(self, card: ToolCard) -> str | None:
         """Why this tool is switched off; None: it is not."""

@@ -1,12 +1,4 @@
-"""Whether a tool that seems to read is certain to, so that it may run without a person being asked.
-
-`effects` says what a tool most probably does; that it reads is only a guess as long as a name
-says so. It is certain where name, description and parameters agree: the name reads, the
-description opens with a reading verb and nowhere says that the tool does something else, and no
-parameter takes what could do anything (code, a statement, an address, the body of a request).
-What is not understood counts as doubt, never as reading: a verb that is missing here makes a
-person be asked once, so the lists of reading words are the ones that must not be generous.
-"""
+"""Whether a tool that seems to read is certain to, so that it may run without a person being asked."""
 
 from __future__ import annotations
 
@@ -15,10 +7,19 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
-from fingerpost.catalog import verbs
-from fingerpost.catalog.choices import MAX_PARTS, collect_parameters
-from fingerpost.catalog.clauses import DENIAL
-from fingerpost.catalog.evidence import find_in_name
+from fingerpost.catalog.effects import (
+    DENIAL,
+    MAX_PARTS,
+    NOUN_LIKE,
+    READ_VERBS,
+    READING_WORDS,
+    STRONG_DESTROY_VERBS,
+    STRONG_WRITE_VERBS,
+    TIMESTAMP_WORDS,
+    add_inflections,
+    collect_parameters,
+    find_in_name,
+)
 from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
 from fingerpost.records import Effect, JsonObject
 
@@ -40,10 +41,10 @@ _VAGUE_NAMES: Final = parse_word_set("query run execute eval evaluate process ha
 # -- the description --------------------------------------------------------------------------------------
 
 # A description opens with one of these, as it stands or in the third person: "Get", "Returns".
-_OPENING_BASE: Final = verbs.READING_WORDS | verbs.READ_VERBS - parse_word_set("ask has is reason screenshot")
-_OPENING: Final = verbs.add_inflections(_OPENING_BASE) | {"echoes"}
+_OPENING_BASE: Final = READING_WORDS | READ_VERBS - parse_word_set("ask has is reason screenshot")
+_OPENING: Final = add_inflections(_OPENING_BASE) | {"echoes"}
 # These need a name that reads: "Provide feedback", "Answer a ticket", "Assess a fee".
-_WEAK_OPENING: Final = parse_word_set("give provide") | verbs.add_inflections(
+_WEAK_OPENING: Final = parse_word_set("give provide") | add_inflections(
     parse_word_set(
         "access answer assess categorise categorize classify match output ping present rank render round "
         "score see tell"
@@ -74,7 +75,7 @@ _NAMING: Final = parse_word_set("get list search find read count describe show")
 _PREPOSITIONS: Final = parse_word_set("of on in for with from about") | {","}
 
 # What may stand where a verb could, and is none that acts.
-_HARMLESS: Final = verbs.add_inflections(_OPENING_BASE | verbs.READ_VERBS) | parse_word_set(
+_HARMLESS: Final = add_inflections(_OPENING_BASE | READ_VERBS) | parse_word_set(
     """
         a about above across after against all along also although an and another any are as at available
         automatically based be because been before being below between both but by can contain contains
@@ -134,9 +135,9 @@ _TO_MODEL: Final = parse_word_set("you your users user agents models assistant c
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*|[•–—]|\s-+\s")
 _PIECE = re.compile(r"[\w'’-]+|[,:()]")
 _ACTS: Final = (
-    verbs.add_inflections(
-        verbs.STRONG_WRITE_VERBS
-        | verbs.STRONG_DESTROY_VERBS
+    add_inflections(
+        STRONG_WRITE_VERBS
+        | STRONG_DESTROY_VERBS
         | parse_word_set(
             """
             acknowledge acquire activate alert approve archive attach award ban begin bill block book
@@ -156,8 +157,8 @@ _ACTS: Final = (
     )
     - _HARMLESS
 )
-_ACTS_AS_NOUN: Final = verbs.add_inflections(
-    verbs.NOUN_LIKE
+_ACTS_AS_NOUN: Final = add_inflections(
+    NOUN_LIKE
     | parse_word_set(
         """
         alert award ban bill block book burn charge clone command dump email end exchange fire grant hand
@@ -245,16 +246,14 @@ _QUESTION = re.compile(
 _READ_LANGUAGES = re.compile(
     r"\b(?:promql|logql|traceql|metricsql|jql|lucene|xpath|jsonpath)\b", re.IGNORECASE
 )
-_SEARCHING: Final = verbs.add_inflections(parse_word_set("search find lookup list look get count match")) | {
+_SEARCHING: Final = add_inflections(parse_word_set("search find lookup list look get count match")) | {
     "searching"
 }
 _PLAIN_KINDS: Final = frozenset({"boolean", "integer", "number", "null"})
 _WRITTEN_CODE: Final = parse_word_set(
     "javascript js my python program source user"
 )  # `source_code`, not `country_code`
-_NAMES_ONE: Final = verbs.TIMESTAMP_WORDS | parse_word_set(
-    "id ids name names slug tag version"
-)  # `script_name`
+_NAMES_ONE: Final = TIMESTAMP_WORDS | parse_word_set("id ids name names slug tag version")  # `script_name`
 _NO_PROGRAM: Final = parse_word_set("cron filter key projection")  # `filter_expression`
 
 
@@ -274,7 +273,7 @@ def find_doubt(definition: JsonObject) -> str:
 def _find_doubt_in_name(name: str) -> str:
     spoken = split_words(name)
     for before, word in pairwise(spoken):
-        if before in verbs.READ_VERBS and word in _ACTING_OBJECTS and (before, word) != ("look", "up"):
+        if before in READ_VERBS and word in _ACTING_OBJECTS and (before, word) != ("look", "up"):
             return f"{before} {word!r} in its name may mean that it acts"
     if _LANGUAGES.search(name):
         return "its name speaks of a language in which anything can be said"
@@ -350,7 +349,7 @@ def _starts_with_reading_verb(name: str, sentence: str) -> bool:
         return True
     for word in re.findall(r"[\w'’-]+", sentence)[: _MAX_LEADING + 1]:
         if word in _OPENING or word in _OPENING_NOUNS:
-            return word not in _WEAK_OPENING or not verbs.READ_VERBS.isdisjoint(split_words(name))
+            return word not in _WEAK_OPENING or not READ_VERBS.isdisjoint(split_words(name))
         if word not in _LEADING and not word.endswith("ly"):
             return word in ("web", "text", "code") and bool(re.search(r"\bsearch\b", sentence))
     return False
@@ -462,7 +461,7 @@ def _find_doubt_in_parameter(name: str, text: str, parameter: str, part: JsonObj
     if not spoken:
         return None
     opening, last = spoken[0], spoken[-1]
-    if opening in _CHANGING and last not in verbs.TIMESTAMP_WORDS:
+    if opening in _CHANGING and last not in TIMESTAMP_WORDS:
         return f"its parameter {parameter!r} speaks of changing something"
     if _is_bounded(part):
         return None

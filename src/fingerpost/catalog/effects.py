@@ -1,32 +1,742 @@
-"""What calling a tool does to the world, and how we know.
-
-Two kinds of witness: the tool's own words (`evidence`) and its annotations. The
-protocol calls annotations hints, not facts, so a harmless one is believed only
-where no word contradicts it, and a dangerous one always. Where nothing is
-known, a tool counts as writing: people are asked before it runs. Only a person
-may say otherwise (an override in the settings, applied by the caller).
-"""
+"""What calling a tool does to the world (read, write, destroy), from its name, description and schema."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Final, cast
+from urllib.parse import unquote
 
-from fingerpost.catalog.evidence import (
-    DANGER,
-    EffectFinding,
-    find_against_reading,
-    find_in_choices,
-    find_in_description,
-    find_in_name,
-    find_program_parameter,
-    find_query_language,
-    find_second_effect,
-    find_warning,
-    settle_doubt,
+from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
+from fingerpost.frozen import frozen
+from fingerpost.records import Effect, Json, JsonObject, Known, Source
+
+READ_VERBS: Final = parse_word_set(
+    """
+    analyse analyze ask autocomplete browse calculate check compare compute count describe detect
+    diff discover display echo estimate examine exists explain explore extract fetch filter find
+    forecast geocode get glob grep has inspect introspect is list locate lookup measure observe
+    parse peek preview query read recall research retrieve reason screenshot search show suggest
+    summarise summarize transcribe translate validate view whoami
+    """
 )
-from fingerpost.catalog.words import MAX_TEXT_LENGTH
-from fingerpost.records import Effect, JsonObject, Known, Source
+
+# Further verbs with which a description says that its tool reads, or works something out.
+READING_WORDS: Final = parse_word_set(
+    """
+    access aggregate answer assess categorise categorize classify convert decode demonstrate determine
+    diagnose divide enumerate examine explore give hash identify illustrate infer investigate look match
+    multiply obtain output ping predict present provide rank recommend render return round score see
+    subtract sum tell visualise visualize
+    """
+)
+
+# Nouns that name something to look at, as the last word of a name that has no verb.
+READ_NOUNS: Final = parse_word_set(
+    "elevation head help history info snapshot stat stats status summary tail time tree weather"
+)
+
+# What a tool that reads is called, at the end of its name.
+READERS: Final = parse_word_set("finder getter info lookup reader searcher viewer")
+
+STRONG_WRITE_VERBS: Final = parse_word_set(
+    """
+    add append apply assign attach create disable edit enable increment insert install modify mutate
+    publish rename replace reschedule restart save send submit subscribe toggle unassign unsubscribe
+    update upload upsert write
+    """
+)
+WRITE_VERBS: Final = STRONG_WRITE_VERBS | parse_word_set(
+    """
+    accept acknowledge activate adjust allocate annotate approve archive authenticate authorise
+    authorize automate backup ban begin block book bookmark broadcast build bump buy change charge
+    checkout click clone close comment commit complete compose compress configure copy cordon crop
+    decrypt deploy dismiss dispatch downgrade download draft drag duplicate emit encrypt enqueue
+    enrich enroll enter escalate export extend fill finalise finalize finish fix follow fork format
+    forward generate grant hover import ingest init initialise initialize invite invoke join kickoff
+    label launch like link lock login logout make manage mark merge migrate mkdir mount move mute
+    navigate normalise normalize note notify optimise optimize orchestrate order patch pause pay
+    perform pin play populate post press print promote provision pull purchase push put queue react
+    rebase rebuild record redirect refund register reject release reload remember reopen repair
+    reply request reserve resize respond restore resume retry roll rotate scale schedule scroll seed
+    select set setup share shorten sign simulate snooze spawn speak stage star start stash stop
+    store swap switch tag touch train transfer transform transition trigger trim tune tweet type
+    unarchive unblock unfollow unlock unmount unmute unpin unstar upgrade vote warm
+    """
+)
+# Writing or reading, depending on the tool: taken for writing unless the server claims otherwise.
+AMBIGUOUS_VERBS: Final = parse_word_set(
+    """
+    connect convert crawl handle load log map monitor open poll process refresh report resolve return scan
+    scrape sync test think thinking verify wait watch
+    """
+)
+
+# Those of them that the description settles, when it says that the tool reads.
+SETTLED_BY_DESCRIPTION: Final = parse_word_set("convert load log map poll resolve scan verify wait watch")
+
+STRONG_DESTROY_VERBS: Final = parse_word_set(
+    """
+    bash cleanup delete destroy discard drop eradicate erase evict exec execute expunge kill nuke
+    overwrite powershell purge remove rm rmdir shell shred sudo terminate truncate uninstall unlink
+    unpublish unregister wipe
+    """
+)
+DESTROY_VERBS: Final = STRONG_DESTROY_VERBS | parse_word_set(
+    """
+    abort cancel clear cmd command del deprovision detach drain empty eval evaluate expire flush
+    force invalidate prune reboot reset revert revoke rollback run script shutdown trash undo
+    """
+)
+
+# Two words that together mean something else than the first alone.
+VERB_PHRASES: Final[Mapping[tuple[str, str], Effect]] = {
+    ("ask", "human"): Effect.WRITE,
+    ("ask", "team"): Effect.WRITE,
+    ("ask", "user"): Effect.WRITE,
+    ("check", "in"): Effect.WRITE,
+    ("check", "out"): Effect.WRITE,
+    ("convert", "currency"): Effect.READ,
+    ("convert", "time"): Effect.READ,
+    ("convert", "timezone"): Effect.READ,
+    ("convert", "unit"): Effect.READ,
+    **dict.fromkeys(
+        (
+            (verb, thing)
+            for verb in ("display", "show")
+            for thing in ("ad", "alert", "banner", "popup", "toast")
+        ),
+        Effect.WRITE,
+    ),
+    ("display", "dialog"): Effect.WRITE,
+    ("display", "notification"): Effect.WRITE,
+    ("extract", "archive"): Effect.WRITE,
+    ("extract", "file"): Effect.WRITE,
+    ("extract", "zip"): Effect.WRITE,
+    ("git", "fetch"): Effect.WRITE,
+    ("git", "log"): Effect.READ,
+    ("show", "dialog"): Effect.WRITE,
+    ("show", "message"): Effect.WRITE,
+    ("show", "notification"): Effect.WRITE,
+    ("sign", "up"): Effect.WRITE,
+}
+
+# Pairs that are the name of a thing: neither word is a verb here.
+THING_WORDS: Final = frozenset(
+    {
+        ("pull", "request"),
+        ("merge", "request"),
+        ("check", "run"),
+        ("check", "suite"),
+        ("workflow", "run"),
+        ("test", "run"),
+        ("time", "zone"),
+        ("read", "replica"),
+        ("read", "receipt"),
+        ("read", "status"),
+        ("search", "index"),
+        ("list", "item"),
+        ("time", "entry"),
+        ("view", "count"),
+    }
+)
+
+# Verbs that often open a description as nouns ("Log of a job", "Post details").
+NOUN_LIKE: Final = parse_word_set(
+    """
+    block book build bookmark change checkout command comment commit copy download draft empty
+    export force fork generate label like link lock log manage mark note order patch perform play
+    post print pull queue record release reply request script select set share sign stage star start
+    stash store switch tag touch transfer trash type undo vote
+    """
+)
+
+TIMESTAMP_WORDS: Final = parse_word_set("at by count date flag marker status time timestamp")  # `delete_time`
+# What is kept about a deed: to read it does nothing.
+RECORD_WORDS: Final = parse_word_set(
+    """
+    count counts date event events history info limit limits log logs options permissions policies policy
+    rules stats status summary time times
+    """
+)
+CONNECTOR_WORDS: Final = parse_word_set("and or then")
+
+
+def add_inflections(verbs: frozenset[str]) -> frozenset[str]:
+    """The verbs as descriptions say them: `delete` and `deletes`."""
+    return verbs | build_third_persons(verbs)
+
+
+def build_third_persons(verbs: frozenset[str]) -> frozenset[str]:
+    """`deletes` for `delete`."""
+    return frozenset(map(_build_third_person, verbs))
+
+
+def _build_third_person(verb: str) -> str:
+    if verb.endswith("y") and verb[-2:-1] not in "aeiou":
+        return f"{verb[:-1]}ies"
+    return f"{verb}es" if verb.endswith(("s", "sh", "ch", "x", "z")) else f"{verb}s"
+
+
+MAX_PARTS: Final = 4000  # schemas and values
+_BRANCH_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NESTED_KEYWORDS: Final = ("items", "additionalProperties", "contains", "if", "then", "else")
+_MAP_KEYWORDS: Final = ("properties", "patternProperties", "dependentSchemas")
+
+
+@frozen
+class SchemaChoices:
+    """Each choice with the parameter it is for, and whether all of the schema was looked through."""
+
+    offered: tuple[tuple[str, str], ...]
+    complete: bool
+
+
+@frozen
+class SchemaParameters:
+    """Each part of a schema with the parameter it describes, and whether all of it was looked through."""
+
+    named: tuple[tuple[str, JsonObject], ...]
+    complete: bool
+
+
+def collect_parameters(schema: Json) -> SchemaParameters:
+    """The parameters of this schema, and those inside of them."""
+    named: list[tuple[str, JsonObject]] = []
+    todo: deque[tuple[str, Json]] = deque([("", schema)])
+    followed: set[tuple[str, str]] = set()
+    while todo and len(named) < MAX_PARTS:
+        name, part = todo.popleft()
+        if isinstance(part, Mapping):
+            named.append((name, part))
+            todo.extend(_iterate_nested(name, part, schema, followed))
+    return SchemaParameters(named=tuple(named), complete=not todo)
+
+
+def collect_choices(schema: Json) -> SchemaChoices:
+    """What the parameters of this schema may be chosen from."""
+    offered: dict[tuple[str, str], None] = {}
+    todo: deque[tuple[str, Json]] = deque([("", schema)])
+    followed: set[tuple[str, str]] = set()
+    left = MAX_PARTS
+    while todo and left > 0:
+        name, part = todo.popleft()
+        left -= 1
+        if not isinstance(part, Mapping):
+            continue
+        for value in _iterate_values(part):
+            left -= 1
+            if left < 0:
+                break
+            if isinstance(value, str):
+                offered.setdefault((name, value))
+        todo.extend(_iterate_nested(name, part, schema, followed))
+    return SchemaChoices(offered=tuple(offered), complete=not todo and left >= 0)
+
+
+def _iterate_nested(
+    name: str, part: JsonObject, schema: Json, followed: set[tuple[str, str]]
+) -> Iterator[tuple[str, Json]]:
+    """The schemas inside this one, and the one that it refers to unless that was followed before."""
+    yield from _iterate_inner(name, part)
+    reference = part.get("$ref")
+    if isinstance(reference, str) and (name, reference) not in followed:
+        followed.add((name, reference))
+        yield name, _resolve_reference(reference, schema)
+
+
+def _iterate_values(part: JsonObject) -> Iterator[Json]:
+    values = part.get("enum")
+    if isinstance(values, list | tuple):
+        yield from values
+    if "const" in part:
+        yield part["const"]
+
+
+def _iterate_inner(name: str, part: JsonObject) -> Iterator[tuple[str, Json]]:
+    """The schemas inside this one, each with the parameter that it describes."""
+    for word in _MAP_KEYWORDS:
+        named = part.get(word)
+        if isinstance(named, Mapping):
+            yield from named.items()
+    for word in _BRANCH_KEYWORDS:
+        branches = part.get(word)
+        if isinstance(branches, list | tuple):
+            yield from ((name, branch) for branch in branches)
+    for word in _NESTED_KEYWORDS:
+        if word in part:
+            yield name, part[word]
+
+
+def _resolve_reference(reference: str, schema: Json) -> Json:
+    """What a reference into the same schema means; nothing where it leads nowhere."""
+    if not reference.startswith("#"):
+        return None
+    found = schema
+    for step in unquote(reference[1:]).split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = found.get(key)
+        elif isinstance(found, list | tuple) and key.isdecimal() and int(key[:6]) < len(found):
+            found = found[int(key[:6])]
+        else:
+            return None
+    return found
+
+
+# Verbs that say little when a tool does it ("enables you to search"), or that name programs.
+_DESTROY_VERBS: Final = STRONG_DESTROY_VERBS - parse_word_set(
+    "bash cleanup exec execute powershell shell sudo"
+) | parse_word_set("cancel clear flush invalidate prune reset revert revoke")
+_WRITE_VERBS: Final = STRONG_WRITE_VERBS - parse_word_set("apply assign attach disable enable replace toggle")
+_IMPERATIVE_VERBS: Final = {
+    **dict.fromkeys(_WRITE_VERBS, Effect.WRITE),
+    **dict.fromkeys(_DESTROY_VERBS, Effect.DESTROY),
+}
+_THIRD_PERSON_VERBS: Final = {
+    **dict.fromkeys(build_third_persons(_WRITE_VERBS), Effect.WRITE),
+    **dict.fromkeys(build_third_persons(_DESTROY_VERBS), Effect.DESTROY),
+}
+_DESTROY_GERUNDS: Final = parse_word_set(
+    "deleting destroying erasing expunging purging removing truncating wiping"
+)
+_CREATE_VERBS: Final = parse_word_set("create creates")  # a deed, unless it is something to read that is made
+_READABLE_NOUNS: Final = parse_word_set(
+    """
+    chart charts diagram diagrams embedding embeddings graph list map overview preview report snapshot
+    summaries summary
+    """
+)
+_LOSS_PARTICIPLES: Final = parse_word_set(
+    "deleted destroyed erased expunged overwritten purged removed terminated truncated wiped"
+)
+_EFFECT_WORDS: Final = (
+    _LOSS_PARTICIPLES | _DESTROY_GERUNDS | _IMPERATIVE_VERBS.keys() | _THIRD_PERSON_VERBS.keys() | {"rid"}
+)
+
+DENIAL = re.compile(
+    r"\b(?:does not|do not|doesn't|don't|never|without|cannot|can't|won't|not)\b[^.;,\n]*", re.IGNORECASE
+)
+_CLAUSE_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
+_CLAUSE_END = re.compile(r"([,;:()|•–—/]|\s-+\s|\b(?:and|or|then|but)\b)")
+_CLAUSE_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+
+# `update time`, `delete flag`, `updates on`: here the word before is no verb.
+_AFTER_NOUN: Final = parse_word_set(
+    """
+    about access action actions api at by can command commands count counts date dates endpoint event events
+    flag flags for frequency from has have history if in info information interval is log logs marker method
+    mode of on operation operations option options per permission permissions rate request requests
+    settings since statement statements status tag that time times timestamp timestamps to token type types
+    was were when which will with
+    """
+)
+_ADVERBS: Final = parse_word_set(
+    "afterwards also always both even first including just now once only simply so thereby therefore thus"
+)
+_TOOL_NOUNS: Final = (
+    "action|api|call|command|endpoint|function|helper|interface|method|module|operation|plugin|request|route"
+    "|script|server|service|skill|tool|utility|workflow"
+)
+# "This tool", "a simple utility", "use this", "it"; and what may stand between it and the verb.
+_SUBJECT = re.compile(
+    rf"(?:\w+ly\s+|afterwards\s+)?(?:(?:use|using|call)\s+)?"
+    rf"(?:(?:this|the|an?|our)\s+(?:[\w-]+\s+){{0,3}}?(?:{_TOOL_NOUNS})|{_TOOL_NOUNS}|this|it)\s+"
+)
+_ADVERBS_BETWEEN: Final = parse_word_set(
+    """
+    ability able allow allows be can capable could designed developers enables for going help helps intended
+    is it let lets makes may meant might must of one people permits possibility possible provides purpose
+    shall should supposed that the to used user users want wants which will would you
+    """
+)
+_LEADING_WORDS: Final = parse_word_set(
+    "allow allows can could enables help helps lets may might must permits shall should used will"
+)
+# "Manages a list by allowing the user to add, delete": the tool again, later in the clause.
+_ALLOWING_PATTERN = re.compile(
+    r"\b(?:by allowing|allowing|enabling|letting|the ability|including the ability)\s(?=.*\bto\b)"
+)
+# "The message will be deleted", "all of them are then removed"; not "what will be deleted".
+_LOSING_PATTERN = re.compile(
+    rf"(?:will\s+(?:\w+\s+)?be|gets?|(?:is|are)\s+(?:then|also|\w+ly))\s+(?:\w+ly\s+)?({'|'.join(sorted(_LOSS_PARTICIPLES))})\b"
+)
+_SOMETIMES_WORDS: Final = parse_word_set(
+    """
+    after although as because before being for get gets how if list lists no none nothing once since than that
+    though to unless until was were what when where whether which while who whom whose why
+    """
+)
+
+
+def find_worst_effect(text: str) -> tuple[Effect, str] | None:
+    """The worst that the clauses of this text say the tool does, and the word that says so."""
+    text = text.lower()
+    if _EFFECT_WORDS.isdisjoint(_CLAUSE_WORD.findall(text)):
+        return None  # nearly always
+    found: tuple[Effect, str] | None = None
+    for clause in _split_clauses(DENIAL.sub(" ", text)):
+        said = _find_clause_effect(clause)
+        if said is not None and said[0] is Effect.DESTROY:
+            return said
+        found = found or said
+    return found
+
+
+@frozen(kw_only=False)
+class _Clause:
+    text: str
+    commanding: bool  # a bare verb is what the tool does: so in the first sentence, which is about the tool
+
+
+def _split_clauses(text: str) -> Iterator[_Clause]:
+    for number, sentence in enumerate(_CLAUSE_SENTENCE_END.split(text.strip())):
+        parts = ["", *_CLAUSE_END.split(sentence)]  # each after what divides it from the one before
+        for before, part in zip(parts[::2], parts[1::2], strict=True):
+            if stripped := part.strip():
+                yield _Clause(stripped, number == 0 and before not in ("(", ")", "/"))
+
+
+def _find_clause_effect(clause: _Clause) -> tuple[Effect, str] | None:
+    return _find_active_effect(clause) or _find_passive_effect(clause.text)
+
+
+def _find_active_effect(clause: _Clause) -> tuple[Effect, str] | None:
+    text = clause.text
+    subject = _ALLOWING_PATTERN.search(text) or _SUBJECT.match(text)
+    words = _CLAUSE_WORD.findall(text[subject.end() :] if subject else text)
+    verb = _find_verb(words, led=subject is not None)
+    if verb is None:
+        return None
+    place, led = verb
+    word = words[place]
+    following = words[place + 1] if place + 1 < len(words) else ""
+    if following in _AFTER_NOUN or (
+        word in _CREATE_VERBS and not _READABLE_NOUNS.isdisjoint(words[place + 1 : place + 4])
+    ):
+        return None
+    if word == "gets" and words[place + 1 : place + 3] == ["rid", "of"]:
+        return Effect.DESTROY, "gets rid of"
+    if word in _THIRD_PERSON_VERBS and following:
+        return _THIRD_PERSON_VERBS[word], word
+    if word in _DESTROY_GERUNDS and (led or clause.commanding) and following:
+        return Effect.DESTROY, word
+    if word in _IMPERATIVE_VERBS and (led or (clause.commanding and following)):
+        return _IMPERATIVE_VERBS[word], word
+    return None
+
+
+def _find_verb(words: list[str], *, led: bool) -> tuple[int, bool] | None:
+    """Where the clause's verb is to be found, and whether words such as `will` lead to it."""
+    for place, word in enumerate(words):
+        if word in _ADVERBS or (word.endswith("ly") and word not in _IMPERATIVE_VERBS):
+            continue
+        if (led or word in _LEADING_WORDS) and word in _ADVERBS_BETWEEN:
+            led = True
+            continue
+        return place, led
+    return None
+
+
+def _find_passive_effect(clause: str) -> tuple[Effect, str] | None:
+    found = _LOSING_PATTERN.search(clause)
+    if found is None or not _SOMETIMES_WORDS.isdisjoint(_CLAUSE_WORD.findall(clause[: found.start()])):
+        return None
+    return Effect.DESTROY, found[1]
+
+
+DANGER: Final = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
+_MAX_NAME_WORDS: Final = 64
+_OPENING_WORDS: Final = 8
+_MAX_CHOICE_LENGTH: Final = 200
+_NO_PROPERTIES: Final[JsonObject] = {}
+
+# In descriptions only verbs that are hardly ever nouns count.
+_READ_WORDS: Final = add_inflections(
+    (READ_VERBS | READING_WORDS)
+    - parse_word_set("answer diff echo match output present reason round screenshot")
+) | {"echoes"}
+_WRITE_WORDS: Final = add_inflections(STRONG_WRITE_VERBS)
+_DESTROY_WORDS: Final = add_inflections(
+    STRONG_DESTROY_VERBS - {"bash", "shell", "powershell", "exec", "execute"}
+)
+_OPENING_WRITE_WORDS: Final = add_inflections(WRITE_VERBS - NOUN_LIKE)
+_OPENING_DESTROY_WORDS: Final = add_inflections(
+    DESTROY_VERBS - NOUN_LIKE - {"run", "execute", "exec", "evaluate"}
+)
+_RUN_VERBS: Final = parse_word_set("run runs execute executes evaluate evaluates")
+_SETTLING_WORDS: Final = add_inflections(parse_word_set("load resolve scan verify wait"))
+_CONVERT_PATTERN = re.compile(
+    r"converts?\b[^.]*\b(?:units?|time ?zones?|coordinates|degrees|temperatures?|number bases?)\b",
+    re.IGNORECASE,
+)
+_PROGRAM_WORDS: Final = parse_word_set(
+    "bash code command commands javascript program programs python script scripts shell"
+)
+_ACTION_PARAMETERS: Final = parse_word_set(
+    "action actions cmd command method mode op operation operations verb"
+)
+# Any other parameter may choose as well, but there only a verb that is nothing else counts.
+_TELLING_CHOICES: Final = (STRONG_WRITE_VERBS | STRONG_DESTROY_VERBS) - parse_word_set(
+    "bash exec execute powershell shell sudo"
+)
+# These parameters speak of what others did or may do, or of what is left out of an answer.
+_NON_ACTION_PARAMETERS: Final = parse_word_set(
+    "change changes event events filter filters missing permission permissions scope scopes trigger triggers"
+)
+_FREE_PROGRAM: Final = ("cmd", "code", "command", "script", "shell")
+
+_ADD_ON_PATTERN = re.compile(r"\badd-on", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?](?:\s|$)|\n")
+_IRREVERSIBLE_PATTERN = re.compile(
+    r"\bpermanently\b|\birreversibl[ey]\b|\b(?:cannot|can't|can not) be (?:undone|reversed|recovered)\b",
+    re.IGNORECASE,
+)
+_LOSS_PATTERN = re.compile(
+    r"\boverwrit(?:e|es|ing)\b|\barbitrary (?:code|commands?|sql|javascript|python)\b|\bshell commands?\b",
+    re.IGNORECASE,
+)
+_QUERY_LANGUAGE = re.compile(r"sql(?![a-z])|graphql|cypher", re.IGNORECASE)
+_READ_ONLY_PATTERN = re.compile(r"\bread[- ]?only\b|\bselect (?:quer|statement)", re.IGNORECASE)
+
+
+@frozen(kw_only=False)
+class EffectFinding:
+    """An effect, and what says so. A doubtful one may be settled by the server's own claim."""
+
+    effect: Effect
+    reason: str
+    doubtful: bool = False
+    word: str = ""  # the doubtful one
+
+    def get_weight(self) -> tuple[int, bool]:
+        """By danger, then by certainty."""
+        return DANGER[self.effect], not self.doubtful
+
+
+def find_in_name(name: str) -> EffectFinding | None:
+    """What the verbs of the name say, or None when it has none."""
+    spoken = _drop_things(split_words(name)[:_MAX_NAME_WORDS])
+    for word in spoken:
+        if word in STRONG_DESTROY_VERBS:
+            return _build_name_finding(Effect.DESTROY, word)
+    for pair in zip(spoken, (to_singular(word) for word in spoken[1:]), strict=False):
+        if (effect := VERB_PHRASES.get(pair)) is not None:
+            return _build_name_finding(effect, " ".join(pair))
+    return _find_first_verb(spoken)
+
+
+def _build_name_finding(effect: Effect, word: str) -> EffectFinding:
+    return EffectFinding(effect, f"its name says {word!r}")
+
+
+def _find_first_verb(spoken: tuple[str, ...]) -> EffectFinding | None:
+    reader = bool(spoken) and spoken[-1] in READERS  # `label_searcher`, `block_info`
+    for place, word in enumerate(spoken):
+        if reader and word in NOUN_LIKE:
+            continue
+        if word in DESTROY_VERBS:
+            return _build_name_finding(Effect.DESTROY, word)
+        if word in WRITE_VERBS:
+            return _build_name_finding(Effect.WRITE, word)
+        if word in AMBIGUOUS_VERBS:
+            return EffectFinding(
+                Effect.WRITE, f"its name says {word!r}, which may mean anything", doubtful=True, word=word
+            )
+        if word in READ_VERBS:
+            return _find_after_reading(spoken[place + 1 :]) or _build_name_finding(Effect.READ, word)
+    if spoken and (reader or spoken[-1] in READ_NOUNS):
+        return _build_name_finding(Effect.READ, spoken[-1])
+    return None
+
+
+def _find_after_reading(rest: tuple[str, ...]) -> EffectFinding | None:
+    """`get_or_create`, `find_and_close`: a reading verb first, and then one that acts."""
+    joined = False
+    about = bool(rest) and rest[-1] in RECORD_WORDS  # `get_update_history`
+    for word in rest:
+        if (word in STRONG_WRITE_VERBS and not about) or (joined and word in WRITE_VERBS):
+            return _build_name_finding(Effect.WRITE, word)
+        if joined and word in DESTROY_VERBS:
+            return _build_name_finding(Effect.DESTROY, word)
+        joined = joined or word in CONNECTOR_WORDS
+    return None
+
+
+def _drop_things(spoken: tuple[str, ...]) -> tuple[str, ...]:
+    kept: list[str] = []
+    skip = False
+    for place, word in enumerate(spoken):
+        if skip:
+            skip = False
+            continue
+        following = to_singular(spoken[place + 1]) if place + 1 < len(spoken) else ""
+        skip = (word, following) in THING_WORDS
+        if not skip:
+            kept.append(word)
+    return tuple(kept)
+
+
+def find_in_description(text: str) -> EffectFinding | None:
+    """For a name that says nothing: the first verb of the description, or what it warns of."""
+    if (loss := find_warning(text)) is not None:
+        return loss
+    for word in _get_opening_words(text)[:_OPENING_WORDS]:
+        if word in _DESTROY_WORDS or word in _RUN_VERBS:
+            return _build_description_finding(Effect.DESTROY, word)
+        if word in _WRITE_WORDS:
+            return _build_description_finding(Effect.WRITE, word)
+        if word in _READ_WORDS:
+            return find_against_reading(text) or _build_description_finding(Effect.READ, word)
+    return find_second_effect(text)
+
+
+def settle_doubt(named: EffectFinding, text: str) -> EffectFinding | None:
+    """What a doubtful name means, where the description says that the tool reads."""
+    if named.word not in SETTLED_BY_DESCRIPTION:
+        return None
+    described = find_in_description(text)
+    opening = _get_opening_words(text)
+    if described is None and opening and (opening[0] in _SETTLING_WORDS or _CONVERT_PATTERN.match(text)):
+        described = _build_description_finding(Effect.READ, opening[0])
+    return described if described is not None and described.effect is Effect.READ else None
+
+
+def _build_description_finding(effect: Effect, word: str) -> EffectFinding:
+    return EffectFinding(effect, f"its description says {word!r}")
+
+
+def find_against_reading(text: str) -> EffectFinding | None:
+    """What the description says that a tool which only reads would not."""
+    found = [each for each in (_find_opening_verb(text), find_second_effect(text)) if each is not None]
+    return max(found, key=EffectFinding.get_weight, default=None)
+
+
+def _find_opening_verb(text: str) -> EffectFinding | None:
+    """What the first word says, where it says that something is done."""
+    opening = _get_opening_words(text)
+    if not opening:
+        return None
+    first = opening[0]
+    runs = first in _RUN_VERBS and bool(_PROGRAM_WORDS & set(opening)) and not is_claimed_read_only(text)
+    if runs or first in _OPENING_DESTROY_WORDS:
+        return _build_description_finding(Effect.DESTROY, first)
+    return _build_description_finding(Effect.WRITE, first) if first in _OPENING_WRITE_WORDS else None
+
+
+def find_second_effect(text: str) -> EffectFinding | None:
+    """What the description says the tool does beside the verb it opens with."""
+    if _IRREVERSIBLE_PATTERN.search(_get_first_sentence(text)):
+        return EffectFinding(Effect.DESTROY, "its description says that it cannot be undone")
+    second = _find_second_verb(_get_opening_words(text))
+    if second is not None and second.effect is Effect.DESTROY:
+        return second
+    done = find_worst_effect(text)
+    if done is None or (second is not None and done[0] is not Effect.DESTROY):
+        return second
+    return _build_description_finding(*done)
+
+
+def _find_second_verb(opening: tuple[str, ...]) -> EffectFinding | None:
+    """ "Reads the queue and clears it": a verb after `and`."""
+    for before, word in pairwise(opening):
+        if before in CONNECTOR_WORDS and word in _DESTROY_WORDS:
+            return _build_description_finding(Effect.DESTROY, word)
+        if before in CONNECTOR_WORDS and word in _WRITE_WORDS:
+            return _build_description_finding(Effect.WRITE, word)
+    return None
+
+
+def find_warning(text: str) -> EffectFinding | None:
+    """Words of loss anywhere in the description, unless they are denied."""
+    if _IRREVERSIBLE_PATTERN.search(text):
+        return EffectFinding(Effect.DESTROY, "its description says that it cannot be undone")
+    # Most texts speak of no loss at all. Where one does, what it denies does not count.
+    if _LOSS_PATTERN.search(text) and (found := _LOSS_PATTERN.search(DENIAL.sub(" ", text))) is not None:
+        return _build_description_finding(Effect.DESTROY, found[0].lower())
+    return None
+
+
+def is_claimed_read_only(text: str) -> bool:
+    return _READ_ONLY_PATTERN.search(text) is not None
+
+
+def find_in_choices(definition: JsonObject) -> EffectFinding | None:
+    """The worst that a parameter lets choose: `action: read | delete`. Harmless choices prove nothing."""
+    found = collect_choices(definition.get("inputSchema"))
+    worst = max(
+        (
+            judged
+            for name, choice in found.offered
+            if (judged := _find_choice_effect(name, choice)) is not None
+        ),
+        key=EffectFinding.get_weight,
+        default=None,
+    )
+    if worst is None:
+        return (
+            None
+            if found.complete
+            else EffectFinding(Effect.WRITE, "its parameters are too many to look through")
+        )
+    return EffectFinding(
+        worst.effect, worst.reason.replace("its name", "a choice it offers", 1), worst.doubtful
+    )
+
+
+def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
+    """What choosing this does. Only a parameter that is there to choose what to do is read as a name is."""
+    if name.lower() in _ACTION_PARAMETERS:
+        judged = find_in_name(choice)
+        return None if judged is None or judged.effect is Effect.READ else judged
+    spoken = split_words(choice[:_MAX_CHOICE_LENGTH])
+    if (
+        not spoken
+        or spoken[0] not in _TELLING_CHOICES
+        or not _NON_ACTION_PARAMETERS.isdisjoint(split_words(name))
+    ):
+        return None
+    if spoken[0] in STRONG_DESTROY_VERBS:
+        return None if spoken[-1] in TIMESTAMP_WORDS else _build_name_finding(Effect.DESTROY, spoken[0])
+    return _build_name_finding(Effect.WRITE, spoken[0]) if len(spoken) == 1 else None
+
+
+def find_query_language(definition: JsonObject, text: str) -> EffectFinding | None:
+    """A tool that takes SQL as it comes can do anything SQL can, unless it says it only reads."""
+    properties = _get_properties(definition)
+    taken = next((name for name in ("sql", "statement") if name in properties), None)
+    spoken = _QUERY_LANGUAGE.search(f"{definition.get('name')} {text}")
+    language = taken or (spoken[0].lower() if spoken else None)
+    if language is None or is_claimed_read_only(text):
+        return None
+    return EffectFinding(Effect.DESTROY, f"it passes {language} on as it comes")
+
+
+def find_program_parameter(definition: JsonObject) -> EffectFinding | None:
+    """For a name that says nothing: a parameter for code or a command means that it is run."""
+    properties = _get_properties(definition)
+    for name in _FREE_PROGRAM:
+        schema = properties.get(name)
+        if isinstance(schema, Mapping) and schema.get("type") == "string" and "enum" not in schema:
+            return EffectFinding(Effect.DESTROY, f"it takes a {name!r} to run")
+    return None
+
+
+def _get_properties(definition: JsonObject) -> JsonObject:
+    schema = definition.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else _NO_PROPERTIES
+
+
+def _get_opening_words(text: str) -> tuple[str, ...]:
+    return split_words(_ADD_ON_PATTERN.sub("addon", DENIAL.sub(" ", _get_first_sentence(text))))
+
+
+def _get_first_sentence(text: str) -> str:
+    return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
+
 
 _UNKNOWN: Final = Known(Effect.WRITE, Source.DEFAULT, "nothing says what it does, so it counts as writing")
 

@@ -1,28 +1,476 @@
-"""Everything known about a tool, weakest source first, each layer over the one before.
-
-    default < inferred from the definition < shipped with Fingerpost < learned from use < written by a person
-
-The effect is judged apart from this (`effects`): it decides who is asked, so it
-cannot be switched off or learned.
-"""
+"""Everything known about a tool: inferred, shipped, learned and written, each layer over the one before."""
 
 from __future__ import annotations
 
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final, TypeVar, cast
 
-from fingerpost.catalog.inference import build_defaults, build_latency, infer
-from fingerpost.catalog.knowledge import get_shipped_override
-from fingerpost.catalog.overrides import WrittenOverride, apply_override
+from fingerpost.catalog.words import GENERAL, STOP_WORDS, classify, split_words, take_distinct
+from fingerpost.frozen import frozen
 from fingerpost.records import (
     Effect,
+    Instructions,
     Intelligence,
+    IntentSignals,
+    Json,
     JsonObject,
     Known,
     LatencyProfile,
+    LatencyTier,
+    ParameterHints,
+    ResponseProfile,
     Source,
     UsageProfile,
 )
+from fingerpost.settings.model import ToolOverride
+
+MAX_KEYWORDS: Final = 24
+MAX_PARAMETERS: Final = 64
+MAX_EXAMPLES: Final = 16
+MAX_EXAMPLE_LENGTH: Final = 200
+
+DEFAULT_TIMEOUT: Final = 60_000
+RESEARCH_TIMEOUT: Final = 300_000
+
+_EMPTY_OBJECT: Final[JsonObject] = {}
+_EXAMPLE_KEYWORDS: Final = frozenset({"default", "const", "examples", "enum"})
+
+# Typical milliseconds, typical tokens and priority of a category; the default for what fits none.
+_TYPICAL_VALUES: Final[Mapping[str, tuple[int, int, int]]] = {
+    "files": (200, 1500, 80),
+    "code": (1500, 1500, 60),
+    "system": (2500, 800, 50),
+    "web_search": (4000, 2000, 70),
+    "web_page": (2000, 4000, 60),
+    "data": (3000, 1200, 60),
+    "communication": (1500, 600, 60),
+    "planning": (1500, 600, 60),
+    "knowledge": (1000, 1000, 60),
+    "media": (8000, 500, 60),
+    "commerce": (1500, 600, 60),
+    "time_place": (800, 200, 60),
+    GENERAL: (2000, 800, 50),
+}
+_WORDS_REASON: Final = "from its name, description and parameters"
+_WRITE_TOKENS: Final = 150
+_DEPRECATED_PRIORITY: Final = 10
+_MAX_TOKENS: Final = 8000
+
+# Words that announce a long wait, the longest first.
+_LATENCY_TIERS: Final = (
+    (frozenset({"deep"}), frozenset({"research"}), 150_000),
+    (frozenset({"research", "researcher"}), frozenset[str](), 60_000),
+    (
+        frozenset({"reason", "reasoning", "crawl", "crawler", "transcribe", "render"}),
+        frozenset[str](),
+        20_000,
+    ),
+)
+
+_FEEDBACK: Final[Mapping[LatencyTier, tuple[int, str]]] = {
+    LatencyTier.FAST: (3000, "a fast tool: shown only when it takes longer than usual"),
+    LatencyTier.MEDIUM: (1000, "a tool of medium speed"),
+    LatencyTier.SLOW: (500, "a slow tool"),
+    LatencyTier.VERY_SLOW: (0, "a very slow tool: shown at once"),
+}
+_SHORT_TIMEOUT: Final = Known(DEFAULT_TIMEOUT, Source.DEFAULT, "one minute, unless the tool is slow")
+_LONG_TIMEOUT: Final = Known(RESEARCH_TIMEOUT, Source.INFERRED, "five minutes for a slow tool")
+_DEFAULT_MAX_TOKENS: Final = Known(_MAX_TOKENS, Source.DEFAULT)
+_STRUCTURED: Final = Known(value=True, source=Source.INFERRED, reason="it declares an output schema")
+_UNSTRUCTURED: Final = Known(value=False, source=Source.INFERRED, reason="it declares no output schema")
+_NOT_STREAMED: Final = Known(
+    value=False, source=Source.DEFAULT, reason="an answer is given whole unless written so"
+)
+_NO_NAMES: Final[Known[tuple[str, ...]]] = Known((), Source.DEFAULT)
+_DEFAULT_WEIGHT: Final = Known(1.0, Source.DEFAULT)
+_NO_INTENT: Final[Known[str | None]] = Known(None, Source.DEFAULT)
+
+
+def build_defaults(definition: JsonObject) -> Intelligence:
+    """The defaults, for when inference is switched off. Parameters are read off, not inferred."""
+    milliseconds, tokens, priority = _TYPICAL_VALUES[GENERAL]
+    return Intelligence(
+        category=Known(GENERAL, Source.DEFAULT),
+        priority=Known(priority, Source.DEFAULT),
+        hierarchy=_NO_NAMES,
+        conflicts=_NO_NAMES,
+        latency=build_latency(Known(milliseconds, Source.DEFAULT)),
+        response=ResponseProfile(
+            typical_tokens=Known(tokens, Source.DEFAULT),
+            max_tokens=_DEFAULT_MAX_TOKENS,
+            structured=Known("outputSchema" in definition, Source.DEFAULT),
+            needs_summary=Known(value=False, source=Source.DEFAULT),
+        ),
+        signals=IntentSignals(keywords=_NO_NAMES, weight=_DEFAULT_WEIGHT, exclusive_intent=_NO_INTENT),
+        parameters=build_parameter_hints(definition),
+    )
+
+
+def infer(server: str, name: str, description: str, definition: JsonObject, effect: Effect) -> Intelligence:
+    """Everything a definition tells about its tool."""
+    category, evidence = classify(server, name, description)
+    known_category = (
+        Known(category, Source.INFERRED, f"its words: {', '.join(evidence)}")
+        if evidence
+        else Known(category, Source.DEFAULT)
+    )
+    parameters = build_parameter_hints(definition)
+    return Intelligence(
+        category=known_category,
+        priority=_infer_priority(category, description),
+        hierarchy=_NO_NAMES,
+        conflicts=_NO_NAMES,
+        latency=build_latency(_infer_typical_latency(category, name, description)),
+        response=_infer_response(category, definition, effect),
+        signals=IntentSignals(
+            keywords=_infer_keywords(name, description, parameters),
+            weight=_DEFAULT_WEIGHT,
+            exclusive_intent=_NO_INTENT,
+        ),
+        parameters=parameters,
+    )
+
+
+def build_latency(typical: Known[int]) -> LatencyProfile:
+    """The profile that follows from how long the tool usually takes."""
+    tier = LatencyTier.from_milliseconds(typical.value)
+    slow = tier in (LatencyTier.SLOW, LatencyTier.VERY_SLOW)
+    delay, reason = _FEEDBACK[tier]
+    guessed = Source.DEFAULT if typical.source is Source.DEFAULT else Source.INFERRED
+    return LatencyProfile(
+        typical=typical,
+        timeout=_LONG_TIMEOUT if slow else _SHORT_TIMEOUT,
+        feedback_delay=Known(delay, guessed, reason),
+    )
+
+
+def _infer_typical_latency(category: str, name: str, description: str) -> Known[int]:
+    spoken = {*split_words(name), *split_words(description.partition(".")[0])}
+    for any_of, and_also, milliseconds in _LATENCY_TIERS:
+        if (found := any_of & spoken) and and_also <= spoken:
+            return Known(milliseconds, Source.INFERRED, f"it speaks of {min(found)}")
+    return Known(_TYPICAL_VALUES[category][0], Source.INFERRED, f"usual for {category}")
+
+
+def _infer_priority(category: str, description: str) -> Known[int]:
+    if "deprecated" in split_words(description):
+        return Known(_DEPRECATED_PRIORITY, Source.INFERRED, "its description calls it deprecated")
+    return Known(_TYPICAL_VALUES[category][2], Source.INFERRED, f"usual for {category}")
+
+
+def _infer_response(category: str, definition: JsonObject, effect: Effect) -> ResponseProfile:
+    if effect is Effect.READ:
+        tokens = Known(_TYPICAL_VALUES[category][1], Source.INFERRED, f"usual for {category}")
+    else:
+        tokens = Known(_WRITE_TOKENS, Source.INFERRED, "a tool that acts mostly just confirms")
+    return ResponseProfile(
+        typical_tokens=tokens,
+        max_tokens=_DEFAULT_MAX_TOKENS,
+        structured=_STRUCTURED if isinstance(definition.get("outputSchema"), Mapping) else _UNSTRUCTURED,
+        needs_summary=_NOT_STREAMED,
+    )
+
+
+def _infer_keywords(name: str, description: str, parameters: ParameterHints) -> Known[tuple[str, ...]]:
+    named = (*parameters.required, *parameters.optional)
+    spoken = dict.fromkeys(chain(split_words(name), split_words(description), *map(split_words, named)))
+    telling = [word for word in spoken if len(word) > 1 and word not in STOP_WORDS and not word.isdigit()]
+    return Known(tuple(telling[:MAX_KEYWORDS]), Source.INFERRED, _WORDS_REASON)
+
+
+def build_parameter_hints(definition: JsonObject) -> ParameterHints:
+    """Which arguments the tool takes, with an example where the schema gives one."""
+    schema = _as_mapping(definition.get("inputSchema"))
+    properties = _as_mapping(schema.get("properties"))
+    listed = schema.get("required")
+    names = [item for item in listed if isinstance(item, str)] if isinstance(listed, list | tuple) else []
+    required = take_distinct(names, MAX_PARAMETERS)
+    must = set(names)
+    optional = take_distinct((name for name in properties if name not in must), MAX_PARAMETERS)
+    examples: dict[str, Json] = {}
+    for name in (*required, *optional):
+        found = _find_example(_as_mapping(properties.get(name)))
+        if found is not None and len(examples) < MAX_EXAMPLES:
+            examples[name] = found
+    return ParameterHints(required=required, optional=optional, examples=examples)
+
+
+def _find_example(schema: JsonObject) -> Json:
+    """A value the schema itself names: an example, else the default, else a permitted one."""
+    if _EXAMPLE_KEYWORDS.isdisjoint(schema):
+        return None  # most of them
+    candidates = [schema.get("default"), schema.get("const")]
+    for part, place in (("examples", 0), ("enum", len(candidates) + 1)):
+        values = schema.get(part)
+        if isinstance(values, list | tuple) and values:
+            candidates.insert(place, values[0])
+    for value in candidates:
+        if value is not None and _is_short(value):
+            return value
+    return None
+
+
+def _is_short(value: Json) -> bool:
+    if type(value) is str and value.isascii() and len(value) <= MAX_EXAMPLE_LENGTH // 8:
+        return True  # at most six characters stand for one
+    if isinstance(value, int) and value.bit_length() < 64:
+        return True
+    return len(json.dumps(value, default=dict)) <= MAX_EXAMPLE_LENGTH
+
+
+def _as_mapping(value: Json) -> JsonObject:
+    if type(value) is dict:  # most are, and asking whether something is a Mapping is slow
+        return cast("JsonObject", value)
+    return value if isinstance(value, Mapping) else _EMPTY_OBJECT
+
+
+_PERPLEXITY_RESEARCH: Final = ToolOverride(
+    match="*",
+    category="web_search",
+    priority=100,
+    hierarchy=("perplexity-ask", "tavily-search"),
+    typical_ms=60_000,
+    timeout_ms=300_000,
+    typical_tokens=4000,
+    needs_summary=True,
+)
+_PERPLEXITY_ASK: Final = ToolOverride(
+    match="*", category="web_search", priority=95, hierarchy=("tavily-search",)
+)
+_PERPLEXITY_REASON: Final = ToolOverride(
+    match="*",
+    category="web_search",
+    priority=90,
+    hierarchy=("perplexity-ask", "tavily-search"),
+    typical_ms=20_000,
+    timeout_ms=300_000,
+)
+_PERPLEXITY_SEARCH: Final = ToolOverride(
+    match="*", category="web_search", priority=85, hierarchy=("tavily-search",)
+)
+_TAVILY_SEARCH: Final = ToolOverride(
+    match="*", category="web_search", priority=90, hierarchy=("perplexity-search",), typical_ms=4000
+)
+# Official figures come from the official source: the general searches only stand in for it.
+_DATAGOV: Final = ToolOverride(
+    match="*",
+    category="data",
+    priority=95,
+    hierarchy=("perplexity-search", "tavily-search"),
+    conflicts=("perplexity-search", "tavily-search"),
+    typical_ms=5000,
+    structured=True,
+    exclusive_intent="official_data",
+)
+# A file that cannot be read is not to be looked for elsewhere: fail at once.
+_FILE_TOOL: Final = ToolOverride(match="*", category="files", priority=80, hierarchy=())
+
+_KNOWN_TOOLS: Final[Mapping[str, ToolOverride]] = {
+    "perplexity_research": _PERPLEXITY_RESEARCH,
+    "perplexity_ask": _PERPLEXITY_ASK,
+    "perplexity_reason": _PERPLEXITY_REASON,
+    "perplexity_search": _PERPLEXITY_SEARCH,
+    "tavily_search": _TAVILY_SEARCH,
+    "datagov_query": _DATAGOV,
+    "read_file": _FILE_TOOL,
+    "write_file": _FILE_TOOL,
+}
+
+
+# Tools that are known to read: by the package or the address that the operator's entry names, then by name
+# with the parameters they have. One with a further parameter is another tool, and is judged by its words.
+_KNOWN_READS: Final[Mapping[str, str]] = {
+    "mcp-server-fetch": """
+        fetch url max_length start_index raw
+        """,
+    "mcp-server-git": """
+        git_status repo_path
+        git_diff_unstaged repo_path context_lines
+        git_diff_staged repo_path context_lines
+        git_diff repo_path target context_lines
+        git_log repo_path max_count start_timestamp end_timestamp
+        git_show repo_path revision
+        git_branch repo_path branch_type contains not_contains
+        """,
+    "mcp-server-time": """
+        get_current_time timezone
+        convert_time source_timezone time target_timezone
+        """,
+    "mcp-server-sqlite": """
+        read_query query
+        list_tables
+        describe_table table_name
+        """,
+    "@modelcontextprotocol/server-filesystem": """
+        read_file path tail head
+        read_text_file path tail head
+        read_media_file path
+        read_multiple_files paths
+        list_directory path
+        list_directory_with_sizes path sortBy
+        directory_tree path excludePatterns
+        search_files path pattern excludePatterns
+        get_file_info path
+        list_allowed_directories
+        """,
+    "@modelcontextprotocol/server-memory": """
+        read_graph
+        search_nodes query
+        open_nodes names
+        """,
+    "@modelcontextprotocol/server-everything": """
+        echo message
+        get-annotated-message messageType includeImage
+        get-env
+        get-resource-links count
+        get-resource-reference resourceType resourceId
+        get-structured-content location
+        get-sum a b
+        get-tiny-image
+        trigger-long-running-operation duration steps
+        """,
+    "tavily-mcp": """
+        tavily-extract urls extract_depth include_images include_favicon format query
+        tavily-map url max_depth max_breadth limit instructions select_paths select_domains categories
+        """,
+    "exa-mcp-server": """
+        crawling_exa url maxCharacters
+        """,
+    "awslabs.aws-documentation-mcp-server": """
+        read_documentation url max_length start_index
+        recommend url
+        """,
+}
+_PACKAGE_ALIASES: Final[Mapping[str, str]] = {
+    "mcp-server-filesystem": "@modelcontextprotocol/server-filesystem",
+    "mcp-server-memory": "@modelcontextprotocol/server-memory",
+    "mcp-server-everything": "@modelcontextprotocol/server-everything",
+}
+# Tools whose words say that they read, and that do something: an investigation is begun and kept.
+_KNOWN_TO_ACT: Final = frozenset({"find_error_pattern_logs", "find_slow_requests"})
+
+
+def is_known_read(package: str | None, name: str, parameters: Iterable[str]) -> bool:
+    """Whether we know of this very tool that it reads, whatever its words."""
+    if package is None:
+        return False
+    known = _get_known_reads(_PACKAGE_ALIASES.get(package, package)).get(name)
+    return known is not None and known.issuperset(parameters)
+
+
+def is_known_to_act(name: str) -> bool:
+    """Whether a tool of this name is known to do more than it says. A false one is only asked about."""
+    return normalize_name(name) in _KNOWN_TO_ACT
+
+
+@lru_cache(maxsize=64)
+def _get_known_reads(package: str) -> Mapping[str, frozenset[str]]:
+    lines = _KNOWN_READS.get(package, "").strip().splitlines()
+    return {name: frozenset(rest) for name, *rest in map(str.split, lines)}
+
+
+def normalize_name(name: str) -> str:
+    """The form in which names are compared: small letters, `_` for `-`."""
+    return name.lower().replace("-", "_")
+
+
+def get_shipped_override(name: str) -> ToolOverride | None:
+    """What we know of a tool of this name."""
+    return _KNOWN_TOOLS.get(normalize_name(name))
+
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=False)
+class WrittenOverride:
+    """All that is written about one tool, and which pattern each field comes from."""
+
+    fields: ToolOverride
+    patterns: dict[str, str]
+
+    def get_reason(self, field: str) -> str:
+        return f"written for {self.patterns[field]!r}"
+
+    @property
+    def instructions(self) -> Instructions:
+        """When to use the tool and when not, as far as it is written."""
+        own = self.fields
+        return Instructions(
+            purpose=own.purpose or "",
+            when=own.when or (),
+            when_not=own.when_not or (),
+            examples=own.examples or (),
+        )
+
+
+class Overrides:
+    """The written overrides, ready to be asked about a key."""
+
+    def __init__(self, overrides: Sequence[ToolOverride]) -> None:
+        self._rules: list[tuple[Callable[[str], object], ToolOverride]] = [
+            (re.compile(fnmatch.translate(item.match)).match, item) for item in overrides
+        ]
+
+    def find(self, key: str) -> WrittenOverride | None:
+        """What is written about this tool, or None."""
+        values: dict[str, Any] = {}
+        patterns: dict[str, str] = {}
+        for matches, item in self._rules:
+            if not matches(key):
+                continue
+            for field in item.model_fields_set - {"match"}:
+                value = getattr(item, field)
+                if value is not None:
+                    values[field] = value
+                    patterns[field] = item.match
+        if not values:
+            return None
+        return WrittenOverride(ToolOverride.model_construct(match=key, **values), patterns)
+
+    def get_pattern(self, key: str, field: str) -> str:
+        """Which entry says this about the tool; the tool's own key where none does."""
+        written = self.find(key)
+        return key if written is None else written.patterns.get(field, key)
+
+
+def apply_override(base: Intelligence, written: ToolOverride, reason: Callable[[str], str]) -> Intelligence:
+    """`base` with every field that is written replaced."""
+
+    def over(known: Known[T], field: str, value: T | None) -> Known[T]:
+        return known if value is None else Known(value, Source.WRITTEN, reason(field))
+
+    latency, response, signals = base.latency, base.response, base.signals
+    return Intelligence(
+        category=over(base.category, "category", written.category),
+        priority=over(base.priority, "priority", written.priority),
+        hierarchy=over(base.hierarchy, "hierarchy", written.hierarchy),
+        conflicts=over(base.conflicts, "conflicts", written.conflicts),
+        latency=type(latency)(
+            typical=over(latency.typical, "typical_ms", written.typical_ms),
+            timeout=over(latency.timeout, "timeout_ms", written.timeout_ms),
+            feedback_delay=over(latency.feedback_delay, "feedback_delay_ms", written.feedback_delay_ms),
+        ),
+        response=type(response)(
+            typical_tokens=over(response.typical_tokens, "typical_tokens", written.typical_tokens),
+            max_tokens=over(response.max_tokens, "max_tokens", written.max_tokens),
+            structured=over(response.structured, "structured", written.structured),
+            needs_summary=over(response.needs_summary, "needs_summary", written.needs_summary),
+        ),
+        signals=type(signals)(
+            keywords=over(signals.keywords, "keywords", written.keywords),
+            weight=over(signals.weight, "weight", written.weight),
+            exclusive_intent=over(signals.exclusive_intent, "exclusive_intent", written.exclusive_intent),
+        ),
+        parameters=base.parameters,
+    )
+
 
 MIN_CALLS: Final = 5  # fewer calls than this teach nothing yet
 

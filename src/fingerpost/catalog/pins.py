@@ -1,28 +1,41 @@
-"""Pins: the definition a person trusts, and what to do when a server shows another.
-
-A server can change what a tool says or takes after people have come to rely on
-it. So the first definition seen is pinned. A different one later is not
-listed and not callable until a person has seen the difference and accepted it;
-going back to the pinned one needs nobody. A server is pinned as a whole, too:
-what it says of itself, and which tools it was first seen with, so that one it
-offers later is reviewed as well. Everything here is a pure function:
-the catalog keeps the pins, its caller stores them.
-"""
+"""Pins: the definition a person trusts, its fingerprint, and what changed when a server shows another."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
-from fingerpost.catalog.fingerprint import (
-    compute_fingerprint,
-    compute_text_fingerprint,
-    extract_fingerprinted,
-)
-from fingerpost.catalog.names import build_tool_key, escape_invisible_json
+from fingerpost.catalog.tool_names import build_tool_key, escape_invisible_json
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Pin, Quarantined, ToolCard
+from fingerpost.records.json import to_canonical_json
+
+FINGERPRINTED_FIELDS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+UNFINGERPRINTED_FIELDS: Final = frozenset({"_meta", "icons", "execution"})
+_KNOWN_FIELDS: Final = UNFINGERPRINTED_FIELDS.union(FINGERPRINTED_FIELDS)
+
+
+def compute_fingerprint(definition: JsonObject) -> str:
+    """SHA-256 over the parts that matter, whatever the order of keys and the white space."""
+    return hashlib.sha256(to_canonical_json(extract_fingerprinted(definition))).hexdigest()
+
+
+def compute_text_fingerprint(text: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def extract_fingerprinted(definition: JsonObject) -> JsonObject:
+    """The fingerprinted parts alone, the unknown ones last. A part that is null counts as absent."""
+    parts = {part: definition[part] for part in FINGERPRINTED_FIELDS if definition.get(part) is not None}
+    if not definition.keys() <= _KNOWN_FIELDS:
+        unknown = sorted(definition.keys() - _KNOWN_FIELDS)
+        parts.update((part, definition[part]) for part in unknown if definition[part] is not None)
+    return parts
+
 
 _ComparisonStep = tuple[str, bool, Json, bool, Json]  # path, present before, before, present after, after
 

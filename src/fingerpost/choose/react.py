@@ -1,32 +1,32 @@
-"""The ReAct agent's question: think, then act or answer, one step in each turn.
-
-Replies are JSON, so that any model can take part. What happened so far is told from the
-packet: thoughts from its reflection log, actions and observations from its steps. The tools
-are told with the request, behind the conversation, which stays known when they change.
-"""
+"""The ReAct agent: the request of each turn, and parsing the reply."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from fingerpost.choose.brought import ClientOptions
-from fingerpost.choose.definitions import (
+from fingerpost.choose.client_options import ClientOptions
+from fingerpost.choose.offered_tools import (
     build_definitions,
     dump_stable_json,
     format_definitions,
     get_tool_names,
+    resolve_call,
 )
-from fingerpost.choose.single import (
+from fingerpost.choose.prompts import format_step_text, get_model_name, map_exposed_names, sort_arguments
+from fingerpost.choose.reply_parser import find_outermost_objects
+from fingerpost.choose.tool_loop import (
     NO_CLIENT_OPTIONS,
     build_closing_message,
     build_opening_messages,
     describe_own_tools,
     prepend_tools,
 )
-from fingerpost.choose.steps import format_step_text, get_model_name, map_exposed_names, sort_arguments
+from fingerpost.frozen import frozen
 from fingerpost.llm import ModelRequest, ResponseSchema
-from fingerpost.records import Json, JsonObject, Message, Packet, ToolCard
+from fingerpost.llm.content import read_arguments, strip_reasoning
+from fingerpost.records import Json, JsonObject, Message, Packet, ToolCall, ToolCard, to_valid_text
 from fingerpost.settings import ChooseSettings
 
 MAX_SHOWN_THOUGHT_LENGTH: Final = 2000
@@ -127,3 +127,151 @@ def _build_react_schema(tools: Sequence[str]) -> ResponseSchema:
         "additionalProperties": False,
     }
     return ResponseSchema(name="step", schema=schema)
+
+
+MAX_REACT_TEXT_LENGTH: Final = 4_000_000  # characters read: an answer may be long
+MAX_THOUGHT_LENGTH: Final = 4000
+NOT_UNDERSTOOD_PROBLEM: Final = "it is neither an action nor an answer in the format asked for"
+
+_REACT_LABEL = re.compile(
+    r"[ \t]{0,8}[*_#>]{0,3}[ \t]{0,2}(thought|action input|action|observation|final answer|answer)"
+    r"[*_]{0,2}[ \t]{0,2}:[*_]{0,2}",
+    re.IGNORECASE,
+)
+_NO_TOOL_WORDS: Final = frozenset({"", "none", "null", "no", "n/a", "no tool", "no action"})
+_FINISH_WORDS: Final = frozenset({"final answer", "final_answer", "answer", "finish"})
+
+
+@frozen
+class ReactTurn:
+    """One step of the agent: a call, an answer, or a problem for it to put right."""
+
+    thought: str = ""
+    call: ToolCall | None = None
+    answer: str | None = None
+    problem: str = ""
+
+
+def parse_react_turn(
+    text: str, cards: Sequence[ToolCard], *, own_names: Sequence[str] = (), last: bool = False
+) -> ReactTurn:
+    """The step in this reply. In the `last` turn plain prose is an answer, and nothing is called."""
+    said = strip_reasoning(to_valid_text(text[:MAX_REACT_TEXT_LENGTH]))
+    fields = _find_step_object(said) or _parse_labelled_lines(said)
+    turn = _parse_step(fields, cards, own_names) if fields else ReactTurn(problem=NOT_UNDERSTOOD_PROBLEM)
+    return _finish_turn(turn, said) if last else turn
+
+
+def _find_step_object(text: str) -> JsonObject:
+    """The last object that is a step; one inside another, or inside one cut short, is none."""
+    for group in reversed(find_outermost_objects(text, whole=True)):
+        for entry in reversed(group):
+            if "action" in entry or "answer" in entry:
+                return entry
+    return {}
+
+
+def _parse_step(fields: JsonObject, cards: Sequence[ToolCard], own_names: Sequence[str]) -> ReactTurn:
+    thought = _as_text_value(fields.get("thought"))[:MAX_THOUGHT_LENGTH]
+    action, arguments = _parse_action(fields)
+    answer = _as_text_value(fields.get("answer")) or None
+    if action.casefold() in _FINISH_WORDS:
+        action, answer = "", answer or _as_text_value(arguments) or None
+    if action.casefold() not in _NO_TOOL_WORDS:
+        call = _resolve_react_call(action, arguments, cards, own_names)
+        if isinstance(call, str):
+            return ReactTurn(thought=thought, problem=call)
+        return ReactTurn(thought=thought, call=call)
+    return ReactTurn(thought=thought, answer=answer, problem="" if answer else NOT_UNDERSTOOD_PROBLEM)
+
+
+def _parse_action(fields: JsonObject) -> tuple[str, Json]:
+    """The tool's name and what it is given, in any of the ways models write them."""
+    action = fields.get("action")
+    if isinstance(action, Mapping):
+        name = action.get("tool", action.get("name", action.get("action")))
+        given = action.get("arguments", action.get("args", action.get("action_input", action.get("input"))))
+        return (name.strip() if isinstance(name, str) else ""), given
+    given = fields.get("action_input", fields.get("arguments"))
+    return (action.strip().strip("`*\"'") if isinstance(action, str) else ""), given
+
+
+def _resolve_react_call(
+    name: str, given: Json, cards: Sequence[ToolCard], own_names: Sequence[str]
+) -> ToolCall | str:
+    found = resolve_call(ToolCall(name=name, arguments={}), cards, own_names=own_names)
+    if isinstance(found, str):
+        return found
+    arguments = _parse_react_arguments(given, next((card for card in cards if card.key == found.name), None))
+    if isinstance(arguments, str):
+        return f"the action {found.name} could not be read: {arguments}"
+    return ToolCall(name=found.name, arguments=arguments)
+
+
+def _parse_react_arguments(given: Json, card: ToolCard | None) -> JsonObject | str:
+    """An object; from plain words only where the tool needs exactly one text."""
+    if isinstance(given, str) and not given.lstrip().startswith(("{", "[", "`")):
+        words = given.strip().strip("\"'")
+        parameter = _find_only_text_parameter(card) if card is not None else None
+        if words and parameter is not None:
+            return {parameter: words}
+    read = read_arguments(given)
+    if isinstance(read, str) and isinstance(given, str):
+        objects = [entry for group in find_outermost_objects(given) for entry in group]
+        return read_arguments(objects[0]) if len(objects) == 1 else read
+    return read
+
+
+def _find_only_text_parameter(card: ToolCard) -> str | None:
+    required = card.intelligence.parameters.required
+    if len(required) != 1:
+        return None
+    schema = card.definition.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    of_it = properties.get(required[0]) if isinstance(properties, Mapping) else None
+    return required[0] if isinstance(of_it, Mapping) and of_it.get("type") == "string" else None
+
+
+def _parse_labelled_lines(text: str) -> JsonObject:
+    """The classic form: what stands behind each label up to the next one, the first of each kind."""
+    fields: dict[str, list[str]] = {}
+    label = ""
+    for line in text.splitlines():
+        found = _REACT_LABEL.match(line)
+        if found is not None:
+            label = found[1].lower()
+            if label == "observation" and "action" in fields:
+                break  # it went on without waiting
+            line = line[found.end() :]
+            if label in fields:
+                label = ""  # a second step in the same breath
+        if label:
+            fields.setdefault(label, []).append(line)
+    said = {name: "\n".join(lines).strip() for name, lines in fields.items()}
+    renamed: dict[str, Json] = {
+        "thought": said.get("thought", ""),
+        "action": said.get("action", ""),
+        "action_input": said.get("action input"),
+        "answer": said.get("final answer", said.get("answer", "")),
+    }
+    return renamed if said.keys() - {"observation"} else {}
+
+
+def _as_text_value(value: Json) -> str:
+    if isinstance(value, str):
+        return to_valid_text(value).strip()
+    return "" if value is None else dump_stable_json(value)
+
+
+def _finish_turn(turn: ReactTurn, text: str) -> ReactTurn:
+    if turn.answer is not None:
+        return turn
+    prose = (
+        turn.problem == NOT_UNDERSTOOD_PROBLEM
+        and not turn.thought
+        and text
+        and not text.startswith(("{", "["))
+    )
+    if prose:
+        return ReactTurn(answer=text)
+    return ReactTurn(thought=turn.thought, problem=turn.problem or "the last step gives no answer")

@@ -10,16 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fingerpost.choose.confidence import cap_review_confidence
-from fingerpost.choose.reading import (
-    UnusableReply,
-    ask_and_parse,
-    describe_unusable,
-    find_outermost_objects,
-    get_plain_fields,
-    parse_confidence,
-    to_single_line,
-)
-from fingerpost.choose.telling import (
+from fingerpost.choose.prompts import (
     cut_middle,
     format_conversation,
     format_request,
@@ -27,6 +18,15 @@ from fingerpost.choose.telling import (
     format_tool,
     shorten_arguments,
     to_json_line,
+)
+from fingerpost.choose.reply_parser import (
+    UnusableReply,
+    ask_and_parse,
+    describe_unusable,
+    find_outermost_objects,
+    get_plain_fields,
+    parse_confidence,
+    to_single_line,
 )
 from fingerpost.errors import ModelError
 from fingerpost.llm import Ask, ModelReply, ModelRequest, ResponseSchema

@@ -1,24 +1,182 @@
-"""Selection: one low-temperature question to the lite model, which of the few tools and with what.
-
-What stays the same comes first: the rules, then the conversation, which only grows. The
-tools, which change from request to request, stand behind it, then the request and what
-was done for it; so a provider's prompt cache knows the beginning again. The reply is
-distrusted (`chosen`).
-"""
+"""Ask the lite model to select a tool, and parse its reply."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from fingerpost.catalog import get_list_place
-from fingerpost.choose.chosen import MAX_ALTERNATIVES, parse_choice
-from fingerpost.choose.offered import OfferedTools
-from fingerpost.choose.reading import UnusableReply, ask_and_parse
-from fingerpost.choose.telling import format_conversation, format_request, format_steps, format_tools
-from fingerpost.llm import Ask, ModelRequest, ResponseSchema
-from fingerpost.records import Json, JsonObject, Message, Packet, ParsedSelection, ToolCard
+from fingerpost.choose.offered_tools import OfferedTools
+from fingerpost.choose.prompts import format_conversation, format_request, format_steps, format_tools
+from fingerpost.choose.reply_parser import (
+    UnusableReply,
+    ask_and_parse,
+    decode_json,
+    describe_unusable,
+    find_outermost_objects,
+    get_plain_fields,
+    parse_confidence,
+    to_single_line,
+)
+from fingerpost.llm import Ask, ModelReply, ModelRequest, ResponseSchema
+from fingerpost.llm.content import read_arguments
+from fingerpost.records import Json, JsonObject, Message, Packet, ParsedSelection, Selection, ToolCard
 from fingerpost.settings import ToolRoutingSettings
+
+MAX_ALTERNATIVES: Final = 3
+DEFAULT_CONFIDENCE: Final = 0.5  # of a selection that does not say how sure it is
+MAX_REASONING_LENGTH: Final = 1_000
+MAX_REMAINING_LENGTH: Final = 500
+_MAX_ALTERNATIVES_READ: Final = 20
+_MAX_WRAPPER_DEPTH: Final = 3
+_NO_NAME_PROBLEM: Final = '"tool" must be the name of a tool or null'
+
+_TOOL_FIELDS: Final = ("tool", "tool_name", "selected_tool", "selected_tool_name", "chosen_tool", "toolname")
+_NAME_FIELDS: Final = ("name", "function", "function_name", "action")  # a tool only beside arguments
+_ARGUMENT_FIELDS: Final = (
+    "arguments", "params", "parameters", "args", "input", "tool_input", "action_input", "tool_arguments",
+    "tool_params", "tool_parameters",
+)  # fmt: skip
+_REASONING_FIELDS: Final = ("reasoning", "reason", "explanation", "rationale", "thought")
+_WRAPPER_FIELDS: Final = (
+    "selection", "result", "response", "answer", "output", "tool_call", "tool_calls", "function_call", "call",
+    "choice", "tool_use", "data", "properties",
+)  # fmt: skip
+
+
+def parse_choice(reply: ModelReply, index: OfferedTools) -> ParsedSelection | UnusableReply:
+    """The choice in a reply. Of several objects the last counts: models think first and answer then."""
+    for group in reversed(find_outermost_objects(reply.text)):
+        found = _parse_group(group, index)
+        if found is not None:
+            return describe_unusable(reply, found.problem) if isinstance(found, UnusableReply) else found
+    if reply.tool_calls:
+        found = _parse_group(reply.tool_calls, index) or UnusableReply(problem="the tool call names no tool")
+        return describe_unusable(reply, found.problem) if isinstance(found, UnusableReply) else found
+    if not reply.text.strip():
+        return describe_unusable(reply, "the reply was empty")
+    return describe_unusable(reply, 'the reply holds no JSON object with a "tool"')
+
+
+def _parse_group(group: Sequence[JsonObject], index: OfferedTools) -> ParsedSelection | UnusableReply | None:
+    """The first choice of those made together; what the others call is left for later. None: no choice."""
+    choices = [fields for entry in group if (fields := _find_choice_fields(entry)) is not None]
+    if not choices:
+        return None
+    found = _parse_choice_fields(choices[0], index)
+    if isinstance(found, UnusableReply) or found.remaining or found.selection is None:
+        return found
+    later = [name for fields in choices[1:] if isinstance(name := _get_named_tool(fields), str)]
+    remaining = to_single_line(f"then {', '.join(later[:5])}", MAX_REMAINING_LENGTH) if later else ""
+    return replace(found, remaining=remaining)
+
+
+def _find_choice_fields(entry: object, depth: int = 0) -> Mapping[str, Json] | None:
+    """The fields of the object that makes the choice: this one, or one it is only the wrapping of."""
+    fields = get_plain_fields(entry)
+    if any(key in fields for key in _TOOL_FIELDS):
+        return fields
+    if any(key in fields for key in _NAME_FIELDS) and any(key in fields for key in _ARGUMENT_FIELDS):
+        return fields
+    function = fields.get("function")
+    if isinstance(function, Mapping):
+        return _find_choice_fields(function, depth + 1) if depth < _MAX_WRAPPER_DEPTH else None
+    inner = next((fields[key] for key in _WRAPPER_FIELDS if key in fields), None)
+    if isinstance(inner, Sequence) and not isinstance(inner, str):
+        inner = next((each for each in inner if isinstance(each, Mapping)), None)
+    return _find_choice_fields(inner, depth + 1) if inner is not None and depth < _MAX_WRAPPER_DEPTH else None
+
+
+def _get_named_tool(fields: Mapping[str, Json]) -> Json:
+    return next((fields[key] for key in (*_TOOL_FIELDS, *_NAME_FIELDS) if key in fields), None)
+
+
+def _parse_choice_fields(fields: Mapping[str, Json], index: OfferedTools) -> ParsedSelection | UnusableReply:
+    named = _get_named_tool(fields)
+    if isinstance(named, Mapping):  # {"tool": {"name": …, "arguments": …}}
+        inner = get_plain_fields(named)
+        if not isinstance(_get_named_tool(inner), str):
+            return UnusableReply(problem=_NO_NAME_PROBLEM)
+        fields = {
+            **{key: each for key, each in fields.items() if key not in (*_TOOL_FIELDS, *_NAME_FIELDS)},
+            **inner,
+        }
+        named = _get_named_tool(inner)
+    reasoning = to_single_line(_get_first_field(fields, _REASONING_FIELDS), MAX_REASONING_LENGTH)
+    if named is None or (isinstance(named, str) and index.is_no_tool(named) and not index.find(named)):
+        return ParsedSelection(
+            selection=None,
+            alternatives=_parse_alternatives(fields.get("alternatives"), index),
+            reasoning=reasoning,
+        )
+    selection = _parse_selection(named, fields, index, default_confidence=DEFAULT_CONFIDENCE)
+    if isinstance(selection, UnusableReply):
+        return selection
+    others = _parse_alternatives(fields.get("alternatives"), index, excluded=selection.tool)
+    remaining = to_single_line(fields.get("remaining"), MAX_REMAINING_LENGTH)
+    return ParsedSelection(selection=selection, alternatives=others, reasoning=reasoning, remaining=remaining)
+
+
+def _parse_selection(
+    named: Json, fields: Mapping[str, Json], index: OfferedTools, *, default_confidence: float = 0.0
+) -> Selection | UnusableReply:
+    if not isinstance(named, str):
+        return UnusableReply(problem=_NO_NAME_PROBLEM)
+    card = index.find(named)
+    if card is None:
+        return UnusableReply(problem=index.describe_unknown(named))
+    arguments = _parse_arguments(_get_first_field(fields, _ARGUMENT_FIELDS))
+    if isinstance(arguments, str):
+        return UnusableReply(problem=arguments)
+    return Selection(
+        tool=card.key,
+        arguments=arguments,
+        reasoning=to_single_line(_get_first_field(fields, _REASONING_FIELDS), MAX_REASONING_LENGTH),
+        confidence=_parse_claimed_confidence(fields, default=default_confidence),
+    )
+
+
+def _parse_claimed_confidence(fields: Mapping[str, Json], *, default: float) -> float:
+    """How sure the model says it is: `unsaid` where it does not say, nothing where it cannot be read."""
+    said = fields.get("confidence")
+    return default if said is None else parse_confidence(said) or 0.0
+
+
+def _parse_arguments(written: Json) -> dict[str, Json] | str:
+    """Arguments as an object, also those written as text; a text says what is wrong with them."""
+    if isinstance(written, str) and written.strip():
+        found = decode_json(written.strip())
+        if found is not None:
+            return read_arguments(found)
+        read = read_arguments(written)
+        return read if isinstance(read, str) else "the arguments say two things under one name"
+    return read_arguments(None if isinstance(written, str) or written == [] else written)
+
+
+def _parse_alternatives(value: Json, index: OfferedTools, *, excluded: str = "") -> tuple[Selection, ...]:
+    """Those that can be read, each tool once; the others are dropped, they decide nothing."""
+    found: dict[str, Selection] = {}
+    for entry in _iterate_entries(value):
+        fields = (
+            {"tool": entry}
+            if isinstance(entry, str)
+            else _find_choice_fields(entry) or get_plain_fields(entry)
+        )
+        read = _parse_selection(_get_named_tool(fields), fields, index)
+        if isinstance(read, Selection) and read.tool != excluded:
+            found.setdefault(read.tool, read)
+    return tuple(found.values())[:MAX_ALTERNATIVES]
+
+
+def _iterate_entries(value: Json) -> Iterator[Json]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        yield from value[:_MAX_ALTERNATIVES_READ]
+
+
+def _get_first_field(fields: Mapping[str, Json], names: Sequence[str]) -> Json:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
 
 SELECTION_TOP_P: Final = 0.9
 MAX_SELECTION_TOKENS: Final = 500

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
-    from fingerpost.embed.embedded import Embedded
+    from fingerpost.embed import Embedded
     from fingerpost.llm import OnText
     from fingerpost.records import Approval, Message
     from fingerpost.router import Route
     from fingerpost.router.agent import Agent, AgentStats, AgentStatus
-    from fingerpost.router.wanted import RouteOptions
+    from fingerpost.router.options import RouteOptions
 
 
 class EmbeddedAgent:

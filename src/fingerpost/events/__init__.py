@@ -18,42 +18,9 @@ from fingerpost.events.call import (
     FallbackTaken,
     ResultDigested,
 )
-from fingerpost.events.choose import (
-    AnswerGiven,
-    BudgetReached,
-    ConfidenceJudged,
-    HistorySummarised,
-    ModelAnswered,
-    PlanNoted,
-    QuestionAsked,
-    ReplyRejected,
-    RouteBegan,
-    RouteEnded,
-    RouteResumed,
-    ShortlistWidened,
-    SubagentBegan,
-    SubagentEnded,
-    SyntaxStopped,
-    ThoughtNoted,
-)
 from fingerpost.events.codec import UnknownEvent, decode, encode
+from fingerpost.events.feedback import FeedbackGiven, LearningForgotten, ThresholdMoved
 from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft, KeyChanged, MaterialRead
-from fingerpost.events.house import (
-    CatalogChanged,
-    EventsDropped,
-    PinAccepted,
-    ProfilesChanged,
-    ServerStateChanged,
-    ServerSwitched,
-    ToolDropped,
-    ToolQuarantined,
-    ToolSwitched,
-    ToolTrusted,
-)
-from fingerpost.events.journal import find_unfinished_attempts, rebuild_packet
-from fingerpost.events.later import DeferredRecorder, EventRecorder, ImmediateRecorder
-from fingerpost.events.learning import FeedbackGiven, LearningForgotten, ThresholdMoved
-from fingerpost.events.narrow import RequestNarrowed, SmartRoutingEnd, SmartRoutingStart
 from fingerpost.events.packet import (
     ExecutionStatusChanged,
     IntentDetected,
@@ -65,8 +32,51 @@ from fingerpost.events.packet import (
     ToolResultInjected,
     ToolSelected,
     ToolsOffered,
+    find_unfinished_attempts,
+    rebuild_packet,
 )
-from fingerpost.events.sinks import Fanout, LiveFeed, LogSink, MemorySink
+from fingerpost.events.route import (
+    AnswerGiven,
+    BudgetReached,
+    ConfidenceJudged,
+    HistorySummarised,
+    ModelAnswered,
+    PlanNoted,
+    QuestionAsked,
+    ReplyRejected,
+    RequestNarrowed,
+    RouteBegan,
+    RouteEnded,
+    RouteResumed,
+    ShortlistWidened,
+    SmartRoutingEnd,
+    SmartRoutingStart,
+    SubagentBegan,
+    SubagentEnded,
+    SyntaxStopped,
+    ThoughtNoted,
+)
+from fingerpost.events.servers import (
+    CatalogChanged,
+    EventsDropped,
+    PinAccepted,
+    ProfilesChanged,
+    ServerStateChanged,
+    ServerSwitched,
+    ToolDropped,
+    ToolQuarantined,
+    ToolSwitched,
+    ToolTrusted,
+)
+from fingerpost.events.sinks import (
+    DeferredRecorder,
+    EventRecorder,
+    Fanout,
+    ImmediateRecorder,
+    LiveFeed,
+    LogSink,
+    MemorySink,
+)
 
 __all__ = [
     "AccessRefused",

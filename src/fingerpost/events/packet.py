@@ -1,12 +1,14 @@
-"""What happens to a packet. Each event knows how it changes the packet, and nothing else does."""
+"""What happens to a packet, and how a packet is rebuilt from its events."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import ClassVar
 
 from fingerpost.events.base import Event
+from fingerpost.events.call import AttemptFinished, AttemptStarted
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     DataField,
@@ -222,3 +224,28 @@ class TaskScheduled(PacketEvent):
 
     def summary(self) -> str:
         return f"{self.state}, next {self.next_task or 'nothing'}"
+
+
+def rebuild_packet(events: Iterable[Event]) -> Packet | None:
+    """The packet after all these events, or None when none of them began one."""
+    packet: Packet | None = None
+    for event in events:
+        if isinstance(event, PacketReceived):
+            packet = event.packet
+        elif isinstance(event, PacketEvent) and packet is not None and event.packet_id == packet.packet_id:
+            packet = event.apply(packet)
+    return packet
+
+
+def find_unfinished_attempts(events: Iterable[Event]) -> list[AttemptStarted]:
+    """Attempts that began and of which no end is told: nobody knows whether they took effect.
+
+    Read in order: a call that is resumed numbers its attempts anew under the same id.
+    """
+    begun: dict[tuple[str, str, int], AttemptStarted] = {}
+    for event in events:
+        if isinstance(event, AttemptStarted):
+            begun[event.call_id, event.tool, event.number] = event
+        elif isinstance(event, AttemptFinished):
+            begun.pop((event.call_id, event.attempt.tool, event.attempt.number), None)
+    return list(begun.values())

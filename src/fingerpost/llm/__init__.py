@@ -2,10 +2,9 @@
 
 from fingerpost.llm.base import Ask, ChatModel, ModelReply, ModelRequest, ModelUsage, OnText, ResponseSchema
 from fingerpost.llm.capabilities import Capabilities, probe
-from fingerpost.llm.knowledge import CapabilityMemory
+from fingerpost.llm.content import structured
 from fingerpost.llm.openai_chat import OpenAIChat
-from fingerpost.llm.pool import ModelPool, Role
-from fingerpost.llm.structured import structured
+from fingerpost.llm.pool import CapabilityMemory, ModelPool, Role
 
 __all__ = [
     "Ask",

@@ -1,8 +1,4 @@
-"""A language model as the rest of the house sees it: one question, one reply.
-
-Everything provider-specific ends in an adapter. A reply is never trusted: text is
-text, and whoever asked for JSON checks what came (`structured`).
-"""
+"""A language model as the rest of the program sees it: one request, one reply."""
 
 from __future__ import annotations
 
@@ -90,3 +86,15 @@ class Closable(Protocol):
 
 
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelReply]]  # a model already decided upon
+
+
+class TextRelay:
+    """Passes text on. `used` from the first piece."""
+
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
+        self.used = False
+
+    def __call__(self, text: str) -> None:
+        self.used = True
+        self._on_text(text)

@@ -1,11 +1,108 @@
-"""The content of a message: words, or the parts a caller wrote (images, audio, files) around them."""
+"""What messages and replies hold: fields, parts, options, tool calls, and JSON within a text."""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from contextvars import ContextVar
+from typing import Any, Final, NoReturn, cast
 
-from fingerpost.llm.fields import as_mapping
-from fingerpost.records import Json, JsonObject, Message
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import ValidationError
+from jsonschema.protocols import Validator
+from referencing import Registry
+
+from fingerpost.errors import ModelReplyInvalid
+from fingerpost.frozen import frozen
+from fingerpost.llm.base import ModelUsage
+from fingerpost.records import Json, JsonObject, Message, ToolCall, check_json, to_valid_text
+from fingerpost.redaction import scrub
+from fingerpost.schemas import pin_to_own_draft
+
+MAX_REPLY_CALLS: Final = 128  # tool calls in one reply
+_MAX_EXCERPT_LENGTH: Final = 120
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """The object, or an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """The list, or an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def parse_json(text: str | bytes) -> object:
+    """The JSON value in all of `text`. Raises `ValueError` when there is none, however deep it goes."""
+    try:
+        return cast("object", json.loads(text))
+    except RecursionError as deep:
+        message = "nested too deeply"
+        raise ValueError(message) from deep
+
+
+def read_raw_text(content: object) -> str:
+    """The text of a message, plain or in parts, as it was written: it may hold half characters."""
+    if isinstance(content, list):
+        parts = (as_mapping(part).get("text") for part in cast("list[object]", content))
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def read_text(content: object) -> str:
+    """The text of a message, such as can be stored and sent."""
+    return to_valid_text(read_raw_text(content))
+
+
+def read_reasoning(message: Mapping[str, Any]) -> str:
+    """What the model thought before it answered; servers have two names for it."""
+    return read_raw_text(message.get("reasoning_content")) or read_raw_text(message.get("reasoning"))
+
+
+def read_usage(value: object) -> ModelUsage | None:
+    """Tokens as counted by the server, if it did and the count can be true."""
+    fields = as_mapping(value)
+    prompt, completion = fields.get("prompt_tokens"), fields.get("completion_tokens")
+    if not _is_count(prompt) or not _is_count(completion):
+        return None
+    return ModelUsage(prompt_tokens=cast("int", prompt), completion_tokens=cast("int", completion))
+
+
+def read_calls(values: Iterable[object]) -> tuple[JsonObject, ...]:
+    """The tool calls among these that are objects, as they were written."""
+    objects = (cast("JsonObject", value) for value in values if isinstance(value, dict))
+    return tuple(entry for entry in objects if check_json(entry) is None)
+
+
+def get_named_tool(choice: object) -> str | None:
+    """The one tool that a choice asks for by name."""
+    name = as_mapping(as_mapping(choice).get("function")).get("name")
+    return name if isinstance(name, str) and name else None
+
+
+def read_model_name(fields: Mapping[str, Any], *, default: str) -> str:
+    """The model's name as the server gives it."""
+    named = fields.get("model")
+    return named if isinstance(named, str) and named else default
+
+
+def format_excerpt(content: bytes | str) -> str:
+    """The beginning of something foreign, fit for a message."""
+    start = content[: 4 * _MAX_EXCERPT_LENGTH]
+    text = " ".join((start.decode(errors="replace") if isinstance(start, bytes) else start).split())
+    return scrub(text)[:_MAX_EXCERPT_LENGTH] or "nothing at all"
+
+
+def build_invalid_reply(what: str, model: str) -> ModelReplyInvalid:
+    """The error for a reply that is none."""
+    return ModelReplyInvalid(f"{model} answered with {what}", model=model, hint="Is its base_url right?")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+
 
 SYSTEM_ROLES: Final = ("system", "developer")  # newer models know the latter
 _TEXTS: Final = ("text", "input_text", "output_text")
@@ -58,3 +155,311 @@ def _format_part_name(part: JsonObject) -> str:
 
 def _keep_letters(text: str) -> str:
     return "".join(text.split())
+
+
+TOKEN_LIMIT_OPTION: Final = "max_tokens"  # noqa: S105 - no secret
+NEW_TOKEN_LIMIT_OPTION: Final = "max_completion_tokens"  # noqa: S105 - what OpenAI's own newer models insist on
+# What a request is made of, and what would change the shape of the reply we read.
+_NON_OPTION_FIELDS: Final = frozenset(
+    {
+        "model",
+        "messages",
+        "tools",
+        "tool_choice",
+        "stream",
+        "stream_options",
+        "n",
+        "functions",
+        "function_call",
+    }
+)
+
+
+def get_caller_options(options: JsonObject) -> dict[str, Json]:
+    """The options among these fields."""
+    return {name: value for name, value in options.items() if name not in _NON_OPTION_FIELDS}
+
+
+def has_response_format(options: JsonObject) -> bool:
+    """Whether the answer has to have a shape of the caller's: then nothing may be added to it."""
+    kind = as_mapping(options.get("response_format")).get("type", "text")
+    return kind != "text"
+
+
+def get_token_limit(options: JsonObject) -> int | None:
+    """The tokens the answer may have, under either name."""
+    for name in (NEW_TOKEN_LIMIT_OPTION, TOKEN_LIMIT_OPTION):
+        value = options.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def get_number(options: JsonObject, name: str) -> float | None:
+    value = options.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def get_stop_texts(options: JsonObject) -> list[str]:
+    """Where the model has to stop: one text or several."""
+    value = options.get("stop")
+    written = value if isinstance(value, list) else [value]
+    return [text for text in written if isinstance(text, str) and text]
+
+
+def get_response_schema(options: JsonObject) -> tuple[str, JsonObject] | None:
+    """The name and the schema of the shape asked for; None where it is not described."""
+    asked = as_mapping(as_mapping(options.get("response_format")).get("json_schema"))
+    schema = asked.get("schema")
+    if not isinstance(schema, Mapping):
+        return None
+    name = asked.get("name")
+    return (name if isinstance(name, str) and name else "answer"), cast("JsonObject", schema)
+
+
+MAX_CALLS = 128
+MAX_ARGUMENT_CHARACTERS = 4_000_000
+EXCERPT_LENGTH = 40
+
+
+@frozen
+class UnreadableToolCall:
+    """A call that could not be read: which, and what was wrong with it."""
+
+    reference: str | None
+    name: str
+    message: str
+
+
+def parse_tool_calls(message: JsonObject) -> list[ToolCall | UnreadableToolCall]:
+    """The tool calls of one assistant message, in order; none when it made none."""
+    return [_parse_entry(entry) for entry in _iterate_entries(message)][:MAX_CALLS]
+
+
+def _iterate_entries(message: JsonObject) -> Iterator[object]:
+    calls = message.get("tool_calls")
+    if isinstance(calls, Sequence) and not isinstance(calls, str):
+        yield from calls
+    elif calls is not None:
+        yield calls
+    if (single := message.get("function_call")) is not None:  # the format before tool_calls
+        yield {"function": single}
+
+
+def _parse_entry(entry: object) -> ToolCall | UnreadableToolCall:
+    fields = cast("Mapping[str, Any]", entry if isinstance(entry, Mapping) else {})
+    reference = fields.get("id")
+    reference = reference if isinstance(reference, str) else None
+    function = fields.get("function")
+    if not isinstance(function, Mapping):
+        return UnreadableToolCall(
+            reference=reference, name="", message="the call has no function object with a name and arguments"
+        )
+    written = cast("Mapping[str, Any]", function)
+    name = written.get("name")
+    if not isinstance(name, str) or not name.strip():
+        return UnreadableToolCall(reference=reference, name="", message="the call names no function")
+    arguments = read_arguments(written.get("arguments"))
+    if isinstance(arguments, str):
+        return UnreadableToolCall(reference=reference, name=name, message=arguments)
+    return ToolCall(name=name.strip(), arguments=arguments, reference=reference)
+
+
+def read_arguments(written: object) -> dict[str, Any] | str:
+    """Arguments as an object; a text says what is wrong with them."""
+    if written is None or written == "":
+        return {}
+    if isinstance(written, str):
+        if len(written) > MAX_ARGUMENT_CHARACTERS:
+            return f"the arguments are longer than {MAX_ARGUMENT_CHARACTERS:,} characters"
+        try:
+            written = json.loads(written)
+        except json.JSONDecodeError as error:
+            return _format_excerpt(written, error)
+        except (ValueError, RecursionError):
+            return "the arguments hold a number too long or a nesting too deep to read"
+    if not isinstance(written, Mapping):
+        return f"the arguments must be a JSON object, not {_describe_kind(written)}"
+    if (reason := check_json(cast("object", written))) is not None:
+        return f"the arguments {reason}" if not reason.startswith("is ") else f"the argument object {reason}"
+    return dict(cast("Mapping[str, Any]", written))
+
+
+def _format_excerpt(written: str, error: json.JSONDecodeError) -> str:
+    """The place where the JSON breaks, with a little of what stands around it."""
+    around = (
+        written[max(0, error.pos - EXCERPT_LENGTH) : error.pos]
+        + "⟦here⟧"
+        + written[error.pos : error.pos + EXCERPT_LENGTH]
+    )
+    return f"the arguments are not valid JSON: {error.msg} at character {error.pos}: {scrub(around)}"
+
+
+def _describe_kind(value: object) -> str:
+    if isinstance(value, list):
+        return "an array"
+    return "a boolean" if isinstance(value, bool) else f"the {type(value).__name__} {value!s:.40}"
+
+
+MAX_NODES: Final = 20_000  # looked at for one reply; checking takes some ten microseconds for each
+MAX_STEPS: Final = 10_000  # parts of the schema tried on parts of one reply
+_LONG: Final = 64  # characters or entries of a value that count as one step more
+_LENGTHY: Final = (str, list, dict)
+_COSTLY: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedProperties")
+
+
+class SchemaMatcher:
+    """One schema (None: any object or array will do), for the values in one reply."""
+
+    def __init__(self, schema: JsonObject | None) -> None:
+        self._validator = None if schema is None else _CHECKS(dict(schema), registry=Registry())
+        self._left = MAX_NODES
+        self._steps = [MAX_STEPS]
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value fits. After too many nodes nothing does."""
+        if check_json(value) is not None:
+            return False
+        self._left -= _count_nodes(value, self._left)
+        if self._left <= 0:
+            return False
+        if self._validator is None:
+            return isinstance(value, dict | list)
+        return self._is_valid(value)
+
+    def _is_valid(self, value: object) -> bool:
+        told = _steps_left.set(self._steps)
+        try:
+            return next(iter(cast("Any", self._validator).iter_errors(value)), None) is None
+        except Exception:  # noqa: BLE001 - a schema the library chokes on fits nothing, and stops nothing
+            return False
+        finally:
+            _steps_left.reset(told)
+
+
+class _TooManySteps(Exception):
+    """The schema asks for more than it is worth."""
+
+
+def _count_nodes(value: object, limit: int) -> int:
+    """How many values are in this one, counted no further than `most`."""
+    count, todo = 0, [value]
+    while todo and count < limit:
+        node = todo.pop()
+        count += 1
+        if isinstance(node, dict):
+            todo.extend(cast("dict[str, object]", node).values())
+        elif isinstance(node, list):
+            todo.extend(cast("list[object]", node))
+    return count
+
+
+def _accept_anything(*_: object) -> None:
+    """Says nothing about any value."""
+
+
+def _check_additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """As the library's, except where it would have to match patterns."""
+    if "patternProperties" not in schema:
+        yield from _ADDITIONAL(validator, allowed, instance, schema) or ()
+
+
+_ADDITIONAL: Final = cast("Any", Draft202012Validator).VALIDATORS["additionalProperties"]
+_CHECKS: Final = cast(
+    "type[Validator]",
+    cast("Any", validators).extend(
+        Draft202012Validator,
+        validators={**dict.fromkeys(_COSTLY, _accept_anything), "additionalProperties": _check_additional},
+    ),
+)
+pin_to_own_draft(_CHECKS)
+
+
+def _count_steps(visit: Any) -> Any:
+    """A way of the library to try a part of the schema on a value, which costs a step."""
+
+    def counted(validator: Any, instance: Any, *rest: Any, **more: Any) -> Iterator[ValidationError]:
+        steps = _steps_left.get()
+        steps[0] -= 1 + (len(cast("Sized", instance)) // _LONG if isinstance(instance, _LENGTHY) else 0)
+        if steps[0] < 0:
+            raise _TooManySteps
+        yield from visit(validator, instance, *rest, **more)
+
+    return counted
+
+
+_steps_left: ContextVar[list[int]] = ContextVar("steps_left")
+cast("Any", _CHECKS).descend = _count_steps(cast("Any", _CHECKS).descend)
+cast("Any", _CHECKS).iter_errors = _count_steps(cast("Any", _CHECKS).iter_errors)
+
+
+MAX_REPLY_LENGTH: Final = 256_000  # characters looked at
+MAX_ATTEMPTS: Final = 200  # places in prose where JSON might begin
+MAX_CHARACTERS_READ: Final = 4 * MAX_REPLY_LENGTH  # characters read in vain at such places, all together
+MAX_FENCES: Final = 50
+
+_THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_FENCE: Final = re.compile(r"```[^\n`]{0,40}\n(.*?)```", re.DOTALL)
+_OPENING: Final = re.compile(r"[{\[]")
+# A string (even one that never ends) is passed over whole, so that a comma inside it stays.
+_SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
+
+
+def structured(text: str, schema: JsonObject | None = None) -> Json | None:
+    """The JSON value in `text` that satisfies `schema` (None: any object or array), or None.
+
+    Of several the last one counts: models think first and answer then.
+    """
+    judge = SchemaMatcher(schema)
+    for value in _iterate_values(strip_reasoning(text[:MAX_REPLY_LENGTH])):
+        if judge.accepts(value):
+            return cast("Json", value)
+    return None
+
+
+def strip_reasoning(text: str) -> str:
+    """What a reasoning model wrote after it had finished thinking."""
+    end = 0
+    for found in _THOUGHT_END.finditer(text):
+        end = found.end()
+    return text[end:].strip() or text.strip()
+
+
+def _iterate_values(text: str) -> Iterator[object]:
+    """Everything in `text` that reads as JSON, the likeliest first."""
+    for candidate in (text, *reversed(_FENCE.findall(text)[-MAX_FENCES:])):
+        yield from _iterate_parsed(candidate)
+    yield from reversed(list(_iterate_embedded(text)))
+    mended = _SPARE_COMMA.sub(lambda match: match[0] if match[0] != "," else "", text)
+    if mended != text:
+        yield from reversed(list(_iterate_embedded(mended)))
+
+
+def _iterate_parsed(text: str) -> Iterator[object]:
+    try:
+        yield json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return
+
+
+def _iterate_embedded(text: str) -> Iterator[object]:
+    """Objects and arrays that begin somewhere in the text, each taken whole."""
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    at = wasted = 0
+    for _ in range(MAX_ATTEMPTS):
+        opening = _OPENING.search(text, at)
+        if opening is None or wasted > MAX_CHARACTERS_READ:
+            return
+        try:
+            value, at = decoder.raw_decode(text, opening.start())
+        except json.JSONDecodeError as error:
+            at, wasted = opening.end(), wasted + error.pos - opening.start()
+        except (ValueError, RecursionError):
+            at, wasted = opening.end(), wasted + len(text) // 50
+        else:
+            yield value
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    message = f"{constant} is not JSON"
+    raise ValueError(message)

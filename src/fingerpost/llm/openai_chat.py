@@ -1,27 +1,186 @@
-"""Any model behind an OpenAI-compatible address, through the `openai` package.
-
-The package keeps the wire; the bounds are ours: one deadline over everything,
-few repetitions, a limit on the size of a reply, no redirects. It is loaded,
-and its client built, when the first question is asked, in a worker thread: both
-take a good part of a second.
-"""
+"""Any model behind an OpenAI-compatible address, through the `openai` package."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
 from fingerpost.errors import ConfigError
-from fingerpost.llm.base import ModelReply, ModelRequest, OnText
-from fingerpost.llm.options import TOKEN_LIMIT_OPTION
-from fingerpost.llm.outlet import TextRelay
+from fingerpost.llm.base import ModelReply, ModelRequest, OnText, TextRelay
+from fingerpost.llm.content import (
+    MAX_REPLY_CALLS,
+    NEW_TOKEN_LIMIT_OPTION,
+    TOKEN_LIMIT_OPTION,
+    as_list,
+    as_mapping,
+    build_invalid_reply,
+    format_excerpt,
+    get_caller_options,
+    get_content,
+    parse_json,
+    read_calls,
+    read_model_name,
+    read_reasoning,
+    read_text,
+    read_usage,
+)
 from fingerpost.llm.remote import MAX_REPLY_BYTES, RemoteChat
-from fingerpost.llm.wire import build_body
+from fingerpost.records import Json, JsonObject, Message
 from fingerpost.settings import ModelSettings
 
 if TYPE_CHECKING:
-    from fingerpost.llm.connection import OpenAIConnection
+    pass
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from fingerpost.errors import ModelReplyInvalid
+from fingerpost.llm.remote import FailedAttempt, build_failed_attempt, build_reported, build_unreachable
+from fingerpost.llm.stream import StreamBroken, assemble_reply
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import AsyncOpenAI
+
+
+def build_body(
+    request: ModelRequest, *, model: str, without: Collection[str] = (), stream: bool = False
+) -> dict[str, Json]:
+    """The fields of the request. Those in `without` are left out, except where a caller wrote them."""
+    limit = NEW_TOKEN_LIMIT_OPTION if TOKEN_LIMIT_OPTION in without else TOKEN_LIMIT_OPTION
+    options: dict[str, Json] = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        limit: request.max_tokens,
+        "response_format": _build_response_format(request),
+        **_build_tools(request, without),
+        **_build_stream_options(stream, without),
+    }
+    kept: dict[str, Json] = {name: value for name, value in options.items() if name not in without}
+    kept.update(_build_caller_options(request, limit))
+    return {
+        "model": request.model or model,
+        "messages": [_build_message(message) for message in request.messages],
+        **{name: value for name, value in kept.items() if value is not None},
+    }
+
+
+def _build_caller_options(request: ModelRequest, limit: str) -> dict[str, Json]:
+    """The caller's own options, the limit of tokens under one name."""
+    wanted = get_caller_options(request.options)
+    if TOKEN_LIMIT_OPTION in wanted and limit == NEW_TOKEN_LIMIT_OPTION:
+        wanted.setdefault(NEW_TOKEN_LIMIT_OPTION, wanted.pop(TOKEN_LIMIT_OPTION))
+        wanted.pop(TOKEN_LIMIT_OPTION, None)
+    if wanted.get(NEW_TOKEN_LIMIT_OPTION) is not None:
+        wanted.setdefault(TOKEN_LIMIT_OPTION, None)  # ours does not stand beside theirs
+    if request.schema is not None:  # a turn of ours in a shape of ours
+        wanted.pop("response_format", None)
+    return wanted
+
+
+def _build_response_format(request: ModelRequest) -> JsonObject | None:
+    if request.schema is None:
+        return None
+    schema = request.schema.schema
+    asked: JsonObject = {"name": request.schema.name, "schema": schema, "strict": _is_closed_schema(schema)}
+    return {"type": "json_schema", "json_schema": asked}
+
+
+def _build_tools(request: ModelRequest, without: Collection[str]) -> dict[str, Json]:
+    """The tools and how to choose among them. "None of them" cannot be left out without leaving them out."""
+    if not request.tools or (request.tool_choice == "none" and "tool_choice" in without):
+        return {}
+    return {"tools": list(request.tools), "tool_choice": request.tool_choice}
+
+
+def _build_stream_options(stream: bool, without: Collection[str]) -> dict[str, Json]:
+    if not stream or "stream" in without:
+        return {}
+    return {"stream": True, "stream_options": {"include_usage": True}}
+
+
+def _build_message(message: Message) -> JsonObject:
+    if message.tool_calls:
+        calls = [_build_call(call) for call in message.tool_calls]
+        return {"role": message.role, "content": get_content(message) or None, "tool_calls": calls}
+    if message.tool_call_id is not None:
+        content = get_content(message)
+        return {"role": message.role, "content": content, "tool_call_id": message.tool_call_id}
+    return {"role": message.role, "content": get_content(message)}
+
+
+def _build_call(call: JsonObject) -> JsonObject:
+    """A call some model wrote, as every server takes it back: nothing extra, arguments as text."""
+    function = as_mapping(call.get("function"))
+    arguments = function.get("arguments")
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    named: JsonObject = {"name": cast("Json", function.get("name", "")), "arguments": written}
+    return {"id": call.get("id", ""), "type": "function", "function": named}
+
+
+def read_body(content: bytes, *, model: str) -> Mapping[str, Any]:
+    """The object in these bytes. Raises `ModelReplyInvalid` when they are something else."""
+    try:
+        body = parse_json(content)
+    except ValueError:
+        raise build_invalid_reply(f"something that is not JSON: {format_excerpt(content)}", model) from None
+    if not isinstance(body, Mapping):
+        raise build_invalid_reply(f"no choice with a message: {format_excerpt(content)}", model)
+    return as_mapping(cast("object", body))
+
+
+def _is_closed_schema(schema: Json) -> bool:
+    """Whether every object in it says all its fields: the strict mode of OpenAI refuses any other."""
+    if isinstance(schema, list):
+        return all(_is_closed_schema(part) for part in schema)
+    if not isinstance(schema, dict):
+        return True
+    kind = schema.get("type")
+    if (kind == "object" or (isinstance(kind, list) and "object" in kind)) and not _lists_all_fields(schema):
+        return False
+    return all(_is_closed_schema(part) for part in schema.values())
+
+
+def _lists_all_fields(schema: Mapping[str, Json]) -> bool:
+    properties, required = schema.get("properties"), schema.get("required")
+    if schema.get("additionalProperties") is not False or not isinstance(properties, dict):
+        return False
+    return isinstance(required, list) and set(properties) <= set(map(str, required))
+
+
+def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
+    """The reply in these fields. Raises `ModelReplyInvalid` when there is none in them."""
+    choices = as_list(fields.get("choices"))
+    first = as_mapping(choices[0] if choices else None)
+    message = first.get("message")
+    if not isinstance(message, Mapping):
+        raise build_invalid_reply(
+            f"no choice with a message: {format_excerpt(_format_fields(fields))}", model
+        )
+    said = as_mapping(cast("object", message))
+    calls = as_list(said.get("tool_calls"))
+    if len(calls) > MAX_REPLY_CALLS:
+        raise build_invalid_reply(f"more than {MAX_REPLY_CALLS} tool calls at once", model)
+    finish = first.get("finish_reason")
+    return ModelReply(
+        text=read_text(said.get("content")),
+        model=read_model_name(fields, default=model),
+        usage=read_usage(fields.get("usage")),
+        finish=finish if isinstance(finish, str) else None,
+        tool_calls=read_calls(calls),
+        refusal=read_text(said.get("refusal")),
+        reasoning=read_text(read_reasoning(said)),
+    )
+
+
+def _format_fields(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {value!r:.60}" for name, value in list(fields.items())[:5])
 
 
 class OpenAIChat(RemoteChat["OpenAIConnection"]):
@@ -68,7 +227,6 @@ class OpenAIChat(RemoteChat["OpenAIConnection"]):
             await self._wait(result, failed)
 
     def _build(self) -> OpenAIConnection:
-        from fingerpost.llm.connection import OpenAIConnection
 
         return OpenAIConnection(self._settings, reply_bytes=self._reply_bytes)
 
@@ -91,3 +249,127 @@ def _build_settings(
         place = ".".join(map(str, first["loc"]))
         message = f"this model cannot be used: {place}: {first['msg']}"
         raise ConfigError(message, hint="See the settings of [models.prime].") from None
+
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+CONNECT_SECONDS: Final = 10.0
+# An event carries one word of text in a few hundred bytes of wrapping.
+ENVELOPE_FACTOR: Final = 16
+_EVENT_STREAM_TYPE: Final = "text/event-stream"
+_PACKAGE_FIELDS: Final = ("model", "stream")  # what the package has to know
+_EVENT_STARTS: Final = (b"data:", b"event:", b":")
+
+# Sent where a server needs no key: the package insists on one, and a key meant for OpenAI
+# (OPENAI_API_KEY) must not go to somebody else.
+_NO_KEY: Final = "none"
+
+
+class OpenAIConnection:
+    """Asks once. What went wrong is a value; whether to ask again is not decided here."""
+
+    def __init__(self, settings: ModelSettings, *, reply_bytes: int) -> None:
+        self._settings = settings
+        self._model = settings.model
+        self._limit = reply_bytes
+        self._client = self._build()
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    async def ask(self, body: Mapping[str, Json], on_text: OnText | None) -> ModelReply | FailedAttempt:
+        """The reply to this body, its text handed over as it comes."""
+        import httpx2
+        from openai import OpenAIError
+
+        # Untyped, because which options are sent is decided at run time; a caller's own are not
+        # known to the package, so all go out as they are. So do the messages: the package would compare
+        # each of them with its types, a millisecond for each, and nobody else is served meanwhile.
+        create = cast("Any", self._client.chat.completions.with_streaming_response.create)
+        model = str(body["model"])
+        named = {name: body[name] for name in _PACKAGE_FIELDS if name in body}
+        rest = {name: value for name, value in body.items() if name not in _PACKAGE_FIELDS}
+        try:
+            async with create(**named, messages=(), extra_body=rest) as raw:
+                return await self._read_response(cast("httpx2.Response", raw.http_response), model, on_text)
+        except OpenAIError as error:
+            return build_failed_attempt(error, model=model, timeout=self._settings.timeout)
+        except StreamBroken as cut:
+            return build_unreachable(cut.__cause__ or cut, model)
+        except httpx2.HTTPError as error:  # while the package read the body of an error
+            return build_unreachable(error, model)
+
+    async def _read_response(
+        self, response: httpx2.Response, model: str, on_text: OnText | None
+    ) -> ModelReply | FailedAttempt:
+        async with aclosing(_iterate_body(response)) as pieces:
+            if response.headers.get("content-type", "").startswith(_EVENT_STREAM_TYPE):
+                return await assemble_reply(pieces, model=model, limit=self._limit, on_text=on_text)
+            content = b"".join([piece async for piece in pieces])
+        if content.lstrip().startswith(_EVENT_STARTS):
+            return await assemble_reply(
+                _iterate_once(content), model=model, limit=self._limit, on_text=on_text
+            )
+        fields = read_body(content, model=model)
+        if fields.get("error") and not fields.get("choices"):
+            return build_reported(fields["error"], model)
+        reply = read_reply(fields, model=model)
+        if on_text is not None and reply.text:
+            on_text(reply.text)
+        return reply
+
+    def _build(self) -> AsyncOpenAI:
+        try:
+            import httpx2
+            from openai import AsyncOpenAI, OpenAIError
+        except ImportError as missing:
+            message = f"the model {self._model} needs the package `openai`, which is not installed"
+            raise ConfigError(message, hint="pip install 'fingerpost[openai]'") from missing
+        settings = self._settings
+        timeout = httpx2.Timeout(settings.timeout, connect=min(CONNECT_SECONDS, settings.timeout))
+        connections = httpx2.AsyncClient(
+            timeout=timeout,
+            follow_redirects=False,
+            headers={"accept-encoding": "identity"},
+            event_hooks={"response": [self._limit_response]},
+        )
+        try:
+            return AsyncOpenAI(
+                api_key=settings.api_key or (_NO_KEY if settings.base_url else None),
+                base_url=settings.base_url or OPENAI_URL,
+                timeout=timeout,
+                max_retries=0,
+                http_client=connections,
+            )
+        except OpenAIError as error:
+            message = f"no key is configured for the model {self._model}"
+            hint = "Set api_key of the model (better as ${VARIABLE}), or OPENAI_API_KEY."
+            raise ConfigError(message, hint=hint) from error
+
+    async def _limit_response(self, response: httpx2.Response) -> None:
+        """No reply is read beyond the limit, whatever it is and whatever it claims to be."""
+        from fingerpost.llm.byte_limit import limit_bytes
+
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            message = f"{self._model} sent a compressed reply, which was not asked for"
+            raise ModelReplyInvalid(
+                message, model=self._model, hint="Look at the proxy in front of the model."
+            )
+        events = response.headers.get("content-type", "").startswith(_EVENT_STREAM_TYPE)
+        limit = self._limit * ENVELOPE_FACTOR if events else self._limit
+        response.stream = limit_bytes(response.stream, limit=limit, model=self._model)
+
+
+async def _iterate_body(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    """The body as it comes. A connection that breaks is a `StreamBroken`, whatever the library calls it."""
+    import httpx2
+
+    try:
+        async with aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                yield piece
+    except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as broken:
+        raise StreamBroken(str(broken) or type(broken).__name__) from broken
+
+
+async def _iterate_once(content: bytes) -> AsyncGenerator[bytes]:
+    yield content

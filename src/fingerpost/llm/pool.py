@@ -1,13 +1,15 @@
-"""The models in use: a light one and a good one, each standing in for the other."""
+"""The models in use, a light one and a good one, with what is known of each."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from enum import StrEnum
-from typing import Final, Self
+from hashlib import sha256
+from typing import Final, Protocol, Self, TypeVar, runtime_checkable
 
 from fingerpost.errors import (
     ConfigError,
@@ -17,13 +19,183 @@ from fingerpost.errors import (
     ModelTimeout,
     ModelUnavailable,
 )
-from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, ModelUsage, OnText
-from fingerpost.llm.capabilities import Capabilities, probe
-from fingerpost.llm.knowledge import CapabilityMemory, CapabilityRegistry
-from fingerpost.llm.members import UNKNOWN_WINDOW, PoolMember
-from fingerpost.llm.outlet import TextRelay
-from fingerpost.llm.thoughts import ReasoningFilter, split_reasoning
-from fingerpost.settings import ModelsSettings
+from fingerpost.frozen import frozen
+from fingerpost.llm.base import ChatModel, Closable, ModelReply, ModelRequest, ModelUsage, OnText, TextRelay
+from fingerpost.llm.capabilities import (
+    Capabilities,
+    CapabilityFindings,
+    ReasoningFilter,
+    has_leading_reasoning,
+    probe,
+    split_reasoning,
+)
+from fingerpost.llm.openai_chat import OpenAIChat
+from fingerpost.llm.remote import MAX_REMEMBERED_MODELS
+from fingerpost.settings import ModelSettings, ModelsSettings
+
+UNKNOWN_WINDOW: Final = 32_768  # tokens, of a model nobody configured: the default of the settings
+MILLION: Final = 1_000_000
+
+
+@runtime_checkable
+class _ConfiguredModel(Protocol):
+    @property
+    def settings(self) -> ModelSettings: ...
+
+
+@frozen
+class PoolMember:
+    """One model. `ours`: made here, to be closed here."""
+
+    model: ChatModel
+    settings: ModelSettings | None = None
+    ours: bool = False
+
+    @classmethod
+    def from_model(cls, model: ChatModel, configured: ModelSettings | None = None) -> PoolMember:
+        """A model somebody made: it may know its settings, else they are what is configured for its place."""
+        known = model.settings if isinstance(model, _ConfiguredModel) else None
+        return cls(model=model, settings=known or configured)
+
+    @classmethod
+    def from_settings(cls, settings: ModelSettings) -> PoolMember:
+        """A model for these settings, not connected yet."""
+        return cls(model=_create_model(settings), settings=settings, ours=True)
+
+    @property
+    def key(self) -> str | None:
+        """By which it is known again after a restart; None for one nobody configured.
+
+        A hash, because an address may hold a password.
+        """
+        if self.settings is None:
+            return None
+        place = f"{self.settings.provider} {self.settings.base_url or ''} {self.settings.model}"
+        return sha256(place.encode()).hexdigest()
+
+    @property
+    def window(self) -> int:
+        return UNKNOWN_WINDOW if self.settings is None else self.settings.context
+
+    def compute_cost(self, usage: ModelUsage) -> float | None:
+        """In the currency of the prices; None without them."""
+        prices = (None, None) if self.settings is None else (self.settings.price_in, self.settings.price_out)
+        price_in, price_out = prices
+        if price_in is None or price_out is None:
+            return None
+        return (usage.prompt_tokens * price_in + usage.completion_tokens * price_out) / MILLION
+
+    async def aclose(self) -> None:
+        if self.ours and isinstance(self.model, Closable):
+            await self.model.aclose()
+
+
+def _create_model(settings: ModelSettings) -> ChatModel:
+    if settings.provider == "openai":
+        return OpenAIChat(settings)
+    from fingerpost.llm.native import NativeChat
+
+    return NativeChat(settings)
+
+
+T = TypeVar("T")
+_NO_FINDINGS: Final = CapabilityFindings()
+
+
+class CapabilityMemory(Protocol):
+    """Where capabilities outlive us. One that fails costs nothing but a probe."""
+
+    async def get(self, key: str) -> bytes | None: ...
+
+    async def put(self, key: str, value: bytes) -> None: ...
+
+
+class CapabilityRegistry:
+    """Findings by model. `clock`: seconds since 1970, because they outlive us."""
+
+    def __init__(
+        self, memory: CapabilityMemory | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._known: dict[str, CapabilityFindings] = {}
+        self._others: OrderedDict[str, CapabilityFindings] = (
+            OrderedDict()
+        )  # of models callers asked for by name
+
+    async def get_capabilities(self, member: PoolMember, model: str | None = None) -> Capabilities:
+        """What is known of this model, now or from an earlier run.
+
+        `model` as in a request: another one at the same address, of which less is remembered.
+        """
+        return (await self._load_findings(member, model)).capabilities
+
+    async def is_reasoning_aloud(self, member: PoolMember, model: str | None = None) -> bool:
+        """Whether what this model writes begins with its thoughts."""
+        return (await self._load_findings(member, model)).thinks_aloud
+
+    async def set_capabilities(self, member: PoolMember, known: Capabilities) -> None:
+        """Hold what was found out on purpose."""
+        await self._store_findings(member, None, CapabilityFindings.from_capabilities(known, self._clock()))
+
+    async def note_reply(self, member: PoolMember, request: ModelRequest, reply: ModelReply) -> None:
+        """Take note of an ordinary exchange."""
+        before = await self._load_findings(member, request.model)
+        tells = (
+            request.schema is not None or request.tools or before.thinks_aloud or has_leading_reasoning(reply)
+        )
+        if tells:
+            await self._store_findings(member, request.model, before.update(request, reply, self._clock()))
+
+    async def note_refusal(self, member: PoolMember, request: ModelRequest, error: ModelRefused) -> None:
+        """Take note of a refusal."""
+        if request.tools:
+            before = await self._load_findings(member, request.model)
+            await self._store_findings(
+                member, request.model, before.update_after_refusal(request, error, self._clock())
+            )
+
+    async def _load_findings(self, member: PoolMember, model: str | None) -> CapabilityFindings:
+        if model is not None:
+            return self._others.get(model, _NO_FINDINGS).forget_expired(self._clock())
+        place = _get_key(member)
+        if place not in self._known:
+            kept = None
+            if self._memory is not None and member.key is not None:
+                kept = await _suppress_errors(self._memory.get(member.key))
+            # Somebody may have learned something while we looked it up.
+            self._known.setdefault(
+                place, _NO_FINDINGS if kept is None else CapabilityFindings.from_bytes(kept)
+            )
+        return self._known[place].forget_expired(self._clock())
+
+    async def _store_findings(
+        self, member: PoolMember, model: str | None, findings: CapabilityFindings
+    ) -> None:
+        """Hold this, and keep it if it is new."""
+        if model is not None:
+            self._others[model] = findings
+            while len(self._others) > MAX_REMEMBERED_MODELS:
+                self._others.popitem(last=False)
+            return
+        before = await self._load_findings(member, None)
+        known = (findings.capabilities, findings.thinks_aloud) == (before.capabilities, before.thinks_aloud)
+        self._known[_get_key(member)] = findings
+        if not known and self._memory is not None and member.key is not None:
+            await _suppress_errors(self._memory.put(member.key, findings.to_bytes()))
+
+
+def _get_key(member: PoolMember) -> str:
+    """Where nothing was configured the object itself counts: two scripted models may share a name."""
+    return member.key or f"{member.model.name} {id(member.model)}"
+
+
+async def _suppress_errors(work: Awaitable[T]) -> T | None:
+    try:
+        return await work
+    except FingerpostError:
+        return None
+
 
 # What another model may not suffer from. A reply that makes no sense is a matter of the asker.
 _FALLBACK_ERRORS: Final = (ModelUnavailable, ModelTimeout, ModelRefused)

@@ -1,33 +1,159 @@
-"""A streamed reply: chunk by chunk into one whole, text handed over as it comes.
-
-A stream that ends without an end (neither a finish reason nor `[DONE]`) is an
-error: half an answer that looks whole is worse than none.
-"""
+"""A streamed reply: events into one whole, text handed over as it comes."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import anyio
 
 from fingerpost.llm.base import ModelReply, ModelUsage, OnText
-from fingerpost.llm.drafts import ToolCallAssembler, get_text_or_empty
-from fingerpost.llm.failures import FailedAttempt, build_broken_off, build_reported
-from fingerpost.llm.fields import (
+from fingerpost.llm.content import (
+    MAX_REPLY_CALLS,
     as_list,
     as_mapping,
     build_invalid_reply,
     format_excerpt,
     parse_json,
+    read_calls,
     read_model_name,
     read_raw_text,
     read_reasoning,
     read_usage,
 )
-from fingerpost.llm.sse import ModelEventParser
-from fingerpost.records import to_valid_text
+from fingerpost.llm.remote import FailedAttempt, build_broken_off, build_reported
+from fingerpost.records import JsonObject, check_json, to_valid_text
+
+
+@dataclass(slots=True, kw_only=True)
+class _ToolCallDraft:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+
+    def add(self, delta: Mapping[str, Any]) -> int:
+        """Take one piece in; gives the number of characters it added."""
+        function = as_mapping(delta.get("function"))
+        self.id = get_text_or_empty(delta.get("id")) or self.id
+        name = get_text_or_empty(function.get("name"))
+        if name != self.name:  # a server that repeats the whole name with every piece means it once
+            self.name += name
+        written = _to_argument_text(function.get("arguments"))
+        self.arguments.append(written)
+        return len(name) + len(written)
+
+    def build_call(self) -> JsonObject:
+        arguments = to_valid_text("".join(self.arguments))
+        function = {"name": to_valid_text(self.name), "arguments": arguments}
+        return {"id": to_valid_text(self.id), "type": "function", "function": function}
+
+
+class ToolCallAssembler:
+    """The calls of one streamed reply."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._all: list[_ToolCallDraft] = []
+        self._at: dict[int, _ToolCallDraft] = {}  # by the index the server gives, the one being written there
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, delta: Mapping[str, Any]) -> int:
+        """Take one piece in; gives the number of characters it added."""
+        return self._get_draft(delta).add(delta)
+
+    def build_calls(self) -> tuple[JsonObject, ...]:
+        """The calls as they would have been written at once, in the order in which they began."""
+        return read_calls([draft.build_call() for draft in self._all])
+
+    def _get_draft(self, delta: Mapping[str, Any]) -> _ToolCallDraft:
+        """The call this piece belongs to.
+
+        The index says so. Servers that leave it out, or give every call the same, are
+        understood by the id: another id is another call.
+        """
+        index = delta.get("index")
+        place = index if isinstance(index, int) else 0
+        known, named = self._at.get(place), get_text_or_empty(delta.get("id"))
+        if known is not None and (not named or not known.id or named == known.id):
+            return known
+        if len(self._all) >= MAX_REPLY_CALLS:
+            raise build_invalid_reply(f"more than {MAX_REPLY_CALLS} tool calls at once", self._model)
+        made = self._at[place] = _ToolCallDraft()
+        self._all.append(made)
+        return made
+
+
+def _to_argument_text(arguments: object) -> str:
+    """Arguments are text in this format; some servers send the object itself."""
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments) if arguments and check_json(arguments) is None else ""
+
+
+def get_text_or_empty(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# At the very end \r may be half of \r\n. Never `splitlines`: it also splits inside of text, at U+2028.
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r(?!\Z)")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+class ModelEventParser:
+    """Feed it bytes; it gives the data of every event that is complete.
+
+    Comments and unknown fields are passed over, as the standard asks. `error` is not of the
+    standard: llama.cpp ends a stream with it, and it must not be lost.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._searched = 0
+        self._data: list[str] = []
+        self._begun = False
+
+    def parse(self, piece: bytes) -> list[str]:
+        """The events that end in this piece."""
+        self._buffer += piece
+        found: list[str] = []
+        start = 0
+        for end in _LINE_END.finditer(self._buffer, self._searched):
+            self._parse_line(bytes(self._buffer[start : end.start()]), found)
+            start = end.end()
+        del self._buffer[:start]
+        self._searched = len(self._buffer) - self._buffer.endswith(b"\r")
+        return found
+
+    def finish(self) -> list[str]:
+        """The stream has ended: what was not closed with an empty line counts too."""
+        found: list[str] = []
+        self._parse_line(bytes(self._buffer).rstrip(b"\r"), found)
+        self._parse_line(b"", found)
+        self._buffer.clear()
+        self._searched = 0
+        return found
+
+    def _parse_line(self, line: bytes, found: list[str]) -> None:
+        if not self._begun:
+            self._begun, line = True, line.removeprefix(_BYTE_ORDER_MARK)
+        if not line:
+            if self._data:
+                found.append("\n".join(self._data))
+                self._data = []
+            return
+        name, _, rest = line.partition(b":")
+        value = rest.decode(errors="replace").removeprefix(" ")
+        if name == b"data" and value.strip():
+            self._data.append(value)
+        elif name == b"error":
+            self._data.append(f'{{"error": {value}}}')
+
 
 DONE_EVENT: Final = "[DONE]"
 _AFTER_END_SECONDS: Final = 0.2  # seconds for the connection to end properly, so that it can be used again

@@ -1,26 +1,53 @@
-"""From what each scorer says to one score per tool.
-
-    base  = share of meaning · meaning + the rest · words
-    score = base + server bonus + adjustments
-
-Meaning and words are the two independent witnesses; everything else may only
-tip the scales between tools they put close together (see `adjustments`). All
-weights stand in the table below. They are the same for every catalog: figures
-on eight public sets moved by less than half a point around these values, so
-none is fitted to one of them.
-"""
+"""Fuse the scores of all signals into one score per tool, and estimate whether any tool fits."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from functools import cache
+from importlib.resources import files
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.columns import Rows, Scores, ToolColumns
-from fingerpost.narrow.shares import ScoreContribution
-from fingerpost.records import Signals
+from fingerpost.narrow.features import Rows, Scores, ToolColumns
+from fingerpost.records import Part, Signals
+
+
+@frozen
+class ScoreContribution:
+    """What one signal adds to or takes from every tool, and why."""
+
+    signal: str
+    points: Scores  # by row
+    note: str = ""  # for all rows that have points
+    notes: Mapping[int, str] = field(default_factory=dict[int, str])  # or for one row
+
+    def get_part(self, row: int) -> Part | None:
+        """This share of one tool's score, if it has any."""
+        points = float(self.points[row])
+        if points == 0:
+            return None
+        return Part(signal=self.signal, points=round(points, 4), note=self.notes.get(row, self.note))
+
+
+def sum_contributions(shares: Iterable[ScoreContribution], size: int) -> Scores:
+    """Their sum, by row."""
+    score = np.zeros(size, np.float32)
+    for share in shares:
+        score += share.points
+    return score
+
+
+def list_score_parts(shares: Iterable[ScoreContribution], row: int) -> tuple[Part, ...]:
+    """How one tool's score came about; shares of the same signal and reason stand as they came."""
+    found = (share.get_part(row) for share in shares)
+    return tuple(part for part in found if part is not None)
+
 
 # The share of meaning. The encoder was trained on English: it counts less for a request in another
 # language, and for one known only by the English words of its vocabulary (a gloss).
@@ -138,3 +165,56 @@ def _average_best(scores: Scores, starts: Rows) -> Scores:
         count[there] += 1
         left[left == np.repeat(best, lengths)] = -np.inf
     return total / count
+
+
+FIT_FEATURES: Final = ("meaning", "words", "tools")
+_MAX_LOG_ODDS: Final = 30.0  # log odds; beyond, a probability is 0 or 1 in print
+
+
+@frozen(kw_only=False)
+class LogisticModel:
+    """A logistic model over the figures it names."""
+
+    bias: float
+    coefficients: Mapping[str, float]
+
+    def predict_probability(self, features: Mapping[str, float]) -> float:
+        odds = self.bias + sum(weight * features[name] for name, weight in self.coefficients.items())
+        return 1 / (1 + math.exp(-max(-_MAX_LOG_ODDS, min(_MAX_LOG_ODDS, odds))))
+
+
+@frozen(kw_only=False)
+class FitModels:
+    """The model for when meaning is known, and the one for words alone."""
+
+    both: LogisticModel
+    words: LogisticModel
+
+    def estimate_fit(self, evidence: TextEvidence, eligible: Rows) -> float:
+        """The probability that one of the eligible tools suits the request."""
+        if not len(eligible):
+            return 0.0
+        model = self.words if evidence.meaning is None else self.both
+        return model.predict_probability(compute_fit_features(evidence, eligible))
+
+
+def compute_fit_features(evidence: TextEvidence, eligible: Rows) -> dict[str, float]:
+    """What the models look at."""
+    meaning = evidence.meaning
+    return {
+        "meaning": 0.0 if meaning is None else float(np.max(meaning[eligible])),
+        "words": float(np.max(evidence.words[eligible])),
+        "tools": math.log(len(eligible)),
+    }
+
+
+@cache
+def load_fit_models() -> FitModels:
+    """The models as they were fitted."""
+    written = json.loads((files("fingerpost.narrow") / "fit.json").read_text(encoding="utf-8"))
+    return FitModels(both=_parse_model(written["both"]), words=_parse_model(written["words"]))
+
+
+def _parse_model(written: Mapping[str, float]) -> LogisticModel:
+    names: Sequence[str] = [name for name in FIT_FEATURES if name in written]
+    return LogisticModel(float(written["bias"]), {name: float(written[name]) for name in names})

@@ -1,38 +1,147 @@
-"""From thousands of tools to the few that matter for one request.
-
-    request ─▶ signals ─▶ need        would the model alone do?
-                  └─▶ scores ─▶ turns ─▶ offer ─▶ shortlist, fit
-
-`Narrower` holds what was worked out from the catalog, so that a request costs
-milliseconds. It is synchronous and may be used from several threads; `narrow_snapshot` is
-the same for an event loop. What policy hides from a caller takes no part in
-anything: it is not scored, lends its server nothing, and is named only where the
-result says what was hidden.
-"""
+"""The narrower: from thousands of tools to the few that matter for one request."""
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from threading import Condition, Lock
+from typing import Final, Generic, TypeVar
 
 import anyio.to_thread
 import numpy as np
 
 from fingerpost.catalog import Snapshot
 from fingerpost.errors import FingerpostError
-from fingerpost.narrow.cache import ExpiringCache, build_cache_key
-from fingerpost.narrow.columns import Rows, ToolColumns, build_columns
-from fingerpost.narrow.fit import load_fit_models
-from fingerpost.narrow.listing import ShortlistInput, build_shortlist
-from fingerpost.narrow.parts import NarrowComponents, Vector, build_default_components
-from fingerpost.narrow.preselection.by_server import group_scores_by_server
+from fingerpost.narrow.components import NarrowComponents, Vector, build_default_components
+from fingerpost.narrow.features import Rows, ToolColumns, build_columns
+from fingerpost.narrow.fusion import load_fit_models
 from fingerpost.narrow.request import NarrowRequest, bound_text
-from fingerpost.narrow.scoring import ToolScorer
-from fingerpost.narrow.turnstile import ReadWriteLock
-from fingerpost.records import HiddenTool, Narrowing, Need, NeedVerdict, Shortlist, Signals
+from fingerpost.narrow.shortlist import ShortlistInput, build_shortlist
+from fingerpost.narrow.tool_scores import ScoredTools, ToolScorer
+from fingerpost.records import HiddenTool, Message, Narrowing, Need, NeedVerdict, Shortlist, Signals
 from fingerpost.settings import Settings
+
+T = TypeVar("T")
+
+
+class ExpiringCache(Generic[T]):
+    """The newest answers, each for so many seconds. Safe to use from several threads."""
+
+    def __init__(self, *, seconds: float, entries: int, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._entries = entries
+        self._clock = clock
+        self._lock = Lock()
+        self._kept: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        with self._lock:
+            entry = self._kept.get(key)
+            if entry is None:
+                return None
+            since, value = entry
+            if self._clock() - since >= self._seconds:
+                del self._kept[key]
+                return None
+            self._kept.move_to_end(key)
+            return value
+
+    def put(self, key: Hashable, value: T) -> None:
+        if self._entries < 1 or self._seconds <= 0:
+            return
+        with self._lock:
+            self._kept[key] = (self._clock(), value)
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._entries:
+                self._kept.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+
+
+def build_cache_key(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
+    """Everything the answer to `request` depends on, given this catalog and this share of ready vectors."""
+    return (
+        bound_text(request.text),
+        _hash_history(request.history),
+        catalog,
+        ready,
+        request.allowed,
+        frozenset((key, hidden.rule, hidden.reason) for key, hidden in request.hidden.items()),
+        None if request.servers is None else (request.servers.servers, request.servers.by == "off"),
+        frozenset(request.health.items()),
+        request.max_tools,
+        request.used,
+        request.about,
+        request.effort,
+        request.person,
+        None if request.settings is None else (request.settings.flags, request.settings.narrow),
+    )
+
+
+def _hash_history(history: tuple[Message, ...]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for message in history:
+        for part in (message.role, message.text):
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "big"))
+            digest.update(data)
+    return digest.digest()
+
+
+class ReadWriteLock:
+    """A lock for many readers or one writer. A waiting writer goes before new readers."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._reading = 0
+        self._writing = False
+        self._waiting = 0
+
+    @contextmanager
+    def lock_for_reading(self) -> Generator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writing and not self._waiting)
+            self._reading += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reading -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def lock_for_writing(self) -> Generator[None]:
+        with self._changed:
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: not self._writing and not self._reading)
+            finally:
+                self._waiting -= 1
+            self._writing = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+
+
+def group_scores_by_server(
+    scored: ScoredTools, columns: ToolColumns, eligible: Rows
+) -> Mapping[str, Sequence[float]]:
+    """Each tool as it suits best: for the request as a whole, or for one of its needs."""
+    best = np.max(np.stack((scored.whole, *scored.by_need)), axis=0)
+    found: dict[str, list[float]] = {}
+    for row in eligible:
+        found.setdefault(columns.servers[columns.server_of[row]], []).append(float(best[row]))
+    return found
+
 
 MAX_HISTORY_MESSAGES: Final = 40  # messages looked at, the latest
 

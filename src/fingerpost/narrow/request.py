@@ -1,11 +1,15 @@
-"""What narrowing is asked: the person's words, and the circumstances that decide what may be found."""
+"""The request to narrow for: its text, its needs, and how far it depends on earlier turns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
+from enum import Enum, auto
 from typing import Final
 
+from fingerpost.catalog.effects import AMBIGUOUS_VERBS, DESTROY_VERBS, NOUN_LIKE, READ_VERBS, WRITE_VERBS
+from fingerpost.catalog.words import STOP_WORDS, parse_word_set
 from fingerpost.frozen import frozen
 from fingerpost.records import Effort, HiddenTool, Message, ServerChoice
 from fingerpost.records.json import to_valid_text
@@ -55,3 +59,313 @@ def get_earlier_turns(history: tuple[Message, ...], most: int = 2) -> tuple[str,
     """What the person said before, the latest first."""
     said = (bound_text(message.text) for message in reversed(history[-40:]) if message.role == "user")
     return tuple(text for text, _ in zip((text for text in said if text), range(most), strict=False))
+
+
+# How much an earlier turn may count beside the request, at most.
+MAX_EARLIER_WEIGHT: Final = 0.4
+_LATER_TURN_FACTOR: Final = 0.5  # each turn before the last counts this much of the one after it
+_INDEPENDENT_WORDS: Final = 8  # content words with which a request speaks for itself
+_COMPLETE_SENTENCE_WEIGHT: Final = (
+    0.25  # of the weight a request of that length would have if it referred to something
+)
+_MAX_FRAGMENT_WORDS: Final = 6  # words behind what opens it
+_MAX_NAME_WORDS: Final = 2  # words of a fragment that only names something: "Paris?"
+
+
+class Dependence(Enum):
+    """On what was said before."""
+
+    COMPLETE = auto()
+    REFERS = auto()
+    FRAGMENT = auto()
+
+
+# "and in Paris?": what opens a fragment, and the rest of it.
+_FOLLOWUP_OPENING: Final = re.compile(
+    r"^\W*(?:(?:(?:and|or|but|ok|okay|so|then|now)\s+)*(?:what|how)\s+about\b|(?:and|or|but)\b(?:\s+(?:now|then|also))?"
+    r"|also\b|same\b|again\b|instead\b|ומה (?:עם|לגבי)|מה (?:עם|לגבי)|וגם|אותו הדבר|אותו דבר|שוב)",
+    re.IGNORECASE,
+)
+# Hebrew writes "and" as a letter before the next word; before these it opens a clause, not a fragment.
+_HEBREW_AND: Final = re.compile(r"^\W*ו(?=[א-ת]{2})(?!(?:ת|א|נ|י)[א-ת]{3})")
+_AGAIN: Final = re.compile(
+    r"\b(?:do|run|try|repeat|show|give|make|check) (?:it|that|this|them|the same|another|more)\b"
+    r"(?: (?:again|once more|for|with|in|on|of)\b|\W*$)"
+    r"|^\W*(?:the same|same|again|once more|one more|another|another one|next|more)\b"
+    r"|(?<!\w)(?:עוד (?:אחד|אחת|פעם)|שוב|אותו (?:הדבר|דבר)|גם ל|תעשה (?:אותו|את אותו))",
+    re.IGNORECASE,
+)
+# A clause of its own begins with one of these; behind them something is asked or told to be done.
+_CLAUSE: Final = parse_word_set(
+    """
+    what what's which who who's whose whom where where's when when's why how how's is are am was were do does
+    did has have had can could would will should may might must shall isn't aren't don't doesn't didn't i i'm
+    i've i'd we we're you he she it they there there's let's please tell show give write make find
+    מה מי איפה היכן מתי למה מדוע איך כמה איזה איזו אילו האם יש אין אני אנחנו אתה את הוא היא הם אפשר
+    זה זאת זו אלה
+    """
+)
+# Without an opening a fragment begins with one of these, or is but a word or a name.
+_BEGINS_FRAGMENT: Final = parse_word_set(
+    """
+    in on at for to from with without by of about the this that these those another only just not tomorrow
+    today tonight yesterday next last until since between before after during as into
+    מחר היום אתמול מחרתיים שלשום הערב רק בלי עם אחרי לפני
+    """
+)
+_POINTING: Final = re.compile(
+    r"\b(?:it|its|that|this|those|these|them|they|he|she|him|her|there|one|ones|same|former|latter|previous|"
+    r"above|again|instead|then|both|first|second|third|last one)\b"
+    r"|(?<!\w)(?:אותו|אותה|אותם|אותן|זה|זאת|זו|אלה|אלו|שם|מהם|מהן|לו|לה|להם|הקודם|הקודמת|"
+    r"הראשון|הראשונה|השני|השנייה|האחרון|האחרונה|באחרון|באחרונה|שוב)"
+    r"(?!\w)",
+    re.IGNORECASE,
+)
+# "there is", "is it raining", "what time is it": these words point at nothing.
+_EXPLETIVES: Final = re.compile(
+    r"\b(?:is|are|was|were) there\b|\bthere(?:'s| is| are| was| were)\b|\btime is it\b|\bit's \d"
+    r"|\b(?:is|was|will) it (?:be )?(?:rain|snow|warm|cold|hot|sunny|windy|late|true|possible|safe|ok|worth)"
+    r"|\b(?:that|this) (?:is|i|we|you|the|are|was)\b|\b(?:this|last|next) (?:week|month|year|morning|evening)"
+    r"|\bwhat is (?:this|that) called\b|(?<!\w)מה (?:זה|זאת|זו|אלה|אלו)(?!\w)|(?<!\w)(?:כמה|האם) זה(?!\w)",
+    re.IGNORECASE,
+)
+_FOLLOWUP_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
+_NAMED: Final = re.compile(r"\S*[\w-]\.[a-z]{1,5}\b|\S*[/@\\]\S*|[\"“«]", re.IGNORECASE)
+_SAYS_LITTLE: Final = STOP_WORDS | parse_word_set(
+    """
+    am again ahead and another back can check could do doing done else go give great help hey instead it
+    just kindly know let like look lot make me mind more my now ok okay one please proceed really same see
+    show sure tell thank thanks that them there thing things this those too try want we well what would yes
+    אותו אותה אני את בבקשה גם האם הזה הזאת יש כן לא לי מה עוד על עם של שוב תודה
+    """
+)
+
+
+def classify_dependence(text: str) -> Dependence:
+    """How far the request needs what was said before to be understood."""
+    if _is_fragment(text):
+        return Dependence.FRAGMENT
+    if _POINTING.search(_EXPLETIVES.sub(" ", text)) is not None:
+        return Dependence.REFERS
+    return Dependence.COMPLETE
+
+
+def _is_fragment(text: str) -> bool:
+    opening = _FOLLOWUP_OPENING.match(text) or _HEBREW_AND.match(text)
+    rest = text[opening.end() :] if opening is not None else text
+    words = [word.casefold() for word in _FOLLOWUP_WORD.findall(rest)[: _MAX_FRAGMENT_WORDS + 1]]
+    if len(words) > _MAX_FRAGMENT_WORDS or _NAMED.search(text) is not None:
+        return False
+    if _AGAIN.search(text) is not None:
+        return True
+    if opening is not None:
+        return not words or words[0] not in _CLAUSE
+    if not words or words[0] in _CLAUSE:
+        return False
+    if words[0] in _BEGINS_FRAGMENT or len(words) == 1:
+        return True
+    return len(words) <= _MAX_NAME_WORDS and text.rstrip().endswith("?")
+
+
+def compute_history_weight(text: str) -> float:
+    """How much of what was said before belongs to the request: 0 nothing, up to 1."""
+    content = sum(1 for word in _LETTERS.findall(text) if word.casefold() not in _SAYS_LITTLE)
+    silence = max(0.0, 1 - content / _INDEPENDENT_WORDS)
+    needs = classify_dependence(text)
+    if needs is Dependence.FRAGMENT:
+        return 1.0 if content <= 1 else silence
+    if needs is Dependence.REFERS:
+        return silence
+    return 0.0 if _NAMED.search(text) is not None else _COMPLETE_SENTENCE_WEIGHT * silence
+
+
+def compute_turn_weights(text: str, turns: int) -> tuple[float, ...]:
+    """How much each earlier turn counts beside the request, the latest first."""
+    first = MAX_EARLIER_WEIGHT * compute_history_weight(text)
+    return tuple(first * _LATER_TURN_FACTOR**place for place in range(turns))
+
+
+MAX_NEEDS: Final = 4
+MAX_SPLIT_LENGTH: Final = 5000  # characters looked at
+_MIN_NEED_WORDS: Final = 2
+_MIN_NEED_LETTERS: Final = 8
+
+# What people ask an assistant to do, beside what tools call themselves.
+_EVERYDAY_VERBS: Final = parse_word_set(
+    """
+    arrange bring brief call cancel chart check collect contact deliver determine draw email ensure
+    evaluate figure gather give grab help highlight identify inform investigate keep let look mail message
+    name organise organize outline pick plan plot point prepare propose provide pull recommend remind rank
+    see sort tell text turn
+    """
+)
+_ASKING_VERBS: Final = (
+    READ_VERBS | WRITE_VERBS | AMBIGUOUS_VERBS | DESTROY_VERBS | _EVERYDAY_VERBS
+) - parse_word_set("has is exists head help info command script shell bash sudo cmd")
+# Words that are as often nouns ("a movie and book list"): a verb only when something follows to act on.
+_DOUBTFUL_VERBS: Final = (
+    NOUN_LIKE
+    | parse_word_set(
+        """
+    address archive balance bookmark chart check click close contact count diff display draft echo email
+    estimate fix follow forecast format help input invite issue join launch list mail map mark message move
+    name note open order outline pause pick plan plot preview press process purchase query rank reason
+    report research reset resolve roll run scale schedule score search seed sort stop summary test text
+    train translate trim turn type view wait watch
+    """
+    )
+) & _ASKING_VERBS
+_OBJECT: Final = (
+    r"(?:an?|the|my|our|your|his|her|its|their|me|us|him|them|it|this|that|these|those|all|any|each|every|"
+    r"some|both|one|two|three|four|five|for|to|in|on|at|up|out|if|how|what|when|where|which|who|whether|"
+    r"about|with|from|by|\d\S*|[\"'“‘«]\S*|(?-i:[A-Z])\S*)\b"
+)
+_CERTAIN_VERB: Final = (
+    r"(?:" + "|".join(sorted(_ASKING_VERBS - _DOUBTFUL_VERBS, key=len, reverse=True)) + r")\b"
+)
+_DOUBTFUL_VERB: Final = (
+    r"(?:" + "|".join(sorted(_DOUBTFUL_VERBS, key=len, reverse=True)) + r")\s+(?=" + _OBJECT + ")"
+)
+_ANY_VERB: Final = r"(?:" + "|".join(sorted(_ASKING_VERBS, key=len, reverse=True)) + r")\b"
+_POLITE_OPENING: Final = (
+    r"(?:please\s+|kindly\s+|also\s+|finally\s+|lastly\s+|next\s+|then\s+|just\s+|maybe\s+)*"
+)
+_VERB: Final = rf"{_POLITE_OPENING}(?:{_CERTAIN_VERB}|{_DOUBTFUL_VERB})"
+
+_QUESTION_WORD: Final = (
+    r"(?:what(?:'s|\s+\w+)|which\s+\w+|how\s+(?:much|many|long|far|old|do|does|can|to|is|are)\b|"
+    r"(?:who|where|when|why)(?:'s|\s+(?:is|are|was|were|do|does|did|can|could|will|would|should))\b)"
+)
+
+_ENGLISH_JOINT: Final = re.compile(
+    r"[,;]?\s+(?:and|but)\s+(?:then|also|finally|lastly|after\s+that|afterwards)\b,?\s+"
+    r"|[,;]\s+(?:then|after\s+that|afterwards|plus)\s+"
+    rf"|,\s+(?:and\s+)?(?={_VERB})"
+    rf"|\s+(?:and|then)\s+(?={_VERB})"
+    rf"|,?\s+and\s+(?={_QUESTION_WORD})",
+    re.IGNORECASE,
+)
+_HEBREW_VERBS: Final = (
+    "אתר|בדוק|בטל|בצע|הבא|הוסף|הורד|הזמן|הסר|העבר|העלה|העתק|הפעל|הצג|הראה|השווה|חפש|חשב|כתוב|מחק|מצא|סכם|"
+    "סגור|עדכן|פתח|צור|קבע|קרא|שלח|שמור|תרגם|תזכיר|תאתר|תבדוק|תבדקי|תבטל|תבצע|תביא|תגיד|תודיע|תוסיף|תוסיפי|"
+    "תוריד|תזמין|תזמיני|תחפש|תחפשי|תחשב|תחשבי|תכתוב|תכתבי|תמחק|תמחקי|תמצא|תמצאי|תסכם|תסגור|תעביר|תעדכן|"
+    "תעלה|תעתיק|תפעיל|תפתח|תצור|תיצור|תציג|תקבע|תקבעי|תקרא|תראה|תשווה|תשלח|תשלחי|תשמור|תשמרי|תתרגם|תן|תני"
+)
+_HEBREW_JOINT: Final = re.compile(
+    r",?\s+(?:ואז|וגם|ואחר\s+כך|ואחרי\s+זה|ואחרי\s+כן|ולאחר\s+מכן|ובנוסף|ולבסוף|וכן)\s+"
+    rf"|,?\s+(?=ו(?:{_HEBREW_VERBS})\b)"
+)
+_OTHER_JOINT: Final = re.compile(
+    r"[,;，]?\s*(?:然后|接着|并且|同时|另外|此外|最后再|それから|そして|그리고|그런\s다음)"
+    r"|,?\s+(?:y\s+luego|y\s+después|et\s+ensuite|et\s+puis|und\s+dann|und\s+danach|e\s+poi|e\s+depois|en\s+dan|"
+    r"а\s+затем|и\s+затем|и\s+потом)\s+",
+    re.IGNORECASE,
+)
+_JOINTS: Final = {"en": _ENGLISH_JOINT, "he": _HEBREW_JOINT}
+
+# Not after one letter ("J.K. Rowling", "10 a.m.").
+_SENTENCE_END: Final = re.compile(
+    r"(?<=\w\w[.!?])\s+|(?<=[!?])\s+|(?<=[\d)\]\"'”’][.!?])\s+(?=[A-Z])|(?<=[;。！？；])\s*|\n+"
+)
+_LIST_ITEM: Final = re.compile(r"^\s*(?:\(?\d{1,2}[.):]|[-*•–])\s+(?=\S)", re.MULTILINE)
+_INLINE_LIST_ITEM: Final = re.compile(r"(?:^|(?<=[\s:;,.]))\(?[1-9][).]\s+(?=\S)")
+
+_NEED_OPENING: Final = (
+    r"(?:and|also|additionally|furthermore|moreover|besides|finally|lastly|then|next|first|firstly|secondly|"
+    r"second|third|afterwards|after\s+that|oh|hey|hi|hello|ok|okay|so|now|plus|lastly|moreover|in\s+addition)"
+    r"\b,?\s*"
+)
+_ASKS_SOMETHING: Final = re.compile(
+    rf"^(?:{_NEED_OPENING})*{_POLITE_OPENING}(?:{_ANY_VERB}|what|which|who|whose|when|where|how|is|are|"
+    r"does|do|did|will|has|have|show|let's)\b"
+    r"|\b(?:can|could|would|will)\s+(?:you|u|we)\b"
+    r"|\b(?:please|pls|kindly)\b"
+    r"|\bI(?:\s+(?:also|just|really|still))?(?:'d|’d|\s+would)?(?:\s+(?:also|really))?\s+(?:like|love|want|need|wish)\b"
+    r"|\b(?:looking\s+for|wondering|curious|tell\s+me|let\s+me\s+know|give\s+me|show\s+me|help\s+me)\b"
+    r"|\?",
+    re.IGNORECASE,
+)
+
+# Words of asking and pointing: a piece made of these alone ("can you help me with that?") wants nothing new.
+_EMPTY_PIECE: Final = STOP_WORDS | parse_word_set(
+    """
+    able additional additionally advance again also am and appreciate appreciated assist assistance be can
+    certain complete could d detail details ensure exactly find findings fine finally get give great hard help
+    helpful hey hi i im just know ll lastly let ll love m make many me much my need now ok okay please
+    possible provide re really show so solid some soon specific sure t task tasks tell thank thanks them
+    things this those to ve want way we well wish wonder wondering would you your back evidence numbers
+    number generalizations generic real actual concrete kindly
+    """
+)
+_SPLIT_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
+_WIDE_GAP: Final = re.compile(r"[^\S\n]{20,}")  # a joint would be tried at each blank, each time to the end
+
+
+def split_needs(text: str, language: str = "en", most: int = MAX_NEEDS) -> tuple[str, ...]:
+    """The wishes of a request, in its own words and order; the request itself when it holds but one."""
+    whole = text.strip()
+    if not whole:
+        return ()
+    looked_at = _WIDE_GAP.sub(" ", whole[:MAX_SPLIT_LENGTH])
+    wishes = [piece for piece in _split_pieces(looked_at, language) if _is_need(piece, language)]
+    return _merge_shortest(most, wishes) if len(wishes) > 1 else (whole,)
+
+
+def _split_pieces(text: str, language: str) -> Iterator[str]:
+    joint = _JOINTS.get(language, _OTHER_JOINT)
+    for item in _split_list_items(text):
+        for sentence in _SENTENCE_END.split(item):
+            yield from _join_small_parts(joint.split(sentence))
+
+
+def _split_list_items(text: str) -> list[str]:
+    """The items of a list; before the first one stands an introduction."""
+    for mark in (_LIST_ITEM, _INLINE_LIST_ITEM):
+        if len(mark.findall(text)) > 1:
+            return mark.split(text)
+    return [text]
+
+
+def _join_small_parts(parts: Iterable[str]) -> Iterator[str]:
+    """Parts too small to be a wish of their own go back to the one before ("find it, read, send")."""
+    kept = ""
+    for part in parts:
+        piece = part.strip(" ,;:\t")
+        if not piece:
+            continue
+        if kept and _is_too_small(piece):
+            kept = f"{kept}, {piece}"
+            continue
+        if kept:
+            yield kept
+        kept = piece
+    if kept:
+        yield kept
+
+
+def _is_too_small(piece: str) -> bool:
+    spaced = piece.isascii() or " " in piece
+    return len(piece.split()) < _MIN_NEED_WORDS if spaced else len(piece) < _MIN_NEED_LETTERS // 2
+
+
+def _is_need(piece: str, language: str) -> bool:
+    if _is_too_small(piece) or len(piece) < _MIN_NEED_LETTERS // 2:
+        return False
+    if language != "en":
+        return True
+    return _ASKS_SOMETHING.search(piece) is not None and _has_content(piece)
+
+
+def _has_content(piece: str) -> bool:
+    return any(word.lower() not in _EMPTY_PIECE for word in _SPLIT_WORD.findall(piece))
+
+
+def _merge_shortest(most: int, needs: list[str]) -> tuple[str, ...]:
+    """Neighbours joined, the shortest first, until there are few enough."""
+    joined = list(needs)
+    while len(joined) > most:
+        lengths = [len(joined[i]) + len(joined[i + 1]) for i in range(len(joined) - 1)]
+        at = lengths.index(min(lengths))
+        joined[at : at + 2] = [f"{joined[at]}; {joined[at + 1]}"]
+    return tuple(joined)

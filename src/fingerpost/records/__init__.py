@@ -4,12 +4,15 @@ from fingerpost.records.access import (
     ALL_RIGHTS,
     DECIDING_RIGHTS,
     LOCAL_NAME,
+    Approval,
+    Decision,
+    Grant,
+    Pending,
     Principal,
     Right,
     Scope,
     is_same_person,
 )
-from fingerpost.records.approvals import Approval, Decision, Grant, Pending
 from fingerpost.records.calls import (
     Attempt,
     Call,
@@ -28,19 +31,8 @@ from fingerpost.records.calls import (
     ToolCall,
     Verdict,
 )
-from fingerpost.records.choices import Choice, ToolFollower
-from fingerpost.records.choosing import (
-    AskingCall,
-    Confidence,
-    ConfidenceSample,
-    GateVerdict,
-    MissingArgument,
-    Mode,
-    ParsedSelection,
-    Question,
-    RouteOutcome,
-)
 from fingerpost.records.feedback import (
+    Choice,
     Feedback,
     FeedbackVerdict,
     Learned,
@@ -49,8 +41,8 @@ from fingerpost.records.feedback import (
     LearningCheck,
     Preference,
     Threshold,
+    ToolFollower,
 )
-from fingerpost.records.ids import create_id, get_random_bits, utc_now
 from fingerpost.records.json import Json, JsonObject, check_json, to_valid_text
 from fingerpost.records.narrowing import (
     Candidate,
@@ -89,6 +81,20 @@ from fingerpost.records.packet import (
     SystemTask,
     ToolResult,
     ToolRouting,
+    create_id,
+    get_random_bits,
+    utc_now,
+)
+from fingerpost.records.route import (
+    AskingCall,
+    Confidence,
+    ConfidenceSample,
+    GateVerdict,
+    MissingArgument,
+    Mode,
+    ParsedSelection,
+    Question,
+    RouteOutcome,
 )
 from fingerpost.records.servers import (
     DroppedTool,

@@ -1,4 +1,4 @@
-"""What a person said of the tools their request was given, and what was learned from it."""
+"""What was chosen for requests, what people said of it, and what was learned from it."""
 
 from __future__ import annotations
 
@@ -104,3 +104,24 @@ class Learned:
     decisions: int = 0  # requests whose servers are remembered
     thresholds: tuple[Threshold, ...] = ()
     check: LearningCheck | None = None
+
+
+@frozen
+class Choice:
+    """One tool that was used for a request, and whether that was the right thing to do."""
+
+    request: str
+    tool: str
+    worked: bool
+    at: datetime
+    conversation: str | None = None
+    caller: str | None = None  # who asked, where that is known
+
+
+@frozen
+class ToolFollower:
+    """How often `then` was the next tool that worked after `tool`, in the same conversation."""
+
+    tool: str
+    then: str
+    times: int

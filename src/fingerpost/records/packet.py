@@ -1,21 +1,47 @@
-"""The packet: one user request and everything decided about it so far.
-
-A packet is a value. A stage never changes one; it returns the next one, made by
-applying an event (`fingerpost.events`). The sections keep the names of the
-cognition packet: header, intent, context, content, reasoning, status, tool_routing.
-"""
+"""The packet: one user request and everything decided about it so far, and identifiers that sort by time."""
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from random import Random
 from typing import Final
 
 from fingerpost.frozen import frozen
 from fingerpost.records.calls import ErrorKind
-from fingerpost.records.ids import create_id, utc_now
 from fingerpost.records.json import Json, JsonObject, check_json, to_valid_text
+
+_random = Random()  # noqa: S311 - unique, not secret
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)  # or parent and child would count out the same ids
+_VERSION_AND_VARIANT: Final = 0x7 << 76 | 0x2 << 62
+_RANDOM_MASK: Final = (1 << 80) - 1 & ~(0xF << 76 | 0x3 << 62)
+
+
+def create_id(prefix: str) -> str:
+    """`pkt_019a…`: 48 bits of milliseconds, then 74 random bits; text order is time order.
+
+    Unique, not secret: an id opens nothing. Asking the operating system for each
+    would give up the interpreter's lock, and with a busy writer thread wait for it.
+    """
+    milliseconds = time.time_ns() // 1_000_000
+    return (
+        f"{prefix}_{milliseconds << 80 | _random.getrandbits(80) & _RANDOM_MASK | _VERSION_AND_VARIANT:032x}"
+    )
+
+
+def get_random_bits(count: int) -> int:
+    """A number nobody else is likely to have. Not secret, for the same reason."""
+    return _random.getrandbits(count)
+
+
+def utc_now() -> datetime:
+    """The time, always with its zone."""
+    return datetime.now(UTC)
+
 
 MAX_REINJECTIONS: Final = 3
 

@@ -1,30 +1,27 @@
-"""The whole pipeline on one page.
-
-Servers report listings, the catalog turns them into cards, the guide narrows them
-for a request, the call path runs what is asked for, pins and facts go to the
-store. Choosing and answering are journeys through all of it.
+"""The router: wires catalog, servers, store, narrowing, calls and answers together, and is what programs
+use.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import anyio
 import anyio.to_thread
 
 from fingerpost.call.execution import BackgroundCalls, BreakerState
-from fingerpost.call.lessons import build_choice_sample
-from fingerpost.call.path import CallPipeline
+from fingerpost.call.outcomes import build_choice_sample
+from fingerpost.call.pipeline import CallPipeline
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.catalog.names import build_tool_key
+from fingerpost.catalog.tool_names import build_tool_key
 from fingerpost.errors import (
     CallError,
     ConfigError,
@@ -54,22 +51,25 @@ from fingerpost.records import (
     ServerStatus,
     ToolCall,
     ToolCard,
+    check_json,
     create_id,
     utc_now,
 )
-from fingerpost.router.arguments import check_json_object
-from fingerpost.router.arrivals import LazyConnector
-from fingerpost.router.elsewhere import poll_store, renew_lease
-from fingerpost.router.given import ModelNames, close_models, resolve_model_names
-from fingerpost.router.intake import CatalogSync
-from fingerpost.router.learning import FeedbackService
-from fingerpost.router.policy import Policy, build_profile_rules
-from fingerpost.router.profiles import POLL_INTERVAL_S, Profiles, poll_profiles
-from fingerpost.router.shutters import DisabledTools
-from fingerpost.router.sight import VisibilityCache, VisibleCatalog
-from fingerpost.router.switches import RuntimeSwitches
-from fingerpost.router.trust import PinSync
-from fingerpost.router.wanted import CallOptions, NarrowOptions, RouteOptions
+from fingerpost.records.json import to_valid_json
+from fingerpost.router.catalog_sync import CatalogSync, LazyConnector
+from fingerpost.router.feedback import FeedbackService
+from fingerpost.router.options import (
+    CallOptions,
+    ModelNames,
+    NarrowOptions,
+    RouteOptions,
+    RuntimeSwitches,
+    close_models,
+    resolve_model_names,
+)
+from fingerpost.router.profiles import POLL_INTERVAL_S, Policy, Profiles, build_profile_rules, poll_profiles
+from fingerpost.router.store_sync import PinSync, poll_store, renew_lease
+from fingerpost.router.visibility import DisabledTools, VisibilityCache, VisibleCatalog
 from fingerpost.servers import ServerPool, sign_in
 from fingerpost.settings import ProfileFiles, Settings
 from fingerpost.store import Store
@@ -77,10 +77,29 @@ from fingerpost.tasks import run_restarting
 
 if TYPE_CHECKING:
     from fingerpost.llm import ChatModel, ModelPool
-    from fingerpost.router.answerer import RequestRunner
-    from fingerpost.router.guide import RequestNarrower
+    from fingerpost.router.request_narrower import RequestNarrower
+    from fingerpost.router.request_runner import RequestRunner
     from fingerpost.router.route import Route, StreamItem
-    from fingerpost.servers.functions import FunctionServer
+    from fingerpost.servers.spec import FunctionServer
+
+
+def check_json_object(arguments: object) -> None:
+    """Raise where they are no JSON object. Half a character is let pass: calls with it are on record."""
+    if not isinstance(arguments, Mapping):
+        message = f"the arguments are a {type(arguments).__name__} and no object"
+        raise CallError(message, hint="Pass a dict of names and values; {} where there are none.")
+    given = cast("object", arguments)
+    reason = check_json(given)
+    if reason is None:
+        return
+    try:
+        reason = check_json(to_valid_json(given))
+    except ValueError as deep:
+        reason = str(deep)
+    if reason is not None:
+        message = f"the arguments cannot be written as JSON: one {reason}"
+        raise CallError(message, hint="Use texts, numbers, true, false, null, lists and dicts of these.")
+
 
 log = logging.getLogger("fingerpost.router")
 
@@ -363,7 +382,7 @@ class Router:
             raise ServerUnavailable(message, server=server, hint="`fingerpost doctor` says more about it.")
         guide = await self._get_narrower()
         if self._answerer is None:
-            from fingerpost.router.answerer import RequestRunner
+            from fingerpost.router.request_runner import RequestRunner
 
             self._answerer = RequestRunner(
                 self.settings,
@@ -390,7 +409,7 @@ class Router:
         """The models given, else those in the settings."""
         if self._pool is None:
             from fingerpost.llm import ModelPool
-            from fingerpost.router.capabilities import StoredCapabilities
+            from fingerpost.router.store_sync import StoredCapabilities
 
             lite, prime = self._models
             memory = StoredCapabilities(self.store.cache)
@@ -407,8 +426,8 @@ class Router:
 
     def _build_narrower(self) -> RequestNarrower:
         """In a worker thread: what answers is loaded here too, or the first request would hold up others."""
-        import_module("fingerpost.router.answerer")
-        from fingerpost.router.guide import RequestNarrower
+        import_module("fingerpost.router.request_runner")
+        from fingerpost.router.request_narrower import RequestNarrower
 
         return RequestNarrower(
             self.settings,
@@ -475,7 +494,7 @@ class Router:
         as with every tool. Calls go down the whole path: policy, arguments, time-outs, digest, events.
         Raises `ConfigError` when there is nothing to call, or its parameters cannot be told to a model.
         """
-        from fingerpost.servers.functions import FunctionServer, build_function_tool
+        from fingerpost.servers.spec import FunctionServer, build_function_tool
 
         async with self._track_request():
             tool = build_function_tool(function, name=name, description=description, effect=effect)

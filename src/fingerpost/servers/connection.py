@@ -1,36 +1,278 @@
-"""One live connection to one server: asked in plain dicts, answered in plain dicts.
-
-The MCP library negotiates the era and keeps the session. Results are taken raw:
-its own models refuse a whole list for one bad entry, and drop fields they do
-not know, which a router must pass on.
-"""
+"""One live connection to one server, over the MCP library's session, asked and answered in plain dicts."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import anyio
 from mcp import Client
+from mcp.client.session import ClientSession
 from mcp.client.subscriptions import Subscription
+from mcp.shared.direct_dispatcher import DirectDispatcher
+from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, METHOD_NOT_FOUND, Implementation
+from mcp.shared.inbound import x_mcp_header_map
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    LOG_LEVEL_META_KEY,
+    METHOD_NOT_FOUND,
+    REQUEST_TIMEOUT,
+    ClientCapabilities,
+    ElicitationCapability,
+    FormElicitationCapability,
+    Implementation,
+    RootsCapability,
+    SamplingCapability,
+    SamplingContextCapability,
+    SamplingToolsCapability,
+    UrlElicitationCapability,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
-from fingerpost.errors import ToolFailed
-from fingerpost.records import JsonObject, Listing, ServerSpec, get_random_bits
-from fingerpost.servers.caller import CALL_ID, RequestContext
-from fingerpost.servers.clock import RequestClock
-from fingerpost.servers.failures import from_reply
-from fingerpost.servers.lifeline import ConnectionState, RetryPace
-from fingerpost.servers.listing import read_listing
-from fingerpost.servers.rounds import is_input_required, run_rounds
-from fingerpost.servers.session import RawSession
+from fingerpost.errors import ServerReplyInvalid, ToolFailed
+from fingerpost.records import Json, JsonObject, Listing, ServerSpec, get_random_bits
+from fingerpost.records.json import MAX_DEPTH
+from fingerpost.servers.connection_state import ConnectionState, RetryPace
+from fingerpost.servers.definitions import may_name_headers, read_listing
+from fingerpost.servers.errors import from_reply
+from fingerpost.servers.requests import (
+    CALL_ID,
+    PROGRESS_METHOD,
+    InFlightRequest,
+    MessageQuota,
+    ProgressCallback,
+    RequestClock,
+    RequestContext,
+    RequestRegistry,
+    forward_question,
+)
 from fingerpost.servers.spec import ServerSecrets
-from fingerpost.servers.talk import InFlightRequest, MessageQuota, ProgressCallback, RequestRegistry
+from fingerpost.servers.wire import encode_if_valid
 from fingerpost.settings.model import LimitSettings
+
+MAX_ROUNDS = 10
+FIRST_PAUSE = 0.05  # when a server wants nothing but to be asked again
+MAX_PAUSE = 0.25
+
+SendRound = Callable[[RequestContext], Awaitable[dict[str, Any]]]
+
+
+def is_input_required(result: Mapping[str, Any]) -> bool:
+    return result.get("resultType") == "input_required"
+
+
+async def run_rounds(
+    server: str,
+    first: dict[str, Any],
+    context: RequestContext,
+    clock: RequestClock,
+    quota: MessageQuota,
+    send: SendRound,
+) -> dict[str, Any]:
+    """Ask, answer and send again until there is a result. Raises our errors."""
+    result, pause = first, FIRST_PAUSE
+    for _ in range(MAX_ROUNDS):
+        questions: object = result.get("inputRequests")
+        state: object = result.get("requestState")
+        if state is not None and not isinstance(state, str):
+            raise _build_invalid_reply(server, "its requestState is not text")
+        answers: JsonObject | None = None
+        if questions:
+            answers = await _collect_answers(server, questions, context, clock, quota)
+        else:
+            await anyio.sleep(pause)
+            pause = min(pause * 2, MAX_PAUSE)
+        result = await send(replace(context, input_responses=answers, request_state=state))
+        if not is_input_required(result):
+            return result
+    raise _build_invalid_reply(server, f"it still wanted input after {MAX_ROUNDS} rounds")
+
+
+async def _collect_answers(
+    server: str, questions: object, context: RequestContext, clock: RequestClock, quota: MessageQuota
+) -> JsonObject:
+    """One after the other: a person reads one question at a time."""
+    if not isinstance(questions, Mapping):
+        raise _build_invalid_reply(server, "its inputRequests are not an object")
+    asked = cast("Mapping[str, object]", questions)
+    quota.count_questions(len(asked))
+    answers: dict[str, Json] = {}
+    for name, question in asked.items():
+        if not isinstance(question, Mapping):
+            raise _build_invalid_reply(server, f"its question {name!r:.60} is not an object")
+        entry = cast("Mapping[str, Any]", question)
+        method: object = entry.get("method")
+        params: object = entry.get("params") or {}
+        if not isinstance(method, str) or not isinstance(params, Mapping):
+            raise _build_invalid_reply(server, f"its question {name!r:.60} names no method")
+        answers[name] = await forward_question(
+            server, context.caller, method, cast("JsonObject", params), clock
+        )
+    return answers
+
+
+def _build_invalid_reply(server: str, why: str) -> ServerReplyInvalid:
+    message = f"{server} asked for input in a way that cannot be answered: {why}"
+    return ServerReplyInvalid(message, server=server, hint="report this to the server's author")
+
+
+PROBE_SECONDS = 10.0
+
+# A handshake is made once for all callers, so it declares what any of them may be able to do; what
+# the caller at hand cannot do is refused when it is asked for. Where calls have no caller to ask
+# (a command, a program), nothing is declared: a server then offers no tools that need somebody.
+ALL_CAPABILITIES = ClientCapabilities(
+    sampling=SamplingCapability(context=SamplingContextCapability(), tools=SamplingToolsCapability()),
+    elicitation=ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability()),
+    roots=RootsCapability(),
+)
+NO_CAPABILITIES = ClientCapabilities()  # a modern server hears from every request what its own caller can do
+
+
+def build_client_capabilities(capabilities: JsonObject) -> ClientCapabilities:
+    """What one caller says they can do, as far as we carry it between them and a server."""
+    carried: dict[str, Any] = {
+        key: capabilities[key] for key in _FORWARDED_CAPABILITIES if key in capabilities
+    }
+    if "roots" in carried:
+        carried["roots"] = {}  # changes of theirs are not passed on
+    try:
+        return ClientCapabilities.model_validate(carried)
+    except ValidationError:
+        return NO_CAPABILITIES
+
+
+_FORWARDED_CAPABILITIES = ("sampling", "elicitation", "roots")
+
+
+class RawSession(ClientSession):
+    """The library's session, with a way to ask and get the untouched answer."""
+
+    probe_seconds: float = PROBE_SECONDS
+    declared_capabilities: ClientCapabilities = NO_CAPABILITIES
+    registry: RequestRegistry
+
+    def build_params(
+        self, method: str, params: Mapping[str, Any], context: RequestContext | None, *, token: int | None
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """The params as this server wants them, and the HTTP headers that go with them."""
+        full = dict(params)
+        meta: dict[str, Any] = dict(full.get("_meta") or {})
+        if context is not None:
+            meta = {**context.meta, **meta}
+            if context.input_responses is not None:
+                full["inputResponses"] = context.input_responses
+            if context.request_state is not None:
+                full["requestState"] = context.request_state
+        if token is not None:
+            meta["progressToken"] = token
+        full["_meta"] = meta
+        options: CallOptions = {}
+        self._stamp({"method": method, "params": full}, options)
+        if context is not None and self._negotiated_version in MODERN_PROTOCOL_VERSIONS:
+            if context.caller is not None:
+                meta[CLIENT_CAPABILITIES_META_KEY] = context.caller.capabilities
+            if context.log_level is not None:
+                meta[LOG_LEVEL_META_KEY] = context.log_level
+        if not meta:
+            del full["_meta"]
+        return full, options.get("headers", {})
+
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        in_flight: InFlightRequest,
+        *,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Send what was stamped before and wait for the raw result. Raises `MCPError`."""
+        options: CallOptions = {"request_id": in_flight.request, "headers": dict(headers)}
+        if in_flight.wants_progress and isinstance(self._dispatcher, DirectDispatcher):
+            # No notification carries it there: it is told by calling us.
+            options["on_progress"] = _to_request_id(in_flight)
+        result = await self._dispatcher.send_raw_request(method, params, options)
+        await in_flight.flush()
+        return result
+
+    async def send_discover(self, version: str) -> dict[str, Any]:
+        with anyio.move_on_after(self.probe_seconds):
+            return await super().send_discover(version)
+        raise MCPError(REQUEST_TIMEOUT, "no answer to server/discover")
+
+    def learn_mirrored_headers(self, definitions: tuple[JsonObject, ...]) -> None:
+        """Remember which arguments the modern era wants repeated as HTTP headers."""
+        self._x_mcp_header_maps = {
+            cast("str", definition["name"]): x_mcp_header_map(
+                cast("dict[str, Any]", definition["inputSchema"])
+            )
+            for definition in definitions
+            if may_name_headers(encode_if_valid(definition, MAX_DEPTH))  # hardly any does
+        }
+
+    # -- what comes from the server -----------------------------------------------------------------
+
+    def _build_capabilities(self, version: str) -> ClientCapabilities:
+        return NO_CAPABILITIES if version in MODERN_PROTOCOL_VERSIONS else self.declared_capabilities
+
+    def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Called in the order of the wire, before the reply that follows is looked at."""
+        if super()._intercept_notification(method, params):
+            return True
+        self.registry.dispatch_notification(method, params, self._spawn, request=None)
+        return True
+
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._task_group is not None:
+            self._task_group.start_soon(work)
+
+    async def _on_request(
+        self, dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        metadata = dctx.message_metadata
+        request = metadata.related_request_id if isinstance(metadata, ServerMessageMetadata) else None
+        return await self.registry.answer_server_request(method, params, request=request)
+
+
+def _to_request_id(talk: InFlightRequest) -> Any:
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        params: dict[str, Any] = {"progress": progress, "total": total, "message": message}
+        await talk.forward_notification(
+            PROGRESS_METHOD, {key: value for key, value in params.items() if value is not None}
+        )
+
+    return progress
+
+
+@dataclass
+class RawClient(Client):
+    """The library's client, building our session."""
+
+    registry: RequestRegistry = field(kw_only=True)
+    probe_seconds: float = field(default=PROBE_SECONDS, kw_only=True)
+    declared_capabilities: ClientCapabilities = field(default_factory=ClientCapabilities, kw_only=True)
+
+    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
+        dispatcher = await self._connect(exit_stack, self.mode, self.raise_exceptions)
+        session = RawSession(dispatcher=dispatcher, client_info=self.client_info)
+        session.probe_seconds = self.probe_seconds
+        session.registry = self.registry
+        session.declared_capabilities = self.declared_capabilities
+        return session
+
+
+def build_client_info(version: str) -> Implementation:
+    return Implementation(name="fingerpost", version=version)
+
 
 # Without a handler of its own, what the library logs would land on the terminal of whoever uses us.
 for _name in ("mcp", "client"):

@@ -1,21 +1,110 @@
-"""Which tool definitions we take, and why the others are dropped. Pure: no server is asked here.
-
-A definition is taken as it is or not at all: what a person approves later must
-be what the server sent. `$ref`s are left alone and never followed.
-"""
+"""Reading a server's tools page by page, and which of their definitions are accepted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 from mcp.shared.inbound import X_MCP_HEADER_KEY, find_invalid_x_mcp_header
 from pydantic_core import to_json
 
-from fingerpost.records import DroppedTool, JsonObject, check_json
-from fingerpost.servers.schemas import describe_kind, find_schema_fault
-from fingerpost.servers.soundness import encode_if_valid
+from fingerpost.errors import ServerReplyInvalid
+from fingerpost.records import DroppedTool, JsonObject, Listing, ServerSpec, check_json
+from fingerpost.servers.spec import get_package
+from fingerpost.servers.wire import encode_if_valid
 from fingerpost.settings.model import LimitSettings
+from fingerpost.tasks import run_in_thread
+
+_TYPES = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
+
+_Pending: TypeAlias = list[tuple[str, object]]  # parts still to be looked at, with their places
+
+
+def find_schema_fault(path: str, schema: object) -> str | None:
+    """Why this is not a JSON Schema, naming the place; None when it looks like one."""
+    todo: _Pending = [(path, schema)]
+    while todo:
+        place, node = todo.pop()
+        if isinstance(node, bool):
+            continue
+        if type(node) is not dict and not isinstance(node, Mapping):  # the second question is slow
+            return f"{place} is {describe_kind(node)}, not a schema"
+        # Only what is there is looked at: a catalog has many thousand parts, most of them of two keywords.
+        for keyword, value in cast("Mapping[str, object]", node).items():
+            look = _CHECKS.get(keyword)
+            if look is not None and (reason := look(f"{place}.{keyword}", value, todo)) is not None:
+                return reason
+    return None
+
+
+def _check_type(place: str, value: object, _: _Pending) -> str | None:
+    names = cast("Sequence[object]", value) if isinstance(value, list) else [value]
+    if all(isinstance(name, str) and name in _TYPES for name in names):
+        return None
+    return f"{place} is {value!r:.60}, which is no JSON Schema type"
+
+
+def _check_required(place: str, value: object, _: _Pending) -> str | None:
+    if isinstance(value, list) and all(isinstance(name, str) for name in cast("Sequence[object]", value)):
+        return None
+    return None if isinstance(value, bool) else f"{place} is not a list of names"
+
+
+def _check_enum(place: str, value: object, _: _Pending) -> str | None:
+    return None if isinstance(value, list) else f"{place} is not a list"
+
+
+def _check_one(place: str, value: object, todo: _Pending) -> str | None:
+    if not isinstance(value, list):
+        todo.append((place, value))
+    return None
+
+
+def _check_many(place: str, value: object, todo: _Pending) -> str | None:
+    if not isinstance(value, list):
+        return f"{place} is {describe_kind(value)}, not a list"
+    todo.extend((place, part) for part in cast("Sequence[object]", value))
+    return None
+
+
+def _check_named(place: str, value: object, todo: _Pending) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"{place} is {describe_kind(value)}, not an object"
+    parts = cast("Mapping[str, object]", value).items()
+    todo.extend((f"{place}.{name:.60}", part) for name, part in parts)
+    return None
+
+
+def _check_one_or_many(place: str, value: object, todo: _Pending) -> str | None:
+    look = _check_many if isinstance(value, list) else _check_one
+    return look(place, cast("object", value), todo)
+
+
+_CHECKS: Final[Mapping[str, Callable[[str, object, _Pending], str | None]]] = {
+    "type": _check_type,
+    "required": _check_required,
+    "enum": _check_enum,
+    "items": _check_one_or_many,
+    **dict.fromkeys(
+        ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"), _check_named
+    ),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _check_many),
+    **dict.fromkeys(
+        ("additionalItems", "contains", "additionalProperties", "propertyNames", "not"), _check_one
+    ),
+    **dict.fromkeys(("if", "then", "else", "unevaluatedItems", "unevaluatedProperties"), _check_one),
+    "contentSchema": _check_one,
+}
+
+
+def describe_kind(value: object) -> str:
+    """A JSON value's kind, as it reads in a sentence."""
+    kinds: dict[type, str] = {
+        type(None): "missing", str: "text", bool: "a boolean", int: "a number", float: "a number",
+        list: "a list", dict: "an object",
+    }  # fmt: skip
+    return kinds.get(type(value), f"a {type(value).__name__}")
+
 
 MAX_NAME_LENGTH = 1024
 _HEADER_KEY = to_json(X_MCP_HEADER_KEY)
@@ -136,3 +225,59 @@ def _get_schema_type(schema: object) -> object:
         if isinstance(schema, Mapping)
         else "object"
     )
+
+
+THREAD_PAGE_SIZE = 200  # definitions on one page: looking at each takes the event loop too long
+
+PageReader = Callable[[str | None], Awaitable[dict[str, Any]]]
+
+
+async def read_listing(
+    spec: ServerSpec, read_page: PageReader, limits: LimitSettings, *, modern: bool, instructions: str | None
+) -> Listing:
+    """Everything the server offers, each definition checked on its own."""
+    server = spec.name
+    intake = DefinitionFilter(server, limits, modern=modern)
+    truncated = await _read_pages(server, read_page, limits, intake)
+    return Listing(
+        server=server,
+        definitions=tuple(intake.kept),
+        dropped=tuple(intake.dropped),
+        instructions=instructions,
+        prefix=spec.prefix,
+        package=get_package(spec),
+        trust_hints=spec.trust_hints or spec.in_process is not None,
+        new_tools="allow" if spec.in_process is not None else spec.new_tools,
+        truncated=truncated,
+    )
+
+
+async def _read_pages(
+    server: str, read_page: PageReader, limits: LimitSettings, accepted: DefinitionFilter
+) -> str | None:
+    """Fill the intake. Returns why the list was cut, or None when it was read to its end."""
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(limits.list_pages):
+        page = await read_page(cursor)
+        tools: object = page.get("tools")
+        if not isinstance(tools, list):
+            message = f"{server} answered tools/list without a list of tools"
+            raise ServerReplyInvalid(message, server=server, hint="report this to the server's author")
+        found = cast("list[object]", tools)
+        if not (
+            accepted.add_page(found)
+            if len(found) <= THREAD_PAGE_SIZE
+            else await run_in_thread(accepted.add_page, found)
+        ):
+            return f"the server lists more than {limits.tools_per_server:,} tools; the rest was left out"
+        following: object = page.get("nextCursor")
+        if following is None or following == "":  # some servers spell "no more" as empty text
+            return None
+        if not isinstance(following, str):
+            return "the cursor of the next page is not text; later pages could not be read"
+        if following in seen:
+            return "the server handed out the same page cursor twice; reading stopped there"
+        seen.add(following)
+        cursor = following
+    return f"the list has more than {limits.list_pages} pages; the rest was left out"

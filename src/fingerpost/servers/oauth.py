@@ -1,20 +1,24 @@
-"""Being signed in to a server: what is kept of a sign-in, and how it is used and renewed.
-
-A connection never opens a browser. With a stored sign-in, requests carry its
-token and it is renewed when it runs out; without one, the server's refusal
-becomes the reason "needs signing in". Signing in itself is `login`.
-"""
+"""Signing in to a server with OAuth, keeping and renewing its tokens."""
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import AsyncGenerator
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, Protocol
+from urllib.parse import parse_qs, urlsplit
 
+import anyio
+import anyio.to_thread
 import httpx2
+from anyio.abc import SocketAttribute, SocketStream
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared.auth import (
+    AuthorizationCodeResult,
     OAuthClientInformationFull,
     OAuthClientMetadata,
     OAuthMetadata,
@@ -23,9 +27,72 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
+from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.records import OAuthSpec, ServerSpec
 from fingerpost.redaction import register_secret
-from fingerpost.servers.leads import why_not_connect
+from fingerpost.servers.errors import clean_text, from_exception
+from fingerpost.servers.http_client import HttpClients, check_address, resolve_addresses
+from fingerpost.settings.validation import is_link_local, is_loopback
+
+IpAddress = IPv4Address | IPv6Address
+
+_LINK_LOCAL: Final = (
+    "link-local and metadata addresses are for this machine alone: clouds keep credentials there"
+)
+
+# What names of one's own network end in; those without a dot are none of the internet's either.
+_PRIVATE_NETWORKS: Final = (".local", ".lan", ".internal", ".home.arpa")
+
+
+def find_redirect_fault(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
+    """Why an address this server points to is not followed; None when it may be."""
+    host, own = _get_host(address), _get_host(server)
+    if address.scheme not in ("http", "https") or host == "":
+        return "it is not a web address"
+    if is_link_local(str(host)) and host != own:
+        return _LINK_LOCAL
+    if address.scheme == "https":
+        return None
+    if is_loopback(str(host)):
+        return None if is_loopback(str(own)) else "it is this machine, where the server is not"
+    if host == own and server.scheme == "http" and _is_private_host(host):
+        return None
+    return "it is not https, so that anybody on the way could read or change what is said"
+
+
+async def why_not_connect(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
+    """The same before it is connected to: what its name stands for counts, too."""
+    why = find_redirect_fault(address, server=server)
+    if why is not None or _get_host(address) == _get_host(server):
+        return why
+    default = 443 if address.scheme == "https" else 80
+    found = await resolve_addresses((address.raw_host.decode("ascii"), address.port or default))
+    return _LINK_LOCAL if any(map(is_link_local, found)) else None
+
+
+def _get_host(url: httpx2.URL) -> str | IpAddress:
+    """Whom a URL leads to: an address where it is one, however it is written, else a name."""
+    name = url.raw_host.decode("ascii").lower().rstrip(".")
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return _parse_numeric_address(name) or name
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _parse_numeric_address(name: str) -> IpAddress | None:
+    """`2852039166` and `0xa9fea9fe` are addresses to whoever connects."""
+    try:
+        return IPv4Address(socket.inet_aton(name))
+    except OSError:
+        return None
+
+
+def _is_private_host(host: str | IpAddress) -> bool:
+    """Whether a host lies in a network of one's own, where https is hard to come by."""
+    if isinstance(host, str):
+        return "." not in host or host.endswith(_PRIVATE_NETWORKS)
+    return not host.is_global
 
 
 class SignInStore(Protocol):
@@ -161,3 +228,229 @@ class _BearerAuth(OAuthClientProvider):
         if self.context.current_tokens is not None and self.context.current_tokens is not used:
             self._add_auth_header(request)
             yield request
+
+
+MAX_ADDRESS_LENGTH = 200
+
+
+class CheckedSignIn(OAuthClientProvider):
+    """Looks at every address before it goes there, and at the authority before it has anybody sign in."""
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        flow = super().async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                if outgoing is not request:
+                    await self._check_request(outgoing)
+                response = yield outgoing
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        if self.context.oauth_metadata is not None:
+            await check_authority(self.context.oauth_metadata, self.context.server_url)
+        return await super()._perform_authorization()
+
+    async def _check_request(self, outgoing: httpx2.Request) -> None:
+        if outgoing.method == "GET" and _is_same_url(outgoing.url, httpx2.URL(self.context.server_url)):
+            return  # its own documents are read where the server is
+        if self.context.oauth_metadata is not None:
+            await check_authority(self.context.oauth_metadata, self.context.server_url)
+        await check_redirect(str(outgoing.url), "for its sign-in", self.context.server_url)
+
+
+async def check_authority(authority: OAuthMetadata, server: str) -> None:
+    """Raises `OAuthFlowError` for an authority nobody should sign in at."""
+    endpoints = {
+        "to authorize": authority.authorization_endpoint,
+        "for tokens": authority.token_endpoint,
+        "to register": authority.registration_endpoint,
+    }
+    for purpose, endpoint in endpoints.items():
+        if endpoint is not None:
+            await check_redirect(str(endpoint), purpose, server)
+    # The MCP specification: where this is absent there is no PKCE, and clients refuse to go on. Without it
+    # whoever gets hold of the code on its way back has the token.
+    methods = authority.code_challenge_methods_supported or []
+    if "S256" not in methods:
+        said = f"only {', '.join(methods)}"[:MAX_ADDRESS_LENGTH] if methods else "nothing"
+        message = (
+            f"its authority {_format_url(httpx2.URL(str(authority.issuer)))} "
+            "does not say that it supports PKCE "
+            f"by S256 (code_challenge_methods_supported names {said}), without which nobody should sign in"
+        )
+        raise OAuthFlowError(message)
+
+
+async def check_redirect(address: str, purpose: str, server: str) -> None:
+    """Raises `OAuthFlowError` for an address that is not to be followed."""
+    url = httpx2.URL(address)
+    why = await why_not_connect(url, server=httpx2.URL(server))
+    if why is not None:
+        message = f"it pointed to {_format_url(url)} {purpose}, which was not followed: {why}"
+        raise OAuthFlowError(message)
+
+
+def _format_url(url: httpx2.URL) -> str:
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:MAX_ADDRESS_LENGTH]
+
+
+def _is_same_url(one: httpx2.URL, other: httpx2.URL) -> bool:
+    return (one.scheme, one.raw_host, one.port) == (other.scheme, other.raw_host, other.port)
+
+
+SIGN_IN_SECONDS = 300.0
+MAX_CALLBACK_LENGTH = 16 * 1024
+CALLBACK_SECONDS = 10.0
+
+_INITIALIZE_REQUEST = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "fingerpost", "version": "0"},
+    },
+}
+_PAGE = b"<!doctype html><meta charset=utf-8><title>Fingerpost</title><p>%s You can close this window."
+
+
+async def sign_in(
+    spec: ServerSpec,
+    tokens: SignInStore,
+    *,
+    open_browser: Callable[[str], object],
+    timeout: float = SIGN_IN_SECONDS,
+) -> bool:
+    """Sign in to this server. False when it did not ask for that. Raises `ServerUnavailable`."""
+    if spec.url is None or spec.transport not in ("http", "sse"):
+        message = f"{spec.name} is not a server at an address; only those are signed in to"
+        raise ConfigError(message, hint="programs get their credentials by their env")
+    keeper = OAuthTokenStorage(tokens, spec.name, OAuthSignIn(address=spec.url))
+    try:
+        with anyio.fail_after(timeout):
+            await check_address(spec)
+            await _run_sign_in(spec, spec.url, keeper, open_browser)
+    except TimeoutError:
+        message = f"nobody signed in to {spec.name} within {timeout:g} s"
+        raise ServerUnavailable(message, server=spec.name, hint="run the command again") from None
+    except OAuthFlowError as error:
+        message = f"signing in to {spec.name} failed: {clean_text(str(error))}"
+        raise ServerUnavailable(message, server=spec.name) from error
+    except Exception as error:
+        raise from_exception(spec.name, error) from error
+    return keeper.sign_in.tokens is not None
+
+
+async def _run_sign_in(
+    spec: ServerSpec, address: str, storage: OAuthTokenStorage, open_browser: Callable[[str], object]
+) -> None:
+    async with AsyncExitStack() as stack:
+        callback = await stack.enter_async_context(
+            _OAuthCallback(spec.oauth.redirect_port if spec.oauth else 0)
+        )
+        storage.sign_in.client = _build_registered_client(spec, callback.address)
+
+        async def send_person(url: str) -> None:
+            await check_redirect(url, "to authorize", address)
+            await anyio.to_thread.run_sync(open_browser, url)
+
+        flow = CheckedSignIn(
+            address,
+            build_client_metadata(spec.oauth, callback.address),
+            storage,
+            send_person,
+            callback.wait_for_code,
+        )
+        storage.context = flow.context
+        http = HttpClients()
+        stack.push_async_callback(http.aclose)
+        client = await stack.enter_async_context(await http.build_client(headers=spec.headers, auth=flow))
+        accept = {"Accept": "application/json, text/event-stream"}
+        async with client.stream("POST", address, json=_INITIALIZE_REQUEST, headers=accept) as response:
+            if response.status_code in (401, 403):
+                message = f"{spec.name} still refuses after signing in (HTTP {response.status_code})"
+                raise ServerUnavailable(message, server=spec.name, hint="does this account have access?")
+
+
+def _build_registered_client(spec: ServerSpec, redirect: str) -> OAuthClientInformationFull | None:
+    """The client somebody registered by hand, when the authority does not let us register ourselves."""
+    if spec.oauth is None or spec.oauth.client_id is None:
+        return None
+    return OAuthClientInformationFull(
+        client_id=spec.oauth.client_id,
+        client_secret=spec.oauth.client_secret,
+        redirect_uris=[AnyUrl(redirect)],
+        token_endpoint_auth_method="none" if spec.oauth.client_secret is None else "client_secret_post",
+    )
+
+
+class _OAuthCallback:
+    """The loopback address the browser is sent back to."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._came = anyio.Event()
+        self._query: dict[str, list[str]] = {}
+
+    async def __aenter__(self) -> _OAuthCallback:
+        self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self._port)
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._listener.serve, self._serve)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._tasks.cancel_scope.cancel()
+        try:
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._listener.aclose()
+
+    @property
+    def address(self) -> str:
+        port = self._listener.listeners[0].extra(SocketAttribute.local_port)  # noqa: S610 - not Django's
+        return f"http://127.0.0.1:{port}/callback"
+
+    async def wait_for_code(self) -> AuthorizationCodeResult:
+        await self._came.wait()
+        first = {name: values[0] for name, values in self._query.items()}
+        if "code" not in first:
+            detail = first.get("error_description") or first.get("error") or "no code came back"
+            raise OAuthFlowError(detail)
+        return AuthorizationCodeResult(code=first["code"], state=first.get("state"), iss=first.get("iss"))
+
+    async def _serve(self, stream: SocketStream) -> None:
+        async with stream:
+            with anyio.move_on_after(CALLBACK_SECONDS):
+                try:
+                    target = await _read_request_target(stream)
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
+                    return
+                parts = urlsplit(target)
+                query = parse_qs(parts.query)
+                wanted = parts.path == "/callback" and ("code" in query or "error" in query)
+                body = _PAGE % (b"Fingerpost has the answer." if wanted else b"Nothing here.")
+                head = (
+                    f"HTTP/1.1 {200 if wanted else 404} -\r\nContent-Type: text/html\r\nConnection: close\r\n"
+                )
+                await stream.send(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+                if wanted and not self._came.is_set():
+                    self._query = query
+                    self._came.set()
+
+
+async def _read_request_target(stream: SocketStream) -> str:
+    head = b""
+    while b"\r\n\r\n" not in head and len(head) < MAX_CALLBACK_LENGTH:
+        head += await stream.receive()
+    words = head.split(b"\r\n", 1)[0].split()
+    return words[1].decode("latin-1") if len(words) > 1 else "/"

@@ -1,16 +1,12 @@
-"""All tool servers, behind one door.
-
-`ServerPool` is the only way to a tool: it connects lazily and in parallel, heals
-by itself, and gives every request a deadline. Nothing here waits for a server
-other than the one that was asked for.
-"""
+"""All configured servers: starting, listing, calling and watching them."""
 
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVarTuple
 
 import anyio
 from anyio.abc import TaskGroup
@@ -35,22 +31,47 @@ from fingerpost.records import (
     ServerStatus,
 )
 from fingerpost.records.json import is_large_value
-from fingerpost.servers.caller import RequestContext
-from fingerpost.servers.clock import RequestClock
-from fingerpost.servers.connection import ServerConnection
-from fingerpost.servers.failures import UNKNOWN_OUTCOME, SessionForgotten, SessionRejected
-from fingerpost.servers.http import HttpClients
-from fingerpost.servers.listeners import CallbackList
+from fingerpost.servers.connect import ConnectDeps
+from fingerpost.servers.connection import ALL_CAPABILITIES, NO_CAPABILITIES, ServerConnection
+from fingerpost.servers.errors import UNKNOWN_OUTCOME, SessionForgotten, SessionRejected
+from fingerpost.servers.http_client import HttpClients
 from fingerpost.servers.oauth import SignInStore
-from fingerpost.servers.opening import ConnectDeps
-from fingerpost.servers.session import ALL_CAPABILITIES, NO_CAPABILITIES
-from fingerpost.servers.soundness import find_json_fault
+from fingerpost.servers.requests import ProgressCallback, RequestClock, RequestContext
+from fingerpost.servers.resources import SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD
 from fingerpost.servers.spec import register_secrets
 from fingerpost.servers.supervisor import PoolDeps, Supervisor
-from fingerpost.servers.talk import ProgressCallback
-from fingerpost.servers.watches import SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD
+from fingerpost.servers.wire import find_json_fault
 from fingerpost.settings.model import LimitSettings
 from fingerpost.tasks import cancel_and_exit, run_contained, run_in_thread, run_restarting
+
+logger = logging.getLogger("fingerpost.servers")
+
+CallbackArgs = TypeVarTuple("CallbackArgs")
+
+
+class CallbackList(Generic[*CallbackArgs]):
+    """Callbacks for one kind of news."""
+
+    def __init__(self) -> None:
+        self._callbacks: dict[object, Callable[[*CallbackArgs], None]] = {}
+
+    def add(self, callback: Callable[[*CallbackArgs], None]) -> Callable[[], None]:
+        """Have `callback` called from now on, until the function returned here is."""
+        token = object()
+        self._callbacks[token] = callback
+
+        def stop() -> None:
+            self._callbacks.pop(token, None)
+
+        return stop
+
+    def call_all(self, *arguments: *CallbackArgs) -> None:
+        for callback in tuple(self._callbacks.values()):
+            try:
+                callback(*arguments)
+            except Exception:
+                logger.exception("a listener of the servers failed on %s", " ".join(map(str, arguments[:2])))
+
 
 REPEATABLE_METHODS = frozenset({"resources/read", "prompts/get", "completion/complete"})
 

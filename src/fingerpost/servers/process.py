@@ -1,10 +1,17 @@
-"""A child process: how it is started, and how it and everything it started are ended."""
+"""A child process: how it is started, ended and reported to the watchdog, and buffers for its output."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from threading import Lock
+from typing import IO, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -117,3 +124,187 @@ def _get_signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+_PROGRAM = Path(__file__).with_name("watchdog.py")
+
+
+class WatchdogClient:
+    """Reports process groups to the watchdog. Its calls block for moments: make them off the event loop."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._owner = 0
+        self._groups: set[int] = set()
+        self._marks: set[str] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Have a watchdog: what is started before there is one could outlive us."""
+        with self._lock:
+            self._send(b"")
+
+    def add_mark(self, mark: str) -> None:
+        """From now on whatever carries this mark dies with us, also before anybody knows its number."""
+        with self._lock:
+            self._marks.add(mark)
+            self._send(b"?%s\n" % mark.encode())
+
+    def remove_mark(self, mark: str) -> None:
+        """Nothing that carries this mark is left."""
+        with self._lock:
+            self._marks.discard(mark)
+            self._send(b"!%s\n" % mark.encode())
+
+    def add_group(self, group: int) -> None:
+        """From now on this group dies with us."""
+        with self._lock:
+            self._groups.add(group)
+            self._send(b"+%d\n" % group)
+
+    def remove_group(self, group: int) -> None:
+        """This group is gone; its number may be reused by strangers."""
+        with self._lock:
+            self._groups.discard(group)
+            self._send(b"-%d\n" % group)
+
+    def _send(self, line: bytes) -> None:
+        # After a fork the pipe is shared with the parent, whose groups are not ours to kill.
+        if self._owner != os.getpid():
+            self._process = None
+        if self._process is not None:
+            try:
+                cast("IO[bytes]", self._process.stdin).write(line)
+            except (BrokenPipeError, ValueError):
+                self._process = None  # it was killed, or let go of; the next one hears the whole list
+        if self._process is None:
+            self._process = self._start()
+            self._owner = os.getpid()
+            atexit.register(_detach, self._process)
+            everything = b"".join(
+                [b"+%d\n" % group for group in sorted(self._groups)]
+                + [b"?%s\n" % mark.encode() for mark in sorted(self._marks)]
+            )
+            cast("IO[bytes]", self._process.stdin).write(everything)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+
+
+def _detach(process: subprocess.Popen[bytes]) -> None:
+    """It outlives us on purpose: nobody is to be warned that it still runs, or that its pipe is open."""
+    process.returncode = 0
+    cast("IO[bytes]", process.stdin).close()
+
+
+watchdog_client = WatchdogClient()
+
+
+EDGE_SIZE: Final = 4096  # bytes at each end of a line that is too long
+
+
+class RingBuffer:
+    """The last `limit` bytes of whatever was written. Used for a child's stderr."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self.written = 0
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+        if self._limit == 0:
+            return
+        data = data[-self._limit :]
+        self._chunks.append(data)
+        self._size += len(data)
+        while self._size - len(self._chunks[0]) >= self._limit:
+            self._size -= len(self._chunks.popleft())
+
+    def read_tail(self, limit: int | None = None) -> bytes:
+        """The newest bytes, at most `limit` of them."""
+        kept = b"".join(self._chunks)[-self._limit :] if self._limit else b""
+        return kept if limit is None else kept[len(kept) - min(limit, len(kept)) :]
+
+    def read_text(self, limit: int | None = None) -> str:
+        """The newest bytes as text; whatever is not UTF-8 is shown as a replacement character."""
+        return self.read_tail(limit).decode("utf-8", "replace")
+
+
+class LineLimitExceeded(Exception):
+    """More bytes than allowed came without the end of a line."""
+
+
+class LineEdges(bytes):
+    """The beginning and the end of a line that is longer than allowed; what was between was not kept."""
+
+
+class LineSplitter:
+    """Bytes in, whole lines out. Work and memory are linear in what comes in, and bounded by `limit`.
+
+    The pieces of an unfinished line are kept apart and joined once, when its
+    end arrives: joining on every read would cost the square of its length.
+
+    `passed_over`: up to this many bytes of a line that is too long are read and left out; of such a line
+    the edges are given, and what comes after it is read as ever.
+    """
+
+    def __init__(self, limit: int, *, max_skipped: int = 0) -> None:
+        self._limit = limit
+        self._passed_over = max_skipped
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self.overlong: bytes | None = None  # the beginning of the line that is being passed over
+        self._end = b""  # of that line, so far
+
+    def split(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes, without their line ends. Raises `LineLimitExceeded`."""
+        first, *rest = data.split(b"\n")
+        self._add(first)
+        if not rest:
+            return []
+        lines = [self._take_line()]
+        *whole, last = rest
+        for line in whole:
+            if len(line) <= self._limit:
+                lines.append(line)
+            else:
+                self._add(line)
+                lines.append(self._take_line())
+        self._add(last)
+        return lines
+
+    def _take_line(self) -> bytes:
+        line = b"".join(self._pieces) if self.overlong is None else LineEdges(self.overlong + self._end)
+        self._pieces, self._size = [], 0
+        self.overlong, self._end = None, b""
+        return line
+
+    @property
+    def remainder(self) -> bytes:
+        """What came after the last line end."""
+        return b"".join(self._pieces)
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self.overlong is not None or self._size > self._limit:
+            self._skip(piece)
+        elif piece:
+            self._pieces.append(piece)
+
+    def _skip(self, piece: bytes) -> None:
+        if self._size > self._limit + self._passed_over:
+            raise LineLimitExceeded
+        if self.overlong is None:
+            self._pieces.append(piece)
+            held = b"".join(self._pieces)
+            self.overlong, piece, self._pieces = held[:EDGE_SIZE], held[EDGE_SIZE:], []
+        self._end = (self._end + piece[-EDGE_SIZE:])[-EDGE_SIZE:]

@@ -1,19 +1,11 @@
-"""A server as a child process, spoken to over its standard streams, one JSON message per line.
-
-Written here instead of using the MCP library's: a child may send more than
-memory holds, write junk between messages, flood its stderr, ignore being asked
-to stop, or leave children of its own behind. Each of these has a bound here.
-
-A child inherits only the variables in `process.INHERITED` and those configured for it:
-our own environment holds other servers' secrets.
-"""
+"""A server as a child process, spoken to over its standard streams, one JSON message per line."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,14 +28,22 @@ from mcp_types import (
 
 from fingerpost.errors import FingerpostError, ServerReplyInvalid
 from fingerpost.records import ServerSpec
-from fingerpost.servers.failures import build_too_large, clean_text, to_reply
-from fingerpost.servers.guard import watchdog_client
-from fingerpost.servers.lifeline import STRAY_OUTPUT_HINT, ConnectionFailure, ConnectionState
-from fingerpost.servers.process import close_pipes, describe_exit, spawn, terminate, wait_for_exit
-from fingerpost.servers.ring import LineEdges, LineLimitExceeded, LineSplitter
-from fingerpost.servers.talk import OpenServerRequests
+from fingerpost.servers.connection_state import STRAY_OUTPUT_HINT, ConnectionFailure, ConnectionState
+from fingerpost.servers.errors import build_too_large, clean_text, from_reply, to_reply
+from fingerpost.servers.process import (
+    LineEdges,
+    LineLimitExceeded,
+    LineSplitter,
+    close_pipes,
+    describe_exit,
+    spawn,
+    terminate,
+    wait_for_exit,
+    watchdog_client,
+)
+from fingerpost.servers.requests import InFlightRequest, OpenServerRequests
 from fingerpost.servers.watchdog import kill_marked
-from fingerpost.servers.wire import InvalidMessage, find_answered_request, read_envelope, to_message
+from fingerpost.servers.wire import InvalidMessage, encode, find_answered_request, read_envelope, to_message
 from fingerpost.settings.model import LimitSettings
 
 logger = logging.getLogger("fingerpost.servers")
@@ -323,3 +323,36 @@ async def _iterate_chunks(stream: ByteReceiveStream) -> AsyncGenerator[bytes]:
     ):
         while True:
             yield await stream.receive(262_144)
+
+
+class DirectStdio:
+    """Asks one child that has shaken hands."""
+
+    def __init__(self, server: str, child: ChildServer, state: ConnectionState) -> None:
+        self._server = server
+        self._child = child
+        self._lifeline = state
+
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        in_flight: InFlightRequest,
+        *,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """The raw result. Raises our errors, or `MCPError` when the child is gone. Pipes have no headers."""
+        request = {"jsonrpc": "2.0", "id": in_flight.request, "method": method, "params": params}
+        try:
+            reply = await self._child.ask(in_flight.request, encode(request) + b"\n")
+        except anyio.get_cancelled_exc_class():
+            reason = {"requestId": in_flight.request, "reason": "the caller no longer waits"}
+            notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": reason}
+            self._child.send(encode(notice) + b"\n")
+            raise
+        await in_flight.flush()
+        if "result" in reply:
+            return reply["result"]
+        error = reply["error"]
+        mcp = MCPError(error["code"], error["message"], error.get("data"))
+        raise from_reply(self._server, mcp, failure=self._lifeline.failure)

@@ -1,8 +1,4 @@
-"""One server, kept connected: connect, list, serve until lost, wait, again.
-
-Everything that happens to a server happens in its one task, so its states
-follow each other in order and no other server ever waits for it.
-"""
+"""One server, kept connected: connect, list, serve until lost, wait, again. Its status is kept here."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,14 +16,22 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from fingerpost.errors import FingerpostError, ServerUnavailable
-from fingerpost.events import EventSink, ToolDropped
+from fingerpost.errors import FingerpostError, ServerUnavailable, ToolTimeout
+from fingerpost.events import EventSink, ServerStateChanged, ToolDropped
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState
-from fingerpost.servers.backoff import Backoff, compute_delay
-from fingerpost.servers.caller import RequestContext
+from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState, ServerStatus, utc_now
+from fingerpost.redaction import scrub
+from fingerpost.servers.connect import ConnectDeps, open_connection
 from fingerpost.servers.connection import ServerConnection
-from fingerpost.servers.failures import (
+from fingerpost.servers.connection_state import (
+    STRAY_OUTPUT_HINT,
+    Backoff,
+    ConnectionFailure,
+    ConnectionState,
+    RetryPace,
+    compute_delay,
+)
+from fingerpost.servers.errors import (
     ConnectionBroken,
     SessionRejected,
     build_caller_key_required,
@@ -35,18 +39,167 @@ from fingerpost.servers.failures import (
     from_exception,
     is_connection_lost,
 )
-from fingerpost.servers.heartbeat import probe_periodically
-from fingerpost.servers.isolated import CallerConnections
-from fingerpost.servers.lifeline import STRAY_OUTPUT_HINT, ConnectionFailure, ConnectionState, RetryPace
-from fingerpost.servers.materials import CHANGED_METHODS, ResourceKind, ServerResourceCache
 from fingerpost.servers.oauth import load_sign_in
-from fingerpost.servers.opening import ConnectDeps, open_connection
-from fingerpost.servers.own_era import LegacySessions
-from fingerpost.servers.own_lists import CALLER_KEY_CONNECT_NOTE, CALLER_KEY_NOTE, REFUSALS, CallerToolLists
-from fingerpost.servers.ring import RingBuffer
-from fingerpost.servers.standing import StatusTracker, describe_listing_fault
-from fingerpost.servers.watches import ResourceSubscriptions
+from fingerpost.servers.per_caller import (
+    CALLER_KEY_CONNECT_NOTE,
+    CALLER_KEY_NOTE,
+    REFUSALS,
+    CallerConnections,
+    CallerToolLists,
+    LegacySessions,
+)
+from fingerpost.servers.process import RingBuffer
+from fingerpost.servers.requests import RequestContext
+from fingerpost.servers.resources import (
+    CHANGED_METHODS,
+    ResourceKind,
+    ResourceSubscriptions,
+    ServerResourceCache,
+)
 from fingerpost.tasks import run_restarting
+
+HEARTBEAT_SECONDS = 15.0
+PROBE_TIMEOUT = 10.0
+MISSED_PROBES = 2
+
+
+async def probe_periodically(connection: ServerConnection) -> None:
+    """Probe when it was quiet for a while or somebody doubts it; what does not answer has ended."""
+    missed = 0
+    while True:
+        with anyio.move_on_after(HEARTBEAT_SECONDS) as quiet:
+            await connection.lifeline.wait_for_probe_request()
+        if quiet.cancelled_caught and connection.in_flight_count:
+            continue  # calls under way are sign of life enough, or will fail on their own
+        try:
+            with anyio.fail_after(PROBE_TIMEOUT):
+                await connection.probe()
+            missed = 0
+        except (TimeoutError, ToolTimeout):
+            missed += 1
+            if missed >= MISSED_PROBES:
+                connection.lifeline.end(
+                    ConnectionFailure(reason=f"no sign of life for {missed * PROBE_TIMEOUT:g} s")
+                )
+        except FingerpostError as error:
+            if is_connection_lost(error):
+                connection.lifeline.end(build_connection_failure(error))
+
+
+MAX_STDERR_SHOWN = 2000
+
+SETTLED_STATES = frozenset({ServerState.READY, ServerState.DEGRADED, ServerState.DOWN, ServerState.DISABLED})
+
+
+class StatusTracker:
+    """The status of one server, kept by its supervisor."""
+
+    def __init__(
+        self, spec: ServerSpec, stderr: RingBuffer, *, events: EventSink, on_change: Callable[[str], None]
+    ) -> None:
+        self._name = spec.name
+        self._stderr = stderr
+        self._events = events
+        self._changed = on_change
+        self._status = ServerStatus(
+            name=spec.name,
+            transport=spec.transport,
+            state=ServerState.IDLE if spec.enabled else ServerState.DISABLED,
+            since=utc_now(),
+        )
+        self.settled = anyio.Event()
+        self._moved = anyio.Event()
+        if not spec.enabled:
+            self.settled.set()
+
+    @property
+    def status(self) -> ServerStatus:
+        return replace(self._status, stderr_tail=scrub(self._stderr.read_text(MAX_STDERR_SHOWN)))
+
+    @property
+    def state(self) -> ServerState:
+        return self._status.state
+
+    def describe_last_stderr(self) -> str:
+        """The last line of its stderr, to end a sentence with."""
+        lines = self._stderr.read_text(MAX_STDERR_SHOWN).strip().splitlines()
+        return f"; it last said: {scrub(lines[-1])[:200]}" if lines else ""
+
+    def update(self, **facts: Any) -> None:
+        """Facts about the server that are no change of its state."""
+        self._status = replace(self._status, **facts)
+
+    async def wait_for_change(self) -> None:
+        """Return at its next move."""
+        await self._moved.wait()
+
+    def set_state(
+        self,
+        state: ServerState,
+        reason: str | None,
+        *,
+        hint: str | None = None,
+        retry_in: float | None = None,
+        attempts: int = 0,
+    ) -> None:
+        before = self._status
+        same = before.state is state
+        self._status = replace(
+            before,
+            state=state,
+            reason=reason,
+            hint=hint,
+            since=before.since if same else utc_now(),
+            retry_in=retry_in,
+            attempts=attempts,
+        )
+        if state in SETTLED_STATES:
+            self.settled.set()
+        self._moved.set()
+        self._moved = anyio.Event()
+        if same and before.reason == reason:
+            return
+        self._events.emit(
+            ServerStateChanged(server=self._name, previous=before.state, state=state, reason=reason)
+        )
+        self._changed(self._name)
+
+    def reset(self) -> None:
+        """Nobody asked for it yet: whoever waits until it has settled waits for its next attempt."""
+        self.settled = anyio.Event()
+        self.set_state(ServerState.IDLE, None)
+
+    def build_unavailable(self) -> ServerUnavailable:
+        """Why nothing can be asked of this server now."""
+        status = self._status
+        name = self._name
+        if status.state is ServerState.DISABLED and status.reason is not None:
+            return ServerUnavailable(f"{name} is {status.reason}", server=name, hint="switch it on again")
+        if status.state is ServerState.DISABLED:
+            return ServerUnavailable(
+                f"{name} is disabled", server=name, hint="enable it in the configuration"
+            )
+        reason = status.reason or "it is not connected"
+        hint = status.hint
+        if hint is None and status.retry_in is not None:
+            hint = f"the next attempt follows within {status.retry_in:.1f} s"
+        return ServerUnavailable(f"{name} is {status.state}: {reason}", server=name, hint=hint)
+
+
+def describe_listing_fault(listing: Listing | None) -> str | None:
+    """What is missing or wrong with a listing, in one sentence."""
+    if listing is None:
+        return None
+    parts: list[str] = []
+    if listing.truncated is not None:
+        parts.append(listing.truncated)
+    if listing.dropped:
+        first = listing.dropped[0]
+        count = len(listing.dropped)
+        more = f" and {count - 1} more" if count > 1 else ""
+        parts.append(f"{count} of its tools dropped: {first.name}{more} ({first.reason})")
+    return "; ".join(parts) or None
+
 
 logger = logging.getLogger("fingerpost.servers")
 

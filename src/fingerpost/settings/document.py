@@ -1,8 +1,4 @@
-"""A settings file as read: its values, and the line of each.
-
-Reading never raises for what a file may hold. It answers with a `SettingsDocument`, or
-with the `ApiProblem` that says why there is none.
-"""
+"""A settings file as read (TOML, JSON with comments, `.env`): its values, and the line of each."""
 
 from __future__ import annotations
 
@@ -10,14 +6,246 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, cast
 
 from fingerpost.frozen import frozen
-from fingerpost.settings.jsonc import RepeatedKey, find_json_lines, to_plain_json
 from fingerpost.settings.problems import KeyPath, Problem, ValueOrigin
-from fingerpost.settings.toml_lines import find_toml_lines
+
+# Deeper than any setting; below it the line of the enclosing key is near enough.
+_MAX_NESTING = 16
+
+_PIECE = re.compile(
+    r'"(?:[^"\\\r\n]|\\.)*"|//[^\r\n]*|/\*.*?\*/|[ \t\r\n]+|[{}\[\],:]|[^\s{}\[\],:"/]+|.', re.DOTALL
+)
+_NOT_NEWLINE = re.compile(r"[^\r\n]")
+
+
+def to_plain_json(text: str) -> str:
+    """`text` with comments and trailing commas replaced by spaces; every offset and line stays."""
+    pieces = [match[0] for match in _PIECE.finditer(text)]
+    comma: int | None = None  # a comma after a value, with nothing but space and comments since
+    before = ""  # the last piece that means something
+    for number, piece in enumerate(pieces):
+        if _is_comment(piece):
+            pieces[number] = _NOT_NEWLINE.sub(" ", piece)
+            continue
+        if not piece.strip():
+            continue
+        if piece in "}]" and comma is not None:
+            pieces[comma] = " "
+        comma = number if piece == "," and before not in {"", ",", ":", "[", "{"} else None
+        before = piece
+    return "".join(pieces)
+
+
+def _is_comment(piece: str) -> bool:
+    return piece.startswith("//") or (piece.startswith("/*") and len(piece) > len("/*"))
+
+
+@frozen(kw_only=False)
+class RepeatedKey:
+    """A key that one object holds twice: the standard parser keeps the last and says nothing."""
+
+    path: KeyPath
+    line: int
+    first: int
+
+
+@dataclass(slots=True)
+class _JsonFrame:
+    """An object or array we are inside of, and the member we are at."""
+
+    is_array: bool
+    key: str | int | None
+    seen: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def find_json_lines(text: str) -> tuple[dict[KeyPath, int], tuple[RepeatedKey, ...]]:
+    """Key path → line for every key and element of a valid plain JSON text, and the repeated keys."""
+    found: dict[KeyPath, int] = {}
+    repeated: list[RepeatedKey] = []
+    frames: list[_JsonFrame] = []
+    line = 1
+    for match in _PIECE.finditer(text):
+        piece = match[0]
+        if piece in ("}", "]"):
+            frames.pop()
+        elif piece == ",":
+            _advance_member(frames[-1])
+        elif piece.strip() and piece != ":":
+            if frames and frames[-1].key is None:
+                twice = _enter_key(frames, json.loads(piece), line)
+                repeated += [twice] if twice else []
+                _note_line(found, frames, line)
+                continue
+            if frames and frames[-1].is_array:
+                _note_line(found, frames, line)
+            if piece in ("{", "["):
+                frames.append(_JsonFrame(piece == "[", 0 if piece == "[" else None))
+        line += piece.count("\n")
+    return found, tuple(repeated)
+
+
+def _advance_member(frame: _JsonFrame) -> None:
+    frame.key = frame.key + 1 if isinstance(frame.key, int) else None
+
+
+def _enter_key(frames: list[_JsonFrame], key: str, line: int) -> RepeatedKey | None:
+    frame = frames[-1]
+    frame.key = key
+    first = frame.seen.get(key)
+    frame.seen.setdefault(key, line)
+    return None if first is None else RepeatedKey(_get_path(frames), line, first)
+
+
+def _note_line(found: dict[KeyPath, int], frames: list[_JsonFrame], line: int) -> None:
+    if len(frames) <= _MAX_NESTING:
+        found[_get_path(frames)] = line
+
+
+def _get_path(frames: list[_JsonFrame]) -> KeyPath:
+    return tuple(frame.key for frame in frames if frame.key is not None)
+
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
+_STRING = re.compile(
+    r"""
+      \"{3}(?:[^"\\]|\\.|"{1,2}(?!"))*\"{3,5}
+    | '{3}(?:[^']|'{1,2}(?!'))*'{3,5}
+    | "(?:[^"\\\n]|\\.)*"
+    | '[^'\n]*'
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_SCALAR = re.compile(r"[^,\]}#\r\n]*")
+
+
+def find_toml_lines(text: str) -> dict[KeyPath, int]:
+    """Key path → line, for every table, key and array element of a valid TOML text."""
+    return _TomlScanner(text).find_lines()
+
+
+class _TomlScanner:
+    """One pass over the text: `at` is where we are, `found` what we saw."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.found: dict[KeyPath, int] = {}
+        self.rows: dict[KeyPath, int] = {}  # of each array of tables: the newest index
+        self._counted = 0
+        self._line = 1
+
+    def find_lines(self) -> dict[KeyPath, int]:
+        table: KeyPath = ()
+        self._skip(_BLANK)
+        while self.at < len(self.text):
+            if self.text.startswith("[", self.at):
+                table = self._read_header()
+            else:
+                self._read_pair(table)
+            self._skip(_BLANK)
+        return self.found
+
+    def _read_header(self) -> KeyPath:
+        """`[a.b]` or `[[a.b]]`; inside an array of tables the path goes on in its newest row."""
+        row = self.text.startswith("[[", self.at)
+        line = self._get_line()
+        self.at += 2 if row else 1
+        names = self._read_key()
+        self.at += 2 if row else 1
+        path: KeyPath = ()
+        for name in names[:-1]:
+            path = self._get_newest_path((*path, name))
+            self.found.setdefault(path, line)
+        path = (*path, names[-1])
+        if row:
+            self.rows[path] = self.rows.get(path, -1) + 1
+            self.found.setdefault(path, line)
+            path = (*path, self.rows[path])
+        self.found[path] = line
+        return path
+
+    def _get_newest_path(self, path: KeyPath) -> KeyPath:
+        return (*path, self.rows[path]) if path in self.rows else path
+
+    def _read_pair(self, table: KeyPath) -> None:
+        """`a.b = value`"""
+        line = self._get_line()
+        path = table
+        for name in self._read_key():
+            path = (*path, name)
+            self.found.setdefault(path, line)
+        self.at += 1  # the equals sign
+        self._skip(_SPACE)
+        self._read_value(path)
+
+    def _read_key(self) -> list[str]:
+        """A dotted key, and the space around it."""
+        names: list[str] = []
+        while True:
+            self._skip(_SPACE)
+            if quoted := _STRING.match(self.text, self.at):
+                names.append(str(tomllib.loads(f"key = {quoted[0]}")["key"]))
+                self.at = quoted.end()
+            else:
+                names.append(self._skip(_BARE_KEY))
+            self._skip(_SPACE)
+            if not self.text.startswith(".", self.at):
+                return names
+            self.at += 1
+
+    def _read_value(self, path: KeyPath) -> None:
+        first = self.text[self.at : self.at + 1]
+        if first == "[":
+            self._read_array(path)
+        elif first == "{":
+            self._read_inline_table(path)
+        elif string := _STRING.match(self.text, self.at):
+            self.at = string.end()
+        else:
+            self._skip(_SCALAR)
+
+    def _read_array(self, path: KeyPath) -> None:
+        self.at += 1
+        self._skip(_BLANK)
+        index = 0
+        while not self.text.startswith("]", self.at):
+            self.found[(*path, index)] = self._get_line()
+            self._read_value((*path, index))
+            index += 1
+            self._skip_separator()
+        self.at += 1
+
+    def _read_inline_table(self, path: KeyPath) -> None:
+        self.at += 1
+        self._skip(_BLANK)
+        while not self.text.startswith("}", self.at):
+            self._read_pair(path)
+            self._skip_separator()
+        self.at += 1
+
+    def _skip_separator(self) -> None:
+        self._skip(_BLANK)
+        if self.text.startswith(",", self.at):
+            self.at += 1
+            self._skip(_BLANK)
+
+    def _skip(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.at)
+        assert match is not None
+        self.at = match.end()
+        return match[0]
+
+    def _get_line(self) -> int:
+        self._line += self.text.count("\n", self._counted, self.at)
+        self._counted = self.at
+        return self._line
+
 
 # A settings file is a page or two; a huge one is a wrong path, and reading it would only cost memory.
 MAX_BYTES = 16 * 1024 * 1024
@@ -185,3 +413,46 @@ def _lower_first(text: str) -> str:
 
 def _build_problem(file: str, line: int | None, message: str, fix: str) -> Problem:
     return Problem(message=message, fix=fix, origin=ValueOrigin(kind="file", file=file, line=line))
+
+
+_DOTENV_LINE = re.compile(
+    r"""
+    (?:export\s+)? (?P<name>[A-Za-z_][A-Za-z0-9_.-]*) \s*=\s*
+    (?: "(?P<double>(?:[^"\\]|\\.)*)"\s*(?:\#.*)? | '(?P<single>[^']*)'\s*(?:\#.*)? | (?P<plain>.*) )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_DOTENV_COMMENT = re.compile(r"(?:^|\s)#")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+@frozen(kw_only=False)
+class BadDotenvLine:
+    """A line that is not `NAME=value`. Its text may be a secret and is not kept."""
+
+    line: int
+
+
+def read_dotenv(text: str) -> tuple[dict[str, str], tuple[BadDotenvLine, ...]]:
+    """The variables of a `.env` text, and the lines that are none."""
+    values: dict[str, str] = {}
+    bad: list[BadDotenvLine] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _DOTENV_LINE.fullmatch(line)
+        if match is None:
+            bad.append(BadDotenvLine(number))
+        else:
+            values[match["name"]] = _parse_value(match)
+    return values, tuple(bad)
+
+
+def _parse_value(match: re.Match[str]) -> str:
+    if match["double"] is not None:
+        return _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), match["double"])
+    if match["single"] is not None:
+        return match["single"]
+    return _DOTENV_COMMENT.split(match["plain"], maxsplit=1)[0].strip()

@@ -17,7 +17,7 @@ from fingerpost.frozen import frozen
 from fingerpost.settings.document import SettingsDocument, read_document
 from fingerpost.settings.model import ProfileSettings
 from fingerpost.settings.problems import Problem, ValueOrigin, format_path
-from fingerpost.settings.validate import ValidationContext, validate
+from fingerpost.settings.validation import ValidationContext, validate
 
 FOLDER: Final = "profiles"
 SUFFIX: Final = ".toml"

@@ -13,9 +13,8 @@ from sqlalchemy import Connection, bindparam, delete, func, or_, select, tuple_,
 
 from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
-from fingerpost.store.database import Database
+from fingerpost.store.database import Database, upsert
 from fingerpost.store.schema import cache
-from fingerpost.store.statements import upsert
 from fingerpost.store.writer import StoreWriter
 
 CacheKey = tuple[str, str]

@@ -1,39 +1,405 @@
-"""The connection to SQLite or PostgreSQL, set up so that both keep the same promises.
-
-Both: a commit is on disk when it returns; one write transaction at a time,
-among all processes; nothing waits longer than `lock_wait` for a lock. The one
-write at a time is SQLite's nature. On PostgreSQL an advisory lock gives the
-same, and with it rows that become visible in the order of their numbers, so a
-reader that asks for "everything after row n" never misses one.
-"""
+"""The connection to SQLite or PostgreSQL: where it is, how its errors read, whether its file is whole."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import logging
 import os
+import re
+import shutil
+import socket
 import sqlite3
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+import platformdirs
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, StatementError
 
-from fingerpost.errors import StoreUnavailable
-from fingerpost.store.faults import explain, explain_without_location
-from fingerpost.store.integrity import IntegrityCheck, check_schema
-from fingerpost.store.locations import StoreLocation
-from fingerpost.store.migrations import migrate
-from fingerpost.store.rows import execute_directly
+from fingerpost.errors import ConfigError, StoreUnavailable
+from fingerpost.frozen import frozen
+from fingerpost.redaction import scrub
+from fingerpost.settings.validation import STORE_HINT, find_store_url_fault
+from fingerpost.store.schema import metadata, migrate
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+DATABASE_FILE = "fingerpost.db"
+
+
+@frozen
+class StoreLocation:
+    """One database. `label` names it in messages, without a password."""
+
+    url: URL
+    label: str
+    anchor: Path
+    file: Path | None = None  # of an SQLite database
+
+    @property
+    def identity(self) -> str:
+        """The same for the same database at the same place, and another once it is moved or copied."""
+        host = socket.gethostname() if self.file is not None else ""  # several hosts share a PostgreSQL
+        where = self.file if self.file is not None else self.anchor.name
+        return hashlib.sha256(f"{host}\n{where}".encode()).hexdigest()[:16]
+
+    @property
+    def secret(self) -> Path | None:
+        """Where the installation's secret rests; None: in the database, which several hosts share."""
+        return None if self.file is None else self.file.with_suffix(".secret")
+
+
+def get_data_directory() -> Path:
+    """The user's data directory for Fingerpost. It may not exist yet."""
+    return platformdirs.user_data_path("fingerpost", appauthor=False)
+
+
+def resolve_location(url: str | None = None, *, anchor: Path | None = None) -> StoreLocation:
+    """The database `url` names, or the default one. Touches no disk."""
+    location = (
+        _build_sqlite_location(get_data_directory() / DATABASE_FILE) if url is None else _parse_url(url)
+    )
+    return location if anchor is None else replace(location, anchor=anchor)
+
+
+def _parse_url(text: str) -> StoreLocation:
+    if (reason := find_store_url_fault(text)) is not None:
+        raise ConfigError(reason, hint=STORE_HINT)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        message = "the store's URL cannot be read"  # without the URL: it may hold a password
+        raise ConfigError(message, hint=STORE_HINT) from None
+    return (
+        _build_sqlite_location(_get_file(url))
+        if url.get_backend_name() == "sqlite"
+        else _build_postgresql_location(url)
+    )
+
+
+def _get_file(url: URL) -> Path:
+    return Path(url.database or "").expanduser().absolute()
+
+
+def _build_sqlite_location(file: Path) -> StoreLocation:
+    return StoreLocation(
+        url=URL.create("sqlite", database=str(file)),
+        label=str(file),
+        file=file,
+        anchor=file.with_suffix(".audit.anchor"),
+    )
+
+
+def _build_postgresql_location(url: URL) -> StoreLocation:
+    # Each host keeps its own anchor; the digest tells apart databases whose readable names look alike.
+    where = f"{url.host or url.query.get('host', '')}:{url.port or 5432}/{url.database or ''}"
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{url.host or 'local'}-{url.database or 'default'}")[:60]
+    digest = hashlib.sha256(f"{where}?{sorted(url.query.items())}".encode()).hexdigest()[:8]
+    return StoreLocation(
+        url=url.set(drivername="postgresql+psycopg"),
+        label=scrub(url.render_as_string(hide_password=True)),
+        anchor=get_data_directory() / f"{readable}-{digest}.audit.anchor",
+    )
+
+
+_LOCKED = (
+    "is locked by another program",
+    "Close the program that holds it (a database browser, a backup) and try again.",
+)
+_DAMAGED = (
+    "is damaged or not a database",
+    "Move the file away to start afresh, together with its anchor {anchor}, or restore it from a backup.",
+)
+_FULL = ("cannot be written: the disk is full", "Free some space; the store goes on by itself.")
+_UNWRITABLE = (
+    "cannot be written",
+    "Check who owns the file and its folder, and whether the disk is mounted read-only.",
+)
+_UNREACHABLE = ("cannot be reached", "Check that the database server runs and that the URL is right.")
+_REFUSED = ("refused the work", "See the reason; the store tries again by itself.")
+
+# SQLite's own names, the most telling part of them.
+_SQLITE = {
+    "SQLITE_BUSY": _LOCKED,
+    "SQLITE_LOCKED": _LOCKED,
+    "SQLITE_PROTOCOL": _LOCKED,
+    "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_NOTADB": _DAMAGED,
+    "SQLITE_FULL": _FULL,
+    "SQLITE_IOERR": _UNWRITABLE,
+    "SQLITE_READONLY": _UNWRITABLE,
+    "SQLITE_CANTOPEN": _UNWRITABLE,
+    "SQLITE_PERM": _UNWRITABLE,
+}
+
+# PostgreSQL's SQLSTATE: the full code, or its class (the first two characters).
+_POSTGRESQL = {
+    "55P03": _LOCKED,
+    "57014": _LOCKED,  # statement_timeout: something held it for too long
+    "53100": _FULL,
+    "25006": _UNWRITABLE,  # read-only transaction, such as on a standby
+    "08": _UNREACHABLE,
+    "28": _UNREACHABLE,
+    "3D": _UNREACHABLE,
+    "57": _UNREACHABLE,
+}
+
+
+def is_database_failure(error: BaseException) -> bool:
+    """Whether the database is to blame, not the one write it was working on."""
+    if isinstance(error, StoreUnavailable):
+        return True
+    return isinstance(error, DBAPIError) and not isinstance(error, DataError | IntegrityError)
+
+
+def get_cause(error: BaseException) -> BaseException:
+    """What lies under SQLAlchemy's wrapping, whose text repeats the statement and its values."""
+    return error.orig if isinstance(error, StatementError) and error.orig is not None else error
+
+
+def explain(error: BaseException, location: StoreLocation) -> StoreUnavailable:
+    """The error for whoever runs this: which database it is, and what it said."""
+    if isinstance(error, StoreUnavailable):
+        return error
+    what, hint = _find_meaning(get_cause(error), location)
+    message = f"the database {location.label} {what} ({_describe_cause(error)})"
+    return StoreUnavailable(message, hint=hint.format(anchor=location.anchor))
+
+
+def explain_without_location(error: BaseException, location: StoreLocation) -> StoreUnavailable:
+    """The error for whoever asked for something: where the database is may be no business of theirs."""
+    if isinstance(error, StoreUnavailable):
+        return error
+    what, hint = _find_meaning(get_cause(error), location)
+    reason = "" if what in _SELF_EXPLAINING else f" ({_describe_cause(error)})"
+    return StoreUnavailable(f"the database {what}{reason}", hint=hint.format(anchor=location.anchor.name))
+
+
+# What the database itself says of these names files or hosts.
+_SELF_EXPLAINING = frozenset({_FULL[0], _UNREACHABLE[0]})
+
+
+def _describe_cause(error: BaseException) -> str:
+    return scrub(" ".join(str(get_cause(error)).split()))[:300]
+
+
+def _find_meaning(cause: BaseException, location: StoreLocation) -> tuple[str, str]:
+    if isinstance(cause, OSError):
+        return _FULL if cause.errno in (errno.ENOSPC, errno.EDQUOT) else _UNWRITABLE
+    name: str | None = getattr(cause, "sqlite_errorname", None)
+    if name is not None:
+        # SQLITE_IOERR_WRITE says more than SQLITE_IOERR, but asks for the same remedy.
+        found = _SQLITE.get("_".join(name.split("_")[:2]), _REFUSED)
+        return _FULL if found is _UNWRITABLE and _is_full(location) else found
+    if type(cause).__module__.startswith("psycopg"):
+        state: str | None = getattr(cause, "sqlstate", None)
+        if state is None:  # the server never answered
+            return _UNREACHABLE
+        return _POSTGRESQL.get(state) or _POSTGRESQL.get(state[:2]) or _REFUSED
+    return _REFUSED
+
+
+def _is_full(location: StoreLocation) -> bool:
+    """SQLite calls it an I/O error when there is no room for its log or its shared memory."""
+    if location.file is None:
+        return False
+    try:
+        return shutil.disk_usage(location.file.parent).free < _MIN_FREE_BYTES
+    except OSError:
+        return False
+
+
+_MIN_FREE_BYTES = 64 * 1024  # less than SQLite needs to open a database
+
+
+logger = logging.getLogger("fingerpost.store")
+
+QUICK_CHECK_SECONDS = 0.15  # of every start; about 5 MiB
+_STEPS_BETWEEN_CHECKS = 2000  # of SQLite's machine, between two looks at the clock
+_RETRY_ERRORS = ("INTERRUPT", "BUSY", "LOCKED", "PROTOCOL")  # out of time, or another program is at work
+_DISK_ERRORS = ("IOERR", "READONLY", "CANTOPEN", "PERM", "FULL", "NOMEM")
+RESTORE_HINT = (
+    "Restore it from a backup, or move the file away together with its -wal file and its anchor {anchor} "
+    "to start afresh. `fingerpost audit verify` says how far a copy can be trusted."
+)
+
+
+def build_damaged_error(location: StoreLocation, reason: str) -> StoreUnavailable:
+    """The error for a database that must not be used."""
+    message = f"the database {location.label} is damaged: {reason}"
+    return StoreUnavailable(message, hint=RESTORE_HINT.format(anchor=location.anchor))
+
+
+class IntegrityCheck:
+    """Looks through the whole file once. What it finds after `check_quickly` goes to `tell`, from another
+    thread.
+    """
+
+    def __init__(self, location: StoreLocation, on_damage: Callable[[StoreUnavailable], None]) -> None:
+        assert location.file is not None
+        self._location = location
+        self._file: Path = location.file
+        self._tell = on_damage
+        self._stop = Event()
+        self._thread: Thread | None = None
+
+    def check_quickly(self) -> None:
+        """A short look. Raises `StoreUnavailable`, or what the system says of a file that cannot be used."""
+        if self._file.stat().st_size == 0:
+            return  # it is to be made
+        until = time.monotonic() + QUICK_CHECK_SECONDS
+        if self._run_check(lambda: time.monotonic() > until):
+            return
+        self._thread = Thread(target=self._run_rest, name="fingerpost-integrity", daemon=True)
+
+    def continue_in_background(self) -> None:
+        """See to the end what `check_quickly` could not, if anything."""
+        if self._thread is not None:
+            self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+
+    def _run_rest(self) -> None:
+        try:
+            self._run_check(self._stop.is_set)
+        except StoreUnavailable as error:
+            logger.error("%s; it takes no more writes", error)
+            self._tell(error)
+        except sqlite3.Error as error:  # unreadable for now: the work itself says it
+            logger.debug("the database was not looked through: %s", error)
+
+    def _run_check(self, is_over: Callable[[], bool]) -> bool:
+        """Whether it came to the end. Raises `StoreUnavailable` where something is wrong."""
+        try:
+            with closing(
+                sqlite3.connect(self._file, timeout=QUICK_CHECK_SECONDS, isolation_level=None)
+            ) as connection:
+                self._check_owner(connection)
+                connection.set_progress_handler(is_over, _STEPS_BETWEEN_CHECKS)
+                rows = connection.execute("PRAGMA integrity_check(1)").fetchall()
+        except sqlite3.DatabaseError as error:
+            name = str(getattr(error, "sqlite_errorname", "")).removeprefix("SQLITE_")
+            if name.startswith(_RETRY_ERRORS):
+                return False
+            if name.startswith(_DISK_ERRORS):
+                raise
+            if name.startswith(("CORRUPT", "NOTADB")):
+                raise explain(error, self._location) from error
+            raise build_damaged_error(self._location, str(error)) from error
+        if rows != [("ok",)]:
+            raise build_damaged_error(
+                self._location, " ".join(str(rows[0][0]).split())[:200] if rows else "it is empty"
+            )
+        return True
+
+    def _check_owner(self, connection: sqlite3.Connection) -> None:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        numbers = [
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        ]
+        if any(numbers) or (names and "fingerpost_schema" not in names):
+            label = self._location.label
+            message = f"the database {label} was made by another program, or lost what says whose it is"
+            hint = (
+                "Name another file in store.url. If it was Fingerpost's: "
+                f"{RESTORE_HINT[0].lower()}{RESTORE_HINT[1:]}"
+            )
+            raise StoreUnavailable(message, hint=hint.format(anchor=self._location.anchor))
+
+
+def check_schema(connection: sqlite3.Connection, location: StoreLocation) -> None:
+    """After migrating: is everything there, and nothing that acts by itself? Raises `StoreUnavailable`."""
+    reason = next(_iterate_schema_faults(connection), None)
+    if reason is not None:
+        raise build_damaged_error(location, reason)
+
+
+def _iterate_schema_faults(connection: sqlite3.Connection) -> Iterator[str]:
+    found: dict[str, set[str]] = {}
+    for kind, name in connection.execute("SELECT type, name FROM sqlite_master"):
+        found.setdefault(kind, set()).add(name)
+    for kind in ("trigger", "view"):
+        for name in sorted(found.get(kind, ())):
+            yield f"the {kind} {name} is not Fingerpost's"
+    for table in metadata.sorted_tables:
+        if table.name not in found.get("table", ()):
+            yield f"the table {table.name} is missing"
+            continue
+        columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table.name})")}
+        for column in table.columns:
+            if column.name not in columns:
+                yield f"the column {column.name} of {table.name} is missing"
+        for index in table.indexes:
+            if index.name not in found.get("index", ()):
+                yield f"the index {index.name} is missing"
+
+
+RowValues = tuple[Any, ...]
+_ROWS_PER_STATEMENT = 32  # rows in one statement
+
+
+def execute_directly(
+    connection: Connection, statement: str, values: RowValues = ()
+) -> tuple[list[RowValues], int]:
+    """What a statement of ours finds, and how many rows it changed. Marks are the driver's own."""
+    if connection.dialect.name != "sqlite":
+        result = connection.exec_driver_sql(statement, values)
+        return [tuple(row) for row in result] if result.returns_rows else [], result.rowcount
+    driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
+    try:
+        cursor = driver.execute(statement, values)
+        return cursor.fetchall(), cursor.rowcount
+    except sqlite3.Error as error:
+        known = DBAPIError.instance(
+            statement, None, error, sqlite3.Error, hide_parameters=True, dialect=connection.dialect
+        )
+        raise known from error
+
+
+class RowInserter:
+    """INSERT into some columns of one table; with `pass_over`, past rows that are there already."""
+
+    def __init__(self, table: Table, *columns: str, skip_existing: bool = False) -> None:
+        self._table = table.name
+        self._columns = tuple(table.c[column].name for column in columns)  # a misspelt one fails here
+        self._tail = " ON CONFLICT DO NOTHING" if skip_existing else ""
+
+    def add(self, connection: Connection, rows: Sequence[RowValues]) -> int:
+        """How many of the rows were added."""
+        if connection.dialect.name != "sqlite":
+            return connection.exec_driver_sql(self._build_statement("%s", 1), list(rows)).rowcount
+        # Row by row SQLite would give up the interpreter's lock for each, and wait for it again.
+        added = 0
+        for begin in range(0, len(rows), _ROWS_PER_STATEMENT):
+            some = rows[begin : begin + _ROWS_PER_STATEMENT]
+            values = tuple(chain.from_iterable(some))
+            added += execute_directly(connection, self._build_statement("?", len(some)), values)[1]
+        return added
+
+    @lru_cache(maxsize=2 * _ROWS_PER_STATEMENT)  # noqa: B019 - made once for each table, and as long-lived as the program
+    def _build_statement(self, mark: str, rows: int) -> str:
+        marks = ", ".join([f"({', '.join([mark] * len(self._columns))})"] * rows)
+        return f"INSERT INTO {self._table} ({', '.join(self._columns)}) VALUES {marks}{self._tail}"  # noqa: S608 - names of our own
+
 
 R = TypeVar("R")
 
-logger = logging.getLogger("fingerpost.store")
 
 MAX_READERS = 4
 _WRITES_OPTION = "fingerpost_writes"
@@ -233,3 +599,40 @@ def _create_postgresql_engine(location: StoreLocation, lock_wait: float) -> Engi
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
+
+
+# From the new values of a row, by column name, to the columns to set.
+ColumnChange = Callable[[Mapping[str, ColumnElement[Any]]], Mapping[str, ColumnElement[Any]]]
+
+
+def insert_ignoring(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """INSERT that passes over rows already there."""
+    return _build_insert(connection.dialect.name, table).on_conflict_do_nothing()
+
+
+def upsert(
+    connection: Connection, table: Table, change: ColumnChange | None = None
+) -> sqlite.Insert | postgresql.Insert:
+    """INSERT that changes the row when there is one: to the new values, or as `change` says."""
+    return build_upsert(connection.dialect.name, table, change)
+
+
+def build_upsert(
+    dialect: str, table: Table, change: ColumnChange | None = None
+) -> sqlite.Insert | postgresql.Insert:
+    """The same for a database known by its name, for whoever makes the statement once."""
+    statement = _build_insert(dialect, table)
+    keys = table.primary_key.columns.keys()
+    new = {column.name: column for column in statement.excluded}
+    changed = (
+        {name: column for name, column in new.items() if name not in keys} if change is None else change(new)
+    )
+    return statement.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+def _build_insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+    if dialect == "sqlite":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql  # only where there is one
+
+    return postgresql.insert(table)

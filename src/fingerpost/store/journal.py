@@ -18,12 +18,9 @@ from fingerpost.events import Event, EventsDropped, PacketReceived, UnknownEvent
 from fingerpost.frozen import frozen
 from fingerpost.records import Packet
 from fingerpost.store.audit import AuditTrail
-from fingerpost.store.backlog import LossPolicy
-from fingerpost.store.columns import escape, to_microseconds
-from fingerpost.store.database import Database
-from fingerpost.store.rows import RowInserter, RowValues, execute_directly
-from fingerpost.store.schema import journal
-from fingerpost.store.writer import StoreWriter
+from fingerpost.store.database import Database, RowInserter, RowValues, execute_directly
+from fingerpost.store.schema import escape, journal, to_microseconds
+from fingerpost.store.writer import LossPolicy, StoreWriter
 
 MAX_PROMPT_LENGTH = 120
 _JOURNAL_ROWS = RowInserter(

@@ -1,20 +1,17 @@
-"""What models were asked to remember: short texts that belong to one person, some to one conversation.
-
-Everything here takes an `MemoryOwner`, and nothing is ever found, counted or deleted beyond them. The person
-without a name is somebody like any other: whoever sits at this machine.
-"""
+"""What models were asked to remember for a person, and how callers want their answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select
 
 from fingerpost.frozen import frozen
+from fingerpost.records import Effort
 from fingerpost.store.database import Database
-from fingerpost.store.schema import memories
+from fingerpost.store.schema import memories, preferences
 from fingerpost.store.writer import StoreWriter
 
 MAX_IDS_PER_STATEMENT: Final = 500  # ids in one statement
@@ -143,3 +140,31 @@ def _build_memory(row: Row[Any]) -> Memory:
     return Memory(
         memory_id=row.memory_id, text=row.text, at=row.at, person=row.person, conversation=row.conversation
     )
+
+
+class PreferenceStore:
+    """Quick or thorough answers, by caller, for every process on the same store."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def get_efforts(self) -> Mapping[str, Effort]:
+        """Whoever said something, and what."""
+        return await self._database.read(_read_efforts)
+
+    async def set_effort(self, caller: str, effort: Effort | None) -> None:
+        """What this caller wants from now on; None: whatever is usual."""
+        await self._writer.write(_set_efforts, (caller, effort))
+
+
+def _read_efforts(connection: Connection) -> dict[str, Effort]:
+    return {row.caller: Effort(row.effort) for row in connection.execute(select(preferences)).all()}
+
+
+def _set_efforts(connection: Connection, wanted: Sequence[tuple[str, Effort | None]]) -> list[None]:
+    for caller, effort in wanted:
+        connection.execute(delete(preferences).where(preferences.c.caller == caller))
+        if effort is not None:
+            connection.execute(insert(preferences), {"caller": caller, "effort": effort.value})
+    return [None] * len(wanted)

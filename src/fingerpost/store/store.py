@@ -1,41 +1,146 @@
-"""The store: everything Fingerpost remembers, behind one small interface."""
+"""The store: everything Fingerpost remembers behind one interface, and the processes that use it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from sqlalchemy import Connection, delete, func, insert, select
 
 from fingerpost.errors import StoreUnavailable
-from fingerpost.store.anchor import Anchor, RemoteAnchors
-from fingerpost.store.approvals import ApprovalStore
+from fingerpost.frozen import frozen
+from fingerpost.records import utc_now
+from fingerpost.store.anchors import Anchor, RemoteAnchors
+from fingerpost.store.api_keys import ApiKeyStore
+from fingerpost.store.approvals import ApprovalStore, GrantStore, IdempotencyStore
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
-from fingerpost.store.choices import ChoiceStore
-from fingerpost.store.confidences import ConfidenceStore
-from fingerpost.store.database import Database
-from fingerpost.store.evals import EvalStore
-from fingerpost.store.feedback import FeedbackStore
-from fingerpost.store.grants import GrantStore
-from fingerpost.store.idempotency import IdempotencyStore
-from fingerpost.store.instances import InstanceStore
-from fingerpost.store.integrity import build_damaged_error
+from fingerpost.store.database import Database, build_damaged_error, resolve_location, upsert
 from fingerpost.store.journal import Journal
-from fingerpost.store.keys import ApiKeyStore
-from fingerpost.store.learned import LearnedStore
-from fingerpost.store.locations import resolve_location
-from fingerpost.store.memories import MemoryStore
-from fingerpost.store.pins import PinStore
-from fingerpost.store.preferences import PreferenceStore
-from fingerpost.store.shutters import DisabledStore
-from fingerpost.store.tokens import TokenStore
-from fingerpost.store.usage import UsageStore
+from fingerpost.store.learning import (
+    ChoiceStore,
+    ConfidenceStore,
+    EvalStore,
+    FeedbackStore,
+    LearnedStore,
+    UsageStore,
+)
+from fingerpost.store.memories import MemoryStore, PreferenceStore
+from fingerpost.store.schema import claims, instances, journal
+from fingerpost.store.trust import DisabledStore, PinStore, TokenStore
 from fingerpost.store.writer import StoreWriter, WriterStatistics
+
+LEASE_SECONDS = 30.0
+
+
+@frozen
+class Instance:
+    """One process: `since_seq` is the number of the last event in the journal when it started."""
+
+    instance_id: str
+    seen: datetime
+    lease_s: float
+    since_seq: int
+
+
+@frozen
+class _InstanceClaim:
+    name: str
+    instance_id: str
+    now: datetime
+
+
+class InstanceStore:
+    """Who is alive, and who works on what."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def renew_lease(
+        self, instance_id: str, *, lease_s: float = LEASE_SECONDS, now: datetime | None = None
+    ) -> None:
+        """This process is alive, and will say so again before `lease_s` seconds are over."""
+        beaten = Instance(instance_id=instance_id, seen=now or utc_now(), lease_s=lease_s, since_seq=0)
+        await self._writer.write(_renew_leases, beaten)
+
+    async def end(self, instance_id: str) -> None:
+        """This process is over, and works on nothing any more."""
+        await self._writer.write(_end_instances, instance_id)
+
+    async def list_expired(self, *, now: datetime | None = None) -> list[Instance]:
+        """Those whose lease is over."""
+        moment = now or utc_now()
+        found = await self._database.read(_list_instances)
+        return [one for one in found if not _is_alive(one, moment)]
+
+    async def claim(self, name: str, instance_id: str, *, now: datetime | None = None) -> bool:
+        """Work on this alone. False while a process that is alive does, this one included."""
+        return await self._writer.write(
+            _claim_names, _InstanceClaim(name=name, instance_id=instance_id, now=now or utc_now())
+        )
+
+    async def release(self, name: str, instance_id: str) -> None:
+        """Work on it no more."""
+        await self._writer.write(_release_names, (name, instance_id))
+
+
+def _is_alive(one: Instance, now: datetime) -> bool:
+    return now - one.seen <= timedelta(seconds=one.lease_s)
+
+
+def _list_instances(connection: Connection) -> list[Instance]:
+    rows = connection.execute(select(instances)).all()
+    return [
+        Instance(instance_id=row.instance_id, seen=row.seen, lease_s=row.lease_s, since_seq=row.since_seq)
+        for row in rows
+    ]
+
+
+def _renew_leases(connection: Connection, beaten: Sequence[Instance]) -> list[None]:
+    since = connection.execute(select(func.max(journal.c.seq))).scalar() or 0
+    statement = upsert(connection, instances, lambda new: {"seen": new["seen"], "lease_s": new["lease_s"]})
+    for one in beaten:
+        row = {"instance_id": one.instance_id, "seen": one.seen, "lease_s": one.lease_s, "since_seq": since}
+        connection.execute(statement, row)
+    return [None] * len(beaten)
+
+
+def _end_instances(connection: Connection, ended: Sequence[str]) -> list[None]:
+    connection.execute(delete(claims).where(claims.c.instance_id.in_(ended)))
+    connection.execute(delete(instances).where(instances.c.instance_id.in_(ended)))
+    return [None] * len(ended)
+
+
+def _claim_names(connection: Connection, wanted: Sequence[_InstanceClaim]) -> list[bool]:
+    return [_claim_name(connection, claim) for claim in wanted]
+
+
+def _claim_name(connection: Connection, claim: _InstanceClaim) -> bool:
+    """Transactions that write follow one another, so two processes cannot both find it free."""
+    holder = connection.execute(
+        select(claims.c.instance_id).where(claims.c.name == claim.name)
+    ).scalar_one_or_none()
+    if holder is not None:
+        alive = {one.instance_id for one in _list_instances(connection) if _is_alive(one, claim.now)}
+        if holder in alive:
+            return False
+    connection.execute(delete(claims).where(claims.c.name == claim.name))
+    connection.execute(insert(claims), {"name": claim.name, "instance_id": claim.instance_id})
+    return True
+
+
+def _release_names(connection: Connection, released: Sequence[tuple[str, str]]) -> list[None]:
+    for name, instance_id in released:
+        connection.execute(delete(claims).where(claims.c.name == name, claims.c.instance_id == instance_id))
+    return [None] * len(released)
+
 
 logger = logging.getLogger("fingerpost.store")
 

@@ -1,28 +1,124 @@
-"""Everything on one port until it is told to stop: MCP, the OpenAI-compatible endpoint, API, console."""
+"""Serves everything on one port: MCP at once; the OpenAI-compatible API, the API and the console when first
+used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
 from fingerpost.errors import StoreError
+from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
-from fingerpost.surfaces.parts import SurfaceDeps, build_lazy_apps
-from fingerpost.surfaces.web.access.addresses import get_reachable_address
-from fingerpost.surfaces.web.front import PathRouter
-from fingerpost.surfaces.web.gate import Authenticator
-from fingerpost.surfaces.web.port import ServedApp, get_address, listen_at, serve_app
-from fingerpost.surfaces.web.tickets import save_address
-from fingerpost.telemetry.setup import open_spans
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.http.access import Authenticator, RateLimiter
+from fingerpost.surfaces.http.addresses import get_reachable_address
+from fingerpost.surfaces.http.local_callers import save_address
+from fingerpost.surfaces.http.server import LazyApp, PathRouter, ServedApp, get_address, listen_at, serve_app
+from fingerpost.telemetry.tracing import open_spans
+
+
+@frozen(kw_only=False)
+class SurfaceDeps:
+    """What every surface is opened with."""
+
+    router: Router
+    authenticator: Authenticator
+    address: str  # where people reach us
+    loaded: Loaded | None = None  # what the settings were read from
+
+
+class _StreamReaders:
+    """Who reads live streams at this moment: the API knows, once it is open, and /metrics tells."""
+
+    def __init__(self) -> None:
+        self._counted: Callable[[], int] | None = None
+
+    def set_counter(self, counter: Callable[[], int]) -> None:
+        self._counted = counter
+
+    def count(self) -> int:
+        return 0 if self._counted is None else self._counted()
+
+
+def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
+    """By the first part of the paths they answer; what the settings switch off is not there."""
+    settings = deps.router.settings
+    rate = RateLimiter(settings.api.per_minute)  # one caller, one rate, whichever surface
+    readers = _StreamReaders()
+    parts: dict[str, LazyApp] = {}
+    if settings.completions.enabled:
+        parts["v1"] = LazyApp(lambda: _open_openai(deps, rate))
+    if settings.api.enabled:
+        parts["api"] = LazyApp(lambda: _open_api(deps, rate, readers))
+    if settings.console.enabled:
+        parts[""] = parts["console"] = LazyApp(lambda: _open_console(deps))
+    parts["metrics"] = parts["readyz"] = LazyApp(lambda: _open_operations(deps, readers))
+    return parts
+
+
+# Each is imported by the thread that opens it.
+
+
+def _open_openai(deps: SurfaceDeps, rate_limiter: RateLimiter) -> AbstractAsyncContextManager[ServedApp]:
+    from fingerpost.surfaces.openai.app import open_openai_app
+
+    return open_openai_app(
+        deps.router, authenticator=deps.authenticator, address=deps.address, rate_limiter=rate_limiter
+    )
+
+
+def _open_api(
+    deps: SurfaceDeps, rate_limiter: RateLimiter, readers: _StreamReaders
+) -> AbstractAsyncContextManager[ServedApp]:
+    from fingerpost.analytics.journal_reader import JournalReader
+    from fingerpost.surfaces.api import open_api
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[ServedApp]:
+        router = deps.router
+        async with (
+            JournalReader.open(router.store, router.live) as ledger,
+            open_api(
+                router,
+                authenticator=deps.authenticator,
+                address=deps.address,
+                ledger=ledger,
+                rate_limiter=rate_limiter,
+                loaded=deps.loaded,
+            ) as api,
+        ):
+            readers.set_counter(lambda: api.streams)
+            yield api
+
+    return opened()
+
+
+def _open_console(deps: SurfaceDeps) -> AbstractAsyncContextManager[ServedApp]:
+    from fingerpost.surfaces.console import open_console
+
+    return open_console(deps.authenticator)
+
+
+def _open_operations(deps: SurfaceDeps, readers: _StreamReaders) -> AbstractAsyncContextManager[ServedApp]:
+    """Counting begins with whoever reads it first: calls that nobody counts cost nothing."""
+    from fingerpost.surfaces.operations import open_operations_app
+
+    if not deps.router.settings.telemetry.metrics:
+        return open_operations_app(deps.router, deps.authenticator)
+    from fingerpost.telemetry.metrics import PrometheusMetrics
+
+    metrics = PrometheusMetrics()
+    deps.router.events.add(metrics)
+    return open_operations_app(deps.router, deps.authenticator, metrics, streams=readers.count)
 
 
 def get_backend_options() -> dict[str, Any]:

@@ -1,21 +1,27 @@
-"""Spans for OpenTelemetry, made from events.
-
-A request is a span `invoke_agent fingerpost` with its stages below; a call of a tool is
-`execute_tool …` with each attempt below. Times are those of the events. What people
-and tools said stays out unless `content` is set.
-"""
+"""Spans for OpenTelemetry, made from events."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any, Final
 
 import orjson
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    set_span_in_context,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from fingerpost.events import (
@@ -43,9 +49,144 @@ from fingerpost.events import (
     ToolSelected,
 )
 from fingerpost.records import RouteOutcome
-from fingerpost.telemetry import names
-from fingerpost.telemetry.caller import get_trace_carrier
-from fingerpost.telemetry.journeys import MAX_OPEN_TRACES, OpenTrace, OpenTraces, to_nanoseconds
+from fingerpost.telemetry.tracing import get_trace_carrier
+
+ATTR_OPERATION: Final = "gen_ai.operation.name"
+ATTR_PROVIDER: Final = "gen_ai.provider.name"
+ATTR_AGENT: Final = "gen_ai.agent.name"
+ATTR_CONVERSATION: Final = "gen_ai.conversation.id"
+ATTR_REQUEST_MODEL: Final = "gen_ai.request.model"
+ATTR_RESPONSE_MODEL: Final = "gen_ai.response.model"
+ATTR_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+ATTR_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+ATTR_INPUT_MESSAGES: Final = "gen_ai.input.messages"
+ATTR_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+ATTR_TOOL: Final = "gen_ai.tool.name"
+ATTR_TOOL_TYPE: Final = "gen_ai.tool.type"
+ATTR_TOOL_CALL: Final = "gen_ai.tool.call.id"
+ATTR_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+ATTR_TOOL_RESULT: Final = "gen_ai.tool.call.result"
+ATTR_MCP_METHOD: Final = "mcp.method.name"
+ATTR_TRANSPORT: Final = "network.transport"
+ATTR_ERROR_TYPE: Final = "error.type"
+
+ATTR_PACKET: Final = "fingerpost.packet.id"
+ATTR_CALLER: Final = "fingerpost.caller"
+ATTR_MODE: Final = "fingerpost.mode"
+ATTR_PROFILE: Final = "fingerpost.profile"
+ATTR_OUTCOME: Final = "fingerpost.outcome"
+ATTR_RESUMED: Final = "fingerpost.resumed"
+ATTR_UNFINISHED: Final = "fingerpost.unfinished"
+ATTR_NEED: Final = "fingerpost.need"
+ATTR_CONSIDERED: Final = "fingerpost.tools.considered"
+ATTR_OFFERED: Final = "fingerpost.tools.offered"
+ATTR_FIT: Final = "fingerpost.fit"
+ATTR_LANGUAGE: Final = "fingerpost.language"
+ATTR_ROLE: Final = "fingerpost.model.role"
+ATTR_PURPOSE: Final = "fingerpost.model.purpose"
+ATTR_STOOD_IN: Final = "fingerpost.model.stood_in"
+ATTR_APPROVED: Final = "fingerpost.review.approved"
+ATTR_CONFIDENCE: Final = "fingerpost.confidence"
+ATTR_VERDICT: Final = "fingerpost.verdict"
+ATTR_RULE: Final = "fingerpost.rule"
+ATTR_PENDING: Final = "fingerpost.pending.id"
+ATTR_SERVER: Final = "fingerpost.server.name"
+ATTR_ATTEMPT: Final = "fingerpost.attempt.number"
+ATTR_FALLBACK: Final = "fingerpost.fallback"
+ATTR_RESULT_TOKENS: Final = "fingerpost.result.tokens"
+ATTR_ORIGINAL_TOKENS: Final = "fingerpost.result.original_tokens"
+ATTR_LIMIT: Final = "fingerpost.limit"
+
+
+MAX_OPEN_TRACES: Final = 2_000
+MAX_WAITING_TRACES: Final = 1_000
+MAX_TRACE_AGE: Final = timedelta(hours=1)  # after the last event; nobody will tell of its end any more
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+def to_nanoseconds(moment: datetime, less_milliseconds: float = 0.0) -> int:
+    since = moment - _EPOCH
+    whole = (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
+    return whole - round(less_milliseconds * 1_000_000)
+
+
+@dataclass(slots=True)
+class OpenTrace:
+    """The spans of one request: its root, and what is open below."""
+
+    root: Span
+    last_event_at: datetime
+    calls: dict[str, Span] = field(default_factory=dict[str, Span])
+    attempts: dict[tuple[str, str, int], Span] = field(default_factory=dict[tuple[str, str, int], Span])
+    selected: datetime | None = None
+    is_routed: bool = False  # somebody set out to answer it; else it is only narrowed
+
+    def end(self, at: datetime, *, unfinished: bool = False) -> None:
+        """End everything, the innermost first."""
+        # The only span of a bare call is its root.
+        below = [span for span in (*self.attempts.values(), *self.calls.values()) if span is not self.root]
+        for span in below:
+            span.set_attribute(ATTR_UNFINISHED, True)  # noqa: FBT003 - an attribute and its value
+            span.end(to_nanoseconds(at))
+        self.attempts.clear()
+        self.calls.clear()
+        if unfinished:
+            self.root.set_attribute(ATTR_UNFINISHED, True)  # noqa: FBT003 - an attribute and its value
+        self.root.end(to_nanoseconds(at))
+
+
+class OpenTraces:
+    """Trees by packet. The oldest give way when there are too many."""
+
+    def __init__(self, most: int = MAX_OPEN_TRACES) -> None:
+        self._most = most
+        self._trees: OrderedDict[str, OpenTrace] = OrderedDict()
+        self._waiting: OrderedDict[str, SpanContext] = OrderedDict()  # requests that stopped for a person
+
+    def __len__(self) -> int:
+        return len(self._trees)
+
+    def get(self, packet_id: str, at: datetime) -> OpenTrace | None:
+        tree = self._trees.get(packet_id)
+        if tree is not None:
+            tree.last_event_at = at
+            self._trees.move_to_end(packet_id)
+        return tree
+
+    def open(self, packet_id: str, root: Span, at: datetime) -> OpenTrace:
+        for old in self._evict_old(at):
+            old.end(old.last_event_at, unfinished=True)
+        tree = self._trees[packet_id] = OpenTrace(root=root, last_event_at=at)
+        return tree
+
+    def close(self, packet_id: str, at: datetime, *, is_waiting: bool = False) -> None:
+        """The request has come to its end, or waits: then it may go on in another tree."""
+        tree = self._trees.pop(packet_id, None)
+        if tree is None:
+            return
+        tree.end(at)
+        if is_waiting:
+            self._waiting[packet_id] = tree.root.get_span_context()
+            if len(self._waiting) > MAX_WAITING_TRACES:
+                self._waiting.popitem(last=False)
+
+    def take_waiting(self, packet_id: str) -> SpanContext | None:
+        """Where a request that waited came from; None where it did not wait."""
+        return self._waiting.pop(packet_id, None)
+
+    def close_all(self) -> None:
+        while self._trees:
+            _, tree = self._trees.popitem()
+            tree.end(tree.last_event_at, unfinished=True)
+
+    def _evict_old(self, now: datetime) -> Iterator[OpenTrace]:
+        while self._trees:
+            packet_id, oldest = next(iter(self._trees.items()))
+            if len(self._trees) < self._most and now - oldest.last_event_at < MAX_TRACE_AGE:
+                return
+            del self._trees[packet_id]
+            yield oldest
+
 
 logger = logging.getLogger("fingerpost.telemetry")
 
@@ -115,7 +256,7 @@ class SpanSink:
         assert event.packet_id is not None
         tree = self._open_traces.get(event.packet_id, event.at)
         if tree is None and (came_from := self._open_traces.take_waiting(event.packet_id)) is not None:
-            attributes = {**_build_agent_attributes(event.packet_id), names.ATTR_RESUMED: True}
+            attributes = {**_build_agent_attributes(event.packet_id), ATTR_RESUMED: True}
             tree = self._open_trace(event, f"invoke_agent {_AGENT_NAME}", attributes, came_from=came_from)
             tree.is_routed = True
         return tree
@@ -137,19 +278,19 @@ class SpanSink:
     def _trace_received(self, event: PacketReceived) -> None:
         packet = event.packet
         attributes = _build_agent_attributes(packet.packet_id)
-        attributes[names.ATTR_CONVERSATION] = packet.header.session_id
+        attributes[ATTR_CONVERSATION] = packet.header.session_id
         if packet.header.caller is not None:
-            attributes[names.ATTR_CALLER] = packet.header.caller
+            attributes[ATTR_CALLER] = packet.header.caller
         if self._content:
-            attributes[names.ATTR_INPUT_MESSAGES] = _format_message("user", packet.content.original_prompt)
+            attributes[ATTR_INPUT_MESSAGES] = _format_message("user", packet.content.original_prompt)
         self._open_trace(event, f"invoke_agent {_AGENT_NAME}", attributes)
 
     def _trace_began(self, event: RouteBegan) -> None:
         if (tree := self._get_trace(event)) is not None:
             tree.is_routed = True
-            tree.root.set_attribute(names.ATTR_MODE, event.mode.value)
+            tree.root.set_attribute(ATTR_MODE, event.mode.value)
             if event.profile is not None:
-                tree.root.set_attribute(names.ATTR_PROFILE, event.profile)
+                tree.root.set_attribute(ATTR_PROFILE, event.profile)
 
     def _trace_narrowed(self, event: RequestNarrowed) -> None:
         tree = self._get_trace(event)
@@ -164,11 +305,11 @@ class SpanSink:
             event.at,
             SpanKind.INTERNAL,
             {
-                names.ATTR_NEED: narrowing.need.verdict.value,
-                names.ATTR_CONSIDERED: shortlist.considered,
-                names.ATTR_OFFERED: len(shortlist.offered),
-                names.ATTR_FIT: shortlist.fit,
-                names.ATTR_LANGUAGE: narrowing.signals.language,
+                ATTR_NEED: narrowing.need.verdict.value,
+                ATTR_CONSIDERED: shortlist.considered,
+                ATTR_OFFERED: len(shortlist.offered),
+                ATTR_FIT: shortlist.fit,
+                ATTR_LANGUAGE: narrowing.signals.language,
             },
         )
         span.end(to_nanoseconds(event.at))
@@ -181,18 +322,18 @@ class SpanSink:
             return
         provider = self._providers.get(event.model, "openai")
         attributes: SpanAttributes = {
-            names.ATTR_OPERATION: "chat",
-            names.ATTR_PROVIDER: _PROVIDERS.get(provider, provider),
-            names.ATTR_REQUEST_MODEL: event.model,
-            names.ATTR_ROLE: event.role,
-            names.ATTR_PURPOSE: event.purpose,
+            ATTR_OPERATION: "chat",
+            ATTR_PROVIDER: _PROVIDERS.get(provider, provider),
+            ATTR_REQUEST_MODEL: event.model,
+            ATTR_ROLE: event.role,
+            ATTR_PURPOSE: event.purpose,
         }
         if event.prompt_tokens is not None:
-            attributes[names.ATTR_INPUT_TOKENS] = event.prompt_tokens
+            attributes[ATTR_INPUT_TOKENS] = event.prompt_tokens
         if event.completion_tokens is not None:
-            attributes[names.ATTR_OUTPUT_TOKENS] = event.completion_tokens
+            attributes[ATTR_OUTPUT_TOKENS] = event.completion_tokens
         if event.stood_in:
-            attributes[names.ATTR_STOOD_IN] = True
+            attributes[ATTR_STOOD_IN] = True
         began = to_nanoseconds(event.at, event.milliseconds)
         span = self._start_finished_span(
             tree.root, f"chat {event.model}", began, event.at, SpanKind.CLIENT, attributes
@@ -205,17 +346,17 @@ class SpanSink:
         if (tree := self._get_trace(event)) is not None:
             tree.selected = event.at
             chosen = event.selection
-            told: SpanAttributes = {} if chosen is None else {names.ATTR_TOOL: chosen.tool}
+            told: SpanAttributes = {} if chosen is None else {ATTR_TOOL: chosen.tool}
             if chosen is not None:
-                told[names.ATTR_CONFIDENCE] = chosen.confidence
+                told[ATTR_CONFIDENCE] = chosen.confidence
             tree.root.add_event("tool selected", told, to_nanoseconds(event.at))
 
     def _trace_reviewed(self, event: SelectionReviewed) -> None:
         if (tree := self._get_trace(event)) is not None:
             began = to_nanoseconds(tree.selected or event.at)
             attributes: SpanAttributes = {
-                names.ATTR_APPROVED: event.review.approved,
-                names.ATTR_CONFIDENCE: event.review.confidence,
+                ATTR_APPROVED: event.review.approved,
+                ATTR_CONFIDENCE: event.review.confidence,
             }
             span = self._start_finished_span(
                 tree.root, "review", began, event.at, SpanKind.INTERNAL, attributes
@@ -225,29 +366,29 @@ class SpanSink:
     def _trace_judged(self, event: ConfidenceJudged) -> None:
         if (tree := self._get_trace(event)) is not None:
             told: SpanAttributes = {
-                names.ATTR_CONFIDENCE: event.confidence.score,
-                names.ATTR_VERDICT: event.confidence.verdict.value,
+                ATTR_CONFIDENCE: event.confidence.score,
+                ATTR_VERDICT: event.confidence.verdict.value,
             }
             tree.root.add_event("confidence judged", told, to_nanoseconds(event.at))
 
     def _trace_limit_reached(self, event: BudgetReached) -> None:
         if (tree := self._get_trace(event)) is not None:
-            tree.root.add_event("limit reached", {names.ATTR_LIMIT: event.limit}, to_nanoseconds(event.at))
+            tree.root.add_event("limit reached", {ATTR_LIMIT: event.limit}, to_nanoseconds(event.at))
 
     def _trace_result_injected(self, event: ToolResultInjected) -> None:
         if self._content and (tree := self._get_trace(event)) is not None:
-            told: SpanAttributes = {names.ATTR_TOOL_RESULT: _format_text(event.result.output)}
+            told: SpanAttributes = {ATTR_TOOL_RESULT: _format_text(event.result.output)}
             tree.root.add_event("tool result", told, to_nanoseconds(event.at))
 
     def _trace_answered(self, event: AnswerGiven) -> None:
         if self._content and (tree := self._get_trace(event)) is not None:
-            tree.root.set_attribute(names.ATTR_OUTPUT_MESSAGES, _format_message("assistant", event.text))
+            tree.root.set_attribute(ATTR_OUTPUT_MESSAGES, _format_message("assistant", event.text))
 
     def _trace_route_ended(self, event: RouteEnded) -> None:
         tree = self._get_trace(event)
         if tree is None or event.packet_id is None:
             return
-        tree.root.set_attribute(names.ATTR_OUTCOME, event.outcome.value)
+        tree.root.set_attribute(ATTR_OUTCOME, event.outcome.value)
         if event.outcome in _FAILED_OUTCOMES:
             _mark_failed(tree.root, event.outcome.value)
         self._open_traces.close(event.packet_id, event.at, is_waiting=event.outcome in _WAITING_OUTCOMES)
@@ -256,14 +397,14 @@ class SpanSink:
 
     def _trace_call_received(self, event: CallReceived) -> None:
         attributes: SpanAttributes = {
-            names.ATTR_OPERATION: "execute_tool",
-            names.ATTR_TOOL_CALL: event.call_id,
-            names.ATTR_TOOL_TYPE: "function",
+            ATTR_OPERATION: "execute_tool",
+            ATTR_TOOL_CALL: event.call_id,
+            ATTR_TOOL_TYPE: "function",
         }
         if event.conversation is not None:
-            attributes[names.ATTR_CONVERSATION] = event.conversation
+            attributes[ATTR_CONVERSATION] = event.conversation
         if event.caller is not None:
-            attributes[names.ATTR_CALLER] = event.caller
+            attributes[ATTR_CALLER] = event.caller
         if event.packet_id == event.call_id:
             tree = self._open_trace(event, "execute_tool", attributes)
             tree.calls[event.call_id] = tree.root
@@ -278,40 +419,38 @@ class SpanSink:
     def _trace_call_prepared(self, event: CallPrepared) -> None:
         if (span := self._get_call_span(event)) is not None:
             span.update_name(f"execute_tool {event.tool}")
-            span.set_attribute(names.ATTR_TOOL, event.tool)
+            span.set_attribute(ATTR_TOOL, event.tool)
             if self._content:
-                span.set_attribute(names.ATTR_TOOL_ARGUMENTS, _format_text(event.arguments))
+                span.set_attribute(ATTR_TOOL_ARGUMENTS, _format_text(event.arguments))
 
     def _trace_call_ruled(self, event: CallRuled) -> None:
         if (span := self._get_call_span(event)) is not None:
-            told: SpanAttributes = {names.ATTR_VERDICT: event.verdict.value, names.ATTR_RULE: event.rule}
+            told: SpanAttributes = {ATTR_VERDICT: event.verdict.value, ATTR_RULE: event.rule}
             span.add_event("policy", told, to_nanoseconds(event.at))
 
     def _trace_approval_requested(self, event: ApprovalRequested) -> None:
         if (span := self._get_call_span(event)) is not None:
-            span.add_event(
-                "approval requested", {names.ATTR_PENDING: event.pending_id}, to_nanoseconds(event.at)
-            )
+            span.add_event("approval requested", {ATTR_PENDING: event.pending_id}, to_nanoseconds(event.at))
 
     def _trace_approval_decided(self, event: ApprovalDecided) -> None:
         """In the call that waits, or where it is over, in the request."""
         tree = self._open_traces.get(event.packet_id or "", event.at)
         if tree is not None:
             told: SpanAttributes = {
-                names.ATTR_PENDING: event.pending_id,
-                names.ATTR_VERDICT: event.decision.value,
+                ATTR_PENDING: event.pending_id,
+                ATTR_VERDICT: event.decision.value,
             }
             span = tree.calls.get(event.call_id, tree.root)
             span.add_event("approval decided", told, to_nanoseconds(event.at))
 
     def _trace_fallback_taken(self, event: FallbackTaken) -> None:
         if (span := self._get_call_span(event)) is not None:
-            span.add_event("fallback taken", {names.ATTR_TOOL: event.tool}, to_nanoseconds(event.at))
+            span.add_event("fallback taken", {ATTR_TOOL: event.tool}, to_nanoseconds(event.at))
 
     def _trace_result_digested(self, event: ResultDigested) -> None:
         if (span := self._get_call_span(event)) is not None:
-            span.set_attribute(names.ATTR_RESULT_TOKENS, event.tokens)
-            span.set_attribute(names.ATTR_ORIGINAL_TOKENS, event.original_tokens)
+            span.set_attribute(ATTR_RESULT_TOKENS, event.tokens)
+            span.set_attribute(ATTR_ORIGINAL_TOKENS, event.original_tokens)
 
     def _trace_attempt_started(self, event: AttemptStarted) -> None:
         tree = self._get_trace(event)
@@ -320,16 +459,16 @@ class SpanSink:
             return
         server, _, tool = event.tool.partition("/")
         attributes: SpanAttributes = {
-            names.ATTR_MCP_METHOD: "tools/call",
-            names.ATTR_OPERATION: "execute_tool",
-            names.ATTR_TOOL: tool,
-            names.ATTR_SERVER: server,
-            names.ATTR_ATTEMPT: event.number,
+            ATTR_MCP_METHOD: "tools/call",
+            ATTR_OPERATION: "execute_tool",
+            ATTR_TOOL: tool,
+            ATTR_SERVER: server,
+            ATTR_ATTEMPT: event.number,
         }
         if (transport := _TRANSPORTS.get(self._transport_of(server) or "")) is not None:
-            attributes[names.ATTR_TRANSPORT] = transport
+            attributes[ATTR_TRANSPORT] = transport
         if event.fallback:
-            attributes[names.ATTR_FALLBACK] = True
+            attributes[ATTR_FALLBACK] = True
         tree.attempts[event.call_id, event.tool, event.number] = self._tracer.start_span(
             f"tools/call {tool}",
             context=set_span_in_context(call),
@@ -348,7 +487,7 @@ class SpanSink:
                 _mark_failed(span, made.error.value, made.detail if self._content else None)
             span.end(to_nanoseconds(event.at))
         elif made.cached and (call := tree.calls.get(event.call_id)) is not None:
-            call.add_event("answered from the cache", {names.ATTR_TOOL: made.tool}, to_nanoseconds(event.at))
+            call.add_event("answered from the cache", {ATTR_TOOL: made.tool}, to_nanoseconds(event.at))
 
     def _trace_call_finished(self, event: CallFinished) -> None:
         tree = self._get_trace(event)
@@ -403,15 +542,15 @@ def _get_parent_context() -> Context | None:
 
 def _build_agent_attributes(packet_id: str) -> SpanAttributes:
     return {
-        names.ATTR_OPERATION: "invoke_agent",
-        names.ATTR_PROVIDER: _AGENT_NAME,
-        names.ATTR_AGENT: _AGENT_NAME,
-        names.ATTR_PACKET: packet_id,
+        ATTR_OPERATION: "invoke_agent",
+        ATTR_PROVIDER: _AGENT_NAME,
+        ATTR_AGENT: _AGENT_NAME,
+        ATTR_PACKET: packet_id,
     }
 
 
 def _mark_failed(span: Span, kind: str, detail: str | None = None) -> None:
-    span.set_attribute(names.ATTR_ERROR_TYPE, kind)
+    span.set_attribute(ATTR_ERROR_TYPE, kind)
     span.set_status(Status(StatusCode.ERROR, detail and detail[:MAX_CONTENT_LENGTH]))
 
 

@@ -10,24 +10,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fingerpost.testing.faults.http import http_fault
-    from fingerpost.testing.faults.specs import stdio_fault
-    from fingerpost.testing.playbooks import playbook
-    from fingerpost.testing.scripted import HANG, ScriptedModel, calls
-    from fingerpost.testing.tokens import MemoryTokens
-    from fingerpost.testing.tools import ToolServer, tool_server
-    from fingerpost.testing.web import served
+    from fingerpost.testing.models import HANG, ScriptedModel, calls, playbook
+    from fingerpost.testing.servers import MemoryTokens, ToolServer, served, stdio_fault, tool_server
 
 _HOMES = {
-    "HANG": "fingerpost.testing.scripted",
-    "MemoryTokens": "fingerpost.testing.tokens",
-    "ScriptedModel": "fingerpost.testing.scripted",
-    "ToolServer": "fingerpost.testing.tools",
-    "calls": "fingerpost.testing.scripted",
+    "HANG": "fingerpost.testing.models",
+    "MemoryTokens": "fingerpost.testing.servers",
+    "ScriptedModel": "fingerpost.testing.models",
+    "ToolServer": "fingerpost.testing.servers",
+    "calls": "fingerpost.testing.models",
     "http_fault": "fingerpost.testing.faults.http",
-    "playbook": "fingerpost.testing.playbooks",
-    "served": "fingerpost.testing.web",
-    "stdio_fault": "fingerpost.testing.faults.specs",
-    "tool_server": "fingerpost.testing.tools",
+    "playbook": "fingerpost.testing.models",
+    "served": "fingerpost.testing.servers",
+    "stdio_fault": "fingerpost.testing.servers",
+    "tool_server": "fingerpost.testing.servers",
 }
 
 __all__ = [

@@ -14,11 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fingerpost.builtin.assets.models.glb import render_glb
-from fingerpost.builtin.assets.models.reading import parse_bodies
-from fingerpost.builtin.assets.sound.tune import parse_tune
-from fingerpost.builtin.assets.sound.wave import render_wav
-from fingerpost.builtin.kit import ToolRefused
+from fingerpost.builtin.assets.bodies import parse_bodies, render_glb
+from fingerpost.builtin.assets.sound import parse_tune, render_wav
+from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.records import Json
 from fingerpost.settings import Settings
 from tests.builtin.assets.kit import made, maker, ordered

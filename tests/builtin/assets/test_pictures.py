@@ -13,18 +13,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.assets.charts.drawing import draw_chart
-from fingerpost.builtin.assets.charts.reading import parse_chart
-from fingerpost.builtin.assets.charts.records import CHART_TYPES, Chart
-from fingerpost.builtin.assets.charts.scale import build_scale
-from fingerpost.builtin.assets.diagrams.exchange import draw_sequence
-from fingerpost.builtin.assets.diagrams.flow import draw_flow
-from fingerpost.builtin.assets.diagrams.reading import parse_diagram
-from fingerpost.builtin.assets.diagrams.records import FlowDiagram, SequenceDiagram
-from fingerpost.builtin.assets.drawing.letters import can_draw_text
-from fingerpost.builtin.assets.drawing.shapes import OutlineShape, TextLine, estimate_width
-from fingerpost.builtin.assets.drawing.svg import render_svg
-from fingerpost.builtin.kit import ToolRefused
+from fingerpost.builtin.assets.charts import CHART_TYPES, Chart, build_scale, draw_chart, parse_chart
+from fingerpost.builtin.assets.diagrams import (
+    FlowDiagram,
+    SequenceDiagram,
+    draw_flow,
+    draw_sequence,
+    parse_diagram,
+)
+from fingerpost.builtin.assets.pictures import (
+    OutlineShape,
+    TextLine,
+    can_draw_text,
+    estimate_width,
+    render_svg,
+)
+from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.records import Json
 from fingerpost.settings import Settings
 from tests.builtin.assets.kit import made, maker, ordered

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from fingerpost.builtin.assets.drawing.png import encode_png
+from fingerpost.builtin.assets.pictures import encode_png
 from fingerpost.records import ErrorKind
 from fingerpost.settings import RuleSettings, Settings
 from fingerpost.testing import served

@@ -12,15 +12,15 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.builtin import open_router
-from fingerpost.builtin.kit import BuiltinServer, BuiltinTool, ToolCaller, ToolQuestion, ToolReply
-from fingerpost.builtin.opening import add_builtin_settings
-from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.registry import add_builtin_settings
+from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolQuestion, ToolReply
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Effect, Json, JsonObject, Mode, RouteOutcome, Scope
 from fingerpost.router import Agent, Route
 from fingerpost.store import MemoryOwner
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 from tests.journeys.recorder import READS, as_remembered, tool
 from tests.journeys.world import playing, review, select, settings
 from tests.requirements import proves

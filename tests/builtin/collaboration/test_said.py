@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import validate
 
-from fingerpost.router.journeys.said import get_options, parse_answer
+from fingerpost.router.modes.elicitation import get_options, parse_answer
 from tests.requirements import proves
 
 WORDS = {"type": "string"}

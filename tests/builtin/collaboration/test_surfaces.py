@@ -17,7 +17,7 @@ from fingerpost import Router
 from fingerpost.builtin import open_router
 from fingerpost.llm import ModelRequest
 from fingerpost.testing import ScriptedModel, calls, served
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 from tests.api import kit as api
 from tests.conformance.gateway import connected, serving
 from tests.journeys.world import settings

@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.knowledge import KnowledgeBase
-from fingerpost.builtin.knowledge.listing import list_folder
-from fingerpost.builtin.knowledge.reading import read_note
+from fingerpost.builtin.knowledge.views import list_folder, read_note
+from fingerpost.builtin.toolkit import ToolRefused
 from tests.builtin.knowledge.conftest import OpenHouse, refused, said
 from tests.requirements import proves
 

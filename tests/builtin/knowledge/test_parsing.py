@@ -7,11 +7,13 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.knowledge.blocks import MAX_PASSAGE_LENGTH
-from fingerpost.builtin.knowledge.front import read_front_matter
-from fingerpost.builtin.knowledge.markdown import parse_markdown
-from fingerpost.builtin.knowledge.plain import parse_plain
-from fingerpost.builtin.knowledge.records import FrontMatter
+from fingerpost.builtin.knowledge.documents import (
+    MAX_PASSAGE_LENGTH,
+    FrontMatter,
+    parse_markdown,
+    parse_plain,
+    read_front_matter,
+)
 from tests.requirements import proves
 
 PIECES = st.sampled_from(

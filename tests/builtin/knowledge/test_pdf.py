@@ -7,7 +7,7 @@ from pathlib import Path
 from pypdf import PdfReader, PdfWriter
 
 from fingerpost.builtin.knowledge import KnowledgeBase
-from fingerpost.builtin.knowledge.pdf import PdfReader as OurReader
+from fingerpost.builtin.knowledge.documents import PdfReader as OurReader
 from tests.builtin.knowledge.conftest import OpenHouse, refused, said
 from tests.requirements import proves
 

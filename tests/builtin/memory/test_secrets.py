@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fingerpost.builtin.memory.secrets import find_secret
+from fingerpost.builtin.memory.store import find_secret
 from tests.requirements import proves
 
 EXAMPLES = settings(max_examples=60, deadline=None)

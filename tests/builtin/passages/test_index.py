@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.passages import PassageIndex, TextPassage
-from fingerpost.builtin.passages.meanings import WINDOW_LENGTH, split_windows
+from fingerpost.builtin.passages import WINDOW_LENGTH, PassageIndex, TextPassage, split_windows
 from fingerpost.narrow.dense.encoder import OnnxEncoder, Vector, get_shared_encoder
 from tests.requirements import proves
 

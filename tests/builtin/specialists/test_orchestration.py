@@ -15,15 +15,15 @@ from mcp import Client
 
 from fingerpost import Router
 from fingerpost.builtin import BuiltinHost, make_server, open_router
-from fingerpost.builtin.specialists.orchestration.choosing import parse_experts as experts_given
+from fingerpost.builtin.specialists.panel import parse_experts as experts_given
 from fingerpost.errors import ModelRefused, ModelUnavailable
 from fingerpost.events import PacketReceived, RouteEnded, SubagentBegan, SubagentEnded
 from fingerpost.llm import ModelRequest
-from fingerpost.llm.fields import as_mapping
+from fingerpost.llm.content import as_mapping
 from fingerpost.records import Json, Outcome, RouteOutcome
 from fingerpost.settings import BuiltinSettings, FlagSettings, Settings, SpecialistsSettings, SubagentSettings
 from fingerpost.testing import HANG, ScriptedModel, calls, tool_server
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 from tests.requirements import proves
 
 TOOL = "specialists/use_multiagent_orchestration"

@@ -14,7 +14,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import Effect, Scope
 from fingerpost.settings import BuiltinSettings, Settings
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 from tests.requirements import proves
 
 AGENT = "specialists/use_mcp_agent"

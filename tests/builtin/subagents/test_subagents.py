@@ -12,17 +12,17 @@ import anyio
 import pytest
 
 from fingerpost import Router
-from fingerpost.builtin.kit import BuiltinServer
-from fingerpost.builtin.opening import add_builtin_settings
-from fingerpost.builtin.premises import BuiltinHost
-from fingerpost.builtin.specialists.subagents import SUBAGENT_RULES, build_subagent_tools
+from fingerpost.analytics.journal_reader import JournalReader
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.registry import add_builtin_settings
+from fingerpost.builtin.specialists.agents import SUBAGENT_RULES, build_subagent_tools
+from fingerpost.builtin.toolkit import BuiltinServer
 from fingerpost.events import CallFinished, RouteBegan, RouteEnded, SubagentBegan, SubagentEnded
-from fingerpost.insight.ledger import JournalReader
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Decision, JsonObject, RouteOutcome, Scope
 from fingerpost.router import Route
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 from tests.journeys.recorder import DESTROYS, READS, tool
 from tests.journeys.world import settings
 from tests.requirements import proves

@@ -9,6 +9,7 @@ from io import StringIO
 import anyio.to_thread
 from rich.console import Console
 
+from fingerpost.analytics.requests import fold_events
 from fingerpost.events import (
     CallFinished,
     Event,
@@ -17,12 +18,11 @@ from fingerpost.events import (
     SubagentBegan,
     SubagentEnded,
 )
-from fingerpost.insight.lines import fold_events
 from fingerpost.records import Packet, RouteOutcome, utc_now
 from fingerpost.store.journal import JournalEntry
 from fingerpost.surfaces.cli.explanation import build_timeline
 from fingerpost.surfaces.cli.trace import draw_trace
-from fingerpost.testing.scripted import ScriptLine
+from fingerpost.testing.models import ScriptLine
 from tests.builtin.subagents.test_subagents import WISH, ask, begin, by_prompt, child_of, house
 from tests.requirements import proves
 from tests.surfaces.conftest import Person, person

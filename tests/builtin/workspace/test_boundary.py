@@ -17,14 +17,17 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.files.operations import OPERATIONS, FileContext
-from fingerpost.builtin.workspace.given import ToolArguments
-from fingerpost.builtin.workspace.ground import RootFolder
-from fingerpost.builtin.workspace.search.meaning import MeaningIndex
-from fingerpost.builtin.workspace.switches import ActionSwitches, RunMode
-from fingerpost.builtin.workspace.workplace import WorkspaceContext
-from fingerpost.builtin.workspace.writes import UnreviewedWrites
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.workspace.context import (
+    ActionSwitches,
+    RunMode,
+    ToolArguments,
+    UnreviewedWrites,
+    WorkspaceContext,
+)
+from fingerpost.builtin.workspace.paths import RootFolder
+from fingerpost.builtin.workspace.search import MeaningIndex
+from fingerpost.builtin.workspace.tools import OPERATIONS, FileContext
 from fingerpost.records import Json
 from fingerpost.settings import WorkspaceSettings
 from tests.builtin.workspace.conftest import House

@@ -17,9 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.commands.elevated import explain_elevated
-from fingerpost.builtin.workspace.commands.line import split_command
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.workspace.command_rules import explain_elevated, split_command
 from fingerpost.records import ErrorKind
 from tests import warm
 from tests.builtin.workspace.conftest import COMMANDS_ALLOWED, House, names_in

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.workspace.ground.globs import ANY_FOLDER_PATTERN, translate_glob
+from fingerpost.builtin.workspace.folder_walk import ANY_FOLDER_PATTERN, translate_glob
 
 PIECES = ["a", "b", "ab", "*", "**", "**/", "/", "?", "[ab]", "[!a]", "[a"]
 

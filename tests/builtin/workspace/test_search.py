@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.ground.ignoring import IgnoreRules, parse_patterns
-from fingerpost.builtin.workspace.search.pattern import PatternFinder
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.workspace.folder_walk import IgnoreRules, parse_patterns
+from fingerpost.builtin.workspace.search import PatternFinder
 from tests.builtin.workspace.conftest import House
 from tests.requirements import proves
 

@@ -7,11 +7,16 @@ import re
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.kit import ToolRefused
-from fingerpost.builtin.workspace.search.certain import find_required_text
-from fingerpost.builtin.workspace.text.diffs import render_diff
-from fingerpost.builtin.workspace.text.edits import TextEdit, insert_lines, replace_text
-from fingerpost.builtin.workspace.text.encodings import decode_text, split_lines
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.workspace.search import find_required_text
+from fingerpost.builtin.workspace.text import (
+    TextEdit,
+    decode_text,
+    insert_lines,
+    render_diff,
+    replace_text,
+    split_lines,
+)
 from tests.requirements import proves
 
 texts = st.text(st.one_of(st.sampled_from("ab \r\n\n\t"), st.characters(codec="utf-8")), max_size=60)

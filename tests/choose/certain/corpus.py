@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.choose.certain import FilledArguments, fill_arguments
+from fingerpost.choose.keyless.arguments import FilledArguments, fill_arguments
 from fingerpost.events import MemorySink
 from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import Json, JsonObject, Listing, Signals, ToolCard

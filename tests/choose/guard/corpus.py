@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fingerpost.choose.guard import SyntaxGuard
+from fingerpost.choose.syntax_guard.scanner import SyntaxGuard
 from fingerpost.records import JsonObject
 from tests.catalog.definitions import card, tool
 

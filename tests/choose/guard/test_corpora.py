@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fingerpost.choose.guard import SyntaxGuard
+from fingerpost.choose.syntax_guard.scanner import SyntaxGuard
 from tests.choose.guard.corpus import GUARD, TOOLS, Sample, Undecided, invented, ordinary, undecided
 from tests.requirements import proves
 

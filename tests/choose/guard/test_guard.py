@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.guard import SyntaxGuard
+from fingerpost.choose.syntax_guard.scanner import SyntaxGuard
 from tests.catalog.definitions import UNHURRIED, card, tool
 from tests.choose.guard.corpus import GUARD, REQUESTS, SYNTAX
 from tests.requirements import proves

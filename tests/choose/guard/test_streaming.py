@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.choose.guard import CleanedText, SyntaxGuard
+from fingerpost.choose.syntax_guard.scanner import CleanedText, SyntaxGuard
 from tests.catalog.definitions import UNHURRIED
 from tests.choose.guard.corpus import GUARD, REQUESTS, Sample, invented, ordinary
 from tests.requirements import proves

@@ -1,18 +1,116 @@
-"""Directives for a VR or AR client: what shall happen in the person's scene, said as data.
-
-Nothing happens here. A directive is checked, numbered and handed back; the client that asked
-carries directives out in the order they were given, and may refuse any of them.
-"""
+"""Directives for a VR or AR client: what shall happen in the person's scene, as data."""
 
 from __future__ import annotations
 
-from typing import Final
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
 
-from fingerpost.builtin.directives.kinds import DIRECTIVE_KINDS
-from fingerpost.builtin.directives.making import build_tool
-from fingerpost.builtin.kit import BuiltinServer
-from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.directives.definitions import DIRECTIVE_KINDS, DirectiveKind, build_id_schema
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.records import Effect, Json, JsonObject, create_id
 from fingerpost.settings import OwnRule
+
+DIRECTIVE_VERSION: Final = "1"  # of the form of directives; clients refuse what they do not know
+_KEPT: Final = "\n\t"
+_TURNING: Final = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def build_tool(kind: DirectiveKind) -> BuiltinTool:
+    """The tool that gives directives of this kind."""
+    target = {"target": build_id_schema(kind.target)} if kind.target else {}
+
+    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        directive = build_directive(kind, arguments)
+        return ToolReply(_format_sentence(kind, directive), data=directive)
+
+    return BuiltinTool(
+        name=kind.name,
+        title=kind.title,
+        description=f"{kind.description} Gives a directive that the client carries out.",
+        run=run,
+        # It changes what a person sees. Never repeated, and in the order it was asked for.
+        effect=Effect.WRITE,
+        properties={**target, **kind.parameters},
+        required=(*target, *kind.required),
+        output_schema=build_output_schema(kind),
+        knowledge={
+            "category": "scene",
+            "keywords": kind.keywords,
+            "examples": kind.examples,
+            "typical_ms": 5,
+            "timeout_ms": 10_000,
+            "structured": True,
+            "when": ("the person asks for something to happen in the VR or AR scene they are in",),
+            "when_not": ("there is no scene: the person only wants to know something",),
+        },
+    )
+
+
+def build_output_schema(kind: DirectiveKind) -> JsonObject:
+    """What a client gets. Further fields may come; those of this version stay as they are."""
+    return {
+        "type": "object",
+        "properties": {
+            "version": {"type": "string", "const": DIRECTIVE_VERSION},
+            "directive": {"type": "string", "const": kind.name},
+            "id": {"type": "string", "pattern": "^dir_[0-9a-f]{32}$"},
+            "target": {"type": ["string", "null"]},
+            "parameters": {
+                "type": "object",
+                "properties": dict(kind.parameters),
+                "required": list(kind.required),
+                "additionalProperties": False,
+            },
+        },
+        "required": ["version", "directive", "id", "target", "parameters"],
+    }
+
+
+def build_directive(kind: DirectiveKind, arguments: JsonObject) -> JsonObject:
+    """The directive. Raises `ToolRefused` for what no client could act on."""
+    parameters = {name: value for name, value in arguments.items() if name in kind.parameters}
+    if not kind.required and not parameters and "seconds" in kind.parameters:
+        named = ", ".join(name for name in kind.parameters if name != "seconds")
+        raise ToolRefused(f"{kind.name} says nothing so.", hint=f"Give at least one of {named}.")
+    for name, value in parameters.items():
+        _check_value(name, value)
+    return {
+        "version": DIRECTIVE_VERSION,
+        "directive": kind.name,
+        "id": create_id("dir"),
+        "target": arguments.get("target") if kind.target else None,
+        "parameters": parameters,
+    }
+
+
+def _check_value(name: str, value: Json) -> None:
+    """What a JSON schema does not say: numbers are numbers, and text is text that can be shown."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ToolRefused(f"{name} is not a number.", hint="Give a finite one.")
+    if isinstance(value, str) and (bad := next(filter(_is_invisible, value), None)) is not None:
+        raise ToolRefused(f"{name} holds the character U+{ord(bad):04X}.", hint="Write plain text.")
+    if isinstance(value, Mapping):
+        for inner, each in cast("Mapping[str, Json]", value).items():
+            _check_value(f"{name}.{inner}", each)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for each in value:
+            _check_value(name, each)
+
+
+def _is_invisible(character: str) -> bool:
+    """Control characters, half characters, and those that turn text around without being seen."""
+    unseen = unicodedata.category(character) in ("Cc", "Cs") or character in _TURNING
+    return unseen and character not in _KEPT
+
+
+def _format_sentence(kind: DirectiveKind, directive: JsonObject) -> str:
+    parameters = cast("Mapping[str, Json]", directive["parameters"])
+    words = {name: value for name, value in parameters.items() if isinstance(value, str)}
+    return kind.sentence.format_map({**words, "target": directive["target"]}) + " The client carries it out."
+
 
 NAME: Final = "directives"
 _INSTRUCTIONS: Final = (

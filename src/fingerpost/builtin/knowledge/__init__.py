@@ -10,12 +10,11 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from fingerpost.builtin.kit import BuiltinServer
+from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.knowledge.base import KnowledgeBase
-from fingerpost.builtin.knowledge.definitions import build_knowledge_tools
-from fingerpost.builtin.knowledge.tools import KnowledgeTools
+from fingerpost.builtin.knowledge.tools import KnowledgeTools, build_knowledge_tools
 from fingerpost.builtin.passages import get_default_folder
-from fingerpost.builtin.premises import BuiltinHost
+from fingerpost.builtin.toolkit import BuiltinServer
 
 __all__ = ["KnowledgeBase", "make"]
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fingerpost.builtin.kit import ToolRefused
 from fingerpost.builtin.knowledge.base import CONTEXT_FOLDER, KnowledgeBase, NoteLibrary
-from fingerpost.builtin.knowledge.records import KnowledgeNote
-from fingerpost.builtin.knowledge.showing import describe_note, format_day, format_location
+from fingerpost.builtin.knowledge.documents import KnowledgeNote
+from fingerpost.builtin.knowledge.views import describe_note, format_day, format_location
+from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.call.digest.tokens import clip_to_tokens, count_tokens
 from fingerpost.frozen import frozen
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from fingerpost.builtin.kit import BuiltinServer
-from fingerpost.builtin.premises import BuiltinHost
-from fingerpost.builtin.specialists.agent import build_agent_tool
-from fingerpost.builtin.specialists.asset_tool import build_asset_rules, build_asset_tool
-from fingerpost.builtin.specialists.nested import SERVER
-from fingerpost.builtin.specialists.orchestration import build_panel_tool
-from fingerpost.builtin.specialists.subagents import SUBAGENT_RULES, build_subagent_tools
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.specialists.agents import (
+    SERVER,
+    SUBAGENT_RULES,
+    build_agent_tool,
+    build_subagent_tools,
+)
+from fingerpost.builtin.specialists.assets import build_asset_rules, build_asset_tool
+from fingerpost.builtin.specialists.panel import build_panel_tool
+from fingerpost.builtin.toolkit import BuiltinServer
 from fingerpost.settings import OwnRule
 
 _INSTRUCTIONS = (

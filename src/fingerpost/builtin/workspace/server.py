@@ -8,23 +8,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from fingerpost.builtin.kit import BuiltinServer
-from fingerpost.builtin.passages.meanings import get_default_folder
-from fingerpost.builtin.premises import BuiltinHost
-from fingerpost.builtin.workspace.commands.jobs import BackgroundJobs
-from fingerpost.builtin.workspace.commands.sandbox import CommandSandbox, describe_sandbox
-from fingerpost.builtin.workspace.commands.tool import Terminal
-from fingerpost.builtin.workspace.files.operations import OPERATIONS, FileContext
-from fingerpost.builtin.workspace.ground import OutsideAccess, RootFolder
-from fingerpost.builtin.workspace.search.meaning import MeaningIndex
-from fingerpost.builtin.workspace.switches import ActionSwitches
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.passages import get_default_folder
+from fingerpost.builtin.toolkit import BuiltinServer
+from fingerpost.builtin.workspace.context import ActionSwitches, UnreviewedWrites, WorkspaceContext
+from fingerpost.builtin.workspace.definitions import INSIDE_ONLY, format_boundary
+from fingerpost.builtin.workspace.paths import OutsideAccess, RootFolder
+from fingerpost.builtin.workspace.processes import BackgroundJobs
+from fingerpost.builtin.workspace.sandbox import CommandSandbox, describe_sandbox
+from fingerpost.builtin.workspace.search import MeaningIndex
+from fingerpost.builtin.workspace.terminal import Terminal
 from fingerpost.builtin.workspace.tools import (
     ELEVATED_OPERATION,
     EXECUTE,
     FILES_TOOL,
+    OPERATIONS,
     TERMINAL_TOOL,
     TESTS_TOOL,
     WRITE,
+    FileContext,
     build_ai_execute,
     build_ai_read,
     build_ai_write,
@@ -34,9 +36,6 @@ from fingerpost.builtin.workspace.tools import (
     build_search_files,
     build_terminal_operations,
 )
-from fingerpost.builtin.workspace.wording import INSIDE_ONLY, format_boundary
-from fingerpost.builtin.workspace.workplace import WorkspaceContext
-from fingerpost.builtin.workspace.writes import UnreviewedWrites
 from fingerpost.records import Effect
 from fingerpost.settings import OwnRule, Settings
 from fingerpost.store import get_data_directory, resolve_location

@@ -1,34 +1,336 @@
-"""The eight tools of the workspace, as records."""
+"""The tools of the workspace, and the operations of `file_operations`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import anyio.to_thread
 
-from fingerpost.builtin.kit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
-from fingerpost.builtin.workspace import schemas, wording
-from fingerpost.builtin.workspace.commands.sandbox import describe_sandbox
-from fingerpost.builtin.workspace.commands.tests import find_test_command
-from fingerpost.builtin.workspace.commands.tool import Terminal
-from fingerpost.builtin.workspace.files import reading, writing
-from fingerpost.builtin.workspace.files.operations import (
-    OPERATIONS,
-    FileContext,
-    FileOperation,
-    attribute_to_paths,
-    check_feasible,
-    check_paths,
-    get_grant_reason,
-    note_writes,
+from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolRefused, ToolReply, attribute_to
+from fingerpost.builtin.workspace.context import RunMode, ToolArguments, WorkspaceContext
+from fingerpost.builtin.workspace.definitions import (
+    CONTENT_SCHEMA,
+    DRY_RUN_SCHEMA,
+    END_LINE_SCHEMA,
+    EXECUTE_WORDING,
+    FILE_PARAMETERS,
+    FILES_WORDING,
+    PATH_SCHEMA,
+    QUERY_WORDING,
+    READ_WORDING,
+    SEARCH_WORDING,
+    START_LINE_SCHEMA,
+    TERMINAL_PARAMETERS,
+    TERMINAL_WORDING,
+    TESTS_WORDING,
+    WRITE_WORDING,
+    build_enum_schema,
+    build_integer_schema,
+    build_text_schema,
+    format_boundary,
 )
-from fingerpost.builtin.workspace.given import ToolArguments
-from fingerpost.builtin.workspace.search.grep import TextQuery, search_text
+from fingerpost.builtin.workspace.file_content import (
+    append_file,
+    create_file,
+    describe_path,
+    insert_text,
+    read_file,
+    read_range,
+    replace_string,
+    replace_strings,
+    write_file,
+)
+from fingerpost.builtin.workspace.file_tree import (
+    copy_file,
+    delete_path,
+    find_files,
+    list_folder,
+    rename_file,
+)
+from fingerpost.builtin.workspace.paths import OUTSIDE_TYPE, PROTECTED_TYPE, SENSITIVE_NAMES, format_name
+from fingerpost.builtin.workspace.sandbox import describe_sandbox
+from fingerpost.builtin.workspace.search import MeaningIndex, TextQuery, search_text
+from fingerpost.builtin.workspace.terminal import Terminal, find_test_command
+from fingerpost.builtin.workspace.text import TextEdit
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, JsonObject
+
+
+@frozen(kw_only=False)
+class FileContext:
+    """What an operation works with."""
+
+    workspace: WorkspaceContext
+    meaning_index: MeaningIndex
+
+
+FileAction = Callable[[FileContext, ToolArguments, RunMode], str]
+
+
+@frozen(kw_only=False)
+class FileOperation:
+    """One operation of `file_operations`. It blocks: it is run in a thread."""
+
+    effect: Effect
+    action: FileAction
+    needs: tuple[str, ...]
+    takes: tuple[str, ...] = ()
+
+
+def _search_text(context: FileContext, args: ToolArguments, run_mode: RunMode) -> str:
+    wanted = TextQuery(
+        query=args.get_text("query"),
+        path=args.get_text("path", "."),
+        glob=args.get_text("pattern"),
+        regex=args.get_flag("regex"),
+        match_case=args.get_flag("match_case"),
+        context_lines=args.get_number("context_lines", 0),
+        limit=args.get_number("limit", 100),
+        include_ignored=args.get_flag("include_ignored"),
+    )
+    return search_text(context.workspace, wanted)
+
+
+def _build_edit(args: ToolArguments) -> TextEdit:
+    return TextEdit(
+        old=args.get_text("old_string"), new=args.get_text("new_string"), everywhere=args.get_flag("all")
+    )
+
+
+_READ, _WRITE, _DESTROY = Effect.READ, Effect.WRITE, Effect.DESTROY
+
+OPERATIONS: Final[Mapping[str, FileOperation]] = {
+    "read_file": FileOperation(
+        _READ, lambda desk, given, _: read_file(desk.workspace, given.get_text("path")), ("path",)
+    ),
+    "read_range": FileOperation(
+        _READ,
+        lambda desk, given, _: read_range(
+            desk.workspace,
+            given.get_text("path"),
+            given.get_number("start_line", 1),
+            given.get_number("end_line", 0),
+        ),
+        ("path", "start_line"),
+        ("end_line",),
+    ),
+    "create_file": FileOperation(
+        _WRITE,
+        lambda desk, given, act: create_file(
+            desk.workspace, given.get_text("path"), given.get_text("content"), act
+        ),
+        ("path",),
+        ("content", "dry_run"),
+    ),
+    "write_file": FileOperation(
+        _WRITE,
+        lambda desk, given, act: write_file(
+            desk.workspace, given.get_text("path"), given.get_text("content"), act
+        ),
+        ("path", "content"),
+        ("dry_run",),
+    ),
+    "append_file": FileOperation(
+        _WRITE,
+        lambda desk, given, act: append_file(
+            desk.workspace, given.get_text("path"), given.get_text("content"), act
+        ),
+        ("path", "content"),
+        ("dry_run",),
+    ),
+    "replace_string": FileOperation(
+        _WRITE,
+        lambda desk, given, act: replace_string(
+            desk.workspace, given.get_text("path"), _build_edit(given), act
+        ),
+        ("path", "old_string", "new_string"),
+        ("all", "dry_run"),
+    ),
+    "multi_replace": FileOperation(
+        _WRITE,
+        lambda desk, given, act: replace_strings(
+            desk.workspace, given.get_text("path"), given.get_records("edits"), act
+        ),
+        ("edits",),
+        ("path", "dry_run"),
+    ),
+    "insert_text": FileOperation(
+        _WRITE,
+        lambda desk, given, act: insert_text(
+            desk.workspace,
+            given.get_text("path"),
+            given.get_number("line", 0),
+            given.get_text("content"),
+            act,
+        ),
+        ("path", "line", "content"),
+        ("dry_run",),
+    ),
+    "rename_file": FileOperation(
+        _WRITE,
+        lambda desk, given, act: rename_file(
+            desk.workspace, given.get_text("path"), given.get_text("new_path"), act
+        ),
+        ("path", "new_path"),
+        ("dry_run",),
+    ),
+    "copy_file": FileOperation(
+        _WRITE,
+        lambda desk, given, act: copy_file(
+            desk.workspace, given.get_text("path"), given.get_text("new_path"), act
+        ),
+        ("path", "new_path"),
+        ("dry_run",),
+    ),
+    "delete": FileOperation(
+        _DESTROY,
+        lambda desk, given, act: delete_path(
+            desk.workspace, given.get_text("path"), act, recursive=given.get_flag("recursive")
+        ),
+        ("path",),
+        ("recursive", "dry_run"),
+    ),
+    "list_dir": FileOperation(
+        _READ,
+        lambda desk, given, _: list_folder(
+            desk.workspace,
+            given.get_text("path", "."),
+            max_depth=given.get_number("depth", 1),
+            include_ignored=given.get_flag("include_ignored"),
+            limit=given.get_number("limit", 500),
+        ),
+        (),
+        ("path", "depth", "include_ignored", "limit"),
+    ),
+    "find_files": FileOperation(
+        _READ,
+        lambda desk, given, _: find_files(
+            desk.workspace,
+            given.get_text("pattern"),
+            given.get_text("path", "."),
+            include_ignored=given.get_flag("include_ignored"),
+            limit=given.get_number("limit", 200),
+        ),
+        ("pattern",),
+        ("path", "include_ignored", "limit"),
+    ),
+    "grep_search": FileOperation(
+        _READ,
+        _search_text,
+        ("query",),
+        ("path", "pattern", "regex", "match_case", "context_lines", "limit", "include_ignored"),
+    ),
+    "semantic_search": FileOperation(
+        _READ,
+        lambda desk, given, _: desk.meaning_index.search_passages(
+            given.get_text("query"), given.get_text("path", "."), given.get_number("limit", 5)
+        ),
+        ("query",),
+        ("path", "limit"),
+    ),
+    "file_info": FileOperation(
+        _READ, lambda desk, given, _: describe_path(desk.workspace, given.get_text("path")), ("path",)
+    ),
+}
+
+
+def _iterate_paths(args: ToolArguments) -> Iterator[tuple[str, str]]:
+    """Every path of a call, with the parameter it stands in."""
+    for name in ("path", "new_path"):
+        if args.has(name):
+            yield name, args.get_text(name)
+    for number, edit in enumerate(args.get_records("edits")):
+        if isinstance(path := edit.get("path"), str):
+            yield f"edits.{number}.path", path
+
+
+def note_writes(workspace: WorkspaceContext, args: ToolArguments) -> None:
+    """Before something is written: until a person has looked, no file there is run unasked."""
+    workspace.unreviewed.record_names(*(path for _, path in _iterate_paths(args)))
+
+
+# What can be done with a file outside of the working directory, where a person grants it.
+_OUTSIDE_REASON: Final = frozenset(
+    {"read_file", "read_range", "file_info", "list_dir", "create_file", "write_file", "append_file",
+     "replace_string", "multi_replace", "insert_text", "rename_file", "copy_file", "delete"}
+)  # fmt: skip
+
+
+def find_outside_paths(workspace: WorkspaceContext, args: ToolArguments) -> tuple[str, ...]:
+    """The whole paths of a call that lie outside of the working directory. Blocks: not for an event loop."""
+    if not workspace.settings.outside or args.operation not in _OUTSIDE_REASON:
+        return ()
+    found = (workspace.root_folder.get_outside_path(path) for _, path in _iterate_paths(args))
+    return tuple(path for path in found if path is not None)
+
+
+def get_grant_reason(workspace: WorkspaceContext, args: ToolArguments) -> str:
+    """Why a person has to grant this very call; empty: they need not."""
+    outside = find_outside_paths(workspace, args)
+    if not outside:
+        return ""
+    does = "reads" if OPERATIONS[args.operation].effect is Effect.READ else "changes"
+    return f"it {does} {' and '.join(map(format_name, outside[:3]))}, outside of the working directory"
+
+
+def check_paths(workspace: WorkspaceContext, args: ToolArguments) -> None:
+    """Refuse paths that lead out of the working directory or cannot be paths, naming the parameter."""
+    for parameter, path in _iterate_paths(args):
+        with attribute_to(parameter):
+            workspace.root_folder.check_path(path)
+
+
+def check_feasible(context: FileContext, args: ToolArguments) -> None:
+    """Refuse what would fail now: what changes files is run dry, of the others the path is looked up."""
+    operation = OPERATIONS[args.operation]
+    with attribute_to_paths(args), _hide_content():
+        if outside := find_outside_paths(
+            context.workspace, args
+        ):  # what is there is looked at once a person has agreed
+            for path in outside:
+                context.workspace.root_folder.check_sensitive(path)
+            return
+        if operation.effect is not Effect.READ:
+            operation.action(context, args, RunMode(is_dry_run=True))
+        elif args.has("path"):
+            with context.workspace.root_folder.open_entry(args.get_text("path")) as place:
+                place.require_stat()
+
+
+@contextmanager
+def _hide_content() -> Generator[None]:
+    """Before a person agreed, a hint quotes nothing of the file: reading it may need their word as well."""
+    try:
+        yield
+    except ToolRefused as refused:
+        if not refused.error_type:
+            refused.hint = ""
+        raise
+
+
+@contextmanager
+def attribute_to_paths(args: ToolArguments) -> Generator[None]:
+    """A path that may not be used is refused as a wrong argument: it is to be corrected."""
+    try:
+        yield
+    except ToolRefused as refused:
+        if refused.error_type in (OUTSIDE_TYPE, PROTECTED_TYPE, SENSITIVE_NAMES):
+            refused.parameter = _find_parameter(args, refused.path)
+        raise
+
+
+def _find_parameter(args: ToolArguments, refused_path: str) -> str:
+    named = [
+        name
+        for name, path in _iterate_paths(args)
+        if format_name(path[: len(refused_path)]).strip("/") == refused_path
+    ]
+    return named[0] if named else next((name for name, _ in _iterate_paths(args)), "path")
+
 
 FILES_TOOL: Final = "file_operations"
 TERMINAL_TOOL: Final = "terminal_operations"
@@ -72,21 +374,19 @@ def build_file_operations(context: FileContext) -> BuiltinTool:
     return BuiltinTool(
         name=FILES_TOOL,
         title="Files",
-        description=wording.format_boundary(
-            wording.FILES_WORDING.description, outside=context.workspace.settings.outside
-        ),
+        description=format_boundary(FILES_WORDING.description, outside=context.workspace.settings.outside),
         run=run,
         check=check,
         feasible=feasible,
         needs_grant=lambda arguments: _get_grant_reason(context, str(arguments.get("operation")), arguments),
         effect=Effect.DESTROY,
         properties={
-            "operation": schemas.build_enum_schema(OPERATIONS, wording.FILES_WORDING.operation),
-            **schemas.FILE_PARAMETERS,
+            "operation": build_enum_schema(OPERATIONS, FILES_WORDING.operation),
+            **FILE_PARAMETERS,
         },
         required=("operation",),
         knowledge={
-            **wording.FILES_WORDING.knowledge,
+            **FILES_WORDING.knowledge,
             "operations": effects,
             "effect": get_file_effect(context, Effect.DESTROY),
             "typical_ms": 20,
@@ -176,20 +476,20 @@ def build_terminal_operations(context: FileContext, terminal: Terminal) -> Built
     return BuiltinTool(
         name=TERMINAL_TOOL,
         title="Commands",
-        description=f"{wording.TERMINAL_WORDING.description} {describe_sandbox(context.workspace.settings)}",
+        description=f"{TERMINAL_WORDING.description} {describe_sandbox(context.workspace.settings)}",
         run=run,
         check=check,
         feasible=feasible,
         needs_grant=needs_grant,
         effect=Effect.DESTROY,
         properties={
-            "operation": schemas.build_enum_schema(doings, wording.TERMINAL_WORDING.operation),
-            **schemas.TERMINAL_PARAMETERS,
+            "operation": build_enum_schema(doings, TERMINAL_WORDING.operation),
+            **TERMINAL_PARAMETERS,
         },
         required=("operation",),
         open_world=True,
         knowledge={
-            **wording.TERMINAL_WORDING.knowledge,
+            **TERMINAL_WORDING.knowledge,
             "operations": {name: get_terminal_effect(context, each.effect) for name, each in doings.items()},
             "effect": get_terminal_effect(context, Effect.DESTROY),
             **_get_command_timeouts(context),
@@ -202,9 +502,9 @@ def build_ai_read(context: FileContext) -> BuiltinTool:
         given, work = ToolArguments(READ, arguments), _build_call_context(context, caller).workspace
         with attribute_to_paths(given):
             if not (given.has("start_line") or given.has("end_line")):
-                return ToolReply(await _run_in_thread(reading.read_file, work, given.get_text("path")))
+                return ToolReply(await _run_in_thread(read_file, work, given.get_text("path")))
             lines = given.get_number("start_line", 1), given.get_number("end_line", 0)
-            return ToolReply(await _run_in_thread(reading.read_range, work, given.get_text("path"), *lines))
+            return ToolReply(await _run_in_thread(read_range, work, given.get_text("path"), *lines))
 
     async def feasible(arguments: JsonObject) -> None:
         await anyio.to_thread.run_sync(check_feasible, context, ToolArguments("read_file", arguments))
@@ -212,19 +512,19 @@ def build_ai_read(context: FileContext) -> BuiltinTool:
     return BuiltinTool(
         name=READ,
         title="Read a file",
-        description=wording.READ_WORDING.description,
+        description=READ_WORDING.description,
         run=run,
         check=lambda arguments: check_paths(context.workspace, ToolArguments(READ, arguments)),
         feasible=feasible,
         needs_grant=lambda arguments: _get_grant_reason(context, "read_file", arguments),
         effect=Effect.READ,
         properties={
-            "path": schemas.PATH_SCHEMA,
-            "start_line": schemas.START_LINE_SCHEMA,
-            "end_line": schemas.END_LINE_SCHEMA,
+            "path": PATH_SCHEMA,
+            "start_line": START_LINE_SCHEMA,
+            "end_line": END_LINE_SCHEMA,
         },
         required=("path",),
-        knowledge={**wording.READ_WORDING.knowledge, "typical_ms": 5, "timeout_ms": 60_000},
+        knowledge={**READ_WORDING.knowledge, "typical_ms": 5, "timeout_ms": 60_000},
     )
 
 
@@ -235,7 +535,7 @@ def build_ai_write(context: FileContext) -> BuiltinTool:
         work = _build_call_context(context, caller).workspace
         if not act.is_dry_run:
             await anyio.to_thread.run_sync(note_writes, work, given)
-        do = partial(writing.write_file, work, given.get_text("path"), given.get_text("content"), act)
+        do = partial(write_file, work, given.get_text("path"), given.get_text("content"), act)
         with attribute_to_paths(given):
             return ToolReply(await anyio.to_thread.run_sync(do))
 
@@ -245,20 +545,20 @@ def build_ai_write(context: FileContext) -> BuiltinTool:
     return BuiltinTool(
         name=WRITE,
         title="Write a file",
-        description=wording.WRITE_WORDING.description,
+        description=WRITE_WORDING.description,
         run=run,
         check=lambda arguments: check_paths(context.workspace, ToolArguments(WRITE, arguments)),
         feasible=feasible,
         needs_grant=lambda arguments: _get_grant_reason(context, "write_file", arguments),
         effect=Effect.WRITE,
         properties={
-            "path": schemas.PATH_SCHEMA,
-            "content": schemas.CONTENT_SCHEMA,
-            "dry_run": schemas.DRY_RUN_SCHEMA,
+            "path": PATH_SCHEMA,
+            "content": CONTENT_SCHEMA,
+            "dry_run": DRY_RUN_SCHEMA,
         },
         required=("path", "content"),
         knowledge={
-            **wording.WRITE_WORDING.knowledge,
+            **WRITE_WORDING.knowledge,
             "effect": get_file_effect(context, Effect.WRITE),
             "typical_ms": 10,
             "timeout_ms": 60_000,
@@ -274,17 +574,17 @@ def build_ai_execute(context: FileContext, terminal: Terminal) -> BuiltinTool:
     return BuiltinTool(
         name=EXECUTE,
         title="Run a command",
-        description=f"{wording.EXECUTE_WORDING.description} {describe_sandbox(context.workspace.settings)}",
+        description=f"{EXECUTE_WORDING.description} {describe_sandbox(context.workspace.settings)}",
         run=run,
         needs_grant=lambda arguments: terminal.get_grant_reason(ToolArguments(EXECUTE, arguments)),
         check=lambda arguments: terminal.check_arguments(ToolArguments(EXECUTE, arguments)),
         feasible=lambda arguments: terminal.check_feasible(ToolArguments(EXECUTE, arguments)),
         effect=Effect.DESTROY,
-        properties={name: schemas.TERMINAL_PARAMETERS[name] for name in names},
+        properties={name: TERMINAL_PARAMETERS[name] for name in names},
         required=("command",),
         open_world=True,
         knowledge={
-            **wording.EXECUTE_WORDING.knowledge,
+            **EXECUTE_WORDING.knowledge,
             "effect": get_terminal_effect(context, Effect.WRITE),
             **_get_command_timeouts(context),
         },
@@ -314,15 +614,15 @@ def build_run_tests(context: FileContext, terminal: Terminal) -> BuiltinTool:
     return BuiltinTool(
         name=TESTS_TOOL,
         title="Run the tests",
-        description=f"{wording.TESTS_WORDING.description} {describe_sandbox(context.workspace.settings)}",
+        description=f"{TESTS_WORDING.description} {describe_sandbox(context.workspace.settings)}",
         run=run,
         needs_grant=needs_grant,
         feasible=feasible,
         effect=Effect.DESTROY,
         open_world=True,
-        properties={name: schemas.TERMINAL_PARAMETERS[name] for name in names},
+        properties={name: TERMINAL_PARAMETERS[name] for name in names},
         knowledge={
-            **wording.TESTS_WORDING.knowledge,
+            **TESTS_WORDING.knowledge,
             "effect": get_terminal_effect(context, Effect.WRITE),
             **_get_command_timeouts(context),
         },
@@ -341,16 +641,16 @@ def build_search_files(context: FileContext) -> BuiltinTool:
     return BuiltinTool(
         name=SEARCH_TOOL,
         title="Search the text of files",
-        description=wording.SEARCH_WORDING.description,
+        description=SEARCH_WORDING.description,
         run=run,
         check=lambda arguments: check_paths(context.workspace, ToolArguments(SEARCH_TOOL, arguments)),
         effect=Effect.READ,
         properties={
-            "query": schemas.build_text_schema("The text to look for", 1000),
-            "path": schemas.PATH_SCHEMA,
+            "query": build_text_schema("The text to look for", 1000),
+            "path": PATH_SCHEMA,
         },
         required=("query",),
-        knowledge={**wording.SEARCH_WORDING.knowledge, "typical_ms": 100, "timeout_ms": 60_000},
+        knowledge={**SEARCH_WORDING.knowledge, "typical_ms": 100, "timeout_ms": 60_000},
     )
 
 
@@ -366,19 +666,17 @@ def build_embedding_query(context: FileContext) -> BuiltinTool:
     return BuiltinTool(
         name=QUERY,
         title="Search files by meaning",
-        description=wording.QUERY_WORDING.description,
+        description=QUERY_WORDING.description,
         run=run,
         check=lambda arguments: check_paths(context.workspace, ToolArguments(QUERY, arguments)),
         effect=Effect.READ,
         properties={
-            "query": schemas.build_text_schema(
-                "What it should be about, in a few words or as a question", 1000
-            ),
-            "top_k": schemas.build_integer_schema("How many passages", 1, 50),
-            "path": schemas.PATH_SCHEMA,
+            "query": build_text_schema("What it should be about, in a few words or as a question", 1000),
+            "top_k": build_integer_schema("How many passages", 1, 50),
+            "path": PATH_SCHEMA,
         },
         required=("query",),
-        knowledge={**wording.QUERY_WORDING.knowledge, "typical_ms": 200, "timeout_ms": 60_000},
+        knowledge={**QUERY_WORDING.knowledge, "typical_ms": 200, "timeout_ms": 60_000},
     )
 
 

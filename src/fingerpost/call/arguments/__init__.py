@@ -4,9 +4,8 @@
 another tool, `signature` tells a model in one line what a tool takes.
 """
 
-from fingerpost.call.arguments.prepare import prepare_arguments
-from fingerpost.call.arguments.prepared import PreparedArguments
-from fingerpost.call.arguments.signature import format_signature
-from fingerpost.call.arguments.translate import translate_arguments
+from fingerpost.call.arguments.errors import PreparedArguments
+from fingerpost.call.arguments.repair import prepare_arguments, translate_arguments
+from fingerpost.call.arguments.tool_schema import format_signature
 
 __all__ = ["PreparedArguments", "format_signature", "prepare_arguments", "translate_arguments"]

@@ -1,30 +1,95 @@
-"""Full results, kept for a while so that whoever read the digest can read on.
-
-They lie in the store's cache, so old ones make room by themselves. A handle is
-made from the call's id, and only of letters, so that every handle takes the same room
-in a digest. It is no secret: each result is kept with the caller it was for, and read
-by them alone. Packing, unpacking and paging happen in a thread: a result may be many
-megabytes.
-"""
+"""Full results and assets, kept for a while and read page by page by their handle."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import math
 import re
 import zlib
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from threading import Lock
 from typing import Final
+from urllib.parse import quote, unquote
 
 import anyio.to_thread
 import orjson
 
-from fingerpost.call.digest.paging import PageStartCache, count_pages, find_page_starts
-from fingerpost.call.digest.parts import decode_block, get_blocks, parse_result, read_parts
-from fingerpost.call.digest.tokens import count_tokens
+from fingerpost.call.digest.blocks import decode_block, get_blocks, parse_result, read_parts
+from fingerpost.call.digest.tokens import count_tokens, find_reach
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject
+from fingerpost.records import JsonObject, create_id
 from fingerpost.store import Cache
+
+MAX_COUNTED_LENGTH: Final = 500_000  # characters; of longer texts the number of pages is estimated
+MAX_TEXTS: Final = 64  # whose pages are remembered
+
+PageStarts = tuple[int, ...]  # of the pages from the first on, as many as were looked for; the end comes last
+
+
+class PageStartCache:
+    """The beginnings of pages that were found so far, of the texts read last."""
+
+    def __init__(self) -> None:
+        self._starts: OrderedDict[object, PageStarts] = OrderedDict()
+        self._lock = Lock()  # pages are read in threads
+
+    def get_starts(self, text: object) -> PageStarts:
+        return self._starts.get(text, (0,))
+
+    def keep_starts(self, text: object, starts: PageStarts) -> None:
+        """They come in any order: what went further counts."""
+        with self._lock:
+            self._starts[text] = max(starts, self.get_starts(text), key=len)
+            self._starts.move_to_end(text)
+            while len(self._starts) > MAX_TEXTS:
+                self._starts.popitem(last=False)
+
+
+def find_page_starts(text: str, page: int, tokens: int, known: PageStarts) -> PageStarts | None:
+    """The beginnings of pages up to the end of this one at least; None where there is no such page.
+
+    Callers give any number: what is behind the end for certain is not looked for, and nothing further.
+    """
+    if page < 1 or page - 1 > len(text) // compute_min_page_length(tokens):
+        return None
+    starts = list(known)
+    while len(starts) <= page and (starts[-1] < len(text) or len(starts) == 1):  # an empty text has one page
+        starts.append(find_page_end(text, starts[-1], tokens))
+    return tuple(starts) if len(starts) > page else None
+
+
+def count_pages(text: str, page: int, tokens: int, known: PageStarts) -> tuple[int, PageStarts]:
+    """How many pages there are, and what was found on the way.
+
+    Counted where that is quick, else estimated; never fewer than there are for certain.
+    """
+    starts = list(known)
+    if len(text) - starts[-1] > MAX_COUNTED_LENGTH:
+        left = max(1, math.ceil(count_tokens(text[starts[page] :]) / tokens))
+        return max(page + left, len(starts)), known
+    while starts[-1] < len(text):
+        starts.append(find_page_end(text, starts[-1], tokens))
+    return len(starts) - 1, tuple(starts)
+
+
+def compute_min_page_length(tokens: int) -> int:
+    """How many characters every page but the last has at least.
+
+    None costs more than 10.5 tokens, and a page goes at least half as far as these would take it.
+    """
+    return max(1, tokens // 42)
+
+
+def find_page_end(text: str, start: int, tokens: int) -> int:
+    """Where the page from `start` ends: after a line where possible, always within `tokens`."""
+    end = find_reach(text, start, tokens)
+    if end < len(text):
+        end = text.rfind("\n", (start + end) // 2, end) + 1 or end
+    return max(end, min(start + 1, len(text)))
+
 
 CACHE_SPACE: Final = "results"
 MAX_KEPT_BYTES: Final = 24 * 1024 * 1024  # packed; a larger one would push everything else out
@@ -171,3 +236,123 @@ def _build_page(
 def _extract_part(packed: bytes, index: int) -> tuple[str, bytes] | None:
     found = get_blocks(_unpack(packed))
     return decode_block(found[index - 1]) if 1 <= index <= len(found) else None
+
+
+SCHEME: Final = "fingerpost://results/"
+_URI_PREFIX: Final = re.compile(r", part (\d{1,4})\b")
+MEDIA_TYPES: Final[Mapping[str, str]] = {
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "glb": "model/gltf-binary",
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "aac": "audio/aac",
+}
+FILE: Final = "application/octet-stream"
+MAX_ASSET_BYTES: Final = 16 * 1024 * 1024  # packed and as text it has to fit into what is kept of one result
+
+
+@frozen
+class Asset:
+    """Bytes of a kind, under a name a file can have."""
+
+    name: str
+    media_type: str
+    data: bytes
+    about: str = ""  # in words, such as `a bar chart with 4 bars`
+
+
+@frozen
+class KeptAsset:
+    """What was kept, and how to find it again."""
+
+    handle: str
+    name: str
+    media_type: str
+    size: int
+    about: str
+
+    @property
+    def uri(self) -> str:
+        return build_asset_uri(self.handle, self.name)
+
+    @property
+    def summary(self) -> str:
+        """One line for a model and a person: what it is, and how to get at it."""
+        return (
+            f"Made {self.about}: {self.name}, {self.media_type}, {self.size:,} bytes, kept as {self.handle}. "
+            f"To save it: `fingerpost result {self.handle} --out {self.name}`, "
+            f"or GET /api/assets/{self.handle}."
+        )
+
+
+async def keep_asset(results: ResultStore, asset: Asset, *, caller: str | None) -> KeptAsset:
+    """Keep it for this caller."""
+    block = await anyio.to_thread.run_sync(_build_block, asset)
+    handle = await results.keep(create_id("ast"), {"content": [block]}, caller=caller)
+    return KeptAsset(
+        handle=handle,
+        name=asset.name,
+        media_type=asset.media_type,
+        size=len(asset.data),
+        about=asset.about,
+    )
+
+
+async def fetch_asset(results: ResultStore, handle: str, *, caller: str | None) -> Asset | None:
+    """The asset kept under this handle, or None: unknown, over, or somebody else's.
+
+    Without a caller it is the owner of the house who asks.
+    """
+    page = await results.read_page(handle, caller=caller)
+    if page is None or len(page.references) != 1:  # a result that holds something else
+        return None
+    place = _URI_PREFIX.search(page.references[0])
+    found = None if place is None else await results.read_part(handle, int(place[1]))
+    if found is None:
+        return None
+    media_type, data = found
+    return Asset(name=parse_asset_name(page.references[0]) or "asset", media_type=media_type, data=data)
+
+
+def build_asset_uri(handle: str, name: str) -> str:
+    return f"{SCHEME}{handle}/{quote(name)}"
+
+
+def parse_asset_handle(uri: str) -> str | None:
+    """The handle in an address of ours."""
+    return uri.removeprefix(SCHEME).partition("/")[0] if uri.startswith(SCHEME) else None
+
+
+def parse_asset_name(reference: str) -> str:
+    """The name behind `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`; empty: it has none."""
+    return unquote(reference.rpartition("/")[2]) if SCHEME in reference else ""
+
+
+def _build_block(asset: Asset) -> JsonObject:
+    encoded = base64.b64encode(asset.data).decode()
+    # The handle is not known yet: it is made of the call's id. Who reads it back knows it.
+    resource: JsonObject = {
+        "uri": build_asset_uri("asset", asset.name),
+        "mimeType": asset.media_type,
+        "blob": encoded,
+    }
+    return {"type": "resource", "resource": resource}
+
+
+def build_named_asset(stem: str, form: str, data: bytes, about: str) -> Asset:
+    """An asset of one of the forms above, named after what it is about."""
+    return Asset(
+        name=f"{build_file_stem(stem)}.{form}", media_type=MEDIA_TYPES.get(form, FILE), data=data, about=about
+    )
+
+
+def build_file_stem(text: str, max_length: int = 40) -> str:
+    """A file's name out of any text: small ASCII letters, digits and dashes."""
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in text.lower())
+    return "-".join(kept.split())[:max_length].strip("-") or "asset"

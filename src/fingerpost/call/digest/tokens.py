@@ -23,7 +23,7 @@ import math
 import re
 from typing import Final
 
-from fingerpost.catalog.names import INVISIBLE
+from fingerpost.catalog.tool_names import INVISIBLE
 
 # Beyond this many characters the middle is not read: beginning, middle and end speak for the rest.
 MAX_EXACT_LENGTH: Final = 200_000

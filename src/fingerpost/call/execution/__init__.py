@@ -1,18 +1,23 @@
 """Running a permitted call: deadlines, retries, breakers, fallback, loops, cache, duplicates, background."""
 
-from fingerpost.call.execution.background import BackgroundCalls, BackgroundState, BackgroundStatus
 from fingerpost.call.execution.breaker import BreakerState, BreakerStatus
-from fingerpost.call.execution.dialogue import is_input_required
-from fingerpost.call.execution.door import (
+from fingerpost.call.execution.concurrency import (
+    BackgroundCalls,
+    BackgroundState,
+    BackgroundStatus,
+    ParallelJob,
+    run_in_parallel,
+)
+from fingerpost.call.execution.run import CallPlan
+from fingerpost.call.execution.runner import CallRunner
+from fingerpost.call.execution.upstream import (
     Alternatives,
     GetLatency,
     PermitFallback,
     ProgressReporter,
     ToolUpstream,
+    is_input_required,
 )
-from fingerpost.call.execution.parallel import ParallelJob, run_in_parallel
-from fingerpost.call.execution.plan import CallPlan
-from fingerpost.call.execution.runner import CallRunner
 
 __all__ = [
     "Alternatives",

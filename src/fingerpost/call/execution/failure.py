@@ -1,14 +1,4 @@
-"""What went wrong in one attempt, and what follows from it.
-
-Three questions decide everything after a failure: may the call have taken
-effect, may the same call succeed a moment later, and is the server to blame.
-They are answered here, once, for every error a server can cause.
-
-A call that only reads cannot have taken effect. For any other, whatever failed
-after it was sent is `UNKNOWN` unless the server itself said that it did not
-run: a time-out, a lost connection, and also an answer we could not read or
-hold, since an answer means that the server was at work.
-"""
+"""What went wrong in one attempt, whether it may have taken effect, and when to retry."""
 
 from __future__ import annotations
 
@@ -17,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from fingerpost.call.execution.dialogue import is_input_required
+from fingerpost.call.execution.upstream import is_input_required
 from fingerpost.errors import (
     CallError,
     FingerpostError,
@@ -38,11 +28,11 @@ from fingerpost.records import (
     JsonObject,
     ParameterError,
     ParameterFault,
+    RetryRule,
     to_valid_text,
 )
 from fingerpost.redaction import scrub
-from fingerpost.servers.caller import FAULT
-from fingerpost.servers.failures import (
+from fingerpost.servers.errors import (
     UNKNOWN_OUTCOME,
     RequestNotExecuted,
     ServerBusy,
@@ -50,7 +40,8 @@ from fingerpost.servers.failures import (
     SessionRejected,
     SignInRequired,
 )
-from fingerpost.servers.in_vain import ServerRequestUnsupported
+from fingerpost.servers.per_caller import ServerRequestUnsupported
+from fingerpost.servers.requests import FAULT
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
@@ -260,3 +251,34 @@ def _sanitize(text: str) -> str:
     """Text from outside: without secrets, valid, of bounded length."""
     text = to_valid_text(scrub(text[: 2 * MAX_DETAIL_LENGTH])).strip()
     return text if len(text) <= MAX_DETAIL_LENGTH else text[: MAX_DETAIL_LENGTH - 1] + "…"
+
+
+FIRST_WAIT_SECONDS = 0.2
+MAX_WAIT_SECONDS = 5.0
+MAX_RETRY_AFTER_SECONDS = 30.0  # what a server may ask us to wait; who wants more is not asked again
+
+
+def may_retry(failure: Failure, rule: RetryRule, *, failures: int, retries: int, pause: float = 0.0) -> bool:
+    """Whether the same call may be tried once more, after `failures` failed tries and a `pause`.
+
+    Never sooner than the server asked for.
+    """
+    soon = failure.retry_after is not None and failure.retry_after > pause
+    if failures > retries or soon or (failure.effect_possible and not rule.repeatable.value):
+        return False
+    if failure.cause is None:  # it was refused before it was tried: the breaker, the slots
+        return failure.transient
+    if failure.transient and failure.cause is ErrorKind.EXECUTION_FAILED:
+        return True  # the tool's question could not be put to anybody, and it asks no more when called again
+    wanted = failure.cause.value in rule.conditions.value
+    return wanted and (failure.transient or failure.cause is ErrorKind.EXECUTION_FAILED)
+
+
+def compute_retry_wait(failures: int, *, chance: float, retry_after: float | None = None) -> float:
+    """Seconds to wait after `failures` failed tries; `chance` is a random number from 0 to 1.
+
+    Full jitter: callers that failed together do not come back together. `asked` is how long the server
+    wants to be left alone; it is not waited for where that is too long.
+    """
+    jitter = chance * min(MAX_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(failures - 1, 30))
+    return jitter if retry_after is None or retry_after > MAX_RETRY_AFTER_SECONDS else retry_after + jitter

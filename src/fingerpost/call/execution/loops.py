@@ -1,31 +1,38 @@
-"""Noticing that a conversation goes round in circles.
-
-A conversation is here one routed request, in which a model calls again and again, or
-the session of a client that calls by itself. Requests of one chat are apart: whoever asks
-the same question twice wants it answered twice.
-
-A step is a call and its result. A loop is the same step again and again, or the
-same few steps in turn (A B A B), with nothing new coming of it. Whoever polls
-is not in a loop while the results change; a tool that only reads may be asked
-more often, one that reports progress more often still; and a pause between two
-steps begins a new count, for a loop does not wait. Nor does it hurry: the same call
-made several times at once is one step, for nobody had read a result in between.
-
-Through the gateway programs call, too, and a program that reads the same thing
-a thousand times may have its reasons. Whoever asks again sooner than any model
-could have read the refusal is a program: it is told once, then let through.
-"""
+"""Refuse calls that go round in circles, and identical writes that look like an accident."""
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, deque
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
+from typing import Final
 
-from fingerpost.call.execution.door import TimeSource
-from fingerpost.call.execution.polling import is_polling_tool
+from fingerpost.call.execution.run import AttemptLog, CallPlan
+from fingerpost.call.execution.upstream import TimeSource
 from fingerpost.frozen import frozen
-from fingerpost.records import Call, Effect
+from fingerpost.records import Call, Effect, ErrorKind, Execution
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+# fmt: off
+_POLLING_WORDS = frozenset({
+    "status", "state", "progress", "poll", "wait", "watch", "check", "health", "ping", "job", "jobs", "queue",
+})
+# fmt: on
+
+
+@lru_cache(maxsize=4096)
+def is_polling_tool(name: str) -> bool:
+    """Whether the tool asks how something is coming along."""
+    return not _POLLING_WORDS.isdisjoint(_split_words(name))
+
+
+def _split_words(name: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(name)}
+
 
 READ_FACTOR = 2
 POLLING_FACTOR = 10
@@ -167,3 +174,69 @@ def _describe_round(steps: list[LoopStep], rounds: int) -> str:
     if len(steps) == 1:
         return f"{tools[0]} was called {rounds} times with the same arguments and gave the same result"
     return f"{' and '.join(tools)} were called in turn {rounds} times and gave the same results"
+
+
+REMEMBERED_SECONDS: Final = 60.0  # how long an interrupted write is remembered
+MAX_REMEMBERED: Final = 1000
+
+DuplicateKey = tuple[str, str, str | None, str]
+
+
+def build_duplicate_key(plan: CallPlan) -> DuplicateKey | None:
+    """What two identical writes of one conversation have in common; None: the call is not looked at."""
+    call, context = plan.call, plan.context
+    where = context.conversation or context.packet_id or context.asker
+    if (
+        call.effect is Effect.READ
+        or where is None
+        or plan.is_continuation
+        or context.idempotency_key is not None
+    ):
+        return None
+    return (call.fingerprint, where, context.caller, plan.permit.given_by)
+
+
+class DuplicateGuard:
+    """The writes that run now, and those whose caller left before their end."""
+
+    def __init__(self, *, clock: TimeSource) -> None:
+        self._clock = clock
+        self._running: set[DuplicateKey] = set()
+        self._interrupted: dict[DuplicateKey, float] = {}
+
+    def check_duplicate(self, key: DuplicateKey, call: Call) -> Execution | None:
+        """Why this call is not run, or None when it may."""
+        if key in self._running:
+            return _build_duplicate_refusal(
+                call,
+                f"the same call of {call.tool} is still running in this conversation; this one was not run",
+                hint="wait for the first; if a second one is meant, make it after the first has ended",
+            )
+        at = self._interrupted.pop(key, None)
+        if at is not None and self._clock() - at < REMEMBERED_SECONDS:
+            return _build_duplicate_refusal(
+                call,
+                f"the same call of {call.tool} was interrupted {self._clock() - at:.0f} s ago while the "
+                "tool was at work, so it may have taken effect; this one was not run",
+                hint="check what the first one did; a further call is made",
+            )
+        return None
+
+    @contextmanager
+    def track_running(self, key: DuplicateKey, attempt_log: AttemptLog) -> Generator[None]:
+        """Around a write that runs."""
+        self._running.add(key)
+        try:
+            yield
+        except BaseException:
+            if attempt_log.in_flight is not None:
+                self._interrupted[key] = self._clock()
+                if len(self._interrupted) > MAX_REMEMBERED:
+                    del self._interrupted[next(iter(self._interrupted))]
+            raise
+        finally:
+            self._running.discard(key)
+
+
+def _build_duplicate_refusal(call: Call, detail: str, *, hint: str) -> Execution:
+    return Execution(call=call, attempts=(), error=ErrorKind.DUPLICATE, detail=detail, hint=hint)

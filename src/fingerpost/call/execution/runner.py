@@ -1,17 +1,4 @@
-"""Running a permitted call: the one place from which a tool is ever called.
-
-    loop guard → duplicates → for each tool in line: cache → attempts with retries → fallback
-
-`run` raises nothing but cancellation: whatever goes wrong is an `Execution`
-with an error. A permit for another call is a mistake in our own code, and the
-only thing that is refused with an exception.
-
-Time: a tool has its own time-out over everything it takes (connecting, retries).
-It counts from the moment there is a slot: waiting for one has the same time to
-itself, and who waits longer was never sent, so nothing is said about the server.
-Each fallback has its own; and the caller's patience, when given, is over all of
-them together.
-"""
+"""Run a permitted call: attempts, retries and fallbacks. The only place from which a tool is called."""
 
 from __future__ import annotations
 
@@ -19,24 +6,41 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 
 import anyio
 
-from fingerpost.call.execution.attempts import AttemptRunner
-from fingerpost.call.execution.breaker import BreakerLimits, BreakerStatus
-from fingerpost.call.execution.breakers import BreakerRegistry
-from fingerpost.call.execution.cache import ResultCache
-from fingerpost.call.execution.cascade import (
-    ToolRunResult,
-    choose_best_result,
-    does_more,
-    get_fallback_reason,
-    iterate_candidates,
+from fingerpost.call.execution.breaker import BreakerLimits, BreakerRegistry, BreakerStatus
+from fingerpost.call.execution.concurrency import (
+    NoSlotAvailable,
+    ParallelJob,
+    SlotClock,
+    SlotPool,
+    ToolDeadline,
+    get_slot_owner,
+    loop_time,
+    run_in_parallel,
 )
-from fingerpost.call.execution.clock import ToolDeadline, loop_time
-from fingerpost.call.execution.dialogue import is_input_required, watch_caller
-from fingerpost.call.execution.door import (
+from fingerpost.call.execution.failure import (
+    Failure,
+    build_cancelled_failure,
+    classify_result,
+    compute_retry_wait,
+    explain_exception,
+    may_retry,
+)
+from fingerpost.call.execution.loops import DuplicateGuard, LoopGuard, build_duplicate_key
+from fingerpost.call.execution.results import (
+    ResultCache,
+    hash_error,
+    hash_result,
+    is_empty_result,
+    normalize_result,
+)
+from fingerpost.call.execution.run import AttemptLog, CallPlan, RunningAttempt, ToolRun
+from fingerpost.call.execution.upstream import (
     Alternatives,
     BeforeFallback,
     DurableAppend,
@@ -47,20 +51,15 @@ from fingerpost.call.execution.door import (
     ToolUpstream,
     do_nothing_before_fallback,
     find_no_alternatives,
+    is_input_required,
     permit_no_fallback,
+    watch_caller,
 )
-from fingerpost.call.execution.duplicates import DuplicateGuard, build_duplicate_key
-from fingerpost.call.execution.emptiness import is_empty_result
-from fingerpost.call.execution.failure import Failure
-from fingerpost.call.execution.imprint import hash_error, hash_result
-from fingerpost.call.execution.journey import AttemptLog, ToolRun
-from fingerpost.call.execution.loops import LoopGuard
-from fingerpost.call.execution.parallel import ParallelJob, run_in_parallel
-from fingerpost.call.execution.plan import CallPlan
-from fingerpost.call.execution.retry import compute_retry_wait, may_retry
-from fingerpost.call.execution.slots import SlotPool
-from fingerpost.events import DeferredRecorder, EventSink, ImmediateRecorder
+from fingerpost.errors import StoreUnavailable, ToolTimeout
+from fingerpost.events import DeferredRecorder, Event, EventSink, ImmediateRecorder
+from fingerpost.frozen import frozen
 from fingerpost.records import (
+    Attempt,
     Call,
     CallContext,
     Effect,
@@ -72,11 +71,273 @@ from fingerpost.records import (
     Source,
 )
 from fingerpost.records.json import is_large_value
-from fingerpost.servers.caller import RequestContext
+from fingerpost.servers.errors import UNKNOWN_OUTCOME
+from fingerpost.servers.requests import CALL_ID, RequestContext
 from fingerpost.settings.model import CallSettings, FlagSettings
-from fingerpost.tasks import run_in_thread
+from fingerpost.tasks import create_cancel_scope, run_in_thread
+
+GRACE_SECONDS = 1.0  # for a door that keeps its own deadline, to say so in its own words
+
+
+class AttemptRunner:
+    """Makes attempts. Failures come back as values; only cancellation is raised."""
+
+    def __init__(
+        self,
+        upstream: ToolUpstream,
+        *,
+        slots: SlotPool,
+        breakers: BreakerRegistry,
+        journal: DurableAppend,
+        flush_soon: Callable[[], None],
+        check_tool: Callable[[Call], None],
+    ) -> None:
+        """`assure` raises where a tool is no longer the one that a call was permitted for."""
+        self._door = upstream
+        self._slots = slots
+        self._breakers = breakers
+        self._journal = journal
+        self._hasten = flush_soon
+        self._assure = check_tool
+
+    async def attempt_once(
+        self, attempt_log: AttemptLog, tool_run: ToolRun, *, waited: float
+    ) -> JsonObject | Failure:
+        """Try the tool once, and record how it went. `waited` is the pause that went before."""
+        attempt = attempt_log.begin(waited=waited)
+        try:
+            outcome = await self._attempt_in_slot(attempt_log, tool_run, attempt)
+        except anyio.get_cancelled_exc_class():
+            attempt_log.record_finished(
+                tool_run.call, attempt, build_cancelled_failure(tool_run.call, sent=attempt.sent)
+            )
+            raise
+        attempt_log.record_finished(tool_run.call, attempt, outcome if isinstance(outcome, Failure) else None)
+        if tool_run.call.effect is not Effect.READ:
+            self._hasten()  # until it is on disk, another process has to take it for lost
+        return outcome
+
+    async def _attempt_in_slot(
+        self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
+    ) -> JsonObject | Failure:
+        server = tool_run.call.server
+        # Asked before waiting, so that a server that is left alone fails fast.
+        if (refusal := self._breakers.get_refusal(server)) is not None:
+            return refusal
+        began = loop_time()
+        if tool_run.time.expires_at <= began:
+            return explain_exception(_build_no_time_error(tool_run), tool_run.call, sent=False)
+        try:
+            owner = get_slot_owner(attempt_log.context)
+            await self._slots.acquire(server, owner, until=tool_run.time.get_wait_deadline(began))
+        except NoSlotAvailable as none:
+            attempt.waited += loop_time() - began
+            return none.failure
+        try:
+            waited = loop_time() - began
+            attempt.waited += waited
+            tool_run.time.add_wait(waited)
+            return await self._attempt_past_breaker(attempt_log, tool_run, attempt)
+        finally:
+            self._slots.release(server, owner)
+
+    async def _attempt_past_breaker(
+        self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
+    ) -> JsonObject | Failure:
+        server = tool_run.call.server
+        ticket = self._breakers.issue_ticket(server)
+        if isinstance(ticket, Failure):
+            return ticket
+        attempt.asked_at = loop_time()
+        try:
+            outcome = await self._connect_and_call(attempt_log, tool_run, attempt)
+        except BaseException:
+            self._breakers.return_ticket(server, ticket)
+            raise
+        self._breakers.record_outcome(server, ticket, outcome if isinstance(outcome, Failure) else None)
+        return outcome
+
+    async def _connect_and_call(
+        self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
+    ) -> JsonObject | Failure:
+        try:
+            await self._door.ensure(tool_run.call.server, timeout=tool_run.time.remaining)
+            self._assure(tool_run.call)  # its server may have come back with another tool of that name
+            await self._record_start(attempt_log, tool_run, attempt)
+            result = normalize_result(await self._send(attempt_log, tool_run, attempt), tool_run.call)
+        except Exception as error:  # noqa: BLE001 - whatever a door does to us is a failed attempt
+            failure = explain_exception(error, tool_run.call, sent=attempt.sent)
+            return replace(failure, server_fault=False) if tool_run.time.is_cut_short else failure
+        return (
+            classify_result(result, tool_run.call, takes_rounds=_can_take_rounds(attempt_log, tool_run))
+            or result
+        )
+
+    async def _record_start(
+        self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
+    ) -> None:
+        """Say that a call is about to be sent. For anything but a read: returns when that is on disk."""
+        if tool_run.call.effect is Effect.READ:
+            attempt_log.emit_started(tool_run, attempt)
+            return
+        event = attempt_log.build_started_event(tool_run, attempt)
+        await self._append_to_journal(tool_run, event)
+        attempt_log.emit(event)
+
+    async def _append_to_journal(self, tool_run: ToolRun, event: Event) -> None:
+        with anyio.move_on_at(tool_run.time.expires_at):
+            await self._journal(event)
+            return
+        message = "the store did not confirm in time that the call is about to be made, so it was not made"
+        raise StoreUnavailable(message, hint="check the disk of the database, then try again")
+
+    async def _send(self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt) -> JsonObject:
+        seconds = tool_run.time.remaining
+        if seconds <= 0:
+            raise _build_no_time_error(tool_run)
+        attempt_log.mark_sent(tool_run, attempt)
+        call = tool_run.call
+        grace = GRACE_SECONDS if tool_run.dialogue is None else 0.0
+        scope = create_cancel_scope(min(loop_time() + seconds + grace, tool_run.time.until))
+        owner = get_slot_owner(attempt_log.context)
+        clock = SlotClock(
+            scope, self._slots, call.server, owner, timeout=seconds + grace, until=tool_run.time.until
+        )
+        try:
+            with scope:
+                return await self._door.call(
+                    call.server,
+                    call.name,
+                    call.arguments,
+                    timeout=seconds,
+                    on_progress=_wrap_progress(tool_run.on_progress, clock),
+                    meta={CALL_ID: attempt_log.context.call_id},
+                    context=tool_run.request_context
+                    if tool_run.dialogue is None
+                    else tool_run.dialogue.build_context(clock),
+                )
+        finally:
+            clock.end()
+        if clock.loss is not None:
+            raise clock.loss
+        message = clock.format_timeout(tool_run.call.tool, seconds)
+        raise ToolTimeout(message, server=tool_run.call.server, hint=UNKNOWN_OUTCOME)
+
+
+def _wrap_progress(report: ProgressReporter | None, clock: SlotClock) -> ProgressReporter | None:
+    """What the server says of its progress, which gives it time."""
+    if report is None:
+        return None
+
+    async def noticed(progress: float, total: float | None, message: str | None) -> None:
+        clock.note_progress(progress)
+        await report(progress, total, message)
+
+    return noticed
+
+
+def _build_no_time_error(tool_run: ToolRun) -> ToolTimeout:
+    message = f"no time was left to call {tool_run.call.tool}; it was not called"
+    return ToolTimeout(message, server=tool_run.call.server)
+
+
+def _can_take_rounds(attempt_log: AttemptLog, tool_run: ToolRun) -> bool:
+    """Whether somebody comes back with the answers: the caller themselves, or the request on its way."""
+    if tool_run.dialogue is None:
+        return attempt_log.context.packet_id is not None
+    return tool_run.dialogue.accepts_input_required
+
 
 logger = logging.getLogger("fingerpost.call")
+
+MAX_FALLBACKS = 8
+MAX_ALTERNATIVES = 100  # alternatives looked at, should the hierarchy never end
+
+_FALLBACK_ERRORS = frozenset(
+    {
+        ErrorKind.TIMEOUT,
+        ErrorKind.EXECUTION_FAILED,
+        ErrorKind.UNAVAILABLE,
+        ErrorKind.OPERATION_NOT_SUPPORTED,
+    }
+)
+_STRENGTH = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
+
+
+@frozen(kw_only=False)
+class ToolRunResult:
+    """What one tool's turn came to."""
+
+    call: Call
+    outcome: JsonObject | Failure
+
+    @property
+    def failure(self) -> Failure | None:
+        return self.outcome if isinstance(self.outcome, Failure) else None
+
+    def to_execution(self, attempts: tuple[Attempt, ...]) -> Execution:
+        if isinstance(self.outcome, Failure):
+            failure = self.outcome
+            return Execution(
+                call=self.call,
+                attempts=attempts,
+                result=failure.result,
+                error=failure.kind,
+                detail=failure.detail,
+                hint=failure.hint,
+                code=failure.code,
+                data=failure.data,
+            )
+        return Execution(call=self.call, attempts=attempts, result=self.outcome)
+
+
+def get_fallback_reason(tool_result: ToolRunResult) -> str | None:
+    """Why another tool should have a turn, or None when this outcome stands."""
+    if isinstance(tool_result.outcome, Failure):
+        failure = tool_result.outcome
+        stands = failure.effect_possible or failure.kind not in _FALLBACK_ERRORS
+        return None if stands else f"{failure.kind}: {failure.detail}"
+    if tool_result.call.effect is Effect.READ and is_empty_result(tool_result.outcome):
+        return "it found nothing"
+    return None
+
+
+def iterate_candidates(asked: Call, alternatives: Alternatives) -> Iterator[Call]:
+    """The tools that could take over, each once, in order; never the asked one."""
+    seen = {asked.tool}
+    try:
+        for call in islice(alternatives(asked), MAX_ALTERNATIVES):
+            if call.tool in seen:
+                continue
+            seen.add(call.tool)
+            yield call
+            if len(seen) > MAX_FALLBACKS:
+                return
+    except Exception:
+        # The asked call has failed already; a broken hierarchy must not hide why.
+        logger.exception("the alternatives of %s could not be found", asked.tool)
+
+
+def does_more(call: Call, *, than: Call) -> bool:
+    """Whether `call` could change what the asked call would leave alone."""
+    return _STRENGTH[call.effect] > _STRENGTH[than.effect]
+
+
+def choose_best_result(results: list[ToolRunResult]) -> ToolRunResult:
+    """The turn to report: what may have taken effect, else the first result, else the first failure."""
+    if len(results) == 1:
+        return results[0]
+    for turn in results:
+        if turn.failure is not None and turn.failure.effect_possible:
+            return turn
+    full = [
+        turn
+        for turn in results
+        if not isinstance(turn.outcome, Failure) and not is_empty_result(turn.outcome)
+    ]
+    empty = [turn for turn in results if turn.failure is None]
+    return next(iter(full or empty or results))
+
 
 PROXIED_TOLERANCE = 4  # somebody else's agent that presses a key four times is in no loop
 

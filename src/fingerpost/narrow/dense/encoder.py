@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.errors import ConfigError
-from fingerpost.narrow.text import clean_line
+from fingerpost.narrow.scorer import clean_line
 
 Vector = NDArray[np.float32]
 

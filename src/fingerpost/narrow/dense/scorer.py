@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 import platformdirs
 
-from fingerpost.narrow.base import ScorerQuery
 from fingerpost.narrow.dense.encoder import TextEncoder, Vector, get_shared_encoder
-from fingerpost.narrow.dense.index import VectorIndex, VectorProgress
-from fingerpost.narrow.dense.vectors import hash_text
-from fingerpost.narrow.text import MAX_REQUEST_LENGTH, build_tool_text, clean_line
+from fingerpost.narrow.dense.vectors import VectorIndex, VectorProgress, hash_text
+from fingerpost.narrow.scorer import MAX_REQUEST_LENGTH, ScorerQuery, build_tool_text, clean_line
 from fingerpost.records import ToolCard
 from fingerpost.settings.model import NarrowSettings
 
 if TYPE_CHECKING:
-    from fingerpost.narrow.base import Scores
+    from fingerpost.narrow.scorer import Scores
 
 LONG_REQUEST: Final = 25  # words, above which sentences are compared too: each costs an encoding
 MAX_SENTENCES: Final = 4

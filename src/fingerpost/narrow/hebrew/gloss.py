@@ -1,19 +1,78 @@
-"""A Hebrew request in English words, telegram style: `convert 100 degrees fahrenheit celsius`.
-
-It is no translation. It is the tool vocabulary of the request, in order, so that
-English tool texts can be matched by words and by meaning, offline.
-"""
+"""Translate a Hebrew request word by word into English, names by their sound."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Final
 
-from fingerpost.narrow.hebrew.letters import HebrewToken, fold_word, tokenize
-from fingerpost.narrow.hebrew.lexicon import Lexicon, WordMeaning, get_lexicon
-from fingerpost.narrow.hebrew.prefixes import split_prefixes
-from fingerpost.narrow.hebrew.sounds import SoundIndex
+from fingerpost.narrow.hebrew.lexicon import (
+    HebrewToken,
+    Lexicon,
+    WordMeaning,
+    fold_word,
+    get_lexicon,
+    split_prefixes,
+    tokenize,
+)
+
+MIN_SKELETON_LENGTH: Final = 3
+MIN_BRAND_LENGTH: Final = 2
+
+_HEBREW_CONSONANTS: Final = {
+    "ב": "b", "ג": "g", "ד": "d", "ו": "", "ז": "s", "ח": "k", "ט": "t", "י": "", "כ": "k", "ל": "l",
+    "מ": "m", "נ": "n", "ס": "s", "פ": "p", "צ": "s", "ק": "k", "ר": "r", "ש": "s", "ת": "t",
+    "א": "", "ה": "", "ע": "",
+}  # fmt: skip
+_LATIN_DIGRAPHS: Final = (
+    ("sch", "s"), ("tch", "s"), ("sh", "s"), ("ch", "k"), ("ph", "p"), ("th", "t"), ("ck", "k"), ("qu", "k"),
+    ("tz", "s"), ("ts", "s"), ("x", "ks"), ("ce", "s"), ("ci", "s"), ("cy", "s"), ("wh", ""),
+)  # fmt: skip
+_LATIN_CONSONANTS: Final = str.maketrans(
+    {"c": "k", "q": "k", "f": "p", "v": "b", "z": "s", "j": "g"} | dict.fromkeys("aeiouyhw", "")
+)
+_REPEATED_LETTERS: Final = re.compile(r"(.)\1+")
+
+
+def get_hebrew_skeleton(word: str) -> str:
+    """The consonants of a folded Hebrew word."""
+    return _REPEATED_LETTERS.sub(r"\1", "".join(_HEBREW_CONSONANTS.get(letter, "") for letter in word))
+
+
+def get_latin_skeleton(word: str) -> str:
+    """The consonants of a Latin word, in the same classes."""
+    word = word.lower()
+    for pair, sound in _LATIN_DIGRAPHS:
+        word = word.replace(pair, sound)
+    return _REPEATED_LETTERS.sub(r"\1", word.translate(_LATIN_CONSONANTS))
+
+
+class SoundIndex:
+    """Latin names that can be found by how they sound in Hebrew letters.
+
+    Two consonants are enough for a brand (`אוקטה`, Okta); for any other word they would match too much.
+    """
+
+    def __init__(self, names: Iterable[str] = (), *, brands: Iterable[str] = ()) -> None:
+        self._by_sound: dict[str, list[str]] = {}
+        known = frozenset(brands)
+        for name in sorted({*names, *known}):
+            skeleton = get_latin_skeleton(name)
+            if len(skeleton) >= (MIN_BRAND_LENGTH if name in known else MIN_SKELETON_LENGTH):
+                self._by_sound.setdefault(skeleton, []).append(name)
+
+    def find_similar(self, word: str) -> tuple[str, ...]:
+        """The names a folded Hebrew word may stand for."""
+        return tuple(
+            name for name in self._by_sound.get(get_hebrew_skeleton(word), ()) if _has_same_start(word, name)
+        )
+
+
+def _has_same_start(word: str, name: str) -> bool:
+    """Whether both begin with a vowel or both with a consonant: `אפל` is no `Paul`."""
+    return (word[0] in "אעיהו") == (name[0].lower() in "aeiouyhw")
+
 
 MAX_GLOSSED_LENGTH: Final = 4000
 _MAX_ENGLISH_WORDS: Final = 3
@@ -83,3 +142,6 @@ def _match_by_sound(word: str, names: SoundIndex) -> tuple[str, ...]:
         if like := names.find_similar(rest):
             return like[:_MAX_ENGLISH_WORDS]
     return ()
+
+
+__all__ = ["Gloss", "SoundIndex", "gloss_words", "join_gloss"]

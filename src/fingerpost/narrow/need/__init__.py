@@ -13,6 +13,6 @@
 
 from __future__ import annotations
 
-from fingerpost.narrow.need.judge import NeedClassifier
+from fingerpost.narrow.need.classifier import NeedClassifier
 
 __all__ = ["NeedClassifier"]

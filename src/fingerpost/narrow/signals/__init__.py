@@ -1,5 +1,1 @@
-"""What can be read off a request before any tool is looked at: language, intents, names, things."""
-
-from fingerpost.narrow.signals.reader import SignalReader
-
-__all__ = ["SignalReader"]
+"""Signals of a request: language, entities, intents and mentions of tools."""

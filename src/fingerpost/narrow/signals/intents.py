@@ -1,4 +1,4 @@
-"""Which of the twelve categories a request is about, and the words that say so."""
+"""Intents of a request: its categories, whether it only asks, and whether it is urgent."""
 
 from __future__ import annotations
 
@@ -7,13 +7,178 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from fingerpost.catalog.categories import CATEGORIES
-from fingerpost.catalog.words import to_singular
-from fingerpost.narrow.hebrew import Gloss
-from fingerpost.narrow.hebrew.letters import fold_word
-from fingerpost.narrow.hebrew.prefixes import split_prefixes
-from fingerpost.narrow.signals.request_words import CATEGORY_PHRASES, CATEGORY_WORDS, WEAK_WORDS
+from fingerpost.catalog.words import CATEGORIES, OFFICIAL_DATA, parse_word_set, to_singular
+from fingerpost.narrow.hebrew.gloss import Gloss
+from fingerpost.narrow.hebrew.lexicon import fold_word, split_prefixes
 from fingerpost.records import Entity, EntityKind, IntentMatch
+
+CATEGORY_WORDS: Final = {
+    "files": parse_word_set(
+        """
+        files folders directories filename desktop downloads rename unzip backup disk attachment txt docx
+        xlsx
+        """
+    ),
+    "code": parse_word_set(
+        """
+        codebase source bug bugs feature test tests compile function class method variable regex python
+        javascript typescript java rust golang debug develop developer programming syntax unittest
+        dependency package npm pip
+        """
+    ),
+    "system": parse_word_set(
+        """
+        run restart reboot install uptime memory disk cpu service port network ip ping firewall kubernetes
+        helm logs outage latency crash pipeline jenkins build vulnerability scan malware nginx linux
+        """
+    ),
+    "web_search": parse_word_set(
+        """
+        lookup online latest headline headlines recent trending wikipedia arxiv pubmed paper papers
+        article articles publication study scholar topic discover
+        """
+    ),
+    "web_page": parse_word_set(
+        """
+        website webpage site link links web browse open scroll login submit scrape button captcha
+        """
+    ),
+    "data": parse_word_set(
+        """
+        rows columns tables records excel average mean median sum correlation regression variance
+        dashboard report analyze analyse analytics visualize plot histogram pivot join select insert
+        """
+    ),
+    "communication": parse_word_set(
+        """
+        write send text tell notify reply forward dm mention announce subject cc comment comments follower
+        followers tweet subreddit reddit facebook instagram tiktok newsletter contact contacts
+        """
+    ),
+    "planning": parse_word_set(
+        """
+        remind reminders book reschedule cancel free busy agenda todo todos tasks meetings deadline due
+        plan invite invitation attendees assign assignee priority weekly shift vacation
+        """
+    ),
+    "knowledge": parse_word_set(
+        """
+        notes remember memorize forget recall docs documentation manual guide explain summarize summary
+        page dictionary definition encyclopedia book books library think
+        """
+    ),
+    "media": parse_word_set(
+        """
+        movie movies film films show series episode actor song songs album artist play listen watch photo
+        photos picture pictures draw paint logo poster thumbnail subtitle subtitles podcast game games
+        meme gif color font
+        """
+    ),
+    "commerce": parse_word_set(
+        """
+        pay buy sell purchase cost expensive cheap dollars euros shekel money bank loan mortgage interest
+        tax salary budget invoice invoices stocks shares crypto bitcoin ethereum wallet shipping delivery
+        shop cart discount ticker portfolio dividend nasdaq forex profit revenue rent insurance amazon
+        ebay
+        """
+    ),
+    "time_place": parse_word_set(
+        """
+        today tomorrow yesterday clock timezone rain snow wind humidity degrees sunny near nearby nearest
+        address city country drive walk bus train trains taxi airport airline ticket restaurant
+        restaurants cafe museum park parks hiking trip vacation itinerary directions traffic km miles
+        latitude longitude sunrise sunset
+        """
+    ),
+}
+
+# Several words that say more together than apart.
+CATEGORY_PHRASES: Final = {
+    "files": ("my documents", "hard drive", "working directory", "save it as", "save as", "in this folder"),
+    "code": (
+        "pull request",
+        "merge request",
+        "code review",
+        "source code",
+        "unit test",
+        "open source",
+        "stack trace",
+    ),
+    "system": ("command line", "environment variable", "load average", "health check", "virtual machine"),
+    "web_search": (
+        "search the web",
+        "search online",
+        "look up",
+        "google it",
+        "find out",
+        "on the internet",
+        "latest news",
+        "web search",
+        "current events",
+    ),
+    "web_page": (
+        "web page",
+        "landing page",
+        "fill in the form",
+        "fill out the form",
+        "take a screenshot",
+        "this url",
+    ),
+    "data": ("standard deviation", "pivot table", "data set", "open data", "government data", "sql query"),
+    "communication": (
+        "let them know",
+        "get back to",
+        "direct message",
+        "text message",
+        "group chat",
+        "social media",
+    ),
+    "planning": (
+        "am i free",
+        "set up a meeting",
+        "my schedule",
+        "my calendar",
+        "due date",
+        "to do list",
+        "next meeting",
+        "block time",
+    ),
+    "knowledge": ("knowledge base", "knowledge graph", "my notes", "step by step", "look in the docs"),
+    "media": ("text to speech", "speech to text", "background removal", "video clip", "video game"),
+    "commerce": (
+        "how much does",
+        "exchange rate",
+        "stock price",
+        "credit card",
+        "real estate",
+        "market cap",
+        "interest rate",
+    ),
+    "time_place": (
+        "what time",
+        "time zone",
+        "how far",
+        "how do i get to",
+        "how long does it take",
+        "close to me",
+        "near me",
+        "point of interest",
+        "air quality",
+        "public transit",
+        "sea level",
+    ),
+}
+
+# Said about anything: they lean, they never decide alone.
+WEAK_WORDS: Final = parse_word_set(
+    """
+        account add analyze answer article ask book call cancel card class contact cost create cycle
+        extract feature fetch form frame free function generate guide index insert join list memory open
+        order page plan play post project query record report run search select send share show source
+        subject study submit summary tag test text think time topic track user value watch web write
+        """
+)
+
 
 _INTENT_WORD: Final = re.compile(r"[a-z0-9]+")
 _STRONG_WEIGHT: Final = 1.0
@@ -125,3 +290,191 @@ def _invert_lists(lists: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple
         for word in words:
             places.setdefault(word, {}).setdefault(category)
     return {word: tuple(categories) for word, categories in places.items()}
+
+
+_DATA_WORDS: Final = (
+    r"(?:data(?:sets?|bases?)?|statistics?|stats|figures?|numbers|records|registr(?:y|ies)|census)"
+)
+_PUBLISHER_WORDS: Final = "government|ministry|census bureau|statistics office"
+_DATA_WORDS_HE: Final = (
+    "(?:נתונ(?:ים|י)|מאגר(?:י)?(?: ה?(?:מידע|נתונים))?|סטטיסטיק(?:ה|ת|ות)|מידע|מרשם|רישומי(?:ם)?"
+    "|מסד(?: ה?נתונים)?)"
+)
+_OFFICIAL_WORDS_HE: Final = "ה?(?:רשמי(?:ים|ות|ת)?|ממשלתי(?:ים|ות|ת)?|ממשלה)"
+_PREFIX_HE: Final = "(?<![א-ת])[ובלכמשה]{0,3}"
+
+_OFFICIAL_CUES: Final = re.compile(
+    r"\b(?:official(?:ly)?|government(?:al)?|ministry|municipal) (?:open |public |published )?"
+    rf"{_DATA_WORDS}\b(?! (?:cent(?:er|re)|structures?|types?))"
+    rf"|\b{_DATA_WORDS} (?:from|of|by|published by) (?:the )?(?:\w+ )?(?:{_PUBLISHER_WORDS})\b"
+    r"|\bopen government data(?:sets?)?\b|\bopen data portal\b|\bpublic sector data\b"
+    r"|\bdata[. ]?gov(?:\.il|\.uk)?\b|\bcensus bureau\b|\bnational statistics\b"
+    r"|\b(?:statistics office|bureau of statistics|statistical office|(?:government|population) registry)\b"
+    rf"|{_PREFIX_HE}{_DATA_WORDS_HE} {_OFFICIAL_WORDS_HE}(?![א-ת])"
+    rf"|{_PREFIX_HE}נתוני (?:ה?ממשלה|משרד(?:י)? |ה?למ[\"״']?ס)"
+    rf"|{_PREFIX_HE}לשכה ה?מרכזית לסטטיסטיקה|{_PREFIX_HE}למ[\"״]ס(?![א-ת])"
+    rf"|{_PREFIX_HE}(?:מידע|נתונים) (?:פתוח(?:ים)?|ציבורי(?:ים)?) של (?:ה?ממשלה|ה?מדינה|משרד)"
+    rf"|{_PREFIX_HE}(?:מרשם האוכלוסין|מפקד האוכלוסין|דאטה ?גוב)(?![א-ת])",
+    re.IGNORECASE,
+)
+
+
+def find_official_data_intent(text: str) -> tuple[IntentMatch, ...]:
+    """The intent, with the words that say so, where the request has it."""
+    found = tuple(dict.fromkeys(match.group().strip() for match in _OFFICIAL_CUES.finditer(text)))
+    return (IntentMatch(category=OFFICIAL_DATA, score=1.0, words=found[:4]),) if found else ()
+
+
+MAX_MOOD_LENGTH: Final = 2000
+
+_POLITE: Final = r"^\W{0,5}(?:(?:please|and|so|ok|okay|hey|hi|then|now|also|but|well|ו?בבקשה|אז)\W+){0,3}"
+# A question by its first word.
+_QUESTION_START: Final = re.compile(
+    _POLITE + r"(?:what|which|who|whose|whom|when|where|how|why|is|are|am|was|were|does|do|did|has|have|had"
+    r"|isn't|aren't|don't|doesn't|didn't|any|anything"
+    r"|ו?(?:מה|איזה|איזו|אילו|מי|מתי|איפה|היכן|כמה|האם|למה|מדוע|איך|יש))(?!\w)",
+    re.IGNORECASE,
+)
+# A request in the form of a question.
+_REQUEST_START: Final = re.compile(
+    _POLITE + r"(?:(?:can|could|would|will|won't|can't|couldn't|may|might|shall|should) (?:you|i|we|u)\b"
+    r"|(?:why don't|why not|what if|how about|do you mind|would you mind|is it possible"
+    r"|is there (?:a|any) way|are you able|am i able|how (?:do|can|could|should|would) (?:i|we|you)|how to)\b"
+    r"|ו?(?:אפשר|ניתן|תוכלי?|תוכלו|אתה יכול|את יכולה|האם (?:אפשר|תוכלי?|ניתן|אתה יכול)|אולי ת|בא לך"
+    r"|ת[א-ת]{3,}(?: |\?)))",
+    re.IGNORECASE,
+)
+_WHETHER_QUESTION: Final = re.compile(
+    _POLITE + r"(?:did|do|does|have|has|had|is|are|was|were|any|anything|how many)(?!\w)"
+    r"|^\W*(?:האם|יש|כמה|(?!מה|מי|מתי|איפה|איזה|איזו|אילו|איך|למה)[א-ת])",
+    re.IGNORECASE,
+)
+_SENTENCE_END: Final = re.compile(r"[.!?]\s+\S")
+_CHANGE_VERB: Final = (
+    r"(?:delete|remove|erase|write|create|make|add|append|move|rename|copy|send|forward|reply|post|update"
+    r"|change|edit|replace|save|insert|drop|set|commit|push|reset|overwrite|cancel|book|buy|order|schedule"
+    r"|put|store|upload|mark|turn|start|stop|restart|install|run|email|mail|remind|tell|notify|block)"
+)
+_HEBREW_CHANGE_VERB: Final = (
+    r"(?:ת?מחקי?|ת?כתו?בי?|צרי?|ת?צורי?|הוסיפי?|תוסיפי?|העבירי?|תעבירי?|שלחי?|תשלחי?|תשנה|שנה|ת?עדכני?"
+    r"|תשמו?רי?|שמו?רי?|תבטלי?|בטלי?|תזמיני?|תקבעי?|קבעי?|תעתיקי?|תריצי?|תפעילי?)"
+)
+# "… and send it to Ruth": behind the question something is to be done.
+_LATER_CHANGE: Final = re.compile(
+    rf"(?:\b(?:and|then|to|please)|[,;.!?])\s+(?:please |then |also |just )*{_CHANGE_VERB}\b"
+    rf"|(?:^|\s)ו{_HEBREW_CHANGE_VERB}(?!\w)|[,;.]\s*{_HEBREW_CHANGE_VERB}(?!\w)",
+    re.IGNORECASE,
+)
+# An instruction to look; not where it goes on to change something ("find the old ones and delete them").
+_LOOK_VERB: Final = re.compile(
+    _POLITE + r"(?:(?:can|could|would|will) you (?:please )?)?"
+    r"(?:show|list|read|open|find|search|look|tell me|give me|print|display|count|summari[sz]e)\b"
+    r"|"
+    + _POLITE
+    + r"(?:הצגי?|הראי|תראי|הראה|תראה|תציגי?|קראי?|תקראי?|ת?פתחי?|חפשי?|תחפשי?|מצאי?|תמצאי?)(?!\w)",
+    re.IGNORECASE,
+)
+_ANY_CHANGE_VERB: Final = re.compile(
+    rf"\b{_CHANGE_VERB}\b(?<!\btell)|(?:^|\s)ו?{_HEBREW_CHANGE_VERB}(?!\w)", re.IGNORECASE
+)
+
+_NOTE_WORDS: Final = (
+    r"(?:write|wrote|written|note|noted|jot|jotted|record|recorded|decide|decided|agree|agreed|conclude|concluded"
+    r"|settle on|settled on|say|said|document|documented|save|saved|put|keep|kept|store|stored)"
+)
+_RECORD_WORDS: Final = (
+    r"(?:notes?|minutes|documentation|docs|wiki|handbook|guide|guidelines?|manual|polic(?:y|ies)"
+    r"|knowledge base|journal|diary|records|memory|memories)"
+)
+_RECALL_REQUEST: Final = re.compile(
+    rf"\bwhat (?:did|have|had) (?:i|we) (?:ever |just |already )?{_NOTE_WORDS}\b"
+    rf"|\b(?:did|have|had) (?:i|we) (?:ever |already |not )?{_NOTE_WORDS} (?:\w+ ){{0,3}}"
+    r"(?:about|on|for|who|what|how|why|that|down)\b"
+    rf"|\bwhere (?:did|have) (?:i|we) (?:ever )?(?:write|note|jot|record|put down|keep|noted|written)\b"
+    rf"|\b(?:is|are|was|were) there (?:an?|any|anything|something|some)\b[^?.]{{0,40}}"
+    rf"\b(?:my |our |the )?{_RECORD_WORDS}\b"
+    rf"|\bdo (?:i|we) have (?:a|an|any|some)?\s?(?:\w+ )?"
+    rf"(?:{_RECORD_WORDS}|convention|rule|agreement|decision|process)\b"
+    rf"|\b(?:my|our|the team's|the) {_RECORD_WORDS} (?:say|says|said|mention|mentions|about|on)\b"
+    rf"|\b(?:in|from|through) (?:my|our) {_RECORD_WORDS}\b"
+    r"|\b(?:do you (?:still )?(?:remember|know)|what do you (?:remember|know)) "
+    r"(?:about )?(?:me\b|my\b|our\b|what i\b)"
+    r"|\bwhat did (?:i|we) tell you\b"
+    r"|(?<!\w)ו?(?:מה|איפה|מתי|איך|האם) (?:כבר )?"
+    r"(?:כתבתי|כתבנו|רשמתי|רשמנו|החלטנו|החלטתי|סיכמנו|קבענו|תיעדנו|שמרתי|סיפרתי לך)"
+    r"|(?<!\w)(?:כתבתי|כתבנו|רשמתי|רשמנו|החלטנו|סיכמנו) (?:משהו|פעם|כבר)"
+    r"|(?<!\w)יש (?:לי |לנו )?(?:איזה )?(?:פתק|פתקים|רשומה|הערה|הערות|סיכום|פרוטוקול|מסמך|נוהל)(?!\w)"
+    r"|(?<!\w)(?:מה )?(?:אתה|את) (?:זוכר|זוכרת|יודע|יודעת) (?:על |עליי|את ה)"
+    r"|(?<!\w)ב?(?:פתקים|הערות|רשימות|סיכומים) של(?:י|נו)",
+    re.IGNORECASE,
+)
+
+
+def is_only_asking(text: str) -> bool:
+    """Whether the request wants something to be looked at, and nothing to be changed."""
+    said = text[:MAX_MOOD_LENGTH].strip()
+    if _LOOK_VERB.match(said) is not None:
+        return _ANY_CHANGE_VERB.search(said) is None
+    if _REQUEST_START.match(said) is not None or _LATER_CHANGE.search(said) is not None:
+        return False
+    if _QUESTION_START.match(said) is not None:
+        return True
+    return said.endswith("?") and _SENTENCE_END.search(said) is None
+
+
+def is_asking_whether(text: str) -> bool:
+    """Whether the request asks if something is there, or how much of it: no one thing is known yet."""
+    return is_only_asking(text) and _WHETHER_QUESTION.match(text.strip()) is not None
+
+
+def is_asking_to_recall(text: str) -> bool:
+    """Whether the request asks for what was written down, decided or remembered before."""
+    return _RECALL_REQUEST.search(text[:MAX_MOOD_LENGTH].replace("’", "'")) is not None
+
+
+_URGENT_THINGS: Final = (
+    "care|tickets?|issues?|e-?mails?|mails?|messages?|tasks?|todos?|items?|cases?|requests?|orders?"
+    "|bugs?|matters?|alerts?|reminders?|flags?|labels?|priority|ones?"
+)
+# Said about something else, or denied.
+_NOT_URGENT: Final = re.compile(
+    rf"\burgent (?:{_URGENT_THINGS})\b"
+    r"|\b(?:mark|marked|label|labell?ed|tag|tagged|flag|flagged|priority|severity)(?: it| them)?(?: as)?"
+    r"[:=]? ['\"]?urgent\b"
+    r"|\b(?:not|isn't|non|nothing|no longer)[ -](?:so |that |very |really )?urgent\b"
+    r"|\bno (?:rush|hurry)\b|\bnot in a (?:rush|hurry)\b|\bimmediately (?:after|before|following|preceding)\b"
+    r"|(?<![א-ת])(?:לא|אינו|אינה) (?:כל כך |ממש |מאוד )?(?:דחוף|דחופה|בוער|ממהר|ממהרת)(?![א-ת])"
+    r"|(?<![א-ת])[והל]{0,2}רפואה ה?דחופה"
+    r"|(?<![א-ת])(?:כ|בתור )(?:דחוף|דחופה|דחופים|דחופות)(?![א-ת])"
+    r"|(?<![א-ת])מיד (?:אחרי|לאחר|לפני)(?![א-ת])|(?<![א-ת])יד מיד",
+    re.IGNORECASE,
+)
+_URGENT_WORDS: Final = re.compile(
+    r"\b(?:urgent|urgently|asap|a\.s\.a\.p|immediately|hurry|quickly|time[- ](?:critical|sensitive))\b"
+    r"|\bas (?:soon|fast|quickly|quick) as (?:possible|you can|u can)\b"
+    r"|\b(?:right away|straight away|without delay|at once|no time to (?:lose|waste)|in a (?:rush|hurry))\b"
+    r"|\b(?:need|needs|want|do|fix|send|call|stop|answer|now)\b[^.?!\n]{0,60}\bright now\b(?! *\?)"
+    r"|\bthis is (?:an emergency|critical)\b|\b(?:production|prod) is down\b"
+    r"|(?<![א-ת])[ובה]?(?:דחוף|דחופה|בדחיפות|דחיפות גבוהה|מיידית|מידית|באופן מיי?די|בהקדם|בבהילות)(?![א-ת])"
+    r"|(?<![א-ת])(?:מיד|מייד|תיכף ומיד|ברגע זה|בלי דיחוי|ללא דיחוי|ללא שיהוי)(?![א-ת])"
+    r"|(?<![א-ת])(?:זה בוער|אני ממהרת?)(?![א-ת])"
+    r"|(?<![א-ת])(?:כמה שיותר|הכי) מהר(?![א-ת])|(?<![א-ת])מהר(?: בבקשה|!|$)|(?<![א-ת])במהירות האפשרית",
+    re.IGNORECASE,
+)
+
+
+# No pattern matches without one of these in the text, and looking for them costs nothing.
+_URGENCY_CUES: Final = (
+    "urgent", "asap", "a.s.a.p", "immediately", "hurry", "quick", "time", "as soon", "as fast", "away",
+    "delay", "at once", "rush", "right now", "this is", "is down",
+    "דחו", "דחיפו", "מיד", "מייד", "בהקדם", "בהיל", "ברגע זה", "דיחוי", "שיהוי", "בוער", "ממהר", "מהר",
+    "במהירות",
+)  # fmt: skip
+
+
+def is_urgent(text: str) -> bool:
+    """Whether the request says that it cannot wait."""
+    lowered = text.lower()
+    if not any(cue in lowered for cue in _URGENCY_CUES):
+        return False
+    return _URGENT_WORDS.search(_NOT_URGENT.sub(" ", text)) is not None

@@ -1,27 +1,162 @@
-"""Reads a request: its language, its English gloss, what it is about, whom it names and what it holds.
-
-Nothing here looks at a tool's text or costs more than a fraction of a
-millisecond. Of a very long request the beginning and the end are read, because
-that is where people say what they want.
-"""
+"""Read the signals of a request: language, gloss, intents, mentions and entities."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fingerpost.catalog.words import split_words
-from fingerpost.narrow.hebrew import Gloss, SoundIndex, gloss_words, join_gloss
-from fingerpost.narrow.hebrew.letters import is_hebrew
-from fingerpost.narrow.language import HEBREW, detect_language
+from fingerpost.catalog.words import parse_word_set, split_words
+from fingerpost.narrow.hebrew.gloss import Gloss, SoundIndex, gloss_words, join_gloss
+from fingerpost.narrow.hebrew.lexicon import is_hebrew
 from fingerpost.narrow.signals.entities import find_entities
-from fingerpost.narrow.signals.intents import find_intents
-from fingerpost.narrow.signals.mentions import MentionFinder
-from fingerpost.narrow.signals.mood import is_asking_to_recall, is_only_asking
-from fingerpost.narrow.signals.naming import get_spoken_name, is_ordinary_name
-from fingerpost.narrow.signals.official import find_official_data_intent
-from fingerpost.narrow.signals.urgency import is_urgent
+from fingerpost.narrow.signals.intents import (
+    find_intents,
+    find_official_data_intent,
+    is_asking_to_recall,
+    is_only_asking,
+    is_urgent,
+)
+from fingerpost.narrow.signals.mentions import MentionFinder, get_spoken_name, is_ordinary_name
 from fingerpost.records import Signals, ToolCard
+
+UNKNOWN: Final = "und"
+ENGLISH: Final = "en"
+HEBREW: Final = "he"
+MAX_DETECTED_LENGTH: Final = 4000
+
+# What is not the request's own words. Quotes open behind a space: a quote inside a Hebrew word is spelling.
+_IGNORED_PARTS: Final = re.compile(
+    r"[a-z]{2,8}://\S{1,2000}"
+    r"|(?<!\S)\S{0,200}[/\\@]\S{1,400}"
+    r"|`[^`]{1,400}`"
+    r'|(?<!\w)"[^"\n]{1,200}"(?!\w)'
+    r"|(?<!\w)'[^'\n]{1,200}'(?!\w)"
+    r"|“[^”\n]{1,200}”|«[^»\n]{1,200}»"
+)
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_KANA: Final = re.compile("[\u3040-\u30ff]")
+
+# First and last character of each script's blocks, and the language it stands for.
+_SCRIPTS: Final = (
+    (0x0590, 0x05FF, HEBREW), (0xFB1D, 0xFB4F, HEBREW),
+    (0x0600, 0x06FF, "ar"), (0x0750, 0x077F, "ar"), (0xFB50, 0xFDFF, "ar"), (0xFE70, 0xFEFF, "ar"),
+    (0x0400, 0x052F, "ru"), (0x0370, 0x03FF, "el"), (0x1F00, 0x1FFF, "el"),
+    (0x3040, 0x30FF, "ja"), (0xFF66, 0xFF9F, "ja"),
+    (0xAC00, 0xD7AF, "ko"), (0x1100, 0x11FF, "ko"), (0x3130, 0x318F, "ko"),
+    (0x3400, 0x4DBF, "zh"), (0x4E00, 0x9FFF, "zh"), (0xF900, 0xFAFF, "zh"), (0x20000, 0x2FA1F, "zh"),
+    (0x0900, 0x097F, "hi"), (0x0980, 0x09FF, "bn"), (0x0B80, 0x0BFF, "ta"), (0x0C00, 0x0C7F, "te"),
+    (0x0E00, 0x0E7F, "th"), (0x0530, 0x058F, "hy"), (0x10A0, 0x10FF, "ka"), (0x1200, 0x137F, "am"),
+    (0x0041, 0x024F, "latin"), (0x1E00, 0x1EFF, "latin"),
+)  # fmt: skip
+_UNSPACED: Final = frozenset({"zh", "ja", "th"})
+_LETTERS_PER_WORD: Final = 2  # in scripts without spaces
+
+_LITTLE_WORDS: Final = {
+    ENGLISH: parse_word_set(
+        """
+        the a an to of in for is are on my me with what how please show find get create send list and from
+        it this that i you can all which who when where do does make tell give search use translate into
+        """
+    ),
+    "es": parse_word_set(
+        """
+        el la los las un una de del en por para con que qué cómo mi mis es son y al se su quiero dame
+        busca muéstrame crear cuál cuánto dónde hola desde este esta hay más
+        """
+    ),
+    "fr": parse_word_set(
+        """
+        le la les un une des de du en pour avec que qui quel quelle est sont et au aux mon ma mes je dans
+        sur ce cette il elle vous moi donne trouve montre comment où combien quels bonjour
+        """
+    ),
+    "de": parse_word_set(
+        """
+        der die das ein eine einen den dem des und ist sind in im mit für von zu auf mir mich ich bitte
+        wie was wo wann welche welcher zeige finde suche nach aus nicht alle mein meine wird am
+        """
+    ),
+    "pt": parse_word_set(
+        """
+        o a os as um uma de do da dos das em no na para por com que qual quais é são e meu minha eu você
+        me mostre encontre como onde quanto quando este esta não mais
+        """
+    ),
+    "it": parse_word_set(
+        """
+        il lo la i gli le un una di del della dei in per con che è sono e al mio mia mi nel nella quale
+        quali come dove quanto quando trova mostrami cerca questo questa non più
+        """
+    ),
+    "nl": parse_word_set(
+        """
+        de het een van in op voor met en is zijn te dat die mijn ik mij wat hoe waar wanneer welke zoek
+        vind toon geef naar uit niet alle deze dit kun je
+        """
+    ),
+}
+_LANGUAGES_BY_WORD: Final = {
+    word: tuple(name for name, little in _LITTLE_WORDS.items() if word in little)
+    for word in frozenset[str]().union(*_LITTLE_WORDS.values())
+}
+_UKRAINIAN: Final = frozenset("іїєґІЇЄҐ")
+_PERSIAN: Final = frozenset("پچژگ")
+
+
+def detect_language(text: str) -> str:
+    """The language that carries the text: `en`, `he`, `zh` …; `und` when there are no letters."""
+    text = text.strip()[:MAX_DETECTED_LENGTH]
+    own = _IGNORED_PARTS.sub(" ", text)
+    return _detect_from_words(_WORD.findall(own)) or _detect_from_words(_WORD.findall(text)) or UNKNOWN
+
+
+def _detect_from_words(words: list[str]) -> str | None:
+    weights: dict[str, float] = defaultdict(float)
+    latin: list[str] = []
+    for word in words:
+        script = "latin" if word.isascii() else _get_script(word)
+        if script == "latin":
+            latin.append(word.lower())
+        elif script is not None:
+            weights[script] += len(word) / _LETTERS_PER_WORD if script in _UNSPACED else 1
+    if not weights:
+        return _detect_european(latin)[0] if latin else None
+    if "ja" in weights:  # Japanese is written in both
+        weights["ja"] += weights.pop("zh", 0)
+    script, weight = max(weights.items(), key=lambda item: item[1])
+    european, little_words = _detect_european(latin)
+    if weight < len(latin) and weight <= little_words:
+        return european
+    return _refine_by_letters(script, words)
+
+
+def _get_script(word: str) -> str | None:
+    """The script a word begins in. Japanese mixes two in one run, so one kana anywhere settles it."""
+    code = ord(word[0])
+    script = next((name for first, last, name in _SCRIPTS if first <= code <= last), None)
+    return "ja" if script == "zh" and _KANA.search(word) else script
+
+
+def _detect_european(words: list[str]) -> tuple[str, int]:
+    """The language whose little words are most, and how many; English when none or several are."""
+    counts = Counter(name for word in words for name in _LANGUAGES_BY_WORD.get(word, ()))
+    if not counts:
+        return ENGLISH, 0
+    best, most = counts.most_common(1)[0]
+    return (best if most > counts[ENGLISH] else ENGLISH), most
+
+
+def _refine_by_letters(script: str, words: list[str]) -> str:
+    """Tell apart the languages that share a script by the letters only one of them has."""
+    letters = frozenset("".join(words))
+    if script == "ru" and letters & _UKRAINIAN:
+        return "uk"
+    if script == "ar" and letters & _PERSIAN:
+        return "fa"
+    return script
+
 
 _HEAD_LENGTH: Final = 6000
 _TAIL_LENGTH: Final = 2000
@@ -75,3 +210,6 @@ def _list_name_words(cards: Iterable[ToolCard]) -> Iterable[str]:
         for word in (*split_words(card.server), *split_words(card.name)):
             if len(word) >= _MIN_NAME_LENGTH and word.isascii():
                 yield word
+
+
+__all__ = ["SignalReader"]

@@ -1,36 +1,47 @@
-"""The API as an ASGI application: from a request to its operation, and back."""
+"""The API as an ASGI application: paths, parsing of queries and bodies, and all operations."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from dataclasses import fields
+from typing import Any, Final, get_origin, get_type_hints
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 import anyio
+from anyio.abc import TaskGroup
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, from_json
 
+from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.frozen import frozen
-from fingerpost.insight.ledger import JournalReader
-from fingerpost.records import Principal
+from fingerpost.records import JsonObject, Principal
+from fingerpost.records.json import check_json
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
-from fingerpost.surfaces.api.accepting import check_accept
-from fingerpost.surfaces.api.doors import AccessAttempt, ApiAuth, is_json_body
+from fingerpost.surfaces.api.approvals import ApprovalOperations, ApprovalResumer
+from fingerpost.surfaces.api.auth import AccessAttempt, AccountOperations, ApiAuth, is_json_body
+from fingerpost.surfaces.api.openapi import ApiDescription
 from fingerpost.surfaces.api.operation import (
     ApiOperation,
     ApiProblem,
     ApiRequest,
     ApiResponse,
     StreamingResponse,
+    build_input_adapter,
+    build_output_adapter,
+    build_problem,
+    check_accept,
+    write_problem,
 )
-from fingerpost.surfaces.api.operations import build_all_operations
-from fingerpost.surfaces.api.paths import MatchedPath, OperationPaths, split_path
-from fingerpost.surfaces.api.problems import build_problem, write_problem
-from fingerpost.surfaces.api.reading import parse_json, parse_query
+from fingerpost.surfaces.api.packets import PacketOperations, PendingCounter
+from fingerpost.surfaces.api.requests import RequestOperations
+from fingerpost.surfaces.api.resources import build_resource_operations
 from fingerpost.surfaces.api.sessions import ConsoleSessions
-from fingerpost.surfaces.api.shapes import build_output_adapter
 from fingerpost.surfaces.api.streams import StreamSlots
-from fingerpost.surfaces.web.asgi import (
+from fingerpost.surfaces.http.access import Authenticator, RateLimiter
+from fingerpost.surfaces.http.asgi import (
     AsgiMessage,
     AsgiScope,
     ClientDisconnected,
@@ -41,11 +52,207 @@ from fingerpost.surfaces.web.asgi import (
     parse_headers,
     read_body,
     respond,
+    run_while_connected,
 )
-from fingerpost.surfaces.web.gate import Authenticator
-from fingerpost.surfaces.web.hearing import run_while_connected
-from fingerpost.surfaces.web.peers import build_peer
-from fingerpost.surfaces.web.rate import RateLimiter
+from fingerpost.surfaces.http.local_callers import build_peer
+from fingerpost.tasks import run_restarting
+
+MAX_PART_LENGTH: Final = 2000  # characters of one part of a path
+
+
+@frozen(kw_only=False)
+class MatchedPath:
+    """What is at one path: its operations by method, and the values in it."""
+
+    operations: Mapping[str, ApiOperation]
+    template: str
+    values: tuple[str, ...]
+
+    @property
+    def allowed_methods(self) -> str:
+        """For the header of that name."""
+        return ", ".join(sorted({*self.operations, "OPTIONS", *(("HEAD",) if self.has_head else ())}))
+
+    @property
+    def has_head(self) -> bool:
+        """What goes on for as long as the client likes has no end to ask about."""
+        reading = self.operations.get("GET")
+        return reading is not None and reading.media == "application/json"
+
+    def get_parameters(self, operation: ApiOperation) -> dict[str, str]:
+        """The values by the operation's own names for them."""
+        names = (part[1:-1] for part in _split_template(operation.path) if _is_parameter(part))
+        return dict(zip(names, self.values, strict=True))
+
+
+class OperationPaths:
+    """All operations, by what their paths look like."""
+
+    def __init__(self, operations: Iterable[ApiOperation]) -> None:
+        self._shapes: dict[tuple[str | None, ...], dict[str, ApiOperation]] = {}
+        for operation in operations:
+            shape = tuple(None if _is_parameter(part) else part for part in _split_template(operation.path))
+            here = self._shapes.setdefault(shape, {})
+            if operation.method in here:
+                message = f"{operation.method} {operation.path} is there twice"
+                raise ValueError(message)
+            here[operation.method] = operation
+
+    def find(self, parts: tuple[str, ...]) -> MatchedPath | None:
+        """What is there; a part that is written out goes before one that may be anything."""
+        best: tuple[tuple[bool, ...], tuple[str | None, ...]] | None = None
+        for shape in self._shapes:
+            if _matches_template(shape, parts):
+                rank = tuple(part is not None for part in shape)
+                best = max(best, (rank, shape), key=lambda one: one[0]) if best else (rank, shape)
+        if best is None:
+            return None
+        operations = self._shapes[best[1]]
+        values = tuple(value for part, value in zip(best[1], parts, strict=True) if part is None)
+        return MatchedPath(operations, next(iter(operations.values())).path, values)
+
+
+def split_path(scope: AsgiScope) -> tuple[str, ...]:
+    """The decoded parts of a request's path. Raises `Fault` for what is not text."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    path = raw.partition(b"?")[0]
+    try:
+        parts = tuple(unquote_to_bytes(part).decode() for part in path.split(b"/")[1:])
+    except UnicodeDecodeError:
+        raise HttpError(400, "The path is not valid UTF-8.") from None
+    if any("\0" in part or len(part) > MAX_PART_LENGTH for part in parts):
+        raise HttpError(404, "There is nothing at this address.")
+    return parts
+
+
+def _split_template(template: str) -> tuple[str, ...]:
+    return tuple(template.split("/")[1:])
+
+
+def _is_parameter(part: str) -> bool:
+    return part.startswith("{") and part.endswith("}")
+
+
+def _matches_template(shape: tuple[str | None, ...], parts: tuple[str, ...]) -> bool:
+    return len(shape) == len(parts) and all(
+        bool(part) if wanted is None else wanted == part for wanted, part in zip(shape, parts, strict=True)
+    )
+
+
+MAX_PARAMETERS: Final = 100
+MAX_ERRORS: Final = 20
+_MAX_VALUE_LENGTH: Final = 200
+
+
+def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
+    """An instance of `shape`, or None where the operation takes no query. Raises `ApiProblem`."""
+    try:
+        pairs = parse_qsl(
+            raw.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS, errors="strict"
+        )
+    except ValueError:
+        detail = "it is no query we can read: too long, or not UTF-8"
+        raise _build_query_problem(detail) from None
+    known = () if shape is None else tuple(field.name for field in fields(shape))
+    unknown = sorted({name for name, _ in pairs} - set(known))
+    if unknown:
+        names = ", ".join(known) or "none"
+        raise _build_query_problem(
+            f"{unknown[0][:_MAX_VALUE_LENGTH]!r} is no parameter here; those are: {names}"
+        )
+    if any("\0" in value for _, value in pairs):
+        detail = "it holds a character that is none"
+        raise _build_query_problem(detail)
+    return None if shape is None else _validate_values(shape, _collect_values(shape, pairs))
+
+
+def _collect_values(shape: type[Any], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The values by name. Where a list is taken, a name may come more than once."""
+    hints = get_type_hints(shape)
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if get_origin(hints[name]) in (tuple, list):
+            values.setdefault(name, []).append(value)
+        elif name in values:
+            raise _build_query_problem(f"{name} came more than once")
+        else:
+            values[name] = value
+    return values
+
+
+def _validate_values(shape: type[Any], values: dict[str, Any]) -> Any:
+    try:
+        return build_input_adapter(shape).validate_python(values)
+    except ValidationError as error:
+        detail = "not every parameter is what it should be"
+        raise _build_query_problem(detail, _format_errors(error)) from None
+
+
+def _build_query_problem(detail: str, errors: tuple[JsonObject, ...] = ()) -> ApiProblem:
+    more = {"errors": errors} if errors else {}
+    return ApiProblem(400, "The query is not right", _format_detail(detail, errors), **more)
+
+
+def parse_json(shape: type[Any], body: bytes) -> Any:
+    """An instance of `shape`. No body at all is an empty object. Raises `ApiProblem`."""
+    body = body if body.strip() else b"{}"
+    try:
+        value: object = from_json(body, allow_inf_nan=False)
+    except ValueError:
+        raise ApiProblem(400, "The body is not right", "This is not valid JSON in UTF-8.") from None
+    if (reason := check_json(value)) is not None:
+        raise ApiProblem(400, "The body is not right", f"The JSON {reason}.")
+    try:
+        return build_input_adapter(shape).validate_json(body, strict=True)
+    except ValidationError as error:
+        errors = _format_errors(error)
+        detail = _format_detail("not every field is what it should be", errors)
+        raise ApiProblem(422, "The body is not right", detail, errors=errors) from None
+
+
+def _format_errors(error: ValidationError) -> tuple[JsonObject, ...]:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return tuple(_format_error(one) for one in found[:MAX_ERRORS])
+
+
+def _format_error(one: ErrorDetails) -> JsonObject:
+    where = ".".join(str(step) for step in one["loc"])[:_MAX_VALUE_LENGTH]
+    if one["type"] == "unexpected_keyword_argument":
+        return {"where": where, "problem": "There is no such field."}
+    return {"where": where, "problem": one["msg"]}
+
+
+def _format_detail(detail: str, errors: tuple[JsonObject, ...]) -> str:
+    said = f"{detail[:1].upper()}{detail[1:]}"
+    if errors:
+        said += f": {errors[0]['where'] or 'all of it'}: {errors[0]['problem']}"
+    return said if said.endswith(".") else f"{said}."
+
+
+def build_all_operations(
+    router: Router,
+    *,
+    ledger: JournalReader,
+    address: str,
+    auth: ApiAuth,
+    sessions: ConsoleSessions,
+    streams: StreamSlots,
+    tasks: TaskGroup,
+    loaded: Loaded | None = None,
+) -> tuple[ApiOperation, ...]:
+    """All of them, the description of all of them last."""
+    waiting = PendingCounter(router.calls.approvals, router.events)
+    resuming = ApprovalResumer(router, tasks)
+    tasks.start_soon(run_restarting, resuming.end_expired)
+    operations = (
+        *AccountOperations(router, address=address, auth=auth, sessions=sessions).build_operations(),
+        *PacketOperations(ledger, router.store.journal, waiting, streams).build_operations(),
+        *RequestOperations(router, streams).build_operations(),
+        *ApprovalOperations(router, resuming).build_operations(),
+        *build_resource_operations(router, ledger, loaded),
+    )
+    return (*operations, *ApiDescription(operations, address=address).build_operations())
+
 
 log = logging.getLogger("fingerpost.api")
 

@@ -1,16 +1,52 @@
-"""One operation of the API: what it takes and gives, who may. Routing and OpenAPI are made from it."""
+"""One operation of the API: its types, its problems (RFC 9457), media types and page parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal
+from functools import cache
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Literal, TypeVar
 
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic_core import to_json
+
+from fingerpost.errors import (
+    CallError,
+    ConfigError,
+    FingerpostError,
+    LimitReached,
+    ModelError,
+    ModelTimeout,
+    ResponseTooLarge,
+    ServerError,
+    ServerUnavailable,
+    StoreError,
+    ToolTimeout,
+    UnknownServer,
+    UnknownTool,
+)
 from fingerpost.frozen import frozen
-from fingerpost.records import Principal, Right
+from fingerpost.records import Principal, Right, create_id
+from fingerpost.redaction import scrub, scrub_json
 from fingerpost.surfaces.api.sessions import ActiveSession
-from fingerpost.surfaces.web.asgi import Header, Receive, Send
-from fingerpost.surfaces.web.peers import Peer
+from fingerpost.surfaces.http.asgi import Header, HttpError, Receive, Send, respond
+from fingerpost.surfaces.http.local_callers import Peer
+
+
+@cache
+def build_input_adapter(shape: type[Any]) -> TypeAdapter[Any]:
+    """What a caller sends: a dataclass of which nothing is unknown, at any depth."""
+    strict_about_names = ConfigDict(extra="forbid")
+    return TypeAdapter(checked_dataclass(shape, config=strict_about_names, kw_only=True))
+
+
+@cache
+def build_output_adapter(shape: Any) -> TypeAdapter[Any]:
+    """What we answer with."""
+    return TypeAdapter(shape)
 
 
 async def _always_valid() -> bool:
@@ -88,3 +124,132 @@ class ApiProblem(Exception):
         self.title = title
         self.detail = detail
         self.more = more
+
+
+log = logging.getLogger("fingerpost.api")
+
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+_PROBLEM_TYPE_HEADER: Final[Header] = (b"content-type", PROBLEM_MEDIA_TYPE.encode())
+
+# The first that fits: narrower kinds stand before wider ones.
+_STATUS_BY_ERROR: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
+    (UnknownServer, 404, "There is no such server"),
+    (UnknownTool, 404, "There is no such tool"),
+    (CallError, 422, "This cannot be done"),
+    (ConfigError, 422, "This cannot be done as things are set up"),
+    (StoreError, 503, "The store cannot be used at the moment"),
+    (ToolTimeout, 504, "A server did not answer in time"),
+    (ServerUnavailable, 503, "A server cannot be reached"),
+    (ServerError, 502, "A server did something wrong"),
+    (ModelTimeout, 504, "The model did not answer in time"),
+    (ModelError, 502, "The model did not do what was asked"),
+    (ResponseTooLarge, 502, "A server sent too much"),
+    (LimitReached, 429, "A limit is reached"),
+)
+
+
+@frozen
+class ProblemDetails:
+    """A problem, ready to be written."""
+
+    status: int
+    title: str
+    detail: str
+    more: Mapping[str, Any]
+    headers: tuple[Header, ...] = ()
+
+
+def build_problem(error: Exception) -> ProblemDetails:
+    """What the caller hears of an error. What is our own fault goes to the log, with an id for both."""
+    if isinstance(error, ApiProblem):
+        return ProblemDetails(status=error.status, title=error.title, detail=error.detail, more=error.more)
+    if isinstance(error, HttpError):
+        title = HTTPStatus(error.status).phrase
+        return ProblemDetails(
+            status=error.status, title=title, detail=error.message, more={}, headers=error.headers
+        )
+    if isinstance(error, FingerpostError):
+        return _build_known_problem(error)
+    error_id = create_id("err")
+    log.error("A request to the API could not be answered (%s)", error_id, exc_info=error)
+    detail = f"Something went wrong here, and it is not your fault. The log has it as {error_id}."
+    return ProblemDetails(status=500, title="Our fault", detail=detail, more={"error_id": error_id})
+
+
+def _build_known_problem(error: FingerpostError) -> ProblemDetails:
+    fitting = ((status, title) for kind, status, title in _STATUS_BY_ERROR if isinstance(error, kind))
+    status, title = next(fitting, (500, "Something went wrong"))
+    text = scrub(str(error))
+    detail = f"{text[:1].upper()}{text[1:]}"
+    more = {} if error.hint is None else {"hint": scrub(error.hint)}
+    return ProblemDetails(status=status, title=title, detail=detail, more=more)
+
+
+async def write_problem(send: Send, problem: ProblemDetails, common: tuple[Header, ...]) -> None:
+    """Tell the caller."""
+    body: dict[str, Any] = {"type": "about:blank", "title": problem.title, "status": problem.status}
+    if problem.detail:
+        body["detail"] = problem.detail
+    more = scrub_json({name: value for name, value in problem.more.items() if name not in body})
+    assert isinstance(more, dict)
+    await respond(
+        send, problem.status, to_json({**body, **more}), (_PROBLEM_TYPE_HEADER, *problem.headers, *common)
+    )
+
+
+EVENT_STREAM_TYPE: Final = "text/event-stream"
+
+
+def check_accept(headers: Mapping[str, str], operation: ApiOperation) -> None:
+    """Raises `ApiProblem` when nothing we could answer with would be taken."""
+    offered = (operation.media, *operation.also)
+    if not any(accepts_media(headers, media) for media in offered):
+        raise ApiProblem(406, "Not in this form", f"This is given as {' or '.join(offered)}.")
+
+
+def accepts_media(headers: Mapping[str, str], media: str) -> bool:
+    """Whether the caller takes this media type; without a word about it they take any."""
+    ranges = _parse_accept(headers)
+    return not ranges or any(one in ranges for one in (media, f"{media.partition('/')[0]}/*", "*/*"))
+
+
+def prefers_event_stream(headers: Mapping[str, str]) -> bool:
+    """Whether the caller asks for a stream by name."""
+    return EVENT_STREAM_TYPE in _parse_accept(headers)
+
+
+def _parse_accept(headers: Mapping[str, str]) -> frozenset[str]:
+    parts = (part.partition(";") for part in headers.get("accept", "").split(","))
+    wanted = ((name.strip().lower(), more.replace(" ", "").lower()) for name, _, more in parts)
+    return frozenset(name for name, more in wanted if name and more not in {"q=0", "q=0.0"})
+
+
+MAX_PAGE_ITEMS: Final = 500  # items of one page
+MAX_SEARCH_LENGTH: Final = 200
+MAX_REASON_LENGTH: Final = 500
+MAX_ROW_NUMBER: Final = 2**63 - 1  # a database can count to
+
+PageItem = TypeVar("PageItem")
+
+PageLimit = Annotated[int, Field(ge=1, le=MAX_PAGE_ITEMS, description="How many items at most")]
+SearchText = Annotated[
+    str, Field(max_length=MAX_SEARCH_LENGTH, description="Words that must all occur, in any order and case")
+]
+NameText = Annotated[str, Field(max_length=2000)]
+PageCursor = Annotated[str, Field(max_length=4000, description="The `next` of the page before")]
+RowNumber = Annotated[int, Field(ge=0, le=MAX_ROW_NUMBER, description="The `next` of the page before")]
+ReasonText = Annotated[
+    str, Field(max_length=MAX_REASON_LENGTH, description="Why, for those who wonder later")
+]
+
+
+def split_page(items: Sequence[PageItem], limit: int) -> tuple[tuple[PageItem, ...], PageItem | None]:
+    """The first so many, and the last of them where more follow."""
+    page = tuple(items[:limit])
+    return page, page[-1] if len(items) > limit else None
+
+
+def contains_all(words: Sequence[str], text: str) -> bool:
+    """Whether every word (in small letters) occurs."""
+    folded = text.casefold()
+    return all(word in folded for word in words)

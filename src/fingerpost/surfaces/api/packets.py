@@ -1,9 +1,9 @@
-"""Requests and their events: pages, one of them, and both as they happen."""
+"""Requests and their events: pages, details and live streams."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Annotated, Final, Literal
 
@@ -11,20 +11,81 @@ import anyio
 import anyio.to_thread
 from pydantic import Field
 
+from fingerpost.analytics.journal_reader import JournalReader
+from fingerpost.analytics.records import PacketLine, PacketPage, PacketQuery
+from fingerpost.call.approvals import CallApprovals
 from fingerpost.errors import StoreError
+from fingerpost.events import ApprovalDecided, ApprovalRequested, Event, Fanout
 from fingerpost.frozen import frozen
-from fingerpost.insight import PacketLine, PacketPage, PacketQuery
-from fingerpost.insight.ledger import JournalReader
 from fingerpost.records.codec import to_json
 from fingerpost.store.journal import Journal
-from fingerpost.surfaces.api.accepting import EVENT_STREAM_TYPE
-from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, StreamingResponse
-from fingerpost.surfaces.api.shapes import build_output_adapter
-from fingerpost.surfaces.api.sight import filter_event, get_request_owner
-from fingerpost.surfaces.api.streams import StreamSlots
-from fingerpost.surfaces.api.views import PacketView, build_event_view, build_packet_view
-from fingerpost.surfaces.api.waiting import PendingCounter
-from fingerpost.surfaces.web.events import EventStream
+from fingerpost.surfaces.api.operation import (
+    EVENT_STREAM_TYPE,
+    ApiOperation,
+    ApiProblem,
+    ApiRequest,
+    StreamingResponse,
+    build_output_adapter,
+)
+from fingerpost.surfaces.api.streams import PacketView, StreamSlots, build_event_view, build_packet_view
+from fingerpost.surfaces.api.visibility import filter_event, get_request_owner
+from fingerpost.surfaces.http.asgi import EventStream
+
+COUNT_FRESH_S = 0.2
+
+
+class CountChange:
+    """Wakes somebody who waits for the count to change."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def notify(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Until something may have changed, but no longer than this."""
+        with anyio.move_on_after(seconds):
+            await self._event.wait()
+        self._event = anyio.Event()
+
+
+class PendingCounter:
+    """An event sink: what is asked and decided in this process is known at once."""
+
+    def __init__(self, approvals: CallApprovals, events: Fanout) -> None:
+        self._approvals = approvals
+        self._watchers: set[CountChange] = set()
+        self._lock = anyio.Lock()
+        self._callers: tuple[str | None, ...] = ()
+        self._at = -COUNT_FRESH_S
+        events.add(self)
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, ApprovalRequested | ApprovalDecided):
+            self._at = -COUNT_FRESH_S
+            for watcher in tuple(self._watchers):
+                watcher.notify()
+
+    @contextmanager
+    def watch_changes(self) -> Generator[CountChange]:
+        """For one who watches."""
+        watcher = CountChange()
+        self._watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+
+    async def count_pending(self, own: str | None) -> int:
+        """How many wait, all or those of one caller."""
+        async with self._lock:
+            now = anyio.current_time()
+            if now - self._at >= COUNT_FRESH_S:
+                self._at = now
+                self._callers = tuple(one.caller for one in await self._approvals.list_waiting())
+        return sum(own in (None, caller) for caller in self._callers)
+
 
 MAX_PACKETS_PER_PAGE: Final = 200
 INITIAL_LINES: Final = 200

@@ -1,9 +1,4 @@
-"""Who signed in to the console: a cookie for a key, or for the person whose installation this is.
-
-The cookie is a random text of which only a hash is kept, in the store, with the id of
-the key that opened the session. The key is looked at again every few seconds: a revoked
-key ends its sessions, and a changed one changes what they may do.
-"""
+"""Console sessions: a cookie for the holder of a key, or for the operator of this installation."""
 
 from __future__ import annotations
 
@@ -20,7 +15,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import ALL_RIGHTS, Principal, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store import Store
-from fingerpost.store.keys import ApiKey
+from fingerpost.store.api_keys import ApiKey
 
 SESSION_COOKIE: Final = "fingerpost_session"
 SESSION_CACHE: Final = "console_sessions"

@@ -15,7 +15,7 @@ import click
 
 from fingerpost.call.approvals import CallApprovals, DecisionResult, describe_widened, explain_once_only
 from fingerpost.catalog import escape_invisible_except
-from fingerpost.catalog.names import escape_invisible_json
+from fingerpost.catalog.tool_names import escape_invisible_json
 from fingerpost.errors import CallError
 from fingerpost.records import Decision, utc_now
 from fingerpost.records.codec import to_plain
@@ -155,7 +155,7 @@ def _edit_arguments(pending: Pending, *, by: str, card: ToolCard | None) -> Appr
 def _check_changes(pending: Pending, changed: Mapping[str, Any], card: ToolCard | None) -> None:
     """Raise `BadParameter` if the tool does not know a changed argument."""
     # Loads the MCP library; only editing a call needs it.
-    from fingerpost.call.making import check_argument_names
+    from fingerpost.call.build import check_argument_names
 
     if card is not None:
         try:

@@ -15,17 +15,17 @@ import click
 import orjson
 
 from fingerpost.builtin import SERVER_NAMES, BuiltinHost, make_server
-from fingerpost.builtin.serving import open_http, serve_stdio
-from fingerpost.builtin.shelf import SERVER_TITLES
+from fingerpost.builtin.registry import SERVER_TITLES
+from fingerpost.builtin.standalone import open_http, serve_stdio
 from fingerpost.builtin.workspace.server import open_unreviewed
 from fingerpost.errors import ConfigError
+from fingerpost.settings.validation import is_loopback
 from fingerpost.surfaces.cli.common import CommonOptions, read_settings, run_async
 from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
 from fingerpost.surfaces.cli.server_commands import KEY_VARIABLE
 from fingerpost.surfaces.cli.streams import style_text
-from fingerpost.surfaces.web.access.addresses import Authority, is_loopback, parse_authority
-from fingerpost.surfaces.web.access.hosts import AllowedHosts
-from fingerpost.surfaces.web.asgi import (
+from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, parse_authority
+from fingerpost.surfaces.http.asgi import (
     JSON_TYPE,
     AsgiMessage,
     AsgiScope,
@@ -35,12 +35,12 @@ from fingerpost.surfaces.web.asgi import (
     parse_headers,
     respond,
 )
-from fingerpost.surfaces.web.port import get_address, listen_at, serve_app
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from fingerpost.builtin.kit import BuiltinServer
+    from fingerpost.builtin.toolkit import BuiltinServer
 
 
 PATH: Final = "/mcp"

@@ -15,11 +15,10 @@ from anyio.to_thread import run_sync
 from rich.text import Text
 
 from fingerpost.call.digest import ResultStore, escape_invisible
-from fingerpost.call.guidance import build_guidance, explain_to_person
-from fingerpost.call.reply import build_cached_note
+from fingerpost.call.outcomes import build_cached_note, build_guidance, explain_to_person
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.events import CallProgressed
-from fingerpost.llm.tool_calls import read_arguments
+from fingerpost.llm.content import read_arguments
 from fingerpost.records import CallContext, Decision, ToolCall, create_id
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import (

@@ -11,7 +11,7 @@ import click
 from rich.live import Live
 from rich.text import Text
 
-from fingerpost.call.names import find_absence
+from fingerpost.call.build import find_absence
 from fingerpost.events import encode
 from fingerpost.records import Known, Source, ToolCall
 from fingerpost.records.codec import to_plain

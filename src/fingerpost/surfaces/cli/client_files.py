@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.settings.jsonc import to_plain_json
+from fingerpost.settings.document import to_plain_json
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _COMMENT_OR_COMMA = re.compile(r"//[^\r\n]*|/\*.*?\*/|,", re.DOTALL)

@@ -14,21 +14,26 @@ import click
 from rich.text import Text
 
 from fingerpost.errors import ConfigError
-from fingerpost.settings.client_files import find_entries, read_drafts
-from fingerpost.settings.discover import FoundClientFile, discover_client_files
+from fingerpost.settings.client_files import (
+    FoundClientFile,
+    MergedServers,
+    discover_client_files,
+    find_entries,
+    mask_secrets,
+    merge_servers,
+    read_drafts,
+)
 from fingerpost.settings.document import SettingsDocument, as_list, as_table, read_document
 from fingerpost.settings.document import as_table as entries_of
-from fingerpost.settings.merge import MergedServers, mask_secrets, merge_servers
 from fingerpost.settings.problems import Problem
-from fingerpost.settings.secrets import remember_literals
+from fingerpost.settings.variables import remember_literals
 from fingerpost.surfaces.cli.client_files import PRIVATE, replace_whole
 from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
 from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.cli.terminal_input import confirm
 
 if TYPE_CHECKING:
-    from fingerpost.settings.discover import FoundClientFile
-    from fingerpost.settings.merge import MergedServers
+    from fingerpost.settings.client_files import FoundClientFile, MergedServers
 
 
 def check_target(target: Path) -> str | None:

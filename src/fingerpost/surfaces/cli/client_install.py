@@ -23,14 +23,11 @@ from fingerpost.catalog import escape_invisible_except
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.redaction import scrub
-from fingerpost.settings.client_files import read_drafts
-from fingerpost.settings.discover import CLIENT_FILE_PLACES, get_base_folders, shorten_path
+from fingerpost.settings.client_files import CLIENT_FILE_PLACES, get_base_folders, read_drafts, shorten_path
 from fingerpost.settings.document import SettingsDocument, parse_json, parse_toml, read_document
-from fingerpost.settings.environment import SERVERS_FILE
 from fingerpost.settings.problems import Problem
-from fingerpost.settings.secrets import remember_literals
-from fingerpost.settings.sources import Sources, find_config
-from fingerpost.settings.variables import VariableScope, expand
+from fingerpost.settings.sources import SERVERS_FILE, Sources, find_config
+from fingerpost.settings.variables import VariableScope, expand, remember_literals
 from fingerpost.surfaces.cli.client_files import (
     PRIVATE,
     NotEditable,
@@ -44,7 +41,7 @@ from fingerpost.surfaces.cli.common import CommonOptions, read_settings
 from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output
 from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.cli.terminal_input import confirm
-from fingerpost.surfaces.web.access.exposure import is_exposed
+from fingerpost.surfaces.http.authenticator import is_exposed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

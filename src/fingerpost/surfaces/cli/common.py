@@ -12,7 +12,7 @@ import click
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.llm.tool_calls import read_arguments
+from fingerpost.llm.content import read_arguments
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
 from fingerpost.surfaces.cli.options import OVERRIDES

@@ -11,14 +11,18 @@ import anyio
 import click
 
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.call.hiding import find_hidden_tools
-from fingerpost.catalog.definition import build_model_definition
+from fingerpost.call.visibility import find_hidden_tools
+from fingerpost.catalog.cards import build_model_definition
 from fingerpost.errors import ConfigError, ModelError, ModelUnavailable
 from fingerpost.events import MemorySink, SmartRoutingEnd
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelPool, ModelReply, ModelRequest, OnText, Role
-from fingerpost.narrow.preselection import ServerPicker, SmartRoutingStats, read_stored_stats
-from fingerpost.narrow.preselection.costs import DefinitionCosts
+from fingerpost.narrow.server_picker import (
+    DefinitionCosts,
+    ServerPicker,
+    SmartRoutingStats,
+    read_stored_stats,
+)
 from fingerpost.records import Message, Narrowing, ToolCard, create_id
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub

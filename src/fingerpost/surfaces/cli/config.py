@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from fingerpost.choose.instructions import build_directives, build_tool_instructions, choose_persona
-from fingerpost.choose.prompts import build_system_prompt
+from fingerpost.choose.instructions import (
+    build_directives,
+    build_system_prompt,
+    build_tool_instructions,
+    choose_persona,
+)
 from fingerpost.errors import ConfigError
 from fingerpost.redaction import scrub_json
 from fingerpost.settings import Problem, load
 from fingerpost.settings import check as find_problems
 from fingerpost.settings.problems import format_path
 from fingerpost.settings.profiles import read_examples
-from fingerpost.settings.show import build_rows, list_sections
+from fingerpost.settings.reference import build_rows, list_sections
 from fingerpost.surfaces.cli.answer_output import make_readable
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
@@ -40,7 +44,7 @@ from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
     from fingerpost.router import Router
-    from fingerpost.router.sight import VisibleCatalog
+    from fingerpost.router.visibility import VisibleCatalog
     from fingerpost.settings import Loaded, ProfileFiles, ProfileSettings
 
 
@@ -62,7 +66,7 @@ def check_settings(*, config: Path | None, servers: Path | None, as_json: bool) 
 def _check_command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
     """Return warnings about allowed workspace commands."""
     # The built-in servers take seconds to import; only `config check` needs them.
-    from fingerpost.builtin.workspace.commands.rules import describe_rules
+    from fingerpost.builtin.workspace.command_rules import describe_rules
 
     loaded = load(config=config, servers=servers)
     own = loaded.settings.builtin.workspace

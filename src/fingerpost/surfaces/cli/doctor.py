@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 import anyio.to_thread
 from rich.text import Text
 
-from fingerpost.builtin.workspace.commands.sandbox import explain_missing_sandbox, find_sandbox_kind
+from fingerpost.builtin.workspace.sandbox import explain_missing_sandbox, find_sandbox_kind
 from fingerpost.catalog import UnavailableTool
-from fingerpost.catalog.absence import build_refused, build_server_unavailable
+from fingerpost.catalog.unavailable import build_refused, build_server_unavailable
 from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import ServerState, ServerStatus

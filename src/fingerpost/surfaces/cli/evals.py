@@ -17,27 +17,45 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fingerpost.catalog import Snapshot
 from fingerpost.errors import ConfigError
-from fingerpost.evals.compare import MeasureDifference, compare_runs
-from fingerpost.evals.gate import MetricBound, find_unmet_bounds, parse_bound
-from fingerpost.evals.learning import OperatorHistory, build_own_queries, evaluate_feedback
-from fingerpost.evals.measures import EvalMeasure, compute_measures
-from fingerpost.evals.own import OperatorSet, build_operator_set
-from fingerpost.evals.predict import (
+from fingerpost.evals.datasets import (
+    EvalCatalog,
+    OperatorSet,
+    Prediction,
+    QueryRecord,
+    build_eval_catalog,
+    build_operator_set,
+    read_predictions,
+    read_queries,
+    read_tools,
+)
+from fingerpost.evals.feedback import OperatorHistory, build_own_queries, evaluate_feedback
+from fingerpost.evals.metrics import (
+    EvalMeasure,
+    MeasureDifference,
+    MetricBound,
+    compare_runs,
+    compute_measures,
+    find_unmet_bounds,
+    parse_bound,
+)
+from fingerpost.evals.predictions import (
+    EvalSelector,
+    OfferContrast,
     RankingScope,
     RoutedQuery,
+    ShadowReport,
     build_eval_settings,
+    compare_offers,
     count_unknown_candidates,
+    get_ready_share,
     iterate_routings,
+    iterate_with_selections,
+    open_ready_narrower,
+    remove_repeated_requests,
 )
-from fingerpost.evals.reading import read_predictions, read_queries, read_tools
-from fingerpost.evals.ready import get_ready_share, open_ready_narrower
-from fingerpost.evals.records import Prediction, QueryRecord
-from fingerpost.evals.selecting import EvalSelector, iterate_with_selections
-from fingerpost.evals.shadow import OfferContrast, ShadowReport, compare_offers, remove_repeated_requests
-from fingerpost.evals.shelf import EvalCatalog, build_eval_catalog
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import JsonObject, utc_now
-from fingerpost.router.learned import CHECK_NAME
+from fingerpost.router.feedback import CHECK_NAME
 from fingerpost.settings import Loaded, Settings, load
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
@@ -61,8 +79,8 @@ from fingerpost.surfaces.cli.screen import (
 from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
-    from fingerpost.evals.learning import FeedbackReport
-    from fingerpost.evals.selecting import SelectionTally
+    from fingerpost.evals.feedback import FeedbackReport
+    from fingerpost.evals.predictions import SelectionTally
     from fingerpost.router import Router
     from fingerpost.store import Store
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from fingerpost.call.names import find_absence
+from fingerpost.call.build import find_absence
 from fingerpost.records import ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub_json

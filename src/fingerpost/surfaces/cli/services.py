@@ -20,23 +20,27 @@ from fingerpost.surfaces.cli.common import CommonOptions, open_router, read_sett
 from fingerpost.surfaces.cli.options import repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json
 from fingerpost.surfaces.cli.streams import style_text
-from fingerpost.surfaces.discord.library import load_library
+from fingerpost.surfaces.discord import load_library
+from fingerpost.surfaces.gateway.listing.tools import ROUTE_MODE, resolve_mode
 from fingerpost.surfaces.gateway.methods import open_methods
-from fingerpost.surfaces.gateway.offers.modes import ROUTE_MODE, resolve_mode
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
-from fingerpost.surfaces.gateway.wire.stdio import serve_stdio
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.gateway.stdio import serve_stdio
+from fingerpost.surfaces.http.access import Endpoint
+from fingerpost.surfaces.http.addresses import get_reachable_address
+from fingerpost.surfaces.http.authenticator import build_authenticator, check_exposure
+from fingerpost.surfaces.http.local_callers import (
+    build_sign_in_url,
+    create_ticket,
+    is_started_by_tool,
+    read_address,
+)
 from fingerpost.surfaces.serve import get_backend_options, serve
-from fingerpost.surfaces.web.access import build_authenticator, check_exposure
-from fingerpost.surfaces.web.access.addresses import get_reachable_address
-from fingerpost.surfaces.web.gate import Endpoint
-from fingerpost.surfaces.web.peers import is_started_by_tool
-from fingerpost.surfaces.web.tickets import build_sign_in_url, create_ticket, read_address
 
 if TYPE_CHECKING:
     from fingerpost.router import Router
     from fingerpost.settings import DiscordSettings, GatewaySettings, Loaded, Settings
     from fingerpost.store import Store
-    from fingerpost.surfaces.discord.running import BotConnection
+    from fingerpost.surfaces.discord.client import BotConnection
 
 
 SETTLED_S = 60.0
@@ -261,7 +265,7 @@ def run_discord_bot(*, config: Path | None, servers: Path | None, as_json: bool)
 
 def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
     # Needs the extra `discord`; `load` has raised an error if it is missing.
-    from fingerpost.surfaces.discord.running import OneLineHandler, connect_bot, get_token
+    from fingerpost.surfaces.discord.client import OneLineHandler, connect_bot, get_token
 
     settings = loaded.settings.discord
     # The library logs lost connections and rate limits.

@@ -15,7 +15,7 @@ from typing import Final, cast
 import click
 
 from fingerpost.errors import CallError, LimitReached
-from fingerpost.surfaces.web.peers import is_started_by_tool
+from fingerpost.surfaces.http.local_callers import is_started_by_tool
 
 AT_REST: Final = 0.05  # seconds without a key, longer than a held one takes to repeat
 MOST_ROUNDS: Final = 200  # somebody who never stops typing is asked all the same

@@ -13,6 +13,7 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
+from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -37,7 +38,6 @@ from fingerpost.events import (
     find_unfinished_attempts,
 )
 from fingerpost.frozen import frozen
-from fingerpost.insight import JournalReader
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from fingerpost.insight import Figures
-    from fingerpost.insight.figures import Counted
+    from fingerpost.analytics.records import Counted, Figures
     from fingerpost.settings import Settings
     from fingerpost.store import Store
 
@@ -238,7 +237,7 @@ def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_j
 
     async def work(store: Store, _: Settings) -> int:
         # The router takes seconds to import; `breakers` does not need it.
-        from fingerpost.router.elsewhere import record_interrupted
+        from fingerpost.router.store_sync import record_interrupted
 
         await record_interrupted(store)
         events = await read_events(store, identity)

@@ -1,16 +1,12 @@
-"""Calls that wait for a person, shown with buttons: who pressed, what it came to, wherever it was decided.
-
-A press only decides. Whatever was decided, here or in another process, is seen by one watch, which
-changes the message and has the request go on. Where each message stands is kept in the store, so a
-restart loses none.
-"""
+"""Pending calls on Discord: who may decide, the message with its buttons, and what follows a decision."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, Literal, Protocol, Self, cast
 
 import aiohttp
 import anyio
@@ -21,19 +17,263 @@ from fingerpost.events import ApprovalDecided
 from fingerpost.frozen import frozen
 from fingerpost.records import Decision, Effect, Pending
 from fingerpost.records.codec import from_json, to_json
-from fingerpost.redaction import scrub
+from fingerpost.redaction import find_secret_paths, scrub
 from fingerpost.router import Router
 from fingerpost.settings import DiscordSettings
-from fingerpost.surfaces.discord import showing
-from fingerpost.surfaces.discord.buttons import ButtonAction, Interaction, build_buttons, build_reason_form
-from fingerpost.surfaces.discord.note import NO_MENTIONS, Channel, ProgressMessage
-from fingerpost.surfaces.discord.people import (
-    DiscordPerson,
-    build_conversation_id,
-    explain_no_approval,
-    explain_no_rejection,
-    parse_channel_id,
+from fingerpost.surfaces.discord.messages import (
+    NO_MENTIONS,
+    Channel,
+    OutgoingFile,
+    ProgressMessage,
+    escape_line,
+    format_json_value,
 )
+
+CALLER_PREFIX = "discord:"  # of callers and of conversations
+
+
+@frozen
+class DiscordPerson:
+    """Somebody on Discord. `server` is None in private; `roles` are those they have on that server."""
+
+    user: int
+    server: int | None = None
+    roles: frozenset[int] = frozenset()
+
+    @property
+    def caller(self) -> str:
+        """What they are called in this house."""
+        return f"{CALLER_PREFIX}{self.user}"
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The ids a setting may mean them by. The role everybody has is as good as none."""
+        return frozenset(str(each) for each in (self.user, *self.roles) if each != self.server)
+
+
+def build_conversation_id(channel: int) -> str:
+    """A thread, or a private channel, is a conversation."""
+    return f"{CALLER_PREFIX}{channel}"
+
+
+def parse_channel_id(conversation: str | None) -> int | None:
+    """The channel a conversation is held in; None where it is none of ours."""
+    number = (conversation or "").removeprefix(CALLER_PREFIX)
+    ours = conversation is not None and conversation.startswith(CALLER_PREFIX) and number.isascii()
+    return int(number) if ours and number.isdigit() and len(number) <= 20 else None
+
+
+def is_allowed(settings: DiscordSettings, person: DiscordPerson) -> bool:
+    """Whether they are answered where they are. In private `server` is one that they share with us."""
+    if settings.servers and str(person.server) not in settings.servers:
+        return str(person.user) in settings.users and person.server is None
+    wanted = {*settings.users, *settings.roles}
+    return not wanted or not wanted.isdisjoint(person.named)
+
+
+def explain_no_approval(settings: DiscordSettings, person: DiscordPerson, *, asker: str | None) -> str | None:
+    """Why they may not approve a call that `asker` (a caller) asked for; None where they may."""
+    own = asker == person.caller
+    if person.server is None and own:
+        known = str(person.user) in {*settings.users, *settings.approvers}
+        if settings.own_approvals and known:
+            return None
+        return (
+            "You asked for this yourself, and may not approve it here. "
+            "Whoever runs this bot can, in the console or with `fingerpost approvals`."
+        )
+    if own:
+        return "You asked for this yourself: somebody else has to approve it."
+    if settings.servers and person.server is not None and str(person.server) not in settings.servers:
+        return "Nothing is approved on this server."
+    if set(settings.approvers).isdisjoint(person.named):
+        return "You are not among those who may approve. Whoever runs this bot decides who is."
+    return None
+
+
+def explain_no_rejection(
+    settings: DiscordSettings, person: DiscordPerson, *, asker: str | None
+) -> str | None:
+    """The same for a no: whoever asked may always take it back."""
+    return None if asker == person.caller else explain_no_approval(settings, person, asker=asker)
+
+
+MAX_ARGUMENTS_SHOWN: Final = 900  # characters of the arguments in the message; longer ones come as a file
+_MAX_NAME_LENGTH: Final = 80
+_MAX_REASON_SHOWN: Final = 120  # of these every character may be escaped; together they fit into a message
+_MAX_ARGUMENTS_FILE: Final = 1024 * 1024
+_EFFECT_PHRASES: Final[Mapping[Effect, str]] = {
+    Effect.READ: "reads",
+    Effect.WRITE: "changes things",
+    Effect.DESTROY: "destroys things",
+}
+
+
+def render_approval(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]]:
+    """The message, and a file where the arguments are too long for it."""
+    arguments, enclosed = _render_arguments(pending, exact=False)
+    lines = [
+        (
+            f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** waits for approval: "
+            f"it {_EFFECT_PHRASES[pending.effect]}."
+        ),
+        f"```json\n{arguments}\n```",
+        f"-# Because: {escape_line(pending.reason, _MAX_REASON_SHOWN)}",
+        f"-# Asked for by {format_person(pending.caller)}. Until <t:{int(pending.expires.timestamp())}:t>.",
+    ]
+    return "\n".join(lines), enclosed
+
+
+def needs_private_view(pending: Pending) -> bool:
+    """Whether the channel does not see all of what would run: a part looks secret, or it is too long."""
+    _, enclosed = _render_arguments(pending, exact=True)
+    return bool(find_secret_paths(pending.arguments)) or any(
+        len(each.data) > _MAX_ARGUMENTS_FILE for each in enclosed
+    )
+
+
+def render_exact_call(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]] | None:
+    """What would run, nothing masked, for the one person who is about to approve it.
+
+    None where it is too long for Discord: nobody approves here what they cannot read here.
+    """
+    arguments, enclosed = _render_arguments(pending, exact=True)
+    if any(len(each.data) > _MAX_ARGUMENTS_FILE for each in enclosed):
+        return None
+    words = (
+        f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** "
+        f"{_EFFECT_PHRASES[pending.effect]}. Run exactly this?"
+    )
+    secret = bool(find_secret_paths(pending.arguments))
+    note = "-# A part of it looks like a secret: the channel does not see it.\n" if secret else ""
+    return f"{words}\n{note}```json\n{arguments}\n```", enclosed
+
+
+def _render_arguments(pending: Pending, *, exact: bool) -> tuple[str, tuple[OutgoingFile, ...]]:
+    arguments = format_json_value(pending.arguments, exact=exact)
+    enclosed: tuple[OutgoingFile, ...] = ()
+    if len(arguments) > MAX_ARGUMENTS_SHOWN or len(pending.operation) > _MAX_NAME_LENGTH:
+        whole = {"tool": pending.tool, "operation": pending.operation, "arguments": pending.arguments}
+        data = format_json_value(whole, exact=exact).encode("utf-8", "replace")
+        enclosed = (OutgoingFile("call.json", data if exact else data[:_MAX_ARGUMENTS_FILE]),)
+    if len(arguments) > MAX_ARGUMENTS_SHOWN:
+        arguments = (
+            f"{arguments[:MAX_ARGUMENTS_SHOWN]}\n… {len(arguments):,} characters in all: see call.json"
+        )
+    return arguments, enclosed
+
+
+def render_decided(pending: Pending) -> str:
+    """The same after somebody's word, or when its time is over."""
+    said, _ = render_approval(pending)
+    return f"{said.rpartition(chr(10))[0]}\n{describe_decision(pending)}"
+
+
+def describe_decision(pending: Pending) -> str:
+    """Who decided what."""
+    if pending.decision is Decision.EXPIRED:
+        return "**Expired**: nobody decided in time. It was not run."
+    reason = (
+        f": {escape_line(pending.decision_reason, _MAX_REASON_SHOWN)}" if pending.decision_reason else "."
+    )
+    edited = " with other arguments" if pending.edited_arguments is not None else ""
+    return f"**{pending.decision.capitalize()}**{edited} by {format_person(pending.decided_by)}{reason}"
+
+
+def format_person(name: str | None) -> str:
+    """Somebody on Discord by a mention that calls nobody; others by the name they have in this house."""
+    number = (name or "").removeprefix(CALLER_PREFIX)
+    if name is not None and name.startswith(CALLER_PREFIX) and number.isascii() and number.isdigit():
+        return f"<@{number}>"
+    return escape_line(name or "somebody", 60)
+
+
+ButtonAction = Literal["approve", "reject", "confirm"]
+Interaction = discord.Interaction[Any]
+
+_CUSTOM_ID_PATTERN: Final = r"fingerpost:(?P<act>approve|reject|confirm):(?P<id>apr_[0-9a-f]{32})"
+_FORM_ID_PREFIX: Final = re.compile(r"fingerpost:reason:(?P<id>apr_[0-9a-f]{32})")
+_REASON_FIELD_ID: Final = "reason"
+MAX_REASON_LENGTH: Final = 500
+FORM_TIMEOUT_S: Final = (
+    900.0  # for which the library remembers an open form; who hears it does not depend on that
+)
+_BUTTON_LABELS: Final[dict[str, tuple[str, discord.ButtonStyle]]] = {
+    "approve": ("Approve", discord.ButtonStyle.success),
+    "reject": ("Reject", discord.ButtonStyle.secondary),
+    "confirm": ("Yes, run it", discord.ButtonStyle.danger),
+}
+
+
+class ButtonHandler(Protocol):
+    """A client that knows what to do about a press."""
+
+    handle_press: Callable[[Interaction, ButtonAction, str], Awaitable[None]]
+
+
+class DecisionButton(discord.ui.DynamicItem["discord.ui.Button[Any]"], template=_CUSTOM_ID_PATTERN):
+    """One of the three."""
+
+    def __init__(self, action: ButtonAction, pending_id: str, *, disabled: bool = False) -> None:
+        label, style = _BUTTON_LABELS[action]
+        super().__init__(
+            discord.ui.Button(
+                label=label, style=style, disabled=disabled, custom_id=f"fingerpost:{action}:{pending_id}"
+            )
+        )
+        self._act: ButtonAction = action
+        self._pending_id = pending_id
+
+    @classmethod
+    async def from_custom_id(
+        cls, interaction: Interaction, item: discord.ui.Item[Any], match: re.Match[str], /
+    ) -> Self:
+        return cls(cast("ButtonAction", match["act"]), match["id"])
+
+    async def callback(self, interaction: Interaction) -> None:
+        client = cast("ButtonHandler", interaction.client)
+        await client.handle_press(interaction, self._act, self._pending_id)
+
+
+def build_buttons(*acts: ButtonAction, pending_id: str, disabled: bool = False) -> discord.ui.View:
+    """These buttons in a row."""
+    view = discord.ui.View(timeout=None)
+    for act in acts:
+        view.add_item(DecisionButton(act, pending_id, disabled=disabled))
+    return view
+
+
+def build_reason_form(pending_id: str) -> discord.ui.Modal:
+    """Asks why a call is rejected; nothing has to be said."""
+    form = discord.ui.Modal(
+        title="Reject this call", custom_id=f"fingerpost:reason:{pending_id}", timeout=FORM_TIMEOUT_S
+    )
+    field: discord.ui.TextInput[Any] = discord.ui.TextInput(
+        custom_id=_REASON_FIELD_ID,
+        style=discord.TextStyle.paragraph,
+        required=False,
+        max_length=MAX_REASON_LENGTH,
+        placeholder="The model is told, and answers accordingly.",
+    )
+    form.add_item(discord.ui.Label(text="Why not? (optional)", component=field))
+    return form
+
+
+def parse_form(data: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The id of the call and the reason that stand in a submitted form; None where it is none of ours."""
+    found = _FORM_ID_PREFIX.fullmatch(str(data.get("custom_id")))
+    return None if found is None else (found["id"], _get_value(data.get("components") or ()))
+
+
+def _get_value(components: Sequence[Mapping[str, Any]]) -> str:
+    for component in components:
+        if component.get("custom_id") == _REASON_FIELD_ID:
+            return " ".join(str(component.get("value") or "").split())[:MAX_REASON_LENGTH]
+        inner = [component["component"]] if "component" in component else component.get("components") or ()
+        if value := _get_value(inner):
+            return value
+    return ""
+
 
 log = logging.getLogger("fingerpost.discord")
 
@@ -89,7 +329,7 @@ class DiscordApprovals:
 
     async def show(self, progress: ProgressMessage, pending: Pending, packet_id: str) -> None:
         """The note becomes the question, with its buttons, for one of the requests that wait for the call."""
-        content, enclosed = showing.render_approval(pending)
+        content, enclosed = render_approval(pending)
         view = build_buttons("approve", "reject", pending_id=pending.pending_id)
         # Kept before it is shown: whoever stops us in between must not leave buttons nobody knows of.
         posted = await self._remember_posted(pending, packet_id, progress.message)
@@ -121,7 +361,7 @@ class DiscordApprovals:
             message = await channel.fetch_message(posted.message)
         except discord.NotFound:
             return  # it is shown anew, like any that nobody has shown
-        content, _ = showing.render_approval(pending)
+        content, _ = render_approval(pending)
         view = build_buttons("approve", "reject", pending_id=pending.pending_id)
         await message.edit(content=content, view=view, allowed_mentions=NO_MENTIONS)
         self._open[pending.pending_id, posted.packet_id] = posted
@@ -131,9 +371,7 @@ class DiscordApprovals:
         view = build_buttons("approve", "reject", pending_id=pending.pending_id, disabled=True)
         try:
             message = await channel.fetch_message(posted.message)
-            await message.edit(
-                content=showing.render_decided(pending), view=view, allowed_mentions=NO_MENTIONS
-            )
+            await message.edit(content=render_decided(pending), view=view, allowed_mentions=NO_MENTIONS)
         except discord.HTTPException as error:  # somebody deleted it; the request goes on all the same
             log.info("the decision about %s could not be shown: %s", pending.pending_id, error)
 
@@ -158,7 +396,7 @@ class DiscordApprovals:
             await _reply_privately(interaction, refusal or "Nothing is known of this call any more.")
             self._wake.set()
             return
-        if action == "approve" and (pending.effect is Effect.DESTROY or showing.needs_private_view(pending)):
+        if action == "approve" and (pending.effect is Effect.DESTROY or needs_private_view(pending)):
             await _confirm_call(interaction, pending)
             return
         if action == "reject":
@@ -166,7 +404,7 @@ class DiscordApprovals:
             return
         standing = await self._record_decision(interaction, person, pending_id, Decision.APPROVED)
         if standing is not None and action == "confirm":
-            await interaction.edit_original_response(content=showing.describe_decision(standing), view=None)
+            await interaction.edit_original_response(content=describe_decision(standing), view=None)
 
     async def handle_rejection(
         self, interaction: Interaction, person: DiscordPerson, pending_id: str, reason: str
@@ -209,7 +447,7 @@ class DiscordApprovals:
         judge = explain_no_rejection if action == "reject" else explain_no_approval
         why = judge(self._settings, person, asker=pending.caller)
         if why is None and pending.decision is not Decision.WAITING:
-            return showing.describe_decision(pending)
+            return describe_decision(pending)
         return why
 
     # -- watching -----------------------------------------------------------------------------------
@@ -279,7 +517,7 @@ def _build_key(pending_id: str, packet_id: str) -> str:
 
 async def _confirm_call(interaction: Interaction, pending: Pending) -> None:
     """Show the exact call to the person who pressed the button, and ask once more."""
-    shown = showing.render_exact_call(pending)
+    shown = render_exact_call(pending)
     if shown is None:
         await _reply_privately(
             interaction, "It is too long to be shown here. Decide it in the console or a terminal."

@@ -1,11 +1,14 @@
-"""From a message to its answer: who may ask, where it is answered, what is said meanwhile."""
+"""From a message to its answer: queues, conversations, progress and results."""
 
 from __future__ import annotations
 
 import logging
+import math
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import aiohttp
@@ -15,25 +18,161 @@ from anyio.abc import TaskGroup
 
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
-from fingerpost.records import Pending, RouteOutcome
+from fingerpost.records import Message, Pending, RouteOutcome
 from fingerpost.redaction import scrub
 from fingerpost.router import RouteOptions, Router
+from fingerpost.router.conversations import append_exchange, find_question, find_reply
 from fingerpost.router.route import Route
 from fingerpost.settings import DiscordSettings
-from fingerpost.surfaces.discord.approvals import DiscordApprovals, PostedApproval
-from fingerpost.surfaces.discord.desk import DiscordQueue
-from fingerpost.surfaces.discord.incoming import AttachmentReader
-from fingerpost.surfaces.discord.inert import escape_line
-from fingerpost.surfaces.discord.memory import DiscordConversation, DiscordConversations
-from fingerpost.surfaces.discord.note import (
+from fingerpost.store import Store
+from fingerpost.surfaces.discord.approvals import (
+    DiscordApprovals,
+    DiscordPerson,
+    PostedApproval,
+    build_conversation_id,
+    parse_channel_id,
+)
+from fingerpost.surfaces.discord.messages import (
     EDIT_INTERVAL_S,
     SHUTDOWN_TEXT,
+    AttachmentReader,
     Channel,
     ProgressMessage,
+    collect_files,
+    deliver_answer,
+    escape_line,
     show_progress,
 )
-from fingerpost.surfaces.discord.outgoing import collect_files, deliver_answer
-from fingerpost.surfaces.discord.people import DiscordPerson, build_conversation_id, parse_channel_id
+from fingerpost.surfaces.http.access import RateLimiter
+
+MAX_CONCURRENT: Final = 8  # requests under way, of all conversations together
+MAX_QUEUED: Final = 200  # of all conversations together
+
+
+@dataclass(slots=True)
+class _ConversationQueue:
+    """Those who wait in one conversation; the lock lets them in as they came."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    length: int = 0
+
+
+class DiscordQueue:
+    """Lets requests in."""
+
+    def __init__(self, settings: DiscordSettings) -> None:
+        self._rate = RateLimiter(settings.requests_per_minute)
+        self._most_waiting = settings.max_waiting
+        self._lines: dict[str, _ConversationQueue] = {}
+        self._at_once = anyio.CapacityLimiter(MAX_CONCURRENT)
+        self._warned: set[str] = set()  # callers who know that they are too fast
+
+    def explain_refusal(self, caller: str, conversation: str) -> str | None:
+        """Why this person may not ask now: words for them, empty when they were told a moment ago."""
+        if sum(line.length for line in self._lines.values()) >= MAX_QUEUED:
+            return "Too many requests wait at the moment. Please ask again in a few minutes."
+        line = self._lines.get(conversation)
+        if line is not None and line.length > self._most_waiting:
+            many = "1 request waits" if self._most_waiting == 1 else f"{self._most_waiting} requests wait"
+            return f"{many} here already. Please wait for the answers."
+        wait = self._rate.take_token(caller)
+        if wait == 0:
+            self._warned.discard(caller)
+            return None
+        if caller in self._warned:
+            return ""
+        self._warned.add(caller)
+        return f"You ask more often than I may answer. Please try again in {math.ceil(wait)} seconds."
+
+    def is_busy(self, conversation: str) -> bool:
+        return conversation in self._lines
+
+    @asynccontextmanager
+    async def wait_turn(self, conversation: str) -> AsyncGenerator[None]:
+        """Entered when it is this request's turn."""
+        line = self._lines.setdefault(conversation, _ConversationQueue())
+        line.length += 1
+        try:
+            async with line.lock, self._at_once:
+                yield
+        finally:
+            line.length -= 1
+            if line.length == 0:
+                del self._lines[conversation]
+
+
+MAX_MESSAGES: Final = 60  # of one conversation; what a model is shown of it is another matter
+MAX_CONVERSATIONS: Final = 500  # in memory; of others the journal tells
+MAX_QUESTIONS: Final = 10  # open in one conversation
+JOURNAL_LOOK_BACK: Final = 20  # packets
+
+
+@frozen
+class DiscordConversation:
+    """A conversation so far: what was said, who asked, and what they were asked back."""
+
+    history: tuple[Message, ...] = ()
+    askers: frozenset[str] = frozenset()
+    asked: tuple[Route, ...] = ()  # each waits for the answer of whoever asked it
+
+    def get_question(self, caller: str) -> Route | None:
+        """What this person was asked."""
+        return next((each for each in self.asked if each.packet.header.caller == caller), None)
+
+
+class DiscordConversations:
+    """The conversations of the connector."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._talks: OrderedDict[str, DiscordConversation] = OrderedDict()
+
+    async def load(self, conversation: str) -> DiscordConversation:
+        """What was said. Secrets are masked in what comes from the journal."""
+        if conversation not in self._talks:
+            self._cache(conversation, await self._restore_from_journal(conversation))
+        self._talks.move_to_end(conversation)
+        return self._talks[conversation]
+
+    def remember(self, conversation: str, before: DiscordConversation, route: Route) -> None:
+        """The conversation with this request and what came of it at the end."""
+        said = Message(role="user", text=route.packet.content.original_prompt)
+        reply = Message(role="assistant", text=route.answer)
+        caller = route.packet.header.caller
+        now = self._talks.get(conversation, before)
+        others = tuple(each for each in now.asked if each.packet.header.caller != caller)
+        # While a call waits for a person the request is open: it is told of when there is an answer.
+        told = () if route.outcome is RouteOutcome.WAITING else (said, reply)
+        talk = DiscordConversation(
+            history=(*now.history, *told)[-MAX_MESSAGES:],
+            askers=now.askers if caller is None else now.askers | {caller},
+            asked=(*others[-MAX_QUESTIONS:], *((route,) if route.outcome is RouteOutcome.ASKED else ())),
+        )
+        self._cache(conversation, talk)
+
+    def _cache(self, conversation: str, conversation_state: DiscordConversation) -> None:
+        self._talks[conversation] = conversation_state
+        if len(self._talks) > MAX_CONVERSATIONS:
+            self._talks.popitem(last=False)
+
+    async def _restore_from_journal(self, conversation: str) -> DiscordConversation:
+        """A packet carries the messages before it, so the newest one that was answered tells it all."""
+        journal = self._store.journal
+        await journal.flush()
+        found = await journal.list_session_packets(conversation, limit=JOURNAL_LOOK_BACK)
+        packets = [packet for packet in found if packet.header.parent_id is None]
+        callers = frozenset(packet.header.caller for packet in packets if packet.header.caller)
+        talk = DiscordConversation(askers=callers)
+        for number, packet in enumerate(packets):
+            events = [entry.event for entry in await journal.list_events(packet_id=packet.packet_id)]
+            reply = find_reply(events)
+            if reply is None:
+                continue
+            asked = find_question(events) if number == 0 else None
+            history = append_exchange(packet, reply)[-MAX_MESSAGES:]
+            return replace(talk, history=history, asked=() if asked is None else (asked,))
+        return talk
+
 
 log = logging.getLogger("fingerpost.discord")
 

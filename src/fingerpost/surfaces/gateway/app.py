@@ -15,22 +15,31 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from fingerpost.events import EventSink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings, ProfileSettings
-from fingerpost.surfaces.gateway.exchange import McpMethods
-from fingerpost.surfaces.gateway.wire import batches, handshake, modern
-from fingerpost.surfaces.gateway.wire.answering import INTERNAL_ERROR_MESSAGE
-from fingerpost.surfaces.gateway.wire.audience import NotificationListeners
-from fingerpost.surfaces.gateway.wire.codec import (
+from fingerpost.surfaces.gateway.legacy import delete_session, open_event_stream, post_batch, post_legacy
+from fingerpost.surfaces.gateway.modern import post_modern, reject_method
+from fingerpost.surfaces.gateway.protocol import (
     INTERNAL_ERROR,
     PARSE_ERROR,
     InvalidJsonBody,
+    InvalidJsonRpcMessage,
+    JsonRpcMessage,
+    McpMethods,
     decode_json,
     encode_json,
+    read_message,
 )
-from fingerpost.surfaces.gateway.wire.doors import GatewayAuth
-from fingerpost.surfaces.gateway.wire.envelope import InvalidJsonRpcMessage, JsonRpcMessage, read_message
-from fingerpost.surfaces.gateway.wire.http import McpHttpError, McpHttpRequest, respond_error
-from fingerpost.surfaces.gateway.wire.premises import SHUTDOWN_MESSAGE, GatewayState
-from fingerpost.surfaces.web.asgi import (
+from fingerpost.surfaces.gateway.responses import INTERNAL_ERROR_MESSAGE
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.gateway.state import (
+    SHUTDOWN_MESSAGE,
+    GatewayAuth,
+    GatewayState,
+    McpHttpError,
+    McpHttpRequest,
+    respond_error,
+)
+from fingerpost.surfaces.http.access import HOST_REFUSED, SAME_ORIGIN_HEADERS, Authenticator, Endpoint
+from fingerpost.surfaces.http.asgi import (
     JSON_TYPE,
     AsgiScope,
     ClientDisconnected,
@@ -42,8 +51,7 @@ from fingerpost.surfaces.web.asgi import (
     read_body,
     respond,
 )
-from fingerpost.surfaces.web.gate import HOST_REFUSED, SAME_ORIGIN_HEADERS, Authenticator, Endpoint
-from fingerpost.surfaces.web.peers import build_peer
+from fingerpost.surfaces.http.local_callers import build_peer
 from fingerpost.tasks import run_restarting
 
 log = logging.getLogger("fingerpost.gateway")
@@ -153,11 +161,11 @@ class GatewayApp:
         if http_request.method == "POST":
             await self._handle_post(http_request, principal)
         elif not _is_handshake_version(http_request.headers.get("mcp-protocol-version")):
-            await modern.reject_method(http_request)
+            await reject_method(http_request)
         elif http_request.method == "GET":
-            await handshake.open_event_stream(self._premises, http_request, principal)
+            await open_event_stream(self._premises, http_request, principal)
         elif http_request.method == "DELETE":
-            await handshake.delete_session(self._premises, http_request, principal)
+            await delete_session(self._premises, http_request, principal)
         else:
             raise McpHttpError(405, "Use POST, GET or DELETE.", headers=(_ALLOWED_METHODS,))
 
@@ -172,7 +180,7 @@ class GatewayApp:
         try:
             sent = decode_json(body)
             if isinstance(sent, list):
-                await batches.post_batch(self._premises, http_request, principal, cast("list[object]", sent))
+                await post_batch(self._premises, http_request, principal, cast("list[object]", sent))
                 return
             message = read_message(sent)
         except InvalidJsonBody as error:
@@ -180,7 +188,7 @@ class GatewayApp:
         except InvalidJsonRpcMessage as error:
             raise McpHttpError(400, error.message, code=error.code, request_id=error.request_id) from error
         is_legacy = _is_handshake_request(http_request.headers, message)
-        post = handshake.post_legacy if is_legacy else modern.post_modern
+        post = post_legacy if is_legacy else post_modern
         await post(self._premises, http_request, principal, message)
 
     async def _respond_outside_endpoints(self, path: str, scope: AsgiScope, send: Send) -> None:

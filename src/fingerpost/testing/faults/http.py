@@ -20,8 +20,7 @@ import anyio
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from fingerpost.testing.faults import definitions
-from fingerpost.testing.faults.catalogue import FaultRegistry
+from fingerpost.testing.faults.definitions import GOOD_TOOL, FaultRegistry
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -131,9 +130,7 @@ async def answer_normally(exchange: FaultExchange) -> None:
             body = exchange.build_result(json.dumps(value).encode())
             await exchange.respond(200, body, Mcp_Session_Id=f"session-{server.sessions}")
         case "tools/list":
-            await exchange.respond(
-                200, exchange.build_result(json.dumps({"tools": [definitions.GOOD_TOOL]}).encode())
-            )
+            await exchange.respond(200, exchange.build_result(json.dumps({"tools": [GOOD_TOOL]}).encode()))
         case "tools/call":
             await exchange.respond(200, exchange.build_result(exchange.build_echo()))
         case "ping":

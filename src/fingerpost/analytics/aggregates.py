@@ -1,0 +1,594 @@
+"""Aggregates over events, by time step, and the figures made from them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypeVar, get_args
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.analytics.records import (
+    ArmFigures,
+    Bucket,
+    CalibrationPoint,
+    Counted,
+    Figures,
+    Spread,
+    ToolCount,
+    UserCount,
+)
+from fingerpost.analytics.requests import get_saved_tokens
+from fingerpost.events import (
+    AccessRefused,
+    ApprovalDecided,
+    ApprovalRequested,
+    AttemptFinished,
+    BreakerMoved,
+    CallFinished,
+    CallPrepared,
+    CallReceived,
+    Event,
+    FallbackTaken,
+    ModelAnswered,
+    PacketReceived,
+    RequestNarrowed,
+    ResultDigested,
+    RouteBegan,
+    RouteEnded,
+    SmartRoutingEnd,
+    SyntaxStopped,
+)
+from fingerpost.records import ConfidenceSample, Decision, ErrorKind, NeedVerdict, RouteOutcome, utc_now
+from fingerpost.store import Store
+from fingerpost.store.journal import JournalEntry
+from fingerpost.store.learning import compute_quantile, get_bucket
+
+MAX_NAMES: Final = 500  # tools, callers, profiles kept for one step; the rest is not told apart
+MAX_ARMS: Final = 100
+TIMED_STAGES: Final = ("narrow", "servers", "model", "approval", "call", "attempt", "whole")
+
+
+@dataclass(slots=True)
+class Aggregate:
+    """Counts by the names of `Counted`, sketches of durations, and who did how much."""
+
+    counts: Counter[str] = field(default_factory=Counter[str])
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    errors: Counter[str] = field(default_factory=Counter[str])
+    durations: defaultdict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
+    tools: Counter[str] = field(default_factory=Counter[str])
+    tool_failures: Counter[str] = field(default_factory=Counter[str])
+    requests_by: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
+    calls_by: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
+    arms: dict[tuple[str, str], Aggregate] = field(
+        default_factory=dict[tuple[str, str], "Aggregate"]
+    )  # of rollouts
+
+    def add_duration(self, stage: str, milliseconds: float) -> None:
+        self.durations[stage][get_bucket(milliseconds)] += 1
+
+    def add(self, other: Aggregate) -> None:
+        self.counts.update(other.counts)
+        self.outcomes.update(other.outcomes)
+        self.errors.update(other.errors)
+        self.tools.update(other.tools)
+        self.tool_failures.update(other.tool_failures)
+        for stage, sketch in other.durations.items():
+            self.durations[stage].update(sketch)
+        for ours, theirs in ((self.requests_by, other.requests_by), (self.calls_by, other.calls_by)):
+            for kind, names in theirs.items():
+                ours[kind].update(names)
+        for arm, sums in other.arms.items():
+            self.get_arm(arm).add(sums)
+
+    def get_arm(self, arm: tuple[str, str]) -> Aggregate:
+        """The sums of one arm (rollout and arm), as far as there is room for more of them."""
+        if arm not in self.arms and len(self.arms) < MAX_ARMS:
+            self.arms[arm] = Aggregate()
+        return self.arms.get(arm) or Aggregate()
+
+
+def add_name(names: Counter[str], name: str) -> None:
+    """One more of this name, unless there are too many names already."""
+    if name in names or len(names) < MAX_NAMES:
+        names[name] += 1
+
+
+def combine_aggregates(aggregates: Iterable[Aggregate]) -> Aggregate:
+    whole = Aggregate()
+    for part in aggregates:
+        whole.add(part)
+    return whole
+
+
+def build_counted_fields(aggregate: Aggregate) -> dict[str, Any]:
+    """The fields of a `Counted`."""
+    counts = aggregate.counts
+    return {
+        **{name: counts[name] for name in _PLAIN_COUNTS},
+        "no_tool_share": _compute_share(counts["no_tool"], counts["judged"]),
+        "reduction": _compute_spared_share(counts["offered"], counts["considered"]),
+        "failed_share": _compute_share(counts["failed_calls"], counts["calls"]),
+        "recovered_share": _compute_share(counts["recovered"], counts["fallbacks"]),
+        "truncated_share": _compute_share(counts["truncated"], counts["digested"]),
+        "good_estimates_share": _compute_share(counts["good_estimates"], counts["estimates"]),
+        "server_choices_success": _compute_spared_share(
+            counts["server_choices_failed"], counts["server_choices"]
+        ),
+        "server_fallback_rate": _compute_share(counts["server_choices_all_stayed"], counts["server_choices"]),
+        "server_reduction": _compute_spared_share(counts["server_tools_kept"], counts["server_tools"]),
+        "outcomes": dict(sorted(aggregate.outcomes.items())),
+        "errors": dict(sorted(aggregate.errors.items())),
+        "stages": {
+            stage: _build_spread(aggregate.durations[stage])
+            for stage in TIMED_STAGES
+            if stage in aggregate.durations
+        },
+    }
+
+
+def build_arm_figures(aggregate: Aggregate) -> tuple[ArmFigures, ...]:
+    return tuple(
+        ArmFigures(rollout=rollout, arm=arm, figures=Counted(**build_counted_fields(found)))
+        for (rollout, arm), found in sorted(aggregate.arms.items())
+    )
+
+
+def get_most_used(aggregate: Aggregate, limit: int) -> tuple[ToolCount, ...]:
+    ranked = sorted(aggregate.tools.items(), key=lambda item: (-item[1], item[0]))[:limit]
+    return tuple(
+        ToolCount(tool=tool, calls=calls, failures=aggregate.tool_failures[tool]) for tool, calls in ranked
+    )
+
+
+def get_user_counts(aggregate: Aggregate, kind: str, limit: int) -> tuple[UserCount, ...]:
+    requests, calls = aggregate.requests_by[kind], aggregate.calls_by[kind]
+    ranked = sorted(requests.keys() | calls.keys(), key=lambda name: (-requests[name] - calls[name], name))
+    return tuple(UserCount(name=name, requests=requests[name], calls=calls[name]) for name in ranked[:limit])
+
+
+def _build_spread(sketch: Counter[int]) -> Spread:
+    return Spread(count=sketch.total(), p50=compute_quantile(sketch, 0.5), p95=compute_quantile(sketch, 0.95))
+
+
+def _compute_share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _compute_spared_share(part: int, whole: int) -> float | None:
+    return 1 - part / whole if whole else None
+
+
+_PLAIN_COUNTS: Final = tuple(
+    name for name, hint in Counted.__annotations__.items() if hint == "int"
+)  # as they are counted
+
+
+# The tool itself, or the way to it, failed. Anything else was refused before it ran.
+FAILURE_KINDS: Final = frozenset(
+    {ErrorKind.EXECUTION_FAILED, ErrorKind.TIMEOUT, ErrorKind.UNAVAILABLE, ErrorKind.UNKNOWN}
+)
+GOOD_ESTIMATE_MARGIN: Final = 0.5
+MIN_ESTIMATE_SAMPLES: Final = 5
+_MAX_REMEMBERED: Final = 5_000
+
+V = TypeVar("V")
+
+
+class EventCounter:
+    """Sums by step. Each event is counted once, however often it comes."""
+
+    def __init__(self, step_seconds: int) -> None:
+        self._step = step_seconds
+        self.sums: dict[int, Aggregate] = {}  # by the first second of the step, since 1970
+        self.last_seq = 0
+        self.first_at: datetime | None = None
+        self.pending_approvals: dict[str, datetime] = {}  # approvals nobody has decided
+        self._dry: dict[str, None] = {}
+        self._fallen_back: dict[str, None] = {}
+        self._narrowed: dict[str, None] = {}
+        self._arms: dict[str, tuple[tuple[str, str], ...]] = {}  # of rollouts, by packet
+        self._exclusive: dict[str, frozenset[str]] = {}  # tools that alone were offered, by packet
+        self._durations: dict[str, Counter[int]] = {}  # of earlier attempts, by tool
+
+    def count(self, events: Iterable[JournalEntry]) -> None:
+        """Count these events, which come in the order of their numbers."""
+        for entry in events:
+            if entry.seq <= self.last_seq:
+                continue
+            self.last_seq = entry.seq
+            if self.first_at is None:
+                self.first_at = entry.event.at
+            meaning = _COUNT_HANDLERS.get(type(entry.event))
+            if meaning is not None:
+                self._count_event(meaning, entry.event)
+
+    def _count_event(self, handler: Callable[[EventCounter, Aggregate, Any], None], event: Event) -> None:
+        """For all requests together, and for each arm of a rollout the request is in."""
+        sums = self._get_aggregate_at(event.at)
+        if isinstance(event, RouteBegan | RequestNarrowed):
+            self._assign_arms(sums, event)
+        arms = self._arms.get(event.packet_id or "")
+        if not arms:
+            handler(self, sums, event)
+            return
+        made = Aggregate()
+        handler(self, made, event)
+        sums.add(made)
+        for arm in arms:
+            sums.get_arm(arm).add(made)
+
+    def _assign_arms(self, aggregate: Aggregate, event: RouteBegan | RequestNarrowed) -> None:
+        if not event.arms or event.packet_id is None or event.packet_id in self._arms:
+            return
+        for arm in _remember_value(self._arms, event.packet_id, tuple(event.arms.items())):
+            aggregate.get_arm(arm).counts["requests"] += 1
+
+    def count_expired(self, pending_id: str, at: datetime) -> None:
+        """Nobody decided in time. No event tells of it: it is so when the time has passed."""
+        if self.pending_approvals.pop(pending_id, None) is not None:
+            self._get_aggregate_at(at).counts["expired"] += 1
+
+    def discard_before(self, second: int) -> None:
+        """Let go of steps nobody asks for any more."""
+        for old in [start for start in self.sums if start < second]:
+            del self.sums[old]
+
+    def _get_aggregate_at(self, moment: datetime) -> Aggregate:
+        start = int(moment.timestamp()) // self._step * self._step
+        found = self.sums.get(start)
+        if found is None:
+            found = self.sums[start] = Aggregate()
+        return found
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    def _count_received(self, aggregate: Aggregate, event: PacketReceived) -> None:
+        aggregate.counts["requests"] += 1
+        add_name(aggregate.requests_by["caller"], event.packet.header.caller or "")
+
+    def _count_began(self, aggregate: Aggregate, event: RouteBegan) -> None:
+        add_name(aggregate.requests_by["profile"], event.profile or "")
+
+    def _count_narrowing(self, aggregate: Aggregate, event: RequestNarrowed) -> None:
+        """A request of several steps is narrowed for each step; the first stands for the request."""
+        narrowing = event.narrowing
+        aggregate.add_duration("narrow", narrowing.milliseconds)
+        if event.packet_id is None or event.packet_id in self._narrowed:
+            return
+        _remember_value(self._narrowed, event.packet_id, None)
+        counts, shortlist = aggregate.counts, narrowing.shortlist
+        counts["judged"] += 1
+        counts["no_tool"] += narrowing.need.verdict is NeedVerdict.NONE
+        counts["unclear"] += narrowing.need.verdict is NeedVerdict.UNCLEAR
+        if shortlist.exclusive:
+            sole = _remember_value(self._exclusive, event.packet_id, frozenset(shortlist.exclusive))
+            counts["exclusive_asked"] += 1
+            counts["exclusive_offered"] += any(one.tool in sole for one in shortlist.offered)
+        if shortlist.considered:
+            counts["narrowed"] += 1
+            counts["considered"] += shortlist.considered
+            counts["offered"] += len(shortlist.offered)
+        counts["tokens_saved"] += get_saved_tokens(event) or 0
+
+    def _count_route_ended(self, aggregate: Aggregate, event: RouteEnded) -> None:
+        aggregate.outcomes[event.outcome.value] += 1
+        if event.outcome not in (RouteOutcome.WAITING, RouteOutcome.ASKED):
+            aggregate.add_duration("whole", event.milliseconds)
+
+    def _count_model_answered(self, aggregate: Aggregate, event: ModelAnswered) -> None:
+        counts = aggregate.counts
+        counts["model_calls"] += 1
+        if event.error is not None:
+            counts["model_errors"] += 1
+            return
+        counts["prompt_tokens"] += event.prompt_tokens or 0
+        counts["completion_tokens"] += event.completion_tokens or 0
+        aggregate.add_duration("model", event.milliseconds)
+
+    def _count_syntax_stopped(self, aggregate: Aggregate, event: SyntaxStopped) -> None:
+        aggregate.counts["syntax_stopped"] += event.count
+
+    def _count_servers_chosen(self, aggregate: Aggregate, event: SmartRoutingEnd) -> None:
+        counts = aggregate.counts
+        if event.widened:
+            counts["server_choices_widened"] += 1
+            return
+        counts["server_choices"] += 1
+        counts["server_choices_failed"] += not event.success
+        counts["server_choices_all_stayed"] += event.filtered_tools >= event.total_tools
+        counts["server_tools"] += event.total_tools
+        counts["server_tools_kept"] += event.filtered_tools
+        counts["server_tokens_saved"] += event.tokens_saved
+        aggregate.add_duration("servers", event.milliseconds)
+
+    # -- calls --------------------------------------------------------------------------------------
+
+    def _count_call_received(self, aggregate: Aggregate, event: CallReceived) -> None:
+        if event.dry_run:
+            _remember_value(self._dry, event.call_id, None)
+        else:
+            add_name(aggregate.calls_by["caller"], event.caller or "")
+
+    def _count_call_prepared(self, aggregate: Aggregate, event: CallPrepared) -> None:
+        aggregate.counts["repaired"] += bool(event.repairs) and event.call_id not in self._dry
+
+    def _count_attempt_finished(self, aggregate: Aggregate, event: AttemptFinished) -> None:
+        made, counts = event.attempt, aggregate.counts
+        if made.error is not ErrorKind.DENIED and made.tool in self._exclusive.get(event.packet_id or "", ()):
+            del self._exclusive[event.packet_id or ""]  # the first attempt stands for the request
+            counts["exclusive_taken"] += 1
+            counts["exclusive_succeeded"] += made.error is None
+        if made.cached:
+            counts["cached"] += 1
+            return
+        if made.error is ErrorKind.DENIED:  # a fallback that was not even tried
+            return
+        counts["attempts"] += 1
+        counts["failed_attempts"] += made.error is not None
+        aggregate.add_duration("attempt", made.milliseconds)
+        if made.error is None:
+            self._compare_with_estimate(counts, made.tool, made.milliseconds)
+
+    def _compare_with_estimate(self, counts: Counter[str], tool: str, milliseconds: float) -> None:
+        """The estimate is the median of what the tool took before."""
+        earlier = self._durations.get(tool)
+        if earlier is None:
+            earlier = _remember_value(self._durations, tool, Counter[int]())
+        if earlier.total() >= MIN_ESTIMATE_SAMPLES:
+            estimate = compute_quantile(earlier, 0.5)
+            counts["estimates"] += 1
+            counts["good_estimates"] += abs(milliseconds - estimate) <= GOOD_ESTIMATE_MARGIN * max(
+                estimate, 1.0
+            )
+        earlier[get_bucket(milliseconds)] += 1
+
+    def _count_fallback_taken(self, aggregate: Aggregate, event: FallbackTaken) -> None:
+        _remember_value(self._fallen_back, event.call_id, None)
+
+    def _count_result_digested(self, aggregate: Aggregate, event: ResultDigested) -> None:
+        aggregate.counts["digested"] += 1
+        aggregate.counts["truncated"] += bool(event.dropped)
+
+    def _count_call_finished(self, aggregate: Aggregate, event: CallFinished) -> None:
+        if event.call_id in self._dry:
+            del self._dry[event.call_id]
+            return
+        if event.error is ErrorKind.AUTHORIZATION_REQUIRED:  # it waits for a person: not over yet
+            return
+        counts = aggregate.counts
+        failed = event.error in FAILURE_KINDS
+        counts["calls"] += 1
+        counts["failed_calls"] += failed
+        if event.error is not None:
+            aggregate.errors[event.error.value] += 1
+        if event.error is not ErrorKind.TOOL_NOT_FOUND:  # then `tool` is what somebody wrote
+            add_name(aggregate.tools, event.tool)
+            if failed:
+                add_name(aggregate.tool_failures, event.tool)
+        if event.call_id in self._fallen_back:
+            del self._fallen_back[event.call_id]
+            counts["fallbacks"] += 1
+            counts["recovered"] += event.success
+        aggregate.add_duration("call", event.milliseconds)
+
+    # -- people and servers -------------------------------------------------------------------------
+
+    def _count_approval_requested(self, aggregate: Aggregate, event: ApprovalRequested) -> None:
+        if event.pending_id in self.pending_approvals:  # another request waits for the same call
+            return
+        aggregate.counts["approvals_asked"] += 1
+        _remember_value(self.pending_approvals, event.pending_id, event.at)
+
+    def _count_approval_decided(self, aggregate: Aggregate, event: ApprovalDecided) -> None:
+        asked = self.pending_approvals.pop(event.pending_id, None)
+        if event.decision in (Decision.APPROVED, Decision.REJECTED):
+            aggregate.counts[event.decision.value] += 1
+            if asked is not None:
+                aggregate.add_duration("approval", (event.at - asked).total_seconds() * 1000)
+
+    def _count_breaker_moved(self, aggregate: Aggregate, event: BreakerMoved) -> None:
+        aggregate.counts["breaker_openings"] += event.state == "open"
+
+    def _count_access_refused(self, aggregate: Aggregate, event: AccessRefused) -> None:
+        aggregate.counts["refused_access"] += 1
+
+    handlers: Final[dict[type[Event], Callable[[EventCounter, Aggregate, Any], None]]] = {
+        PacketReceived: _count_received,
+        RouteBegan: _count_began,
+        RequestNarrowed: _count_narrowing,
+        RouteEnded: _count_route_ended,
+        ModelAnswered: _count_model_answered,
+        SyntaxStopped: _count_syntax_stopped,
+        SmartRoutingEnd: _count_servers_chosen,
+        CallReceived: _count_call_received,
+        CallPrepared: _count_call_prepared,
+        AttemptFinished: _count_attempt_finished,
+        FallbackTaken: _count_fallback_taken,
+        ResultDigested: _count_result_digested,
+        CallFinished: _count_call_finished,
+        ApprovalRequested: _count_approval_requested,
+        ApprovalDecided: _count_approval_decided,
+        BreakerMoved: _count_breaker_moved,
+        AccessRefused: _count_access_refused,
+    }
+
+
+_COUNT_HANDLERS: Final = EventCounter.handlers
+COUNTED_KINDS: Final = tuple(event.kind for event in _COUNT_HANDLERS)  # what figures are made of
+
+
+def _remember_value(memory: dict[str, V], key: str, value: V) -> V:
+    memory[key] = value
+    if len(memory) > _MAX_REMEMBERED:
+        del memory[next(iter(memory))]
+    return value
+
+
+TimeStep = Literal["minute", "hour", "day"]
+
+STEP_SECONDS: Final[dict[TimeStep, int]] = {"minute": 60, "hour": 3_600, "day": 86_400}
+MAX_STEPS: Final = 750
+MAX_COUNTED_EVENTS: Final = (
+    100_000  # counted for one question; older ones are left out, and `complete` says so
+)
+MAX_HOURS: Final = 24.0 * 366
+MAX_NAMED: Final = 50
+_COUNT_CHUNK: Final = 1_000
+_CALIBRATION_BINS: Final = 10
+_MAX_PENDING_CHECKED: Final = 200
+
+
+class FiguresReader:
+    """Keeps one count for each length of a step."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._counts: dict[TimeStep, _RunningCount] = {}
+        self._counting = anyio.Lock()
+
+    async def read_figures(self, *, hours: float, step: str, tools: Sequence[str]) -> Figures:
+        """Raises `ValueError` for a step there is not."""
+        hours = min(max(hours, 0.1), MAX_HOURS)
+        chosen = choose_step(hours, step)
+        until = utc_now()
+        since = _floor_moment(until - timedelta(hours=hours), STEP_SECONDS[chosen])
+        earlier = since - (until - since)
+        async with self._counting:  # two who ask together read the journal once
+            count = await self._catch_up(chosen, earlier)
+            return await self._read_figures(count, chosen, since, until, tools)
+
+    async def _catch_up(self, step: TimeStep, since: datetime) -> _RunningCount:
+        journal = self._store.journal
+        last = await journal.get_last_seq()
+        count = self._counts.get(step)
+        behind = count is not None and last - count.counter.last_seq > MAX_COUNTED_EVENTS
+        if count is None or behind or (since < count.since and not count.is_truncated):
+            wanted = await journal.find_seq_at(since) - 1
+            first = max(wanted, last - MAX_COUNTED_EVENTS, 0)
+            counting = EventCounter(STEP_SECONDS[step])
+            counting.last_seq = first
+            count = self._counts[step] = _RunningCount(counting, since=since, cut=first > wanted)
+        while count.counter.last_seq < last:
+            await self._count_next_chunk(count.counter, last)
+        await self._count_expired(count.counter)
+        kept = 2 * MAX_STEPS * STEP_SECONDS[step]  # nobody can ask for more: a range, and the one before it
+        count.counter.discard_before(int(utc_now().timestamp()) - kept)
+        return count
+
+    async def _count_next_chunk(self, counting: EventCounter, last: int) -> None:
+        end = min(counting.last_seq + _COUNT_CHUNK, last)
+        events = await self._store.journal.list_events(
+            kinds=COUNTED_KINDS, after_seq=counting.last_seq, up_to_seq=end, limit=_COUNT_CHUNK
+        )
+        await anyio.to_thread.run_sync(counting.count, events)
+        counting.last_seq = end
+
+    async def _count_expired(self, counting: EventCounter) -> None:
+        for pending_id in list(counting.pending_approvals)[:_MAX_PENDING_CHECKED]:
+            pending = await self._store.approvals.get(pending_id)
+            if pending is None or pending.decision is Decision.EXPIRED:
+                counting.count_expired(pending_id, utc_now() if pending is None else pending.expires)
+
+    async def _read_figures(
+        self, count: _RunningCount, step: TimeStep, since: datetime, until: datetime, tools: Sequence[str]
+    ) -> Figures:
+        used = await self._store.usage.get_profiles()
+        samples = await self._store.confidences.list_recent()
+        never = tuple(sorted(key for key in tools if key not in used))
+        return await anyio.to_thread.run_sync(_build_figures, count, step, since, until, never, samples)
+
+
+class _RunningCount:
+    """One running count, and from when on it is whole."""
+
+    def __init__(self, counting: EventCounter, *, since: datetime, cut: bool) -> None:
+        self.counter = counting
+        self.since = since
+        self.is_truncated = cut  # the journal goes further back than was counted
+
+    @property
+    def whole_from(self) -> datetime:
+        if not self.is_truncated:
+            return self.since
+        return self.counter.first_at or self.since
+
+
+def choose_step(hours: float, wanted: str) -> TimeStep:
+    """The step asked for, or one that suits; a coarser one where there would be too many."""
+    steps: tuple[TimeStep, ...] = get_args(TimeStep)
+    if wanted == "auto":
+        return "minute" if hours <= 3 else "hour" if hours <= 96 else "day"
+    if wanted not in steps:
+        message = f"there is no step {wanted!r}; the steps are auto, {', '.join(steps)}"
+        raise ValueError(message)
+    return next(
+        step
+        for step in steps[steps.index(wanted) :]
+        if hours * 3_600 <= STEP_SECONDS[step] * MAX_STEPS or step == steps[-1]
+    )
+
+
+def _build_figures(
+    count: _RunningCount,
+    step: TimeStep,
+    since: datetime,
+    until: datetime,
+    never_used: tuple[str, ...],
+    samples: list[ConfidenceSample],
+) -> Figures:
+    seconds = STEP_SECONDS[step]
+    first, last = int(since.timestamp()), int(until.timestamp())
+    starts = range(first, last + 1, seconds)
+    by_start = count.counter.sums
+    whole = combine_aggregates(by_start[start] for start in starts if start in by_start)
+    earlier_from = since - (until - since)
+    earlier = [by_start[s] for s in by_start if earlier_from.timestamp() <= s + seconds / 2 and s < first]
+    return Figures(
+        since=since,
+        until=until,
+        step=step,
+        step_seconds=seconds,
+        complete=count.whole_from <= since,
+        counted_from=max(since, count.whole_from),
+        totals=Counted(**build_counted_fields(whole)),
+        before=Counted(**build_counted_fields(combine_aggregates(earlier)))
+        if count.whole_from <= earlier_from
+        else None,
+        buckets=tuple(
+            Bucket(
+                at=datetime.fromtimestamp(start, UTC),
+                **build_counted_fields(by_start.get(start) or Aggregate()),
+            )
+            for start in starts
+        ),
+        most_used=get_most_used(whole, MAX_NAMED),
+        never_used=never_used,
+        callers=get_user_counts(whole, "caller", MAX_NAMED),
+        profiles=get_user_counts(whole, "profile", MAX_NAMED),
+        calibration=compute_calibration(samples),
+        rollouts=build_arm_figures(whole),
+    )
+
+
+def compute_calibration(samples: Sequence[ConfidenceSample]) -> tuple[CalibrationPoint, ...]:
+    """How often selections were right, by how sure their makers said they were."""
+    bins: defaultdict[int, list[ConfidenceSample]] = defaultdict(list)
+    for sample in samples:
+        bins[min(int(sample.raw * _CALIBRATION_BINS), _CALIBRATION_BINS - 1)].append(sample)
+    return tuple(
+        CalibrationPoint(
+            claimed=sum(sample.raw for sample in held) / len(held),
+            right=sum(sample.right for sample in held) / len(held),
+            count=len(held),
+        )
+        for _, held in sorted(bins.items())
+    )
+
+
+def _floor_moment(moment: datetime, seconds: int) -> datetime:
+    return datetime.fromtimestamp(int(moment.timestamp()) // seconds * seconds, UTC)

@@ -1,0 +1,190 @@
+"""Building an asset: what is wanted, and which module makes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, cast, get_args
+
+import anyio.to_thread
+
+from fingerpost.builtin.assets.bodies import parse_bodies, render_glb
+from fingerpost.builtin.assets.charts import CHART_HEIGHT, CHART_WIDTH, draw_chart, parse_chart
+from fingerpost.builtin.assets.diagrams import FlowDiagram, draw_flow, draw_sequence, parse_diagram
+from fingerpost.builtin.assets.endpoints import generate_image, generate_speech, synthesise_speech
+from fingerpost.builtin.assets.pictures import (
+    PNG_SCALE,
+    Picture,
+    TextLine,
+    can_draw_text,
+    render_png,
+    render_svg,
+)
+from fingerpost.builtin.assets.sound import parse_tune, render_wav
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.call.digest.results import Asset, build_named_asset
+from fingerpost.frozen import frozen
+from fingerpost.records import Json
+from fingerpost.settings import SpecialistsSettings
+
+AssetKind = Literal["chart", "diagram", "model3d", "audio", "image", "speech"]
+ASSET_KINDS: Final[tuple[AssetKind, ...]] = get_args(AssetKind)
+FORMATS_BY_KIND: Final[Mapping[AssetKind, tuple[str, ...]]] = {  # the first is the usual one
+    "chart": ("svg", "png"),
+    "diagram": ("svg", "png"),
+    "model3d": ("glb",),
+    "audio": ("wav",),
+    "image": ("png", "jpg", "webp"),
+    "speech": ("wav", "mp3", "flac"),
+}
+MAX_PIXELS: Final = 24_000_000
+DEFAULT_VOICE: Final = "alloy"
+_KIND_PATTERNS: Final[Mapping[AssetKind, re.Pattern[str]]] = {  # the first that fits counts
+    "diagram": re.compile(r"\b(flow ?charts?|diagrams?|mermaid|graph (td|lr|tb))\b|-->|->>", re.IGNORECASE),
+    "chart": re.compile(r"\b(charts?|graphs?|plots?|histograms?)\b", re.IGNORECASE),
+    "model3d": re.compile(r"\b(3-?d|gltf|glb|three-dimensional)\b", re.IGNORECASE),
+    "audio": re.compile(
+        r"\b(tones?|melod(y|ies)|chords?|tunes?|beeps?|hz|hertz|scales?|notes?|audio|sounds?)\b",
+        re.IGNORECASE,
+    ),
+    "speech": re.compile(r"\b(say|speak|speech|spoken|aloud|voice|narrat\w+)\b", re.IGNORECASE),
+    "image": re.compile(
+        r"\b(images?|pictures?|photos?|paint\w*|illustrat\w+|draw\w*|logos?|icons?)\b", re.IGNORECASE
+    ),
+}
+
+
+@frozen
+class AssetRequest:
+    """What a caller asks for."""
+
+    kind: AssetKind | None = None
+    prompt: str = ""
+    data: Json = None
+    file_format: str | None = None
+    title: str = ""
+    width: int | None = None
+    height: int | None = None
+    voice: str | None = None
+    seconds: float | None = None
+
+
+async def produce_asset(request: AssetRequest, settings: SpecialistsSettings) -> Asset:
+    """The asset. Raises `ToolRefused` where it cannot be made, with what to do."""
+    kind = request.kind or find_kind(request.prompt)
+    if kind is None:
+        message = "It is not clear what should be made."
+        raise ToolRefused(message, hint=f"Give kind: {', '.join(ASSET_KINDS)}.")
+    form = request.file_format or FORMATS_BY_KIND[kind][0]
+    if form not in FORMATS_BY_KIND[kind]:
+        message = f"There is no {kind} as {form}."
+        raise ToolRefused(message, hint=f"Give format: {' or '.join(FORMATS_BY_KIND[kind])}.")
+    if kind == "image":
+        return await _generate_image_asset(request, settings)
+    if kind == "speech":
+        return await _generate_speech_asset(request, form, settings)
+    return await anyio.to_thread.run_sync(_BUILDERS[kind], request, form)
+
+
+def find_kind(prompt: str) -> AssetKind | None:
+    """What the words ask for."""
+    return next((kind for kind, words in _KIND_PATTERNS.items() if words.search(prompt[:4000])), None)
+
+
+# -- made here --------------------------------------------------------------------------------------
+
+
+def _build_chart_asset(request: AssetRequest, file_format: str) -> Asset:
+    chart = parse_chart(request.data, request.prompt, request.title)
+    picture = draw_chart(chart, request.width or CHART_WIDTH, request.height or CHART_HEIGHT)
+    return _render_picture(picture, file_format, chart.title or f"{chart.type} chart", chart.summary)
+
+
+def _build_diagram_asset(request: AssetRequest, file_format: str) -> Asset:
+    diagram = parse_diagram(request.data, request.prompt, request.title)
+    picture = draw_flow(diagram) if isinstance(diagram, FlowDiagram) else draw_sequence(diagram)
+    return _render_picture(picture, file_format, diagram.title or picture.title, diagram.summary)
+
+
+def _render_picture(picture: Picture, file_format: str, stem: str, summary: str) -> Asset:
+    if file_format == "svg":
+        return build_named_asset(stem, file_format, render_svg(picture), summary)
+    if picture.width * picture.height * PNG_SCALE**2 > MAX_PIXELS:
+        message = f"As png this would have more than {MAX_PIXELS:,} pixels."
+        raise ToolRefused(message, hint="Use format svg, or draw a part of it.")
+    if not all(can_draw_text(mark.text) for mark in picture.marks if isinstance(mark, TextLine)):
+        message = "Its words have letters that can be written as svg only."
+        raise ToolRefused(message, hint="Use format svg.")
+    return build_named_asset(stem, file_format, render_png(picture), summary)
+
+
+def _build_model_asset(request: AssetRequest, file_format: str) -> Asset:
+    bodies = parse_bodies(request.data, request.prompt)
+    title = request.title or " and ".join(body.name for body in bodies[:2])
+    about = f"a 3D model of {len(bodies)} {'part' if len(bodies) == 1 else 'parts'}"
+    return build_named_asset(title, file_format, render_glb(bodies, title), about)
+
+
+def _build_audio_asset(request: AssetRequest, file_format: str) -> Asset:
+    tune = parse_tune(request.data, request.prompt)
+    return build_named_asset(request.title or "tune", file_format, render_wav(tune), tune.summary)
+
+
+_BUILDERS: Final[Mapping[AssetKind, Callable[[AssetRequest, str], Asset]]] = {
+    "chart": _build_chart_asset,
+    "diagram": _build_diagram_asset,
+    "model3d": _build_model_asset,
+    "audio": _build_audio_asset,
+}
+
+
+# -- made elsewhere ---------------------------------------------------------------------------------
+
+
+async def _generate_image_asset(request: AssetRequest, settings: SpecialistsSettings) -> Asset:
+    if settings.images is None:
+        message = "A picture of words alone needs an image service, and none is set."
+        hint = (
+            "Set builtin.specialists.images to an OpenAI-compatible one. Charts, diagrams, 3D models and "
+            "tones are made without: give kind and data."
+        )
+        raise ToolRefused(message, hint=hint)
+    _check_kind_named(request)
+    prompt = _get_prompt(request)
+    size = f"{request.width}x{request.height}" if request.width and request.height else None
+    form, data = await generate_image(settings.images, prompt, size=size, seconds=request.seconds)
+    return build_named_asset(request.title or prompt, form, data, "a picture")
+
+
+async def _generate_speech_asset(
+    request: AssetRequest, file_format: str, settings: SpecialistsSettings
+) -> Asset:
+    text = _get_prompt(request)
+    if settings.speech is None:
+        data = await synthesise_speech(text, voice=request.voice, seconds=request.seconds)
+        return build_named_asset(request.title or text, "wav", data, "speech")
+    _check_kind_named(request)
+    found, data = await generate_speech(
+        settings.speech,
+        text,
+        voice=request.voice or DEFAULT_VOICE,
+        file_format=file_format,
+        seconds=request.seconds,
+    )
+    return build_named_asset(request.title or text, found, data, "speech")
+
+
+def _check_kind_named(request: AssetRequest) -> None:
+    """What may cost is asked for by name: so do the rules tell it apart from what does not."""
+    if request.kind is None:
+        kind = cast("AssetKind", find_kind(request.prompt))
+        message = f"This goes to another service, which may cost. Give kind: {kind}."
+        raise ToolRefused(message)
+
+
+def _get_prompt(request: AssetRequest) -> str:
+    text = request.prompt.strip() or (request.data.strip() if isinstance(request.data, str) else "")
+    if not text:
+        message = "There are no words to make it from."
+        raise ToolRefused(message, hint="Give prompt.")
+    return text

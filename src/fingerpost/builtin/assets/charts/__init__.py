@@ -1,1 +1,0 @@
-"""Charts: what is shown, and how it is drawn."""

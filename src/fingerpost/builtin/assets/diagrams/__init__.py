@@ -1,1 +1,0 @@
-"""Diagrams: boxes and arrows from a few words."""

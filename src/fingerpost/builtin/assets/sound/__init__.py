@@ -1,1 +1,0 @@
-"""Tones and tunes as sound."""

@@ -1,0 +1,227 @@
+"""`user_collaboration`: ask the person a question, or for approval of a plan, on whichever surface they
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.toolkit import (
+    BuiltinServer,
+    BuiltinTool,
+    ToolCaller,
+    ToolQuestion,
+    ToolRefused,
+    ToolReply,
+)
+from fingerpost.call.approvals import CallApprovals
+from fingerpost.records import Decision, Effect, Json, JsonObject, ParameterFault, Pending
+
+COLLABORATION_TOOL: Final = "user_collaboration"
+MAX_QUESTION_LENGTH: Final = 4_000
+MAX_OPTION_LENGTH: Final = 200
+MAX_REQUEST_LENGTH: Final = 400
+MAX_OPTIONS: Final = 20
+MAX_ANSWER_LENGTH: Final = 20_000
+UNKNOWN_PERSON: Final = ("local", None)  # people without a name
+
+DESCRIPTION: Final = (
+    "Ask me, the person: ask puts a `question` to them, with `options` to choose from; approve has them say "
+    "yes or no to a plan before it is done, or, with `request`, to a call that waits for approval. For what "
+    "only the person can know or decide, one thing at a time. Never ask for passwords."
+)
+
+_PROPERTIES: Final[dict[str, JsonObject]] = {
+    "operation": {
+        "type": "string",
+        "enum": ["ask", "approve"],
+        "description": "ask: a question; approve: yes or no",
+    },
+    "question": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_QUESTION_LENGTH,
+        "description": "What the person reads, complete in itself",
+    },
+    "request": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_REQUEST_LENGTH,
+        "description": "approve: the call that waits, by its id (apr_…) or its authorization key",
+    },
+    "options": {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "maxLength": MAX_OPTION_LENGTH},
+        "minItems": 2,
+        "maxItems": MAX_OPTIONS,
+        "uniqueItems": True,
+        "description": "ask: the answers to choose from; they may still say something else",
+    },
+}
+_COMMENT: Final[JsonObject] = {"type": "string", "title": "In your own words", "maxLength": MAX_ANSWER_LENGTH}
+
+
+def build_collaboration_tool(host: BuiltinHost) -> BuiltinTool:
+    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply | ToolQuestion:
+        request = arguments.get("request")
+        if isinstance(request, str):
+            return await _ask_about_call(host.required_router.calls.approvals, request, caller)
+        return await _ask_person(arguments, caller)
+
+    return BuiltinTool(
+        name=COLLABORATION_TOOL,
+        title="Ask the person",
+        description=DESCRIPTION,
+        run=run,
+        check=_check_arguments,
+        effect=Effect.READ,
+        properties=_PROPERTIES,
+        required=("operation",),
+        knowledge={
+            "operations": {"ask": Effect.READ, "approve": Effect.READ},
+            "category": "collaboration",
+            "typical_ms": 10,
+            "timeout_ms": 600_000,  # a client's person may think about it
+            "keywords": (
+                "ask me", "check with me", "let me choose", "let me decide", "confirm with me", "my approval",
+                "before you do",
+            ),
+            "weight": 3.0,
+            "purpose": "Asks the person, and waits for what they say.",
+            "when": (
+                "something is missing that only the person knows",
+                "there are several good ways and the person should choose",
+                "the person wants to be asked before something is done",
+            ),
+            "when_not": (
+                "you can find it out with another tool, or a sensible default will do",
+                "the answer stands in the conversation already",
+            ),
+            "examples": ("Ask me which of the two files you should keep",),
+        },
+    )  # fmt: skip
+
+
+def _check_arguments(arguments: JsonObject) -> None:
+    approving, request = arguments["operation"] == "approve", arguments.get("request")
+    if request is not None and not approving:
+        message = "`request` names a call to approve."
+        raise ToolRefused(message, hint="Use the operation approve, or leave it out.", parameter="request")
+    if request is None and not str(arguments.get("question") or "").strip():
+        message = "There is no `question`."
+        hint = "Say what the person shall read, complete in itself."
+        raise ToolRefused(message, hint=hint, parameter="question", fault=ParameterFault.MISSING)
+
+
+async def _ask_about_call(approvals: CallApprovals, request: str, caller: ToolCaller) -> ToolReply:
+    """Have the person asked about a call that waits, or say what they said. Nothing is approved here."""
+    pending = await approvals.get(request)
+    if pending is None:
+        waiting = [one for one in await approvals.list_waiting() if request in (one.operation, one.tool)]
+        theirs = [one for one in waiting if _is_callers_own(one, caller)]
+        pending = theirs[-1] if theirs else None
+    if pending is None or not _is_callers_own(pending, caller):
+        message = f"No call of yours waits for approval under {request!r:.120}."
+        hint = "Give the id (apr_…) or the authorizationKey that the call came back with."
+        raise ToolRefused(message, hint=hint, parameter="request")
+    if pending.decision is Decision.WAITING:
+        return ToolReply(f"{pending.tool} waits for the person's word.", awaits=pending.pending_id)
+    by, why = (
+        pending.decided_by or "The person",
+        f": {pending.decision_reason}" if pending.decision_reason else "",
+    )
+    if pending.decision is Decision.APPROVED:
+        return ToolReply(f"{by} approved {pending.tool}{why}. Make the same call again: it runs once.")
+    if pending.decision is Decision.EXPIRED:
+        return ToolReply(
+            f"No decision about {pending.tool} was made in time. Make the call again to ask anew."
+        )
+    return ToolReply(f"{by} said no to {pending.tool}{why}. Do not do it.")
+
+
+def _is_callers_own(pending: Pending, caller: ToolCaller) -> bool:
+    """Whether the call is one of this caller's, in this conversation where it was made in one."""
+    same = pending.conversation in (None, caller.conversation) or pending.asker is not None
+    return pending.caller == caller.user and same
+
+
+async def _ask_person(arguments: JsonObject, caller: ToolCaller) -> ToolReply | ToolQuestion:
+    question = str(arguments["question"]).strip()
+    options = tuple(cast("Sequence[str]", arguments.get("options") or ()))
+    approving = arguments["operation"] == "approve"
+    if caller.declined:
+        return ToolReply(
+            f"{_get_person_name(caller)} would rather not say. Go on without, or say what you cannot do."
+        )
+    if caller.answer is not None:
+        return ToolReply(
+            _format_approval(caller, caller.answer) if approving else _format_answer(caller, caller.answer)
+        )
+    if not caller.can_be_asked:
+        return ToolReply(_format_relayed_question(question, options, approving=approving))
+    return ToolQuestion(text=question, schema=_build_schema(options, approving=approving))
+
+
+def _build_schema(options: Sequence[str], *, approving: bool) -> JsonObject:
+    """A flat object, as elicitation wants it. Nobody has to choose: their own words will do, too."""
+    if approving:
+        first: JsonObject = {"type": "boolean", "title": "Yes?"}
+        return {"type": "object", "properties": {"approved": first, "comment": _COMMENT}}
+    if options:
+        choice: JsonObject = {"type": "string", "title": "Your choice", "enum": list(options)}
+        return {"type": "object", "properties": {"answer": choice, "comment": _COMMENT}}
+    words: JsonObject = {"type": "string", "title": "Your answer", "maxLength": MAX_ANSWER_LENGTH}
+    return {"type": "object", "properties": {"answer": words}, "required": ["answer"]}
+
+
+def _format_answer(caller: ToolCaller, answer: JsonObject) -> str:
+    chosen, comment = _get_text(answer.get("answer")), _get_text(answer.get("comment"))
+    if chosen and comment:
+        return f"{_get_person_name(caller)} answered: {chosen}\nand added: {comment}"
+    if chosen:
+        return f"{_get_person_name(caller)} answered: {chosen}"
+    if comment:
+        return f"{_get_person_name(caller)} chose none of the options and said: {comment}"
+    return f"{_get_person_name(caller)} gave no answer."
+
+
+def _format_approval(caller: ToolCaller, answer: JsonObject) -> str:
+    verdict, comment = answer.get("approved"), _get_text(answer.get("comment"))
+    if verdict is True:
+        told = f"{_get_person_name(caller)} said yes."
+    elif verdict is False:
+        told = f"{_get_person_name(caller)} said no. Do not do it."
+    else:
+        told = f"{_get_person_name(caller)} said neither yes nor no, so it is not approved."
+    return f"{told} In their words: {comment}" if comment else told
+
+
+def _format_relayed_question(question: str, options: Sequence[str], *, approving: bool) -> str:
+    """For a caller whose person cannot be reached from here: they pass it on."""
+    one_of = f" (one of: {', '.join(options)})" if options else " (yes or no)" if approving else ""
+    return f"Ask the person: {question}{one_of}\nThen go on with what they say; nothing was decided yet."
+
+
+def _get_person_name(caller: ToolCaller) -> str:
+    return "The person" if caller.user in UNKNOWN_PERSON else str(caller.user)
+
+
+def _get_text(value: Json) -> str:
+    return value.strip()[:MAX_ANSWER_LENGTH] if isinstance(value, str) else ""
+
+
+INSTRUCTIONS = (
+    "Ask the person (user_collaboration) what only they can know or decide, one question at a time."
+)
+
+
+def make(host: BuiltinHost) -> BuiltinServer:
+    """The server, not open yet."""
+    return BuiltinServer(
+        "collaboration",
+        (build_collaboration_tool(host),),
+        instructions=INSTRUCTIONS,
+        get_context=host.get_context,
+    )

@@ -1,0 +1,586 @@
+"""Notes parsed from Markdown, plain text and PDF files: front matter, headings, links and passages."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, Literal, TypeAlias, cast
+from urllib.parse import unquote
+
+import orjson
+
+from fingerpost.builtin.passages import TextPassage
+from fingerpost.frozen import frozen
+
+NoteKind: TypeAlias = Literal["markdown", "text", "pdf"]
+
+
+@frozen(kw_only=False)
+class FileStamp:
+    """By which a changed file is known without reading it."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+
+@frozen
+class NoteHeading:
+    """A heading of a note."""
+
+    level: int
+    text: str
+    line: int  # from 1
+
+
+@frozen
+class NoteReference:
+    """A link as it is written: where it leads is found out when all notes are known."""
+
+    target: str
+    line: int
+    by_name: bool  # `[[Name]]`, not a path
+
+
+@frozen
+class FrontMatter:
+    """What the front matter of a note says; empty where it has none."""
+
+    title: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    date: str = ""
+    lines: int = 0  # how many it takes, its fences included
+
+
+@frozen
+class ParsedNote:
+    """A note, taken apart."""
+
+    title: str
+    front: FrontMatter = field(default_factory=FrontMatter)
+    tags: tuple[str, ...] = ()
+    headings: tuple[NoteHeading, ...] = ()
+    references: tuple[NoteReference, ...] = ()
+    passages: tuple[TextPassage, ...] = ()
+    lines: int = 0
+
+
+@frozen
+class KnowledgeNote:
+    """What is known of one file of the folder."""
+
+    path: str  # relative to the folder, with `/`
+    kind: NoteKind
+    stamp: FileStamp
+    title: str
+    front: FrontMatter = field(default_factory=FrontMatter)
+    tags: tuple[str, ...] = ()
+    headings: tuple[NoteHeading, ...] = ()
+    references: tuple[NoteReference, ...] = ()
+    lines: int = 0
+    pages: tuple[str, ...] = ()  # of a PDF: its text cannot be read again as quickly
+    problem: str = ""  # why (a part of) it cannot be found
+
+    @property
+    def folder(self) -> str:
+        return self.path.rpartition("/")[0]
+
+    @property
+    def stem(self) -> str:
+        name = self.path.rpartition("/")[2]
+        return name.rpartition(".")[0] or name
+
+
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_MAX_SAMPLE: Final = 8192
+
+
+def decode_text(content: bytes) -> str | None:
+    """The text with `\\n` as the end of each line; None where it is no text at all."""
+    for mark, name in _MARKS:
+        if content.startswith(mark):
+            return _normalize_line_ends(content.decode(name, "replace").removeprefix("\ufeff"))
+    if b"\0" in content[:_MAX_SAMPLE]:
+        return None
+    try:
+        return _normalize_line_ends(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        # Older files of the West; every byte means something there, so nothing is lost.
+        return _normalize_line_ends(content.decode("cp1252", "replace"))
+
+
+def _normalize_line_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+TARGET_LENGTH: Final = 700  # characters, above which no further paragraph is added
+MAX_PASSAGE_LENGTH: Final = 1400  # of one passage; code is kept whole up to this
+MAX_PASSAGES: Final = 5000  # of one note
+
+
+@frozen(kw_only=False)
+class TextBlock:
+    """Lines that belong together: a paragraph, a list, a piece of code. Lines count from 1."""
+
+    first: int
+    last: int
+    text: str
+
+
+def split_paragraphs(lines: Sequence[str], start: int = 1) -> Iterator[TextBlock]:
+    """Runs of lines between empty ones; `start` is the number of the first line."""
+    held: list[str] = []
+    for number, line in enumerate((*lines, ""), start=start):
+        if line.strip():
+            held.append(line)
+        elif held:
+            yield TextBlock(number - len(held), number - 1, "\n".join(held))
+            held = []
+
+
+def pack_passages(source: str, heading: str, blocks: Iterable[TextBlock]) -> Iterator[TextPassage]:
+    """The blocks of one section as passages, none larger than it may be."""
+    held: list[TextBlock] = []
+    size = 0
+    for block in (piece for whole in blocks for piece in _split_block(whole)):
+        if held and size + len(block.text) > TARGET_LENGTH:
+            yield _build_passage(source, heading, held)
+            held, size = [], 0
+        held.append(block)
+        size += len(block.text)
+    if held:
+        yield _build_passage(source, heading, held)
+
+
+def _build_passage(source: str, heading: str, blocks: Sequence[TextBlock]) -> TextPassage:
+    return TextPassage(
+        source=source,
+        heading=heading,
+        text="\n\n".join(block.text for block in blocks),
+        first_line=blocks[0].first,
+        last_line=blocks[-1].last,
+    )
+
+
+def _split_block(block: TextBlock) -> Iterator[TextBlock]:
+    """A block too large in pieces: between lines, and within a line where it alone is too long."""
+    if len(block.text) <= MAX_PASSAGE_LENGTH:
+        yield block
+        return
+    held: list[tuple[int, str]] = []
+    size = 0
+    for number, line in enumerate(block.text.split("\n"), start=block.first):
+        for piece in _split_line(line):
+            if held and size + len(piece) > TARGET_LENGTH:
+                yield _join_lines(held)
+                held, size = [], 0
+            held.append((number, piece))
+            size += len(piece)
+    if held:
+        yield _join_lines(held)
+
+
+def _join_lines(held: Sequence[tuple[int, str]]) -> TextBlock:
+    return TextBlock(held[0][0], held[-1][0], "\n".join(piece for _, piece in held))
+
+
+def _split_line(line: str) -> Iterator[str]:
+    """A line in pieces: behind a sentence, else between words, else anywhere."""
+    while len(line) > MAX_PASSAGE_LENGTH:
+        sentence = line.rfind(". ", TARGET_LENGTH // 2, TARGET_LENGTH) + 1
+        at = sentence or max(line.rfind(" ", TARGET_LENGTH // 2, TARGET_LENGTH), 0) or TARGET_LENGTH
+        yield line[:at]
+        line = line[at:].lstrip()
+    yield line
+
+
+MAX_FRONT_LINES: Final = 200
+MAX_FRONT_ITEMS: Final = 100
+MAX_VALUE_LENGTH: Final = 300
+_FRONT_FENCE: Final = "---"
+_ENDS: Final = ("---", "...")
+_KEY = re.compile(r"([A-Za-z][\w -]{0,60}?)\s{0,20}:(?:\s(.{0,2000})|$)")
+_ITEM = re.compile(r"\s{0,40}-\s(.{0,2000})")
+_QUOTED = re.compile(r"""\s{0,40}("(?:[^"\\]|\\.){0,2000}"|'(?:[^']|''){0,2000}')""")
+
+
+def read_front_matter(lines: Sequence[str]) -> FrontMatter:
+    """What the front matter says. A file without one, or with one that does not end, has none."""
+    if not lines or lines[0].rstrip() != _FRONT_FENCE:
+        return FrontMatter()
+    for place, line in enumerate(lines[1 : MAX_FRONT_LINES + 1], start=1):
+        if line.rstrip() in _ENDS:
+            return _build_front_matter(_read_values(lines[1:place]), place + 1)
+    return FrontMatter()
+
+
+def _build_front_matter(values: dict[str, list[str]], lines: int) -> FrontMatter:
+    def first(*names: str) -> str:
+        return next((value[0] for name in names if (value := values.get(name))), "")
+
+    def words(*names: str) -> list[str]:
+        """A list, or one value with its parts behind each other."""
+        said = [value for name in names for value in values.get(name, ())]
+        return said if len(said) != 1 else re.split(r"[,\s]+", said[0])
+
+    return FrontMatter(
+        title=first("title"),
+        description=first("description", "summary"),
+        tags=normalize_tags(words("tags", "tag", "keywords")),
+        aliases=tuple(dict.fromkeys((*values.get("aliases", ()), *values.get("alias", ())))),
+        date=first("date", "created", "updated"),
+        lines=lines,
+    )
+
+
+def normalize_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Tags as they are compared: without `#`, in small letters, each once."""
+    return tuple(dict.fromkeys(tag for raw in tags if (tag := raw.strip().lstrip("#").casefold())))
+
+
+def _read_values(lines: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each key, by its name in small letters."""
+    values: dict[str, list[str]] = {}
+    items: list[str] = []
+    for line in lines:
+        if (item := _ITEM.match(line)) is not None:
+            _add_value(items, item[1])
+        elif (found := _KEY.match(line)) is not None:
+            items = values.setdefault(found[1].strip().lower(), [])
+            _add_values(items, found[2] or "")
+    return {name: found for name, found in values.items() if found}
+
+
+def _add_values(items: list[str], written: str) -> None:
+    """`value`, `"value"` or `[value, value]`."""
+    written = written.strip()
+    if written.startswith("["):
+        inner = written[1:].rpartition("]")[0]
+        while inner.strip():
+            quoted = _QUOTED.match(inner)
+            end = quoted.end() if quoted is not None else 0
+            head, _, rest = inner[end:].partition(",")
+            _add_value(items, inner[:end] + head)
+            inner = rest
+    elif written not in ("|", ">", "|-", ">-", "{}", "~", "null"):
+        _add_value(items, written)
+
+
+def _add_value(items: list[str], written: str) -> None:
+    value = _read_scalar(written)
+    if value and len(items) < MAX_FRONT_ITEMS:
+        items.append(value)
+
+
+def _read_scalar(written: str) -> str:
+    if (quoted := _QUOTED.match(written)) is not None:
+        inner = quoted[1][1:-1]
+        plain = inner.replace("''", "'") if quoted[1][0] == "'" else re.sub(r"\\(.)", r"\1", inner)
+    else:
+        plain = re.split(r"(?:^|\s)#", written, maxsplit=1)[0] if " #" in written else written
+    return " ".join(plain.split())[:MAX_VALUE_LENGTH]
+
+
+MAX_LINE_LENGTH: Final = 4000  # of which links and tags are looked for
+MAX_HEADING_LENGTH: Final = 200
+MAX_REFERENCES: Final = 2000
+MAX_TAGS: Final = 100
+HEADING_SEPARATOR: Final = " › "
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
+_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})\s*$")
+_CODE = re.compile(r"`[^`\n]{1,500}`")
+_BY_NAME = re.compile(r"\[\[([^\[\]|#\n]{1,200})(?:#[^\[\]|\n]{0,200})?(?:\|[^\[\]\n]{0,200})?\]\]")
+_BY_PATH = re.compile(r"\]\(\s{0,3}(?:<([^<>\n]{1,500})>|([^()<>\s]{1,500}))")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}:")
+_TAG = re.compile(r"(?<![\w/#&.\-(])#([^\W\d_][\w/-]{0,60})")
+
+
+def parse_markdown(path: str, text: str, name: str) -> ParsedNote:
+    """A note; `name` is its title where it has none of its own."""
+    lines = text.split("\n")
+    front = read_front_matter(lines)
+    found = _MarkdownFindings()
+    sections = list(_split_sections(lines, front.lines, found))
+    first = found.headings[0] if found.headings and found.headings[0].level == 1 else None
+    title = front.title or (first.text if first is not None else "") or name
+    passages = islice(_build_markdown_passages(path, title, sections), MAX_PASSAGES)
+    return ParsedNote(
+        title=title,
+        front=front,
+        tags=normalize_tags((*front.tags, *found.tags[:MAX_TAGS])),
+        headings=tuple(found.headings),
+        references=tuple(found.references[:MAX_REFERENCES]),
+        passages=tuple(passages),
+        lines=len(lines),
+    )
+
+
+@dataclass(slots=True)
+class _MarkdownFindings:
+    """What comes up on the way."""
+
+    headings: list[NoteHeading] = field(default_factory=list[NoteHeading])
+    references: list[NoteReference] = field(default_factory=list[NoteReference])
+    tags: list[str] = field(default_factory=list[str])
+
+    def read_line(self, number: int, line: str) -> None:
+        """The links and tags of a line that is no code."""
+        line = _CODE.sub(" ", line[:MAX_LINE_LENGTH])
+        for match in _BY_NAME.finditer(line):
+            self.references.append(NoteReference(target=match[1].strip(), line=number, by_name=True))
+        for match in _BY_PATH.finditer(line):
+            target = unquote((match[1] or match[2]).partition("#")[0])
+            if target and not _SCHEME.match(target):
+                self.references.append(NoteReference(target=target, line=number, by_name=False))
+        self.tags += _TAG.findall(line)
+
+
+@frozen(kw_only=False)
+class _MarkdownSection:
+    """What stands under one heading, up to the next one of any level."""
+
+    heading: NoteHeading | None
+    blocks: tuple[TextBlock, ...]
+
+
+def _split_sections(lines: Sequence[str], start: int, found: _MarkdownFindings) -> Iterator[_MarkdownSection]:
+    heading: NoteHeading | None = None
+    blocks: list[TextBlock] = []
+    held: list[str] = []  # lines of a paragraph not yet ended
+    place = start
+
+    def keep(before: int) -> None:
+        """The paragraph whose last line is the one before `before` has ended."""
+        blocks.extend(split_paragraphs(held, before - len(held)))
+        held.clear()
+
+    while place < len(lines):
+        line, number = lines[place], place + 1
+        if (fence := _FENCE.match(line)) is not None:
+            keep(number)
+            end = _find_code_end(lines, place, fence[1])
+            blocks.append(TextBlock(number, end, "\n".join(lines[place:end])))
+            place = end
+            continue
+        if (made := _read_heading(line, number, held)) is not None:
+            if made.line != number:
+                held.pop()  # the words above the underline are no paragraph
+            keep(made.line)
+            yield _MarkdownSection(heading, tuple(blocks))
+            heading, blocks = made, []
+            found.headings.append(made)
+        else:
+            found.read_line(number, line)
+            held.append(line)
+        place += 1
+    keep(len(lines) + 1)
+    yield _MarkdownSection(heading, tuple(blocks))
+
+
+def _read_heading(line: str, number: int, held: Sequence[str]) -> NoteHeading | None:
+    """`# words`, or words underlined with `=` or `-`."""
+    if (marks := _HEADING.match(line)) is not None:
+        return NoteHeading(level=len(marks[1]), text=_strip_marks(line[marks.end() :]), line=number)
+    if not held or not held[-1].strip() or (len(held) > 1 and held[-2].strip()):
+        return None  # an underline has just one line above it
+    if (under := _UNDERLINE.match(line[:MAX_LINE_LENGTH])) is not None:
+        return NoteHeading(level=1 if under[1][0] == "=" else 2, text=_strip_marks(held[-1]), line=number - 1)
+    return None
+
+
+def _strip_marks(words: str) -> str:
+    words = words.strip()
+    closed = words.rstrip("#")
+    words = closed if closed != words and closed.endswith((" ", "\t")) else words
+    return " ".join(words.split())[:MAX_HEADING_LENGTH]
+
+
+def _find_code_end(lines: Sequence[str], place: int, fence: str) -> int:
+    """The number of the line that ends the code which begins at this place; the last one where none does."""
+    for at in range(place + 1, len(lines)):
+        match = _FENCE.match(lines[at])
+        if match is not None and match[1].startswith(fence) and not lines[at].strip(" \t`~"):
+            return at + 1
+    return len(lines)
+
+
+def _build_markdown_passages(
+    path: str, title: str, sections: Sequence[_MarkdownSection]
+) -> Iterator[TextPassage]:
+    above: dict[int, str] = {}
+    for section in sections:
+        if section.heading is not None:
+            level = section.heading.level
+            above = {other: words for other, words in above.items() if other < level}
+            above[level] = section.heading.text
+        under = [words for words in above.values() if words and words != title]
+        yield from pack_passages(path, HEADING_SEPARATOR.join((title, *under)), section.blocks)
+
+
+_PLAIN_UNDERLINE = re.compile(r"([=\-~^\"'`#*+_.:])\1{2,200}\s*$")
+MAX_UNDERLINED_LENGTH: Final = 120
+
+
+def parse_plain(path: str, text: str, name: str) -> ParsedNote:
+    """A text file. It is called after its file."""
+    lines = text.split("\n")
+    headings = tuple(_find_headings(lines))
+    return ParsedNote(
+        title=name,
+        headings=headings,
+        passages=tuple(islice(_build_plain_passages(path, name, lines, headings), MAX_PASSAGES)),
+        lines=len(lines),
+    )
+
+
+def _find_headings(lines: Sequence[str]) -> Iterator[NoteHeading]:
+    """As reStructuredText has them: the first kind of underline is the highest level, and so on."""
+    levels: dict[str, int] = {}
+    for place in range(1, len(lines)):
+        words = lines[place - 1].rstrip()
+        under = _PLAIN_UNDERLINE.match(lines[place][:MAX_UNDERLINED_LENGTH])
+        alone = (
+            place < 2
+            or not lines[place - 2].strip()
+            or _PLAIN_UNDERLINE.match(lines[place - 2][:MAX_UNDERLINED_LENGTH])
+        )
+        if under is None or not alone or not any(map(str.isalnum, words)) or words[:1].isspace():
+            continue
+        if len(lines[place].rstrip()) >= min(len(words), MAX_UNDERLINED_LENGTH):
+            level = levels.setdefault(under[1], len(levels) + 1)
+            yield NoteHeading(level=level, text=words.strip()[:MAX_HEADING_LENGTH], line=place)
+
+
+def _build_plain_passages(
+    path: str, title: str, lines: Sequence[str], headings: Sequence[NoteHeading]
+) -> Iterator[TextPassage]:
+    yield from pack_passages(
+        path, title, split_paragraphs(lines[: headings[0].line - 1 if headings else len(lines)])
+    )
+    above: dict[int, str] = {}
+    ends = [heading.line - 1 for heading in headings[1:]] + [len(lines)]
+    for heading, end in zip(headings, ends[: len(headings)], strict=True):
+        above = {level: words for level, words in above.items() if level < heading.level}
+        above[heading.level] = heading.text
+        start = heading.line + 1  # behind the underline
+        yield from pack_passages(
+            path,
+            HEADING_SEPARATOR.join((title, *above.values())),
+            split_paragraphs(lines[start:end], start + 1),
+        )
+
+
+PDF_TIMEOUT_S: Final = 60.0  # for one file
+_PASSED_ENVIRONMENT: Final = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+)  # to find Python itself by; nothing else is its business
+_PROGRAM: Final = Path(__file__).with_name("pdf_program.py")
+
+
+@frozen
+class PdfDocument:
+    """What could be read of a PDF. Pages may be there even where there is a problem."""
+
+    pages: tuple[str, ...] = ()
+    title: str = ""
+    problem: str = ""
+
+
+class PdfReader:
+    """Reads one file after the other, each in a process of its own."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def read(self, handle: int, *, seconds: float = PDF_TIMEOUT_S) -> PdfDocument:
+        """The text of an open file. Never raises for what is in it."""
+        with self._lock:
+            if self._closed:
+                return PdfDocument(problem="it was not read to its end")
+            self._running = process = subprocess.Popen(
+                [sys.executable, "-I", str(_PROGRAM)],
+                stdin=handle,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ},
+            )
+        try:
+            told, _ = process.communicate(timeout=seconds)
+            late = False
+        except subprocess.TimeoutExpired:
+            process.kill()
+            told, _ = process.communicate()
+            late = True
+        finally:
+            self._running = None
+        document = _build_document(_parse_lines(told))
+        if late:
+            return _add_problem(document, f"reading it took longer than {seconds:g} s")
+        if process.returncode != 0 and not document.problem:
+            return _add_problem(document, "it is broken: reading it ended the reader")
+        if not document.problem and not any(page.strip() for page in document.pages):
+            return _add_problem(document, "it holds no text: it may be a scan")
+        return document
+
+    def close(self) -> None:
+        """End what runs, and begin nothing more."""
+        with self._lock:
+            self._closed = True
+            if (running := self._running) is not None:
+                running.kill()
+
+
+def _add_problem(document: PdfDocument, problem: str) -> PdfDocument:
+    return PdfDocument(pages=document.pages, title=document.title, problem=problem)
+
+
+def _parse_lines(output: bytes) -> Iterator[Mapping[str, Any]]:
+    for line in output.splitlines():
+        try:
+            yield cast("Mapping[str, Any]", orjson.loads(line))
+        except orjson.JSONDecodeError:  # cut off where the process was ended
+            return
+
+
+def _build_document(lines: Iterable[Mapping[str, Any]]) -> PdfDocument:
+    pages: list[str] = []
+    title = problem = ""
+    for line in lines:
+        if "page" in line:
+            pages.append(str(line["page"]))
+        title = str(line.get("title", title))
+        problem = str(line.get("problem", problem))
+    return PdfDocument(pages=tuple(pages), title=" ".join(title.split()), problem=problem)
+
+
+def build_pdf_passages(path: str, title: str, pages: Iterable[str]) -> tuple[TextPassage, ...]:
+    """The passages of a document, each with its page."""
+    return tuple(islice(_iterate_pdf_passages(path, title, pages), MAX_PASSAGES))
+
+
+def _iterate_pdf_passages(path: str, title: str, pages: Iterable[str]) -> Iterator[TextPassage]:
+    for number, text in enumerate(pages, start=1):
+        for passage in pack_passages(path, title, split_paragraphs(text.split("\n"))):
+            yield TextPassage(source=path, heading=title, text=passage.text, page=number)

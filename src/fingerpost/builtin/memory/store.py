@@ -1,0 +1,269 @@
+"""Memories in the store, searchable by owner; text that holds a secret is refused."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.passages import PassageIndex, TextPassage
+from fingerpost.builtin.toolkit import ToolCaller, ToolRefused
+from fingerpost.frozen import frozen
+from fingerpost.narrow.lexical_terms import iterate_terms
+from fingerpost.records import LOCAL_NAME, create_id, utc_now
+from fingerpost.redaction import scrub
+from fingerpost.store import Memory, MemoryOwner, MemoryStore, Store
+from fingerpost.store.memories import MemoryStamp
+
+MIN_CARD_DIGITS: Final = 13
+MAX_CARD_DIGITS: Final = 19
+
+_PREFIXES: Final = "[הובלכמש]{0,3}"  # the, and, in, to, as, from, that: Hebrew writes them with the word
+_WORDS: Final = (
+    r"pass(?:word|wd|phrase|code)?|pwd|pin(?:[ -]?code)?|secret(?:[ _-]?key)?|api[ _-]?key|access[ _-]?key|"
+    r"(?:access|auth|api|bearer|refresh)[ _-]?token|cvv2?|cvc2?|otp|passwort|kennwort|mot de passe|"
+    rf"contraseña|senha|wachtwoord|{_PREFIXES}סיסמ(?:ה|א|ת|ות|אות)"
+)
+# "the password for the router is hunter2", "PIN: 4711", "api key = …"; between the word and its value a few
+# words may stand, but no end of a sentence.
+_STATED_SECRET: Final = re.compile(
+    rf"(?<!\w)(?:{_WORDS})s?(?!\w)[\"'`]?(?:[^\S\n]{{1,3}}[^\s.:=!?;,]{{1,30}}){{0,6}}?[^\S\n]{{0,3}}"
+    r"(?:(?P<sign>[:=])|(?<!\w)(?:is|was|ist|lautet|est|es|é|הוא|היא)(?!\w))[^\S\n]{0,3}[\"'`]?(?P<value>\S{3,200})",
+    re.IGNORECASE,
+)
+# "the code of the safe is 4711": codes are of many kinds, so what it opens must be told beside it.
+_CODE: Final = re.compile(
+    rf"(?<!\w)(?:codes?|combination|{_PREFIXES}קוד)(?!\w)"
+    r"(?P<about>(?:[^\S\n]{1,3}[^\s.:=!?;,]{1,30}){0,6}?)[^\S\n]{0,3}"
+    r"(?:[:=]|(?<!\w)(?:is|was|הוא|היה)(?!\w))[^\S\n]{0,3}[\"'`#]?\d(?:[ -]?\d){2,11}(?![\w-]|\.\d)",
+    re.IGNORECASE,
+)
+_LOCK_WORDS: Final = re.compile(
+    r"(?:(?:pad)?locks?|locker|lockbox|safe|vault|doors?|alarm|gate|garage|entry|entrance|access|security|"
+    r"building|house|phone|sim|cards?|account|bank|bike|suitcase|unlock|voicemail)(?:['’]s)?"
+    rf"|{_PREFIXES}(?:כספת|דלת|אזעקה|שער|כניסה|בניין|טלפון|כרטיס|חשבון|מנעול|חניה|לוקר)",
+    re.IGNORECASE,
+)
+_HARMLESS_CODES: Final = re.compile(
+    r"area|bar|booking|build|colou?r|country|dial(?:l?ing)?|discount|dress|error|exit|http|model|post(?:al)?|"
+    r"product|qr|response|return|reason|source|status|swift|tax|voucher|zip",
+    re.IGNORECASE,
+)
+_CONTEXT_LENGTH: Final = 60  # characters before the word, in which two words are looked for
+_PIN: Final = re.compile(r"(?<!\w)PIN(?:[ -]?code)?[^\S\n]{1,3}#?\d{4,8}(?![\w-]|\.\d)")
+_PLAIN_WORD: Final = re.compile(
+    r"^[^\W\d_]{1,40}[\"'`.,;:!?)]{0,3}$"
+)  # "the password is wrong": nobody's secret
+_DIGITS: Final = re.compile(r"(?<![\w.])\d{1,19}(?:[ \u00a0-]\d{1,19}){0,40}(?!\w)")
+_CARDS: Final = re.compile(
+    r"^(?:4|5[1-5]|2[2-7]|3[47]|3[068]|6011|64[4-9]|65|62|35)"
+)  # how their numbers begin
+
+
+def find_secret(text: str) -> str | None:
+    """What kind of secret the text holds, in words; None where none is seen."""
+    if scrub(text) != text:
+        return "a key, token or password"
+    if any(_has_card_number(found[0]) for found in _DIGITS.finditer(text)):
+        return "a card number"
+    if any(_is_value(found) for found in _STATED_SECRET.finditer(text)):
+        return "a password or code"
+    if _PIN.search(text) or any(_is_lock_code(found) for found in _CODE.finditer(text)):
+        return "a password or code"
+    return None
+
+
+def _is_value(found: re.Match[str]) -> bool:
+    """Behind a sign anything is a value; behind "is", only what is no ordinary word."""
+    return found["sign"] is not None or _PLAIN_WORD.match(found["value"]) is None
+
+
+def _is_lock_code(found: re.Match[str]) -> bool:
+    """Whether the words beside a code say what it is for, and that is nothing but a lock of some kind."""
+    text, at = found.string, found.start()
+    before = re.split(r"[.:=!?;,\n]", text[max(0, at - _CONTEXT_LENGTH) : at])[-1].split()[-2:]
+    if before and _HARMLESS_CODES.fullmatch(before[-1]):
+        return False
+    return any(_LOCK_WORDS.fullmatch(word) for word in (*before, *found["about"].split()))
+
+
+def _has_card_number(run: str) -> bool:
+    """Whether some groups of digits that stand together are a card number: a year may stand before it."""
+    groups = re.split(r"[ \u00a0-]", run)
+    for first in range(len(groups)):
+        number = ""
+        for group in groups[first:]:
+            number += group
+            if len(number) > MAX_CARD_DIGITS:
+                break
+            if len(number) >= MIN_CARD_DIGITS and _is_card(number):
+                return True
+    return False
+
+
+def _is_card(number: str) -> bool:
+    if _CARDS.match(number) is None:
+        return False
+    digits = [int(sign) for sign in reversed(number)]
+    doubled = [digit * 2 - 9 * (digit > 4) if at % 2 else digit for at, digit in enumerate(digits)]
+    return sum(doubled) % 10 == 0
+
+
+MAX_INDEXES: Final = 32  # of people who searched last
+
+
+@frozen
+class FoundMemory:
+    """A memory a search came upon; scores are comparable within one search."""
+
+    memory: Memory
+    score: float
+
+
+@dataclass(slots=True)
+class _OwnerIndex:
+    """What one owner can see, searchable. Memories are never changed, so each is read once."""
+
+    index: PassageIndex
+    memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
+    stamp: MemoryStamp | None = None
+
+    def update(self, memories: Sequence[Memory]) -> None:
+        now = {memory.memory_id: memory for memory in memories}
+        for gone in self.memories.keys() - now.keys():
+            self.index.remove(gone)
+        for name in now.keys() - self.memories.keys():
+            self.index.set_source(name, [TextPassage(source=name, text=now[name].text)])
+        self.memories = now
+
+    def search(self, query: str, limit: int, within: frozenset[str] | None) -> tuple[FoundMemory, ...]:
+        wanted = None if within is None else within.__contains__
+        hits = self.index.search(query, limit, within=wanted)
+        known = ((hit, self.memories.get(hit.passage.source)) for hit in hits)
+        return tuple(
+            FoundMemory(memory=memory, score=hit.score) for hit, memory in known if memory is not None
+        )
+
+
+class MemoryKeeper:
+    """Remembers and forgets for whoever calls, within their own memories."""
+
+    def __init__(self, host: BuiltinHost) -> None:
+        self._host = host
+        self._settings = host.settings.builtin.memory
+        self._shelves: OrderedDict[MemoryOwner, _OwnerIndex] = OrderedDict()
+        self._locks: dict[MemoryOwner, anyio.Lock] = {}
+        self._alone: Store | None = None
+        self._stack: AsyncExitStack | None = None
+        self._opening = anyio.Lock()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Where the server runs alone it opens the store itself, when it is first needed."""
+        async with AsyncExitStack() as stack:
+            self._stack = stack
+            try:
+                yield
+            finally:
+                self._stack = self._alone = None
+                await anyio.to_thread.run_sync(self._close_indexes)
+
+    def _close_indexes(self) -> None:
+        while self._shelves:
+            self._shelves.popitem()[1].index.close()
+
+    @property
+    def max_bytes(self) -> int:
+        return self._settings.text_bytes
+
+    async def store(self, owner: MemoryOwner, text: str) -> tuple[Memory, int]:
+        """Keep it; how many of the oldest went for it. Raises `ToolRefused` for what must not be kept."""
+        if len(text.encode("utf-8", "replace")) > self.max_bytes:
+            message = f"A memory may have {self.max_bytes:,} bytes, and this has more."
+            raise ToolRefused(message, hint="Remember the essence of it, or raise builtin.memory.text_bytes.")
+        kind = await anyio.to_thread.run_sync(find_secret, text)
+        if kind is not None:
+            message = f"This looks like {kind}, and secrets are not remembered."
+            raise ToolRefused(message, hint="Leave it out and remember the rest, or where it is kept.")
+        memory = Memory(
+            memory_id=create_id("mem"),
+            text=text,
+            at=utc_now(),
+            person=owner.person,
+            conversation=owner.conversation,
+        )
+        return memory, await (await self._get_memories()).add(memory, max_memories=self._settings.most)
+
+    async def list_all(self, owner: MemoryOwner) -> list[Memory]:
+        """Everything they can see, newest first."""
+        return await (await self._get_memories()).list_all(owner)
+
+    async def search(
+        self, owner: MemoryOwner, query: str, limit: int, *, within: frozenset[str] | None = None
+    ) -> tuple[FoundMemory, ...]:
+        """The best first; `within` are the ids that count."""
+        shelf = await self._get_owner_index(owner)
+        return await anyio.to_thread.run_sync(shelf.search, query, limit, within)
+
+    async def find_matching(self, owner: MemoryOwner, query: str) -> list[Memory]:
+        """Those that hold every word of the query: forgetting is exact where searching is generous."""
+        standing = await self.list_all(owner)
+        return await anyio.to_thread.run_sync(_filter_holding, standing, query)
+
+    async def forget(self, owner: MemoryOwner, ids: Sequence[str]) -> int:
+        return await (await self._get_memories()).forget(owner, ids)
+
+    async def forget_all(self, owner: MemoryOwner, *, conversation_only: bool) -> int:
+        return await (await self._get_memories()).forget_all(owner, conversation_only=conversation_only)
+
+    async def _get_owner_index(self, owner: MemoryOwner) -> _OwnerIndex:
+        """Their index as the store stands: another process may have changed it."""
+        memories = await self._get_memories()
+        async with self._locks.setdefault(owner, anyio.Lock()):
+            if owner not in self._shelves:
+                # Vectors are kept in no file: what is forgotten leaves nothing behind.
+                self._shelves[owner] = _OwnerIndex(
+                    PassageIndex(by_meaning=self._host.settings.flags.dense_scores)
+                )
+            shelf = self._shelves[owner]
+            self._shelves.move_to_end(owner)
+            stamp = await memories.get_stamp(owner)
+            if shelf.stamp != stamp:
+                standing = await memories.list_all(owner)
+                await anyio.to_thread.run_sync(shelf.update, standing)
+                shelf.stamp = stamp
+        while len(self._shelves) > MAX_INDEXES:
+            oldest, old = self._shelves.popitem(last=False)
+            old.index.close()
+            self._locks.pop(oldest, None)
+        return shelf
+
+    async def _get_memories(self) -> MemoryStore:
+        if self._host.router is not None:
+            return self._host.router.store.memories
+        async with self._opening:
+            if self._alone is None:
+                if self._stack is None:
+                    message = "The memory is not open."
+                    raise ToolRefused(message)
+                opening = Store.open(self._host.settings.store.url)
+                self._alone = await self._stack.enter_async_context(opening)
+        return self._alone.memories
+
+
+def build_owner(caller: ToolCaller) -> MemoryOwner:
+    """Whose memories the call is about."""
+    person = None if caller.user == LOCAL_NAME else caller.user
+    return MemoryOwner(person=person, conversation=caller.conversation)
+
+
+def _filter_holding(memories: Sequence[Memory], query: str) -> list[Memory]:
+    wanted = set(iterate_terms(query))
+    return [memory for memory in memories if wanted and wanted <= set(iterate_terms(memory.text))]

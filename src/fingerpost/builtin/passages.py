@@ -1,0 +1,324 @@
+"""Search over passages of text, by words and by meaning: for notes, memories and files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+from fingerpost.frozen import frozen
+from fingerpost.narrow.dense.encoder import TextEncoder, get_shared_encoder
+from fingerpost.narrow.dense.vectors import VectorIndex, VectorMatrix, hash_text
+from fingerpost.narrow.fusion import fuse_scores
+from fingerpost.narrow.lexical_scorer import SpellingIndex, TermBag, TermVocabulary, build_term_index
+from fingerpost.narrow.lexical_terms import iterate_terms
+from fingerpost.narrow.scorer import MAX_REQUEST_LENGTH, clean_line
+from fingerpost.narrow.signals.reader import detect_language
+
+Scores = NDArray[np.float32]
+
+WINDOW_LENGTH: Final = 460  # characters: with a heading, about as much as the encoder reads
+MAX_WINDOWS: Final = 6  # of one passage; what comes behind counts by its words
+MAX_HEADING_LENGTH: Final = 120
+MAX_VECTORS: Final = 256 * 2**20  # bytes on disk: about 340,000 vectors
+
+
+def get_default_folder() -> Path:
+    """Where vectors of passages are kept between runs."""
+    return platformdirs.user_cache_path("fingerpost", appauthor=False) / "passages"
+
+
+def split_windows(heading: str, text: str) -> tuple[str, ...]:
+    """A passage as the encoder reads it, in pieces that fit."""
+    heading, text = (
+        clean_line(heading, 2000)[-MAX_HEADING_LENGTH:],
+        clean_line(text, WINDOW_LENGTH * MAX_WINDOWS),
+    )
+    pieces: list[str] = []
+    while text:
+        cut = (
+            len(text)
+            if len(text) <= WINDOW_LENGTH
+            else text.rfind(" ", WINDOW_LENGTH // 2, WINDOW_LENGTH) + 1 or WINDOW_LENGTH
+        )
+        pieces.append(text[:cut].strip())
+        text = text[cut:]
+    return tuple(f"{heading}: {piece}" if heading else piece for piece in pieces or ("",))
+
+
+class PassageVectors:
+    """The vectors of all passages of one moment. Safe to use from several threads."""
+
+    def __init__(self, encoder: TextEncoder, folder: Path | None) -> None:
+        self._encoder = encoder
+        complaint = "passages are searched by words alone"
+        self._index = VectorIndex(encoder, folder, complaint=complaint, max_bytes=MAX_VECTORS)
+        # The vectors of all windows, and where each passage's begin: they change together.
+        self._windows: tuple[VectorMatrix, NDArray[np.intp]] = (self._index.matrix, np.zeros(0, np.intp))
+
+    @property
+    def ready(self) -> float:
+        """The share of texts that can be compared, 0..1."""
+        return self._index.matrix.ready
+
+    @property
+    def waiting(self) -> int:
+        """How many texts have no vector yet."""
+        return len(self._index.matrix.missing)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether all that can be encoded is, at most so long from now."""
+        return self._index.wait(seconds)
+
+    def close(self) -> None:
+        self._index.close()
+
+    def prepare(self, passages: Sequence[tuple[str, ...]]) -> None:
+        """These are the windows of the passages now; those not known are encoded in the background."""
+        keyed = [(hash_text(text), text) for windows in passages for text in windows]
+        lengths = np.fromiter((len(windows) for windows in passages), np.intp, len(passages))
+        matrix = self._index.replace([key for key, _ in keyed], dict(keyed).__getitem__)
+        self._windows = matrix, np.cumsum(lengths) - lengths
+
+    def compare(self, query: str, size: int) -> Scores | None:
+        """The cosine of each of `size` passages with a query, NaN where it is not known.
+
+        None where nothing can be said, or where the passages have changed since.
+        """
+        matrix, starts = self._windows
+        if matrix.is_blank or len(starts) != size or not any(map(str.isalnum, query)):
+            return None
+        try:
+            with self._index.pause_background():
+                vector = self._encoder.encode(clean_line(query, MAX_REQUEST_LENGTH))
+        except Exception as error:  # noqa: BLE001 - without the encoder there are still the words
+            self._index.warn_once(error)
+            return None
+        # A passage counts once all its windows are known: NaN wins over every number.
+        return np.maximum.reduceat(matrix.compare(vector), starts)
+
+
+@frozen
+class TextPassage:
+    """A piece of a text that can be found."""
+
+    source: str  # whose piece it is: a path, the id of a memory
+    text: str
+    heading: str = ""  # what stands above it: counts for finding, like the text
+    first_line: int = 0  # where it stands, where lines are counted; from 1
+    last_line: int = 0
+    page: int = 0  # where pages are counted instead; from 1
+
+
+@frozen
+class PassageHit:
+    """A passage that was found. Scores are comparable within one search."""
+
+    passage: TextPassage
+    score: float
+    words: float  # by the words it shares with the query
+    meaning: float | None = None  # by what it says; None: not known yet
+
+
+HEADING_WEIGHT: Final = 1.5  # how much a mention there counts, beside one in the text
+# The share of meaning, measured on the questions of `python -m benchmarks knowledge`: from 0.55 on it hardly
+# matters there, and names are found by their words. The encoder knows English.
+ENGLISH_MEANING_SHARE: Final = 0.6
+OTHER_MEANING_SHARE: Final = 0.2
+# A passage that shares no word with the query must at least mean something like it.
+MIN_MEANING_SCORE: Final = 0.3
+MAX_DEAD_TERMS: Final = 50_000  # numbers of terms nobody uses any more, before they are given out anew
+
+
+@frozen(kw_only=False)
+class _PassageRow:
+    """A passage as it is compared."""
+
+    passage: TextPassage
+    bag: TermBag
+
+
+@frozen(kw_only=False)
+class _BuiltIndex:
+    """All passages of one moment."""
+
+    vocabulary: TermVocabulary
+    passages: tuple[TextPassage, ...]
+
+    def score_words(self, query: str) -> Scores:
+        weights = self.vocabulary.weigh_terms(query)
+        length = math.sqrt(sum(weight * weight for weight in weights.values())) or 1.0
+        return self.vocabulary.index.sum_weights(
+            list(weights), [weight / length for weight in weights.values()]
+        )
+
+
+class PassageIndex:
+    """All passages of some sources. A source is put in as a whole, and replaced as a whole.
+
+    Having one costs nothing: the encoder is loaded, and vectors are made, from the first search (or
+    `refresh`) on. `vectors` is the folder they are kept in between runs (None: nowhere); `meaning` set to
+    false compares words alone; `share` is how much meaning counts, by default as was measured.
+    """
+
+    def __init__(
+        self,
+        *,
+        by_meaning: bool = True,
+        vectors: Path | None = None,
+        encoder: TextEncoder | None = None,
+        share: float | None = None,
+    ) -> None:
+        self._lock = Lock()
+        self._clear_built()
+        self._sources: dict[str, list[_PassageRow]] = {}
+        self._size = 0
+        self._built: _BuiltIndex | None = None
+        self._share = share
+        self._meanings = PassageVectors(encoder or get_shared_encoder(), vectors) if by_meaning else None
+
+    def _clear_built(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._spelling = SpellingIndex()
+        self._spelt = 0  # how many of the terms the spelling help knows
+
+    def __enter__(self) -> PassageIndex:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def set_source(self, source: str, passages: Sequence[TextPassage]) -> None:
+        """These are the passages of the source now."""
+        with self._lock:
+            self._size += len(passages) - len(self._sources.get(source, ()))
+            self._sources[source] = [_PassageRow(passage, self._build_bag(passage)) for passage in passages]
+            self._built = None
+
+    def remove(self, source: str) -> None:
+        """The source is gone."""
+        with self._lock:
+            if (gone := self._sources.pop(source, None)) is not None:
+                self._size -= len(gone)
+                self._built = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(self._sources)
+
+    def get_all(self) -> dict[str, tuple[TextPassage, ...]]:
+        """Every passage, by source."""
+        with self._lock:
+            return {source: tuple(row.passage for row in rows) for source, rows in self._sources.items()}
+
+    @property
+    def size(self) -> int:
+        """How many passages there are."""
+        return self._size
+
+    @property
+    def ready(self) -> float:
+        """The share of passages found by meaning too, 0..1, as of the last search."""
+        return 1.0 if self._meanings is None else self._meanings.ready
+
+    @property
+    def waiting(self) -> int:
+        """How many texts have no vector yet, as of the last search."""
+        return 0 if self._meanings is None else self._meanings.waiting
+
+    def refresh(self) -> None:
+        """Make ready for searching what was put in: the next search need not."""
+        with self._lock:
+            self._get_built()
+
+    def wait_until_ready(self, seconds: float) -> bool:
+        """Whether all passages can be found by meaning too, at most so long from now."""
+        self.refresh()
+        return self._meanings is None or (self._meanings.wait(seconds) and self._meanings.ready == 1.0)
+
+    def close(self) -> None:
+        """Stop working in the background. What is known can still be searched."""
+        if self._meanings is not None:
+            self._meanings.close()
+
+    def search(
+        self, query: str, limit: int = 10, *, within: Callable[[str], bool] | None = None
+    ) -> tuple[PassageHit, ...]:
+        """The best passages for a query, best first; `within` says which sources count."""
+        with self._lock:
+            built = self._get_built()
+        if not built.passages or limit < 1:
+            return ()
+        words = built.score_words(query)
+        meaning = None if self._meanings is None else self._meanings.compare(query, len(built.passages))
+        scores = fuse_scores(words, meaning, self._get_meaning_share(query)).base
+        good = words > 0 if meaning is None else (words > 0) | (np.nan_to_num(meaning) >= MIN_MEANING_SCORE)
+        counts = cache(within or _accept_all)  # asked once for each source
+        order: list[int] = np.argsort(-np.where(good, scores, -np.inf), kind="stable").tolist()
+        best = (place for place in order[: int(good.sum())] if counts(built.passages[place].source))
+        return tuple(
+            PassageHit(
+                passage=built.passages[place],
+                score=float(scores[place]),
+                words=float(words[place]),
+                meaning=None if meaning is None or math.isnan(meaning[place]) else float(meaning[place]),
+            )
+            for place in islice(best, limit)
+        )
+
+    def _get_meaning_share(self, query: str) -> float:
+        if self._share is not None:
+            return self._share
+        return ENGLISH_MEANING_SHARE if detect_language(query) in ("en", "und") else OTHER_MEANING_SHARE
+
+    def _get_built(self) -> _BuiltIndex:
+        if self._built is None:
+            rows = self._build_rows()
+            index = build_term_index([row.bag for row in rows], len(self._numbers))
+            if len(self._numbers) - int(np.count_nonzero(np.diff(index.starts))) > MAX_DEAD_TERMS:
+                self._rebuild_vocabulary()
+                rows = self._build_rows()
+                index = build_term_index([row.bag for row in rows], len(self._numbers))
+            self._spelling.add(islice(self._numbers, self._spelt, None))
+            self._spelt = len(self._numbers)
+            passages = tuple(row.passage for row in rows)
+            self._built = _BuiltIndex(TermVocabulary(index, self._numbers, self._spelling), passages)
+            if self._meanings is not None:
+                self._meanings.prepare([split_windows(passage.heading, passage.text) for passage in passages])
+        return self._built
+
+    def _build_rows(self) -> list[_PassageRow]:
+        return [row for source in self._sources.values() for row in source]
+
+    def _rebuild_vocabulary(self) -> None:
+        """With numbers for those terms alone that are still in use."""
+        self._clear_built()
+        for source, rows in self._sources.items():
+            self._sources[source] = [_PassageRow(row.passage, self._build_bag(row.passage)) for row in rows]
+
+    def _build_bag(self, passage: TextPassage) -> TermBag:
+        counts: dict[str, float] = {}
+        for text, weight in ((passage.heading, HEADING_WEIGHT), (passage.text, 1.0)):
+            for term in iterate_terms(text):
+                counts[term] = counts.get(term, 0.0) + weight
+        numbers = [self._numbers.setdefault(term, len(self._numbers)) for term in counts]
+        return TermBag(np.array(numbers, np.int32), np.fromiter(counts.values(), np.float32, len(counts)))
+
+
+def _accept_all(source: str) -> bool:
+    return True
+
+
+__all__ = ["PassageHit", "PassageIndex", "TextPassage", "get_default_folder"]

@@ -1,0 +1,100 @@
+"""Which built-in servers there are, and a router opened together with those that the settings enable."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack, cast
+
+import anyio.to_thread
+
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.toolkit import BuiltinServer
+from fingerpost.errors import ConfigError
+from fingerpost.events import EventSink
+from fingerpost.records import ServerSpec
+from fingerpost.router import Policy, Router
+from fingerpost.settings import Settings
+
+if TYPE_CHECKING:
+    from fingerpost.llm import ChatModel
+SERVER_TITLES: Final[Mapping[str, str]] = {
+    "workspace": "Files and commands of one folder",
+    "knowledge": "A folder of notes, searchable by words and meaning",
+    "memory": "What a model should remember, by person and conversation; and a place to think",
+    "collaboration": "Questions and approvals put to the person",
+    "specialists": "Subagents, several experts at once, and assets",
+    "directives": "Directives for a VR or AR client to act on",
+}
+SERVER_NAMES: Final = tuple(SERVER_TITLES)
+
+
+def make_server(name: str, host: BuiltinHost) -> BuiltinServer:
+    """One of them, not open yet."""
+    if name not in SERVER_TITLES:
+        message = f"there is no server {name!r:.60} of our own"
+        raise ConfigError(message, hint=f"There are {', '.join(SERVER_NAMES)}.")
+    module = import_module(f"fingerpost.builtin.{name}")
+    return cast("BuiltinServer", module.make(host))
+
+
+class RouterOptions(TypedDict, total=False):
+    """What a `Router` takes besides servers and settings."""
+
+    sinks: Iterable[EventSink]
+    model: ChatModel | None
+    lite: ChatModel | None
+    prime: ChatModel | None
+    policy: Policy | None
+
+
+@asynccontextmanager
+async def open_router(
+    servers: Iterable[ServerSpec] = (),
+    *,
+    settings: Settings | None = None,
+    folder: Path | None = None,
+    **options: Unpack[RouterOptions],
+) -> AsyncGenerator[Router]:
+    """An open router with these servers and those of `settings.builtin.enabled`.
+
+    `folder` is the working directory of our own servers.
+    """
+    settings, specs = settings or Settings(), tuple(servers)
+    here = folder or await anyio.to_thread.run_sync(Path.cwd)
+    premises = BuiltinHost(settings=settings, folder=here)
+    own = tuple(make_server(name, premises) for name in dict.fromkeys(settings.builtin.enabled))
+    _check_names(specs, own)
+    async with AsyncExitStack() as stack:
+        for server in own:
+            await stack.enter_async_context(server.open())
+        router = Router(
+            (*specs, *(server.build_spec() for server in own)),
+            settings=add_builtin_settings(settings, own),
+            **options,
+        )
+        await stack.enter_async_context(router)
+        premises.router = router
+        yield router
+
+
+def add_builtin_settings(settings: Settings, own: Iterable[BuiltinServer]) -> Settings:
+    """The settings with what our own servers bring; what a person wrote comes behind it and wins."""
+    own = tuple(own)
+    if not own:
+        return settings
+    overrides = (override for server in own for override in server.build_overrides())
+    rules = (rule for server in own for rule in server.rules)
+    return settings.model_copy(
+        update={"tools": (*overrides, *settings.tools), "policy": (*settings.policy, *rules)}
+    )
+
+
+def _check_names(specs: Iterable[ServerSpec], own: Iterable[BuiltinServer]) -> None:
+    taken = {spec.name for spec in specs}
+    for server in own:
+        if server.name in taken:
+            message = f"two servers are called {server.name}: one of yours and one of ours"
+            raise ConfigError(message, hint="Rename yours, or leave ours out of builtin.enabled.")

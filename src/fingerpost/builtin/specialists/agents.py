@@ -1,0 +1,426 @@
+"""Nested requests on a caller's budget: the agent tool and subagents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Unpack
+
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.toolkit import ToolCaller
+from fingerpost.frozen import frozen
+from fingerpost.records import RouteOutcome, Scope
+from fingerpost.router.options import RouteOptions
+
+if TYPE_CHECKING:
+    from fingerpost.router import Route
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from fingerpost.builtin.toolkit import BuiltinTool, ToolRefused, ToolReply
+from fingerpost.events import ApprovalRequested, Event, PacketReceived
+from fingerpost.records import CallContext, Effect, Json, JsonObject, Mode
+from fingerpost.settings import OwnRule
+
+if TYPE_CHECKING:
+    from fingerpost.router import Route
+    from fingerpost.router.options import RouteOptions
+SERVER: Final = "specialists"
+_RESERVED_SHARE: Final = 0.95  # of the caller's time: the rest is for telling what came of it
+_MAX_SHOWN_LENGTH: Final = 300
+
+
+@frozen
+class RequestShare:
+    """What one nested request may cost. Its parent's own limits hold as well."""
+
+    tokens: int
+    seconds: float
+    turns: int
+
+    def take_part(self, of_tokens: float, of_seconds: float) -> RequestShare:
+        """A part of it."""
+        return RequestShare(
+            tokens=max(1, int(self.tokens * of_tokens)),
+            seconds=self.seconds * of_seconds,
+            turns=self.turns,
+        )
+
+
+class NestedRequests:
+    """Nested requests of one call."""
+
+    def __init__(self, host: BuiltinHost, caller: ToolCaller) -> None:
+        self._router = host.required_router
+        self._context = caller.context
+        self._limits = host.settings.builtin.subagents
+
+    @property
+    def has_model(self) -> bool:
+        return bool(self._router.models.prime)
+
+    @property
+    def share(self) -> RequestShare:
+        """All that the call may cost."""
+        seconds, limits = self._limits.max_seconds, self._limits
+        given = None if self._context is None else self._context.seconds
+        if given is not None:
+            seconds = min(seconds, given * _RESERVED_SHARE)
+        return RequestShare(tokens=limits.max_tokens, seconds=seconds, turns=limits.max_turns)
+
+    @property
+    def max_parallel(self) -> int:
+        return self._limits.at_once
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers that may be used: a specialist that asks specialists would never end."""
+        return tuple(status.name for status in self._router.servers.statuses if status.name != SERVER)
+
+    @property
+    def agent_scope(self) -> tuple[Scope, ...]:
+        """What the profile gives to agents, where it gives them more than to its models."""
+        profile = None if self._context is None else self._context.profile
+        scope = self._router.profiles.get_agent_scope(profile)
+        return () if scope is None else (scope,)
+
+    async def ask(
+        self,
+        text: str,
+        share: RequestShare,
+        *,
+        bounds: tuple[Scope, ...] = (),
+        **options: Unpack[RouteOptions],
+    ) -> Route:
+        """One nested request. `bounds` come on top of what bounds the caller."""
+        context = self._context
+        options["tokens"], options["seconds"], options["max_turns"] = share.tokens, share.seconds, share.turns
+        if context is None:
+            options["scopes"] = bounds
+            return await self._router.route(text, **options)
+        options["parent"] = context.packet_id
+        options["caller"], options["profile"] = context.caller, context.profile
+        options["scopes"] = (*context.scopes, *bounds)
+        options["working_directory"], options["dry_run"] = context.working_directory, context.dry_run
+        return await self._router.route(text, **options)
+
+
+def describe_problem(route: Route) -> str:
+    """Why a nested request brought no answer; empty where it did."""
+    if route.failure is not None:  # a model that failed; what was found without one is no answer here
+        return f"{route.failure}"[:_MAX_SHOWN_LENGTH]
+    if route.outcome is RouteOutcome.ANSWERED:
+        return ""
+    if route.outcome is RouteOutcome.LIMITED:
+        return f"it ran out of its share: {route.detail}"[:_MAX_SHOWN_LENGTH]
+    return (route.detail or route.answer)[:_MAX_SHOWN_LENGTH]
+
+
+AGENT_TOOL: Final = "use_mcp_agent"
+MAX_AGENT_TASK_LENGTH: Final = 8_000
+
+_AGENT_DESCRIPTION = (
+    "Hand a whole task to an agent that works with the connected tool servers by itself. Use this ONLY when "
+    "the user explicitly asks to have an agent read or write files, look something up on the web or run "
+    "commands in several steps. What changes something is still asked about. Answers with what the agent "
+    "found, the tools it used, and its own trace."
+)
+
+
+def build_agent_tool(host: BuiltinHost) -> BuiltinTool:
+    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        return await _run_agent(str(arguments["task"]), NestedRequests(host, caller))
+
+    limits = host.settings.builtin.subagents
+    return BuiltinTool(
+        name=AGENT_TOOL,
+        title="MCP agent",
+        description=_AGENT_DESCRIPTION,
+        run=run,
+        effect=Effect.WRITE,
+        properties={
+            "task": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": MAX_AGENT_TASK_LENGTH,
+                "description": "The task in full sentences: the agent sees nothing of the conversation",
+            }
+        },
+        required=("task",),
+        open_world=True,
+        knowledge={
+            "category": "delegation",
+            "priority": 20,
+            "keywords": ("mcp agent", "an agent", "delegate", "hand over to an agent"),
+            "typical_ms": 15_000,
+            "feedback_delay_ms": 500,
+            "timeout_ms": round((limits.max_seconds + 15) * 1000),
+            "purpose": "Hands a task of several steps to an agent with the other tools",
+            "when": ("The user explicitly asks for an agent to do it, or to delegate it",),
+            "when_not": (
+                "A single tool does it: call that tool",
+                "The user asks a question that needs no files, web or commands",
+            ),
+            "examples": (
+                "Have an agent go through the files and fix the broken links",
+                "Let the MCP agent fetch that page and save a summary to a file",
+                "Delegate this to an agent: find all open tasks in the files and list them",
+            ),
+        },
+    )
+
+
+async def _run_agent(task: str, nested: NestedRequests) -> ToolReply:
+    servers = nested.servers
+    if not servers:
+        message = "There is no tool server an agent could work with."
+        raise ToolRefused(message, hint="Configure one, or name workspace in builtin.enabled.")
+    mode = Mode.SIMPLE if nested.has_model else Mode.KEYLESS
+    bounds = (Scope(servers=servers), *nested.agent_scope)
+    route = await nested.ask(task, nested.share, bounds=bounds, mode=mode)
+    used = tuple(dict.fromkeys(step.tool for step in route.packet.tool_routing.steps))
+    good = route.outcome is RouteOutcome.ANSWERED
+    text = f"{route.answer}\n\n{_describe_run(route, used)}"
+    data: dict[str, Json] = {"outcome": route.outcome.value, "packet": route.packet_id, "tools": list(used)}
+    if route.pending is not None:
+        data["pending"] = route.pending.pending_id
+    return ToolReply(text, data=data, failed=not good and route.outcome not in _STOPPED_OUTCOMES)
+
+
+_STOPPED_OUTCOMES: Final = (RouteOutcome.WAITING, RouteOutcome.ASKED)
+
+
+def _describe_run(route: Route, used: tuple[str, ...]) -> str:
+    told = (
+        f"The agent {_OUTCOME_TEXTS.get(route.outcome, 'stopped')} and used {', '.join(used) or 'no tool'}."
+    )
+    if route.pending is not None:
+        told += (
+            f" Once {route.pending.pending_id} is decided, call run_subagent with "
+            f"resume={route.pending.pending_id!r} for what became of it."
+        )
+    return told
+
+
+_OUTCOME_TEXTS: Final = {
+    RouteOutcome.ANSWERED: "is done",
+    RouteOutcome.WAITING: "waits for an approval",
+    RouteOutcome.ASKED: "has a question for the user",
+    RouteOutcome.DECLINED: "could not do it",
+    RouteOutcome.FAILED: "failed",
+    RouteOutcome.LIMITED: "ran out of its budget",
+}
+
+
+E = TypeVar("E", bound=Event)
+
+SUBAGENT_TOOL: Final = "run_subagent"
+MAX_TASK_LENGTH: Final = 20_000
+MAX_CONTEXT_LENGTH: Final = 50_000
+MAX_ANSWER_LENGTH: Final = 50_000
+MAX_PATTERNS: Final = 50
+RESERVED_TOKENS: Final = 0.9  # of the caller's time: its end has to be told while the caller still listens
+RESERVED_MS: Final = 5_000
+
+# For the server that offers it, beside `build_subagent_tools`.
+SUBAGENT_RULES: Final = (
+    OwnRule(
+        server="specialists",
+        tool=SUBAGENT_TOOL,
+        verdict="allow",
+        reason="what a subagent calls is judged by itself, call by call",
+    ),
+)
+
+SUBAGENT_DESCRIPTION: Final = (
+    "Run a subagent: use it to delegate a self-contained task. The subagent works on its task with a budget "
+    "of its own, sees nothing of this conversation, and reports back."
+)
+
+
+def build_subagent_tools(host: BuiltinHost) -> tuple[BuiltinTool, ...]:
+    """The tool, for whoever offers it."""
+    limits = host.settings.builtin.subagents
+    return (
+        BuiltinTool(
+            name=SUBAGENT_TOOL,
+            title="Run a subagent",
+            description=SUBAGENT_DESCRIPTION,
+            run=_Subagents(host).run,
+            effect=Effect.WRITE,  # never repeated: what it does may cost, and may change something
+            properties=_PROPERTIES,
+            knowledge={
+                "category": "agents",
+                "typical_ms": 20_000,
+                "timeout_ms": round(limits.max_seconds * 1000) + RESERVED_MS,
+                "keywords": ("subagent", "sub-agent", "delegate", "use a subagent"),
+                "weight": 3.0,
+                "purpose": "Delegates a self-contained part of a larger task.",
+                "when": (
+                    "a task has a large, self-contained part whose details you need not see",
+                    "the person asks for a subagent, or for something to be done separately",
+                ),
+                "when_not": ("a single call of another tool does it", "the answer is known already"),
+                "examples": ("Use a subagent to find out which of the notes mention the budget",),
+            },
+        ),
+    )
+
+
+_PROPERTIES: Final[dict[str, JsonObject]] = {
+    "task": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_TASK_LENGTH,
+        "description": "What it should do, complete in itself",
+    },
+    "context": {
+        "type": "string",
+        "maxLength": MAX_CONTEXT_LENGTH,
+        "description": "What it has to know beside the task",
+    },
+    "tools": {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "maxLength": 200},
+        "maxItems": MAX_PATTERNS,
+        "description": "The only tools it may use, by key `server/tool`, `*` allowed; without: as you may",
+    },
+    "max_turns": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 100,
+        "description": "Rounds of tools it may take",
+    },
+    "resume": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 100,
+        "description": "Instead of a task: the pending id or packet id of a subagent that waited",
+    },
+}
+
+
+class _Subagents:
+    """Begins subagents, and takes up those that waited."""
+
+    def __init__(self, host: BuiltinHost) -> None:
+        self._premises = host
+        self._limits = host.settings.builtin.subagents
+        self._begun = Counter[str]()  # under way, by the packet that began them
+
+    async def run(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        context = caller.context or CallContext(call_id="")
+        waited = arguments.get("resume")
+        if isinstance(waited, str):
+            return await self._resume(waited, context, arguments)
+        task = str(arguments.get("task") or "").strip()
+        if not task:
+            message = "A subagent needs a task."
+            raise ToolRefused(
+                message, hint="Say in `task` what it should do, or in `resume` which one waited."
+            )
+        given = str(arguments.get("context") or "").strip()
+        text = f"{task}\n\nWhat you have to know:\n{given}" if given else task
+        with self._count_subagent(context):
+            route = await self._premises.required_router.route(
+                text, **self._build_options(context, arguments)
+            )
+        return _build_report(route)
+
+    @contextmanager
+    def _count_subagent(self, context: CallContext) -> Generator[None]:
+        """One more of this request's, if it may have one more."""
+        parent = context.packet_id or ""
+        if parent and self._begun[parent] >= self._limits.at_once:
+            message = f"{self._limits.at_once} subagents of this request are under way, which is the most."
+            raise ToolRefused(
+                message, hint="Wait for one of them, or raise builtin.subagents.at_once in the settings."
+            )
+        self._begun[parent] += 1
+        try:
+            yield
+        finally:
+            self._begun[parent] -= 1
+            if not self._begun[parent]:
+                del self._begun[parent]
+
+    def _build_options(self, context: CallContext, arguments: JsonObject) -> RouteOptions:
+        """The same person within the same bounds, narrower where the task says so."""
+        limits, house = self._limits, self._premises.required_router
+        turns = arguments.get("max_turns")
+        patterns = tuple(str(pattern) for pattern in cast("list[str]", arguments.get("tools") or ()))
+        patience = limits.max_seconds if context.seconds is None else context.seconds * RESERVED_TOKENS
+        return {
+            "parent": context.packet_id,
+            "mode": Mode.SIMPLE if house.models.prime else Mode.KEYLESS,
+            "caller": context.caller,
+            "profile": context.profile,
+            "conversation": context.conversation,
+            "working_directory": context.working_directory,
+            "scopes": (*context.scopes, *((Scope(tools=patterns),) if patterns else ())),
+            "max_turns": min(turns, limits.max_turns) if isinstance(turns, int) else limits.max_turns,
+            "tokens": limits.max_tokens,
+            "seconds": min(limits.max_seconds, patience),
+        }
+
+    # -- those that waited --------------------------------------------------------------------------
+
+    async def _resume(self, name: str, context: CallContext, arguments: JsonObject) -> ToolReply:
+        """What became of a subagent that waited for a person."""
+        pending = await self._find_pending_id(name, context)
+        asking = self._build_options(context, arguments)
+        asking.pop("mode", None)
+        with self._count_subagent(context):
+            route = await self._premises.required_router.resume(pending, **asking)
+        # Told as not done, so that asking again a moment later is not taken for the same write twice.
+        return _build_report(route, failed=route.outcome is RouteOutcome.WAITING)
+
+    async def _find_pending_id(self, name: str, context: CallContext) -> str:
+        """The id of the call it waits for. Nobody takes up another's subagent, nor a request that is none."""
+        approvals = self._premises.required_router.calls.approvals
+        pending = await approvals.get(name) or await approvals.get(await self._find_last_question(name))
+        if pending is None or not await self._is_callers_own(pending.packet_id, context):
+            message = f"No subagent of yours waits under {name!r:.80}."
+            raise ToolRefused(message, hint="Give the pending id or packet id that run_subagent returned.")
+        return pending.pending_id
+
+    async def _find_last_question(self, packet_id: str) -> str:
+        events = await self._read_events(packet_id, ApprovalRequested)
+        return events[-1].pending_id if events else ""
+
+    async def _is_callers_own(self, packet_id: str | None, context: CallContext) -> bool:
+        """Whether the packet is a subagent's, made for the same person."""
+        headers = [event.packet.header for event in await self._read_events(packet_id or "", PacketReceived)]
+        return any(one.parent_id is not None and one.caller == context.caller for one in headers)
+
+    async def _read_events(self, packet_id: str, kind: type[E]) -> list[E]:
+        journal = self._premises.required_router.store.journal
+        await journal.flush()
+        recorded = await journal.list_events(packet_id=packet_id, kinds=(kind.kind,))
+        return [entry.event for entry in recorded if isinstance(entry.event, kind)]
+
+
+def _build_report(route: Route, *, failed: bool = False) -> ToolReply:
+    """Its report: the answer first, then how it ended."""
+    steps = route.packet.tool_routing.steps
+    tokens = route.prompt_tokens + route.completion_tokens
+    used = ", ".join(dict.fromkeys(step.tool for step in steps)) or "no tool"
+    told = f"[subagent {route.packet_id}: {route.outcome}; used {used}; {tokens:,} tokens]"
+    return ToolReply(f"{_get_answer(route)}\n\n{told}", failed=failed or route.outcome is RouteOutcome.FAILED)
+
+
+def _get_answer(route: Route) -> str:
+    answer = route.answer[:MAX_ANSWER_LENGTH]
+    if route.pending is not None:
+        return (
+            f"The subagent waits for a person's approval of {route.pending.tool} as "
+            f"{route.pending.pending_id}: {route.pending.reason}. Once it "
+            f"is decided, call {SUBAGENT_TOOL} with "
+            f"resume={route.pending.pending_id!r} for what became of it."
+        )
+    if route.outcome is RouteOutcome.ASKED:
+        return (
+            f"The subagent has to know something first: {answer}\nFind it out or ask the person, then begin "
+            "it again with the answer in `context`."
+        )
+    return answer

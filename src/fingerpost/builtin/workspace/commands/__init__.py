@@ -1,1 +1,0 @@
-"""`terminal_operations`: commands of the folder, without a shell, within limits, leaving nothing behind."""

@@ -1,0 +1,192 @@
+"""What all tools of the workspace share: arguments of a call, dry runs, unreviewed writes, the root
+folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Final, cast
+
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.workspace.folder_walk import FolderWalk
+from fingerpost.builtin.workspace.paths import RootFolder
+from fingerpost.frozen import frozen
+from fingerpost.records import JsonObject, ParameterFault
+from fingerpost.settings import WorkspaceSettings
+
+
+@frozen(kw_only=False)
+class ToolArguments:
+    """Arguments that fit the schema; whether an operation has what it needs is asked here."""
+
+    operation: str  # the operation, or the tool
+    arguments: JsonObject
+
+    def check(self, *, needs: Collection[str], takes: Collection[str]) -> None:
+        """Refuse what is missing and what has no meaning here: a wish must not be passed over silently."""
+        there = {name for name, value in self.arguments.items() if value is not None and name != "operation"}
+        missing = [name for name in needs if name not in there]
+        if missing:
+            message = f"{self.operation} needs `{missing[0]}`."
+            hint = f"It takes {self._format_parameters(needs, takes)}."
+            raise ToolRefused(message, hint=hint, parameter=missing[0], fault=ParameterFault.MISSING)
+        strange = sorted(there - {*needs, *takes})
+        if strange:
+            message = f"{self.operation} has no `{strange[0]}`."
+            hint = f"It takes {self._format_parameters(needs, takes)}; leave out the rest."
+            raise ToolRefused(message, hint=hint, parameter=strange[0])
+
+    def _format_parameters(self, needs: Collection[str], takes: Collection[str]) -> str:
+        words = [f"`{name}`" for name in needs] + [f"`{name}` (optional)" for name in takes]
+        return ", ".join(words)
+
+    def has(self, name: str) -> bool:
+        return self.arguments.get(name) is not None
+
+    def get_text(self, name: str, default: str = "") -> str:
+        value = self.arguments.get(name)
+        return value if isinstance(value, str) else default
+
+    def get_flag(self, name: str) -> bool:
+        return self.arguments.get(name) is True
+
+    def get_number(self, name: str, default: int) -> int:
+        value = self.arguments.get(name)
+        return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+
+    def get_records(self, name: str) -> Sequence[Mapping[str, object]]:
+        value = self.arguments.get(name)
+        return cast("Sequence[Mapping[str, object]]", value) if isinstance(value, list | tuple) else ()
+
+
+_ENABLE_HINT: Final = (
+    "`[tool_routing] {name} = true` in fingerpost.toml, or FINGERPOST_TOOL_ROUTING__{upper}=true, "
+    "lets Fingerpost do it."
+)
+
+
+@frozen(kw_only=False)
+class RunMode:
+    """Whether one call acts. `is_dry_run`: it changes nothing and shows what it would do; `reason` says
+    why.
+    """
+
+    is_dry_run: bool = False
+    reason: str = ""
+
+    @property
+    def heading(self) -> str:
+        """What stands above everything a dry run shows."""
+        return f"Dry run, nothing was changed. {self.reason}".strip()
+
+
+@frozen
+class ActionSwitches:
+    """The two switches of `tool_routing`."""
+
+    write: bool
+    execute: bool
+
+    def get_write_mode(self, *, dry_run: bool) -> RunMode:
+        return _build_run_mode(self.write, "allow_write", dry_run=dry_run)
+
+    def get_execute_mode(self, *, dry_run: bool) -> RunMode:
+        return _build_run_mode(self.execute, "allow_execute", dry_run=dry_run)
+
+
+def _build_run_mode(on: bool, name: str, *, dry_run: bool) -> RunMode:
+    if not on:
+        return RunMode(is_dry_run=True, reason=_ENABLE_HINT.format(name=name, upper=name.upper()))
+    return RunMode(is_dry_run=True, reason="`dry_run` was wished.") if dry_run else RunMode()
+
+
+log = logging.getLogger("fingerpost.builtin")
+
+_MAX_LIST_BYTES: Final = 64 * 1024  # after that it is known well enough that much was written
+_MAX_NAMES_SHOWN: Final = 3
+
+
+class UnreviewedWrites:
+    """A list in a file beside the store, so that it outlives a restart and other processes see it.
+
+    Its methods block for a moment.
+    """
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self._place = folder
+        self._root = root
+        self._lost: list[str] = []  # what could not be kept in the file
+        self._lock = Lock()
+
+    @cached_property
+    def file(self) -> Path:
+        digest = hashlib.sha256(os.fsencode(self._root.resolve())).hexdigest()[:24]
+        return self._place / f"workspace-{digest}.writes"
+
+    def record_names(self, *names: str) -> None:
+        """Before something is written."""
+        lines = "".join(f"{name[:300]!r}\n" for name in names)
+        with self._lock:
+            try:
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                with self.file.open("a", encoding="utf-8") as file:
+                    if file.tell() < _MAX_LIST_BYTES:
+                        file.write(lines)
+            except OSError as error:
+                log.warning("%s cannot be written: %s", self.file, error.strerror)
+                self._lost.extend(names)
+
+    def list_names(self) -> list[str]:
+        """What was written, the oldest first, each once."""
+        try:
+            lines = self.file.read_text("utf-8", "replace").splitlines()
+        except FileNotFoundError:
+            lines = []
+        except OSError:
+            lines = ["'…'"]  # whether something was written cannot be known
+        return list(dict.fromkeys([*(line.strip("'\"") for line in lines), *self._lost]))
+
+    def describe(self) -> str:
+        """What was written, in a few words; empty: nothing."""
+        names = self.list_names()
+        more = len(names) - _MAX_NAMES_SHOWN
+        return ", ".join(names[:_MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+    def mark_reviewed(self) -> list[str]:
+        """A person has looked at the folder. Returns what was written until then."""
+        names = self.list_names()
+        self.file.unlink(missing_ok=True)
+        self._lost.clear()
+        return names
+
+
+@frozen
+class WorkspaceContext:
+    """The folder, the settings and the switches. Whoever changes a file holds `write_lock`."""
+
+    root_folder: RootFolder
+    settings: WorkspaceSettings
+    switches: ActionSwitches
+    unreviewed: UnreviewedWrites
+    write_lock: Lock = field(default_factory=Lock)
+
+    def with_outside_access(self) -> WorkspaceContext:
+        """The same for a call that a person granted: it may reach what lies outside of the folder."""
+        return replace(self, ground=self.root_folder.with_outside_access())
+
+    def build_walk(self, *, include_ignored: bool = False, max_depth: int | None = None) -> FolderWalk:
+        """A walk that passes over what is ignored, unless everything is wanted."""
+        walking = FolderWalk(
+            ignored=frozenset() if include_ignored else frozenset(self.settings.ignored),
+            gitignore=not include_ignored,
+        )
+        if max_depth is not None:
+            walking.max_depth = max_depth
+        return walking

@@ -1,0 +1,651 @@
+"""Reading and writing files: whole or in part; a changed file is written beside the old one and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import mimetypes
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from stat import S_ISLNK, S_ISREG, filemode
+from typing import Final
+
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.workspace.context import RunMode, WorkspaceContext
+from fingerpost.builtin.workspace.paths import (
+    EXISTS_TYPE,
+    PathEntry,
+    describe_kind,
+    format_name,
+    translate_os_errors,
+)
+from fingerpost.builtin.workspace.text import (
+    MAX_DIFF_LINES,
+    FileText,
+    TextEdit,
+    decode_text,
+    insert_lines,
+    is_binary,
+    render_diff,
+    replace_text,
+    split_lines,
+)
+from fingerpost.frozen import frozen
+
+_MAX_LINES_WHEN_DONE: Final = 40  # lines of the difference: whoever asked knows what they wrote
+
+
+@frozen(kw_only=False)
+class FileChange:
+    """One file before and after; None: it is not there."""
+
+    display_path: str
+    before: bytes | None
+    after: bytes | None
+
+    def describe(self, run_mode: RunMode) -> str:
+        """The difference, and what was or would be done."""
+        most = MAX_DIFF_LINES if run_mode.is_dry_run else _MAX_LINES_WHEN_DONE
+        return (
+            f"{self._get_verb(run_mode)} {self.display_path} "
+            f"({self._describe_size()}).\n\n{self._render_diff(most)}"
+        )
+
+    def _render_diff(self, limit: int) -> str:
+        return render_diff(self.display_path, self.before, self.after, limit=limit)
+
+    def _get_verb(self, run_mode: RunMode) -> str:
+        verb = "create" if self.before is None else "change"
+        return f"Would {verb}" if run_mode.is_dry_run else f"{verb.capitalize()}d"
+
+    def _describe_size(self) -> str:
+        size = 0 if self.after is None else len(self.after)
+        return f"{size} bytes" if self.before is None else f"{len(self.before)} → {size} bytes"
+
+
+def format_report(run_mode: RunMode, *parts: str) -> str:
+    """What a call answers: under the heading of the dry run, if it is one."""
+    body = "\n\n".join(parts)
+    return f"{run_mode.heading}\n\n{body}" if run_mode.is_dry_run else body
+
+
+MAX_HASHED_BYTES: Final = 256 * 1024 * 1024
+READ_TIMEOUT_S: Final = 20.0  # for getting to a line far down in a huge file
+_CHUNK_BYTES: Final = 1024 * 1024
+_BEGINNING_BYTES: Final = 8192
+
+
+@frozen(kw_only=False)
+class FileContent:
+    """A file that was read: all of it, or the beginning."""
+
+    entry: PathEntry
+    file_stat: os.stat_result
+    data: bytes
+
+    @property
+    def whole(self) -> bool:
+        return len(self.data) >= self.file_stat.st_size
+
+
+def read_bytes(entry: PathEntry, limit: int) -> FileContent:
+    """At most so many bytes of the file."""
+    descriptor, found = entry.open_file()
+    try:
+        return FileContent(entry, found, _read_some(descriptor, limit))
+    finally:
+        os.close(descriptor)
+
+
+def read_for_edit(entry: PathEntry, limit: int) -> tuple[FileContent, FileText]:
+    """All of a text file. Raises `ToolRefused` when it is too large or no text."""
+    content = read_bytes(entry, limit + 1)
+    if len(content.data) > limit:
+        message = (
+            f"{entry.display_path} has {content.file_stat.st_size} bytes; "
+            f"files up to {limit} bytes can be edited."
+        )
+        raise ToolRefused(message, hint="builtin.workspace.read_bytes sets that limit.")
+    text = decode_text(content.data)
+    if text is None:
+        message = f"{entry.display_path} is binary and cannot be edited as text."
+        raise ToolRefused(message, hint="write_file replaces a file as a whole.")
+    return content, text
+
+
+def read_file(workspace: WorkspaceContext, path: str) -> str:
+    """A file as text, up to the limit and to the end of a line."""
+    with workspace.root_folder.open_entry(path) as place:
+        content = read_bytes(place, workspace.settings.read_bytes)
+        text = decode_text(content.data, whole=content.whole)
+        if text is None:
+            return _describe_file(place)
+    if content.whole:
+        return f"{text.text}{_format_footnote(text, '')}" if text.text else f"[{place.display_path} is empty]"
+    lines = split_lines(text.text)
+    if len(lines) > 1:
+        lines.pop()  # cut somewhere in the middle
+    more = (
+        f"lines 1–{len(lines)}, {len(content.data)} of {content.file_stat.st_size} bytes; "
+        f"read_range with start_line={len(lines) + 1} reads on"
+    )
+    return "".join(lines) + _format_footnote(text, more)
+
+
+def _format_footnote(text: FileText, more: str) -> str:
+    notes = [more] if more else []
+    if not text.certain:
+        notes.append("not UTF-8, read as Latin-1: letters beyond ASCII may be wrong")
+    elif text.encoding != "utf-8":
+        notes.append(f"written in {text.encoding}")
+    return f"\n[{'; '.join(notes)}]" if notes else ""
+
+
+def read_range(workspace: WorkspaceContext, path: str, start: int, end: int) -> str:
+    """Lines `start` to `end` (from 1, both counted); a negative start counts from the end."""
+    if start == 0 or (start > 0 and end and end < start):
+        message = f"Lines {start} to {end} are no range."
+        raise ToolRefused(
+            message, hint="Lines count from 1, the end comes last; start_line=-50 is the last 50."
+        )
+    with workspace.root_folder.open_entry(path) as place:
+        descriptor, found = place.open_file()
+        try:
+            begin = os.pread(descriptor, _BEGINNING_BYTES, 0)
+            if is_binary(begin):
+                return _describe_file(place)
+            if _is_wide_encoding(begin):
+                return _read_text_range(workspace, place, start, end)
+            if start < 0:
+                return _read_tail(workspace, place, descriptor, found, -start)
+            return _read_line_range(workspace, place, descriptor, start, end)
+        finally:
+            os.close(descriptor)
+
+
+def _is_wide_encoding(begin: bytes) -> bool:
+    """Whether a line end is more than one byte there."""
+    text = decode_text(begin, whole=False)
+    return text is not None and text.encoding.startswith(("utf-16", "utf-32"))
+
+
+def _read_text_range(workspace: WorkspaceContext, entry: PathEntry, start: int, end: int) -> str:
+    _, text = read_for_edit(entry, workspace.settings.read_bytes)
+    lines = split_lines(text.text)
+    first = max(1, len(lines) + start + 1) if start < 0 else start
+    last = min(len(lines), end or len(lines))
+    return _format_range(entry, first, last, f" of {len(lines)}", "".join(lines[first - 1 : last]))
+
+
+def _read_line_range(
+    workspace: WorkspaceContext, entry: PathEntry, descriptor: int, start: int, end: int
+) -> str:
+    """Going through the file in chunks; what lies before the range is counted, not kept."""
+    most = workspace.settings.read_bytes
+    line, kept, size = start, list[bytes](), 0
+    offset = _find_line_offset(descriptor, start, entry)
+    with os.fdopen(os.dup(descriptor), "rb", buffering=_CHUNK_BYTES) as file:
+        file.seek(offset)
+        for read in file:
+            if (end and line > end) or size >= most:
+                break
+            kept.append(read[: most - size])
+            size += len(read)
+            line += 1
+        else:
+            return _format_range(entry, start, line - 1, f" of {line - 1}", _decode_text(b"".join(kept)))
+    more = "" if end and line > end else f"; start_line={line} reads on"
+    return _format_range(entry, start, line - 1, more, _decode_text(b"".join(kept)))
+
+
+def _find_line_offset(descriptor: int, wanted: int, entry: PathEntry) -> int:
+    """Where a line begins. Raises `ToolRefused` when there is none of that number."""
+    line, offset, until = 1, 0, time.monotonic() + READ_TIMEOUT_S
+    while line < wanted:
+        chunk = os.pread(descriptor, _CHUNK_BYTES, offset)
+        count = chunk.count(b"\n")
+        if not chunk:
+            raise _build_no_line_error(
+                entry, wanted, line if _ends_inside_line(descriptor, offset) else line - 1
+            )
+        if time.monotonic() > until:
+            message = (
+                f"Line {wanted} of {entry.display_path} is too far down to "
+                f"get there in {READ_TIMEOUT_S:g} seconds."
+            )
+            raise ToolRefused(message, hint="grep_search finds places by what they say.")
+        if line + count < wanted:
+            line, offset = line + count, offset + len(chunk)
+            continue
+        at = -1
+        for _ in range(wanted - line):
+            at = chunk.index(b"\n", at + 1)
+        line, offset = wanted, offset + at + 1
+    if wanted > 1 and not os.pread(descriptor, 1, offset):
+        raise _build_no_line_error(entry, wanted, wanted - 1)
+    return offset
+
+
+def _ends_inside_line(descriptor: int, offset: int) -> bool:
+    """Whether the file ends there without a line end."""
+    return offset > 0 and os.pread(descriptor, 1, offset - 1) != b"\n"
+
+
+def _build_no_line_error(entry: PathEntry, wanted: int, count: int) -> ToolRefused:
+    message = f"{entry.display_path} has {count} lines; there is no line {wanted}."
+    return ToolRefused(message, hint="start_line=-50 reads the last 50.")
+
+
+def _read_tail(
+    workspace: WorkspaceContext, entry: PathEntry, descriptor: int, file_stat: os.stat_result, count: int
+) -> str:
+    most = workspace.settings.read_bytes
+    offset = max(0, file_stat.st_size - most)
+    data = b"".join(_read_pieces(descriptor, offset, most))
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    if offset:
+        lines = lines[1:]
+    last = lines[-count:]
+    text = _decode_text(b"\n".join(last))
+    return f"[{entry.display_path}, the last {len(last)} lines]\n{text}"
+
+
+def _read_pieces(descriptor: int, offset: int, limit: int) -> list[bytes]:
+    pieces: list[bytes] = []
+    while limit > 0 and (piece := os.pread(descriptor, min(limit, _CHUNK_BYTES), offset)):
+        pieces.append(piece)
+        offset, limit = offset + len(piece), limit - len(piece)
+    return pieces
+
+
+def _format_range(entry: PathEntry, first: int, last: int, more: str, text: str) -> str:
+    return f"[{entry.display_path}, lines {first}–{last}{more}]\n{text}"
+
+
+def _decode_text(data: bytes) -> str:
+    read = decode_text(data, whole=False)
+    return data.decode("utf-8", "backslashreplace") if read is None else read.text
+
+
+def _read_some(descriptor: int, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    while limit > 0 and (piece := os.read(descriptor, min(limit, 8 * _CHUNK_BYTES))):
+        pieces.append(piece)
+        limit -= len(piece)
+    return b"".join(pieces)
+
+
+def describe_path(workspace: WorkspaceContext, path: str) -> str:
+    """What is known about one file or folder."""
+    with workspace.root_folder.open_entry(path, follow=False) as place:
+        found = place.require_stat()
+        if S_ISLNK(found.st_mode):
+            return _describe_link(workspace, place, path)
+        if S_ISREG(found.st_mode):
+            return _describe_file(place)
+        return "\n".join((f"{place.display_path}: {describe_kind(found)}", *_format_stat(found)))
+
+
+def _describe_link(workspace: WorkspaceContext, entry: PathEntry, path: str) -> str:
+    target = os.readlink(entry.name, dir_fd=entry.folder)
+    try:
+        with workspace.root_folder.open_entry(path) as led:
+            there = led.get_stat()
+            leads = (
+                f"leads to {led.display_path}, "
+                f"{'where nothing is' if there is None else describe_kind(there)}"
+            )
+    except ToolRefused:
+        leads = "leads out of the working directory and is not followed"
+    return f"{entry.display_path}: a link to {format_name(target)}; it {leads}"
+
+
+def _describe_file(entry: PathEntry) -> str:
+    """A file by its figures: type, size, when it changed, its hash; and of a text how long it is."""
+    descriptor, found = entry.open_file()
+    try:
+        begin = os.pread(descriptor, _BEGINNING_BYTES, 0)
+        digest = _hash_file(descriptor, found.st_size)
+        lines = None if is_binary(begin) else _count_lines(descriptor, found.st_size)
+    finally:
+        os.close(descriptor)
+    kind = mimetypes.guess_type(entry.name)[0] or (
+        "application/octet-stream" if lines is None else "text/plain"
+    )
+    text = decode_text(begin, whole=False)
+    about = "binary, not shown" if text is None else f"text, {text.encoding}, {lines} lines"
+    return "\n".join(
+        (
+            f"{entry.display_path}: a file ({about})",
+            f"type: {kind}",
+            *_format_stat(found),
+            f"sha256: {digest}",
+        )
+    )
+
+
+def _format_stat(file_stat: os.stat_result) -> tuple[str, ...]:
+    changed = datetime.fromtimestamp(file_stat.st_mtime, UTC).isoformat(timespec="seconds")
+    size = (f"size: {file_stat.st_size} bytes",) if S_ISREG(file_stat.st_mode) else ()
+    return (*size, f"changed: {changed}", f"permissions: {filemode(file_stat.st_mode)}")
+
+
+def _hash_file(descriptor: int, size: int) -> str:
+    if size > MAX_HASHED_BYTES:
+        return "(too large)"
+    hashed, offset = hashlib.sha256(), 0
+    while piece := os.pread(descriptor, _CHUNK_BYTES, offset):
+        hashed.update(piece)
+        offset += len(piece)
+    return hashed.hexdigest()
+
+
+def _count_lines(descriptor: int, size: int) -> str:
+    if size > MAX_HASHED_BYTES:
+        return "very many"
+    count, offset, last = 0, 0, b"\n"
+    while piece := os.pread(descriptor, _CHUNK_BYTES, offset):
+        count += piece.count(b"\n")
+        offset, last = offset + len(piece), piece[-1:]
+    return str(count + (last != b"\n"))
+
+
+_NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)
+
+
+def write_atomically(entry: PathEntry, data: bytes, before: os.stat_result | None) -> None:
+    """Have `data` be the file. `before` is what was there when it was decided; None: nothing was.
+
+    The old file is never opened for writing: other names it may have outside of the root keep
+    what they had. Its permissions are kept.
+    """
+    if before is not None and not before.st_mode & 0o222:
+        message = f"{entry.display_path} is read-only."
+        raise ToolRefused(message, hint="Change its permissions first, if it is meant to change.")
+    with translate_os_errors(entry.display_path):
+        temporary = _write_temporary(entry, data, None if before is None else stat.S_IMODE(before.st_mode))
+        try:
+            if before is None:
+                _link_into_place(entry, temporary)
+            else:
+                _replace_file(entry, temporary, before)
+            os.fsync(entry.folder)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=entry.folder)
+
+
+def move_entry(source: PathEntry, target: PathEntry) -> None:
+    """Give it another name. What has that name already is never replaced."""
+    with translate_os_errors(source.display_path):
+        if stat.S_ISDIR(source.require_stat().st_mode):
+            # A folder cannot replace a file, nor one that has something in it: the system refuses both.
+            if target.get_stat() is not None:
+                raise FileExistsError(errno.EEXIST, "exists")
+            _rename_entry(source, target)
+            return
+        try:
+            os.link(
+                source.name, target.name, src_dir_fd=source.folder, dst_dir_fd=target.folder,
+                follow_symlinks=False,
+            )  # fmt: skip
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            _rename_entry(source, target)
+        else:
+            os.unlink(source.name, dir_fd=source.folder)
+
+
+def _rename_entry(source: PathEntry, target: PathEntry) -> None:
+    if target.get_stat() is not None:
+        raise FileExistsError(errno.EEXIST, "exists")
+    os.rename(source.name, target.name, src_dir_fd=source.folder, dst_dir_fd=target.folder)
+
+
+def _write_temporary(entry: PathEntry, data: bytes, mode: int | None) -> str:
+    name = f".{secrets.token_hex(8)}.fingerpost-tmp"
+    descriptor = os.open(name, _NEW_FILE_FLAGS, 0o666, dir_fd=entry.folder)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        if mode is not None:
+            os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    except BaseException:
+        os.unlink(name, dir_fd=entry.folder)
+        raise
+    finally:
+        os.close(descriptor)
+    return name
+
+
+def _link_into_place(entry: PathEntry, temporary: str) -> None:
+    """Under a name that must be free: a rename would replace what came there meanwhile."""
+    try:
+        os.link(
+            temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder, follow_symlinks=False
+        )
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(
+            os.open(entry.name, _NEW_FILE_FLAGS, 0o666, dir_fd=entry.folder)
+        )  # a disk without links: hold the name
+        os.replace(temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
+
+
+def _replace_file(entry: PathEntry, temporary: str, before: os.stat_result) -> None:
+    now = entry.require_stat()
+    if _build_version_mark(now) != _build_version_mark(before):
+        message = (
+            f"{entry.display_path} was changed by somebody else in this very moment; it was left as it is."
+        )
+        raise ToolRefused(message, hint="Read it again, then decide anew.")
+    os.replace(temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
+
+
+def _build_version_mark(file_stat: os.stat_result) -> tuple[int, int, int, int]:
+    return (file_stat.st_ino, file_stat.st_dev, file_stat.st_size, file_stat.st_mtime_ns)
+
+
+MAX_EDITED_FILES: Final = 20  # of one multi_replace
+MAX_EDITS: Final = 100
+
+
+@frozen(kw_only=False)
+class _PlannedChange:
+    entry: PathEntry
+    stat_before: os.stat_result | None
+    change: FileChange
+
+
+def create_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
+    """A new file; one that exists is left alone."""
+    with workspace.write_lock, workspace.root_folder.open_entry(path) as place:
+        workspace.root_folder.check_creatable(place)
+        if place.get_stat() is not None:
+            message = f"{place.display_path} exists already."
+            hint = "write_file replaces what is in it; replace_string changes a part."
+            raise ToolRefused(message, hint=hint, error_type=EXISTS_TYPE, path=place.display_path)
+        planned = _PlannedChange(place, None, FileChange(place.display_path, None, _encode_text(content)))
+        return _apply_changes(workspace, [planned], run_mode)
+
+
+def write_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
+    """A file's whole content. One that exists keeps its encoding, mark, line ends and permissions."""
+    with workspace.write_lock, workspace.root_folder.open_entry(path) as place:
+        workspace.root_folder.check_writable(place)
+        if place.get_stat() is None:
+            workspace.root_folder.check_creatable(place)
+            planned = _PlannedChange(place, None, FileChange(place.display_path, None, _encode_text(content)))
+            return _apply_changes(workspace, [planned], run_mode)
+        old = read_bytes(place, workspace.settings.read_bytes + 1)
+        if not old.whole:
+            message = (
+                f"{place.display_path} has {old.file_stat.st_size} bytes, too many to be replaced unseen."
+            )
+            raise ToolRefused(message, hint="Delete it first, or raise builtin.workspace.read_bytes.")
+        after = _encode_like_old(decode_text(old.data), content)
+        return _apply_changes(
+            workspace,
+            [_PlannedChange(place, old.file_stat, FileChange(place.display_path, old.data, after))],
+            run_mode,
+        )
+
+
+def _encode_like_old(old: FileText | None, content: str) -> bytes:
+    if old is None or not old.certain:  # binary, or in an encoding nobody knows: UTF-8 from now on
+        return _encode_text(content)
+    return old.encode_changed(old.normalize_line_ends(content))
+
+
+def append_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
+    """More at the end of a file, on a line of its own; a file that is not there begins with it."""
+
+    def change(text: FileText) -> str:
+        plain = text.plain
+        between = "" if not plain or plain.endswith("\n") else "\n"
+        return plain + between + text.normalize_line_ends(content)
+
+    return _change_text(workspace, path, change, run_mode, create=content)
+
+
+def replace_string(workspace: WorkspaceContext, path: str, edit: TextEdit, run_mode: RunMode) -> str:
+    """One text for another, found exactly once or everywhere."""
+    return _change_text(workspace, path, lambda text: _apply_edits(text, (edit,), path), run_mode)
+
+
+def insert_text(workspace: WorkspaceContext, path: str, line: int, content: str, run_mode: RunMode) -> str:
+    """More text before a line."""
+    return _change_text(
+        workspace,
+        path,
+        lambda text: insert_lines(text.plain, line, text.normalize_line_ends(content), path),
+        run_mode,
+    )
+
+
+def replace_strings(
+    workspace: WorkspaceContext, path: str, edits: Sequence[Mapping[str, object]], run_mode: RunMode
+) -> str:
+    """Several replacements, in one file or several. All are checked before the first file is written."""
+    by_path = _group_by_path(path, edits)
+    with workspace.write_lock, ExitStack() as stack:
+        planned: list[_PlannedChange] = []
+        for each, wanted in by_path.items():
+            place = stack.enter_context(workspace.root_folder.open_entry(each))
+            if any(other.entry.names == place.names for other in planned):
+                message = f"{place.display_path} is named in two ways."
+                raise ToolRefused(message, hint="Use one path for all edits of a file.")
+            planned.append(
+                _plan_change(
+                    workspace, place, lambda text, w=wanted, s=place.display_path: _apply_edits(text, w, s)
+                )
+            )
+        return _apply_changes(workspace, planned, run_mode)
+
+
+def _group_by_path(path: str, edits: Sequence[Mapping[str, object]]) -> dict[str, tuple[TextEdit, ...]]:
+    if not 0 < len(edits) <= MAX_EDITS:
+        message = f"multi_replace takes 1 to {MAX_EDITS} `edits`."
+        raise ToolRefused(
+            message, hint="Each has `old_string` and `new_string`, and `path` where they differ."
+        )
+    found: dict[str, tuple[TextEdit, ...]] = {}
+    for number, edit in enumerate(edits, start=1):
+        where = str(edit.get("path") or path)
+        if not where:
+            message = f"Edit {number} has no `path`, and there is none for all."
+            raise ToolRefused(message, hint="Give `path` beside `edits`, or in each of them.")
+        made = TextEdit(
+            old=str(edit.get("old_string", "")),
+            new=str(edit.get("new_string", "")),
+            everywhere=edit.get("all") is True,
+        )
+        found[where] = (*found.get(where, ()), made)
+    if len(found) > MAX_EDITED_FILES:
+        message = f"The edits are in {len(found)} files; {MAX_EDITED_FILES} is the most."
+        raise ToolRefused(message, hint="Make several calls of it.")
+    return found
+
+
+def _apply_edits(text: FileText, edits: Sequence[TextEdit], display_path: str) -> str:
+    plain = text.plain
+    for edit in edits:
+        tidy = TextEdit(
+            old=text.normalize_line_ends(edit.old),
+            new=text.normalize_line_ends(edit.new),
+            everywhere=edit.everywhere,
+        )
+        plain = replace_text(plain, tidy, display_path)
+    return plain
+
+
+def _change_text(
+    workspace: WorkspaceContext,
+    path: str,
+    change: Callable[[FileText], str],
+    run_mode: RunMode,
+    *,
+    create: str | None = None,
+) -> str:
+    with workspace.write_lock, workspace.root_folder.open_entry(path) as place:
+        if create is not None and place.get_stat() is None:
+            workspace.root_folder.check_creatable(place)
+            planned = _PlannedChange(place, None, FileChange(place.display_path, None, _encode_text(create)))
+        else:
+            planned = _plan_change(workspace, place, change)
+        return _apply_changes(workspace, [planned], run_mode)
+
+
+def _plan_change(
+    workspace: WorkspaceContext, entry: PathEntry, change: Callable[[FileText], str]
+) -> _PlannedChange:
+    workspace.root_folder.check_writable(entry)
+    content, text = read_for_edit(entry, workspace.settings.read_bytes)
+    after = text.encode_changed(change(text))
+    return _PlannedChange(entry, content.file_stat, FileChange(entry.display_path, content.data, after))
+
+
+def _apply_changes(workspace: WorkspaceContext, planned: Sequence[_PlannedChange], run_mode: RunMode) -> str:
+    for number, plan in enumerate(planned):
+        size = 0 if plan.change.after is None else len(plan.change.after)
+        if size > workspace.settings.write_bytes:
+            message = (
+                f"{plan.change.display_path} would have {size} bytes; "
+                f"{workspace.settings.write_bytes} is the most."
+            )
+            raise ToolRefused(message, hint="builtin.workspace.write_bytes sets that limit.")
+        if not run_mode.is_dry_run:
+            _write_change(workspace, plan, done=number)
+    return format_report(run_mode, *(plan.change.describe(run_mode) for plan in planned))
+
+
+def _write_change(workspace: WorkspaceContext, plan: _PlannedChange, *, done: int) -> None:
+    try:
+        with workspace.root_folder.create_parents(plan.entry) as place:
+            write_atomically(place, plan.change.after or b"", plan.stat_before)
+    except ToolRefused as refused:
+        if not done:
+            raise
+        message = f"{refused} The {done} file(s) before it are written already."
+        raise ToolRefused(message, hint=refused.hint) from refused
+
+
+def _encode_text(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError:
+        message = "The content is not valid Unicode."
+        raise ToolRefused(message, hint="Write it without half of a surrogate pair.") from None

@@ -1,0 +1,368 @@
+"""Folders and whole files: listing, finding, renaming, copying, deleting. Nothing that exists is replaced."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final
+
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.workspace.context import RunMode, WorkspaceContext
+from fingerpost.builtin.workspace.file_content import format_report, move_entry, read_bytes, write_atomically
+from fingerpost.builtin.workspace.folder_walk import (
+    ANY_FOLDER_PATTERN,
+    FolderWalk,
+    IgnoreRules,
+    WalkedEntry,
+    load_parent_rules,
+    translate_glob,
+)
+from fingerpost.builtin.workspace.paths import (
+    EXISTS_TYPE,
+    NOT_EMPTY_TYPE,
+    SELF_NAME,
+    PathEntry,
+    format_name,
+    translate_os_errors,
+)
+from fingerpost.builtin.workspace.text import render_diff
+
+MAX_LISTED: Final = 2000
+MAX_PATTERN_LENGTH: Final = 300
+
+
+@contextmanager
+def walk_folder(
+    workspace: WorkspaceContext, path: str, walk: FolderWalk
+) -> Generator[tuple[PathEntry, Generator[WalkedEntry]]]:
+    """All below a folder. What its parents' `.gitignore` says holds, unless the folder itself is ignored."""
+    with workspace.root_folder.open_entry(path) as place:
+        folder = place.open_folder()
+        try:
+            above = _load_parent_rules(workspace, place) if walk.gitignore and not place.outside else None
+            yield place, walk.walk(folder, "/".join(place.names), above)
+        finally:
+            os.close(folder)
+
+
+def _load_parent_rules(workspace: WorkspaceContext, entry: PathEntry) -> IgnoreRules | None:
+    held: list[tuple[int, str]] = []
+    try:
+        held.append((workspace.root_folder.open_root(), ""))
+        for number, name in enumerate(entry.names[:-1], start=1):
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            below = os.open(name, flags, dir_fd=held[-1][0])
+            held.append((below, "/".join(entry.names[:number]) + "/"))
+        found = load_parent_rules(held) if entry.names else None
+    except OSError:
+        return None
+    finally:
+        for folder, _ in held:
+            os.close(folder)
+    if found is None or any(_is_hidden(found, entry.names[:end]) for end in range(1, len(entry.names) + 1)):
+        return None
+    return found
+
+
+def _is_hidden(ignore_rules: IgnoreRules, names: tuple[str, ...]) -> bool:
+    return ignore_rules.is_ignored("/".join(names), folder=True)
+
+
+def list_folder(
+    workspace: WorkspaceContext, path: str, *, max_depth: int, include_ignored: bool, limit: int
+) -> str:
+    """The entries of a folder, folders with a slash, files with their size; deeper ones where wished."""
+    walking = workspace.build_walk(include_ignored=include_ignored, max_depth=max_depth)
+    lines: list[str] = []
+    with walk_folder(workspace, path, walking) as (place, found):
+        start = len(place.names)
+        lines.extend(_format_entry(entry, start) for entry in islice(found, limit + 1))
+        shown = place.display_path
+    more = _format_truncation(len(lines) > limit, limit, walking)
+    if not lines:
+        return f"{shown} is empty{'' if include_ignored else ', apart from what is ignored'}."
+    return "\n".join((f"{shown}:", *lines[:limit])) + more
+
+
+def _format_entry(entry: WalkedEntry, start: int) -> str:
+    name = format_name("/".join(entry.path.split("/")[start:]))
+    if entry.is_folder:
+        return f"{name}/"
+    try:
+        if entry.is_file:
+            return f"{name}  {entry.get_stat().st_size} bytes"
+        target = format_name(os.readlink(entry.name, dir_fd=entry.folder))
+    except OSError:
+        return f"{name}  (not a file)"
+    return f"{name} -> {target}"
+
+
+def find_files(
+    workspace: WorkspaceContext, pattern: str, path: str, *, include_ignored: bool, limit: int
+) -> str:
+    """Files and folders whose path fits a pattern (`*.md`, `src/**/test_*.py`), in order."""
+    fits = compile_path_pattern(pattern)
+    walking = workspace.build_walk(include_ignored=include_ignored)
+    found: list[str] = []
+    with walk_folder(workspace, path, walking) as (place, below):
+        start = len("/".join(place.names)) + 1 if place.names else 0
+        for entry in below:
+            if fits.fullmatch(entry.path[start:]):
+                found.append(format_name(entry.path) + ("/" if entry.is_folder else ""))
+                if len(found) > limit:
+                    break
+        shown = place.display_path
+    if not found:
+        more = f" ({walking.stop_reason})" if walking.stop_reason else ""
+        return f"Nothing in {shown} fits {pattern}{more}. {walking.count} entries were looked at."
+    return "\n".join(found[:limit]) + _format_truncation(len(found) > limit, limit, walking)
+
+
+def compile_path_pattern(pattern: str) -> re.Pattern[str]:
+    """A pattern for paths; one without a slash fits the name in whatever folder."""
+    if not pattern or len(pattern) > MAX_PATTERN_LENGTH:
+        message = f"The pattern must have 1 to {MAX_PATTERN_LENGTH} characters."
+        raise ToolRefused(message, hint="Such as *.md, or src/**/test_*.py.")
+    plain = pattern.removeprefix("./").removeprefix("/")
+    branches = [translate_glob(each) for each in _expand_braces(plain)]
+    prefix = "" if "/" in plain else ANY_FOLDER_PATTERN
+    try:
+        return re.compile(f"{prefix}(?:{'|'.join(branches)})", re.DOTALL)
+    except re.error as error:
+        message = f"The pattern {pattern} cannot be read: {error}."
+        raise ToolRefused(message, hint="`*`, `**`, `?`, `[abc]` and `{md,txt}` have a meaning.") from error
+
+
+def _expand_braces(pattern: str) -> list[str]:
+    """`*.{md,txt}` is `*.md` and `*.txt`; one pair of braces, as everybody writes it."""
+    match = re.search(r"\{([^{}]*)\}", pattern)
+    if match is None or "," not in match[1]:
+        return [pattern]
+    return [pattern[: match.start()] + each + pattern[match.end() :] for each in match[1].split(",")]
+
+
+def _format_truncation(cut: bool, limit: int, walk: FolderWalk) -> str:
+    notes: list[str] = []
+    if cut:
+        notes.append(f"only the first {limit} are shown: narrow it down, or raise `limit`")
+    if walk.stop_reason:
+        notes.append(walk.stop_reason)
+    return f"\n[{'; '.join(notes)}]" if notes else ""
+
+
+MAX_COPIED: Final = 2000  # files of one folder
+MAX_PATHS_SHOWN: Final = 50
+
+
+def rename_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: RunMode) -> str:
+    """Another name for a file or folder, perhaps in another folder."""
+    with (
+        workspace.write_lock,
+        workspace.root_folder.open_entry(path, follow=False) as source,
+        workspace.root_folder.open_entry(new_path, follow=False) as target,
+    ):
+        found = source.require_stat()
+        _check_outside_folder(source, target, found)
+        workspace.root_folder.check_writable(source)
+        _check_target(workspace, source, target)
+        if stat.S_ISDIR(found.st_mode):
+            _check_contents(workspace, source)
+        if not run_mode.is_dry_run:
+            with workspace.root_folder.create_parents(target) as place:
+                move_entry(source, place)
+        return format_report(
+            run_mode,
+            f"{'Would rename' if run_mode.is_dry_run else 'Renamed'} "
+            f"{source.display_path} to {target.display_path}.",
+        )
+
+
+def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: RunMode) -> str:
+    """A copy of a file, or of a folder with all that is in it."""
+    with (
+        workspace.write_lock,
+        workspace.root_folder.open_entry(path) as source,
+        workspace.root_folder.open_entry(new_path, follow=False) as target,
+    ):
+        found = source.require_stat()
+        _check_outside_folder(source, target, found)
+        _check_target(workspace, source, target)
+        if stat.S_ISDIR(found.st_mode):
+            return _copy_folder(workspace, source, target, run_mode)
+        content = read_bytes(source, workspace.settings.write_bytes + 1)
+        _check_size(workspace, source.display_path, len(content.data))
+        if not run_mode.is_dry_run:
+            with workspace.root_folder.create_parents(target) as place:
+                write_atomically(place, content.data, None)
+                _keep_mode(place, content.file_stat)
+        size = f"{content.file_stat.st_size} bytes"
+        return format_report(
+            run_mode,
+            f"{'Would copy' if run_mode.is_dry_run else 'Copied'} {source.display_path} "
+            f"to {target.display_path} ({size}).",
+        )
+
+
+def delete_path(workspace: WorkspaceContext, path: str, run_mode: RunMode, *, recursive: bool) -> str:
+    """A file or an empty folder away; a folder with all that is in it where that is said."""
+    with workspace.write_lock, workspace.root_folder.open_entry(path, follow=False) as place:
+        found = place.require_stat()
+        _check_outside_folder(place, place, found)
+        workspace.root_folder.check_writable(place)
+        if stat.S_ISDIR(found.st_mode):
+            return _delete_folder(workspace, place, run_mode, recursive=recursive)
+        lost = _describe_lost(place, found)
+        if not run_mode.is_dry_run:
+            with translate_os_errors(place.display_path):
+                os.unlink(place.name, dir_fd=place.folder)
+        return format_report(
+            run_mode, f"{'Would delete' if run_mode.is_dry_run else 'Deleted'} {place.display_path}.{lost}"
+        )
+
+
+def _describe_lost(entry: PathEntry, file_stat: os.stat_result) -> str:
+    """What is gone with it: shown, so that a mistake can be seen and mended."""
+    if not stat.S_ISREG(file_stat.st_mode):
+        return ""
+    content = read_bytes(entry, 64 * 1024)
+    if not content.whole:
+        return f" It has {file_stat.st_size} bytes."
+    return f"\n\n{render_diff(entry.display_path, content.data, None, limit=60)}"
+
+
+def _check_outside_folder(source: PathEntry, target: PathEntry, file_stat: os.stat_result) -> None:
+    """What a folder outside holds, a person who was asked about its name has not seen."""
+    if stat.S_ISDIR(file_stat.st_mode) and (source.outside or target.outside):
+        message = "A folder is not moved, copied or deleted as a whole outside of the working directory."
+        raise ToolRefused(message, hint="Take its files one by one.")
+
+
+def _check_target(workspace: WorkspaceContext, source: PathEntry, target: PathEntry) -> None:
+    if target.name == SELF_NAME or (found := target.get_stat()) is None:
+        workspace.root_folder.check_creatable(target)
+        if target.outside == source.outside and target.names[: len(source.names)] == source.names:
+            message = f"{target.display_path} lies inside of {source.display_path}."
+            raise ToolRefused(message, hint="Choose a target outside of it.")
+        return
+    message = f"{target.display_path} exists already, and is not replaced."
+    name = source.names[-1] if source.names else ""
+    inside = f" To put it into that folder, say new_path={target.display_path}/{format_name(name)}."
+    hint = "Choose another name, or delete it first."
+    hint += inside if stat.S_ISDIR(found.st_mode) else ""
+    raise ToolRefused(message, hint=hint, error_type=EXISTS_TYPE, path=target.display_path)
+
+
+def _list_contents(workspace: WorkspaceContext, folder_entry: PathEntry) -> list[str]:
+    """All that lies in a folder, seen from the root, ignored or not."""
+    walking = FolderWalk(gitignore=False)
+    folder = folder_entry.open_folder()
+    try:
+        found = [entry.path for entry in walking.walk(folder, folder_entry.display_path)]
+    finally:
+        os.close(folder)
+    if walking.stop_reason:
+        message = f"{folder_entry.display_path} holds too much ({walking.stop_reason})."
+        raise ToolRefused(message, hint="Take its folders one by one.")
+    return found
+
+
+def _check_contents(workspace: WorkspaceContext, entry: PathEntry) -> list[str]:
+    """A folder goes nowhere with something in it that may not be changed."""
+    found = _list_contents(workspace, entry)
+    for path in found:
+        names = tuple(path.split("/"))
+        workspace.root_folder.check_writable(PathEntry(folder=entry.folder, name=names[-1], names=names))
+    return found
+
+
+def _delete_folder(
+    workspace: WorkspaceContext, entry: PathEntry, run_mode: RunMode, *, recursive: bool
+) -> str:
+    found = _check_contents(workspace, entry)
+    if found and not recursive:
+        message = f"{entry.display_path} is a folder with {len(found)} entries in it."
+        hint = "Say `recursive: true` to delete all of them."
+        raise ToolRefused(message, hint=hint, error_type=NOT_EMPTY_TYPE, path=entry.display_path)
+    if not run_mode.is_dry_run:
+        with translate_os_errors(entry.display_path):
+            # Through descriptors only, never through a link: so the library does it here.
+            shutil.rmtree(entry.name, dir_fd=entry.folder)
+    listed = [format_name(path) for path in found[:MAX_PATHS_SHOWN]]
+    if len(found) > MAX_PATHS_SHOWN:
+        listed.append(f"… and {len(found) - MAX_PATHS_SHOWN} more")
+    verb = "Would delete" if run_mode.is_dry_run else "Deleted"
+    return format_report(
+        run_mode, "\n".join((f"{verb} the folder {entry.display_path} with {len(found)} entries.", *listed))
+    )
+
+
+def _copy_folder(workspace: WorkspaceContext, source: PathEntry, target: PathEntry, run_mode: RunMode) -> str:
+    found = _list_contents(workspace, source)
+    if len(found) > MAX_COPIED:
+        message = f"{source.display_path} holds {len(found)} entries; up to {MAX_COPIED} are copied at once."
+        raise ToolRefused(message, hint="Copy its folders one by one.")
+    count = size = 0
+    for path in ("", *(each[len(source.display_path) + 1 :] for each in found)):
+        copied = _copy_entry(workspace, source, target, path, run_mode)
+        if copied is not None:
+            count, size = count + 1, size + copied
+            _check_size(workspace, source.display_path, size)
+    verb = "Would copy" if run_mode.is_dry_run else "Copied"
+    return format_report(
+        run_mode, f"{verb} {source.display_path} to {target.display_path} ({count} files, {size} bytes)."
+    )
+
+
+def _copy_entry(
+    workspace: WorkspaceContext, source: PathEntry, target: PathEntry, path: str, run_mode: RunMode
+) -> int | None:
+    """One entry of a folder; each way is gone anew from the root. Links are not copied."""
+    old = "/".join(filter(None, (*source.names, path)))
+    new = "/".join(filter(None, (*target.names, path)))
+    with (
+        workspace.root_folder.open_entry(f"./{old}", follow=False) as entry,
+        workspace.root_folder.open_entry(f"./{new}", follow=False) as copy,
+    ):
+        found = entry.require_stat()
+        workspace.root_folder.check_creatable(copy)
+        if stat.S_ISDIR(found.st_mode):
+            if not run_mode.is_dry_run:
+                with (
+                    workspace.root_folder.create_parents(copy) as place,
+                    translate_os_errors(copy.display_path),
+                ):
+                    os.mkdir(place.name, dir_fd=place.folder)
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        content = read_bytes(entry, workspace.settings.write_bytes + 1)
+        _check_size(workspace, entry.display_path, len(content.data))
+        if not run_mode.is_dry_run:
+            with workspace.root_folder.create_parents(copy) as place:
+                write_atomically(place, content.data, None)
+                _keep_mode(place, content.file_stat)
+        return len(content.data)
+
+
+def _check_size(workspace: WorkspaceContext, display_path: str, size: int) -> None:
+    if size > workspace.settings.write_bytes:
+        message = f"{display_path} is larger than {workspace.settings.write_bytes} bytes."
+        raise ToolRefused(message, hint="builtin.workspace.write_bytes sets what may be written at once.")
+
+
+def _keep_mode(entry: PathEntry, file_stat: os.stat_result) -> None:
+    """A program stays one."""
+    if not file_stat.st_mode & 0o111:
+        return
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with translate_os_errors(entry.display_path):
+        descriptor = os.open(entry.name, flags, dir_fd=entry.folder)
+        try:
+            os.fchmod(descriptor, stat.S_IMODE(file_stat.st_mode) & 0o777)
+        finally:
+            os.close(descriptor)

@@ -1,1 +1,0 @@
-"""`file_operations`: one tool, sixteen operations on the files of the folder."""

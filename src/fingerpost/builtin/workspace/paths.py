@@ -1,0 +1,569 @@
+"""Paths inside the root folder: nothing here leaves it without a person's grant. Links are resolved name by
+name, with every folder held open.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import stat
+import unicodedata
+from collections import deque
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from typing import Final
+from unicodedata import normalize
+
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
+
+# The types of errors that metadata name.
+NOT_FOUND_TYPE: Final = "FileNotFound"
+EXISTS_TYPE: Final = "FileExists"
+NOT_A_FILE_TYPE: Final = "NotAFile"
+NOT_A_FOLDER_TYPE: Final = "NotAFolder"
+NOT_EMPTY_TYPE: Final = "FolderNotEmpty"
+_TYPE_BY_ERRNO: Final[dict[int | None, str]] = {
+    errno.ENOENT: NOT_FOUND_TYPE,
+    errno.EEXIST: EXISTS_TYPE,
+    errno.EACCES: "PermissionDenied",
+    errno.EPERM: "PermissionDenied",
+    errno.ENOTDIR: NOT_A_FOLDER_TYPE,
+    errno.EISDIR: NOT_A_FILE_TYPE,
+    errno.ENOTEMPTY: NOT_EMPTY_TYPE,
+    errno.ENOSPC: "DiskFull",
+    errno.EROFS: "ReadOnlyDisk",
+}
+_MESSAGE_BY_ERRNO: Final[dict[int | None, tuple[str, str]]] = {
+    errno.ENOENT: ("is not there (any more)", "list_dir and find_files show what there is."),
+    errno.EEXIST: ("exists already", "Choose another name, or delete it first."),
+    errno.EACCES: ("may not be used: the system refuses it", "Change its permissions, or choose another."),
+    errno.EPERM: ("may not be used: the system refuses it", "Change its permissions, or choose another."),
+    errno.ENOTDIR: ("is not a folder, or changed while it was used", "Try again, or look with list_dir."),
+    errno.EISDIR: ("is a folder", "list_dir shows what is in it."),
+    errno.ELOOP: ("became a link while it was used", "Try again."),
+    errno.ENOTEMPTY: ("is a folder that is not empty", "Say `recursive: true` to delete all that is in it."),
+    errno.ENOSPC: ("could not be written: the disk is full", "Make room and try again; nothing was changed."),
+    errno.EROFS: ("could not be written: the disk can only be read", "Choose another working directory."),
+    errno.ENAMETOOLONG: ("has too long a name", "Choose a shorter one."),
+    errno.EINVAL: ("cannot be moved into itself", "Choose another target."),
+    errno.EXDEV: ("lies on another disk than the target", "Copy it, then delete the original."),
+}
+
+
+@contextmanager
+def translate_os_errors(display_path: str) -> Generator[None]:
+    """Whatever the system refuses inside is told as `ToolRefused`, about the path that was meant."""
+    try:
+        yield
+    except OSError as error:
+        words, hint = _MESSAGE_BY_ERRNO.get(
+            error.errno, (f"cannot be used ({error.strerror or 'no reason given'})", "")
+        )
+        message = f"{display_path} {words}."
+        kind = _TYPE_BY_ERRNO.get(error.errno, "")
+        raise ToolRefused(message, hint=hint, error_type=kind, path=display_path) from error
+
+
+MAX_PATH_LENGTH: Final = 4096  # bytes, as the system has it
+MAX_NAME_LENGTH: Final = 255
+MAX_PATH_DEPTH: Final = 256
+
+# Types of errors whose cause is the path that was given, not what is there.
+OUTSIDE_TYPE: Final = "OutsideWorkingDirectory"
+PROTECTED_TYPE: Final = "ProtectedPath"
+SENSITIVE_NAMES: Final = "SensitivePath"
+
+
+def parse_path(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of a path seen from the root, `..` still among them. Raises `ToolRefused`.
+
+    `roots` are the spellings of the root that an absolute path may begin with.
+    """
+    _check_text(path)
+    names = _split_path(path)
+    if path.startswith("/"):
+        names = _strip_root(path, names, roots)
+    elif path == "~" or (path.startswith("~") and "/" in path):
+        message = f"{format_name(path)} is a home directory, and paths here begin at the working directory."
+        raise ToolRefused(message, hint="Write the path as seen from there, such as notes/today.md.")
+    if len(names) > MAX_PATH_DEPTH:
+        message = f"The path has {len(names)} parts; {MAX_PATH_DEPTH} is the most."
+        raise ToolRefused(message)
+    for name in names:
+        if len(name.encode()) > MAX_NAME_LENGTH:
+            message = f"The name {format_name(name[:40])}… is longer than {MAX_NAME_LENGTH} bytes."
+            raise ToolRefused(message, hint="Choose a shorter one.")
+    return names
+
+
+def parse_link(target: str, roots: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The names a link leads to; None when it leads out of the root by its very first letter."""
+    names = _split_path(target)
+    if not target.startswith("/"):
+        return names
+    for root in roots:
+        above = _split_path(root)
+        if names[: len(above)] == above:
+            return names[len(above) :]
+    return None
+
+
+def is_absolute(target: str) -> bool:
+    return target.startswith("/")
+
+
+def format_name(name: str) -> str:
+    """A name or path as it can be shown: what is not printable is spelled out."""
+    return "".join(char if char.isprintable() else _escape_character(char) for char in name)
+
+
+def check_new_name(name: str) -> None:
+    """Whether a file may be called so: others have to be able to read and type the name."""
+    if not name.isprintable():
+        message = f"The name {format_name(name)} has characters in it that cannot be seen."
+        raise ToolRefused(message, hint="Choose a name of letters, digits and ordinary signs.")
+
+
+def _check_text(path: str) -> None:
+    if not path.strip():
+        message = "The path is empty."
+        raise ToolRefused(message, hint="Name a file or folder, `.` for the working directory itself.")
+    if "\0" in path:
+        message = "The path has a zero byte in it."
+        raise ToolRefused(message, hint="Leave it out.")
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        message = "The path is not valid Unicode."
+        raise ToolRefused(message, hint="Write it without half of a surrogate pair.") from None
+    if size > MAX_PATH_LENGTH:
+        message = f"The path is {size} bytes long; {MAX_PATH_LENGTH} is the most."
+        raise ToolRefused(message)
+
+
+def _split_path(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in ("", "."))
+
+
+def _strip_root(path: str, names: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
+    for root in roots:
+        above = _split_path(root)
+        if names[: len(above)] == above:
+            return names[len(above) :]
+    raise build_outside_error(path)
+
+
+def build_outside_error(path: str) -> ToolRefused:
+    """Why the path is refused."""
+    message = f"{format_name(path[:200])} leads out of the working directory: nothing there can be used."
+    hint = "Use a path inside of it; builtin.workspace.root says which folder it is."
+    return ToolRefused(message, hint=hint, error_type=OUTSIDE_TYPE, path=format_name(path[:200]))
+
+
+def _escape_character(char: str) -> str:
+    number = ord(char)
+    if 0xDC80 <= number <= 0xDCFF:  # a byte of a name that is not UTF-8
+        return f"\\x{number - 0xDC00:02x}"
+    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+_MAX_ENTRIES_COMPARED: Final = 2000  # entries looked at
+
+
+def find_nearest_name(folder: int, name: str) -> str | None:
+    """An entry of the open folder whose name is nearly that one."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in islice(entries, _MAX_ENTRIES_COMPARED))
+    except OSError:
+        return None
+    same = [each for each in names if _normalize_name(each) == _normalize_name(name)]
+    near = same or difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    return format_name(near[0]) if near else None
+
+
+def _normalize_name(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+SELF_NAME: Final = "."
+_OPEN_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+_FILE_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | _OPEN_FLAGS  # a pipe nobody writes to must not hold us up
+_OPEN_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | _OPEN_FLAGS
+
+
+@frozen
+class PathEntry:
+    """An entry of an open folder, whether or not it is there. Valid as long as the folder is held open.
+
+    Everything is done through the folder's descriptor: what happens to the path meanwhile, links
+    included, cannot lead anywhere else.
+    """
+
+    folder: int
+    name: str  # `.`: the open folder itself
+    missing: tuple[str, ...] = ()  # folders between the open one and the name that do not exist
+    names: tuple[str, ...] = ()  # all of it, seen from the root, with no link left in it
+    outside: bool = False  # of the root: the names are seen from the top of the disk
+
+    @property
+    def display_path(self) -> str:
+        """As it is told to people."""
+        return f"/{'/'.join(self.names)}" if self.outside else "/".join(self.names) or SELF_NAME
+
+    @property
+    def path(self) -> str:
+        """As it is given to find the very same place again."""
+        return self.display_path if self.outside else f"./{'/'.join(self.names)}"
+
+    def get_stat(self) -> os.stat_result | None:
+        """What is there now, a link not followed; None: nothing."""
+        if self.missing:
+            return None
+        with translate_os_errors(self.display_path):
+            try:
+                return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+
+    def require_stat(self) -> os.stat_result:
+        """What is there. Raises `ToolRefused` when nothing is."""
+        found = self.get_stat()
+        if found is None:
+            raise self._build_not_found()
+        return found
+
+    def open_file(self) -> tuple[int, os.stat_result]:
+        """The file, for reading: a descriptor to be closed, and its figures."""
+        if self.missing:
+            raise self._build_not_found()
+        _check_is_file(self.require_stat(), self.display_path)  # a device is not even opened
+        with translate_os_errors(self.display_path):
+            descriptor = os.open(self.name, _FILE_FLAGS, dir_fd=self.folder)
+        try:
+            found = os.fstat(descriptor)
+            _check_is_file(found, self.display_path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor, found
+
+    def open_folder(self) -> int:
+        """The folder, for listing: a descriptor to be closed."""
+        if self.missing:
+            raise self._build_not_found()
+        if not stat.S_ISDIR(self.require_stat().st_mode):
+            message = f"{self.display_path} is not a folder."
+            hint = "read_file reads a file."
+            raise ToolRefused(message, hint=hint, error_type=NOT_A_FOLDER_TYPE, path=self.display_path)
+        with translate_os_errors(self.display_path):
+            return os.open(self.name, _OPEN_FOLDER_FLAGS, dir_fd=self.folder)
+
+    def _build_not_found(self) -> ToolRefused:
+        near = "" if self.missing else _suggest_name(self)
+        message = f"There is no {self.display_path}{'' if self.outside else ' in the working directory'}."
+        hint = near or "list_dir and find_files show what there is."
+        return ToolRefused(message, hint=hint, error_type=NOT_FOUND_TYPE, path=self.display_path)
+
+
+def _check_is_file(file_stat: os.stat_result, display_path: str) -> None:
+    if stat.S_ISREG(file_stat.st_mode):
+        return
+    if stat.S_ISDIR(file_stat.st_mode):
+        message = f"{display_path} is a folder."
+        raise ToolRefused(
+            message, hint="list_dir shows what is in it.", error_type=NOT_A_FILE_TYPE, path=display_path
+        )
+    message = f"{display_path} is {describe_kind(file_stat)}, and only ordinary files are read and written."
+    raise ToolRefused(message, error_type=NOT_A_FILE_TYPE, path=display_path)
+
+
+def describe_kind(file_stat: os.stat_result) -> str:
+    """What it is, in words."""
+    kinds = (
+        (stat.S_ISREG, "a file"),
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISLNK, "a link"),
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    )
+    return next((words for test, words in kinds if test(file_stat.st_mode)), "something unknown")
+
+
+def _suggest_name(entry: PathEntry) -> str:
+    """A name that is meant, perhaps: another case, another way to write the same letters, a slip."""
+    found = find_nearest_name(entry.folder, entry.name)
+    if found is None:
+        return ""
+    above = "/".join(entry.names[:-1])
+    return f"There is {f'{above}/' if above else ''}{found}."
+
+
+MAX_LINKS: Final = 40  # as the system has it
+MAX_TRIES: Final = 4  # when something changes under our hands
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CHANGED_MESSAGE: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
+
+
+@frozen
+class OutsideAccess:
+    """A person may grant calls outside of the root, except for these sensitive names."""
+
+    sensitive: tuple[str, ...] = ()
+
+
+class RootFolder:
+    """One root folder. Its methods block: not for an event loop."""
+
+    def __init__(
+        self, root: Path, *, protected: Iterable[str] = (), outside_access: OutsideAccess | None = None
+    ) -> None:
+        """`beyond`: what lies outside may be used, where a person granted it (`with_outside_access`)."""
+        if os.open not in os.supports_dir_fd:
+            message = "the workspace needs a system that opens files relative to a folder"
+            raise ConfigError(message, hint="Use Linux or macOS, or leave it out of builtin.enabled.")
+        self.root = root
+        self._protected = tuple(protected)
+        self._outside_access = outside_access
+        self._reaches = False
+
+    def with_outside_access(self) -> RootFolder:
+        """The same for a call that a person granted: it may reach what lies outside."""
+        made = RootFolder(self.root, protected=self._protected, outside_access=self._outside_access)
+        made._reaches = self._outside_access is not None
+        return made
+
+    def get_outside_path(self, path: str) -> str | None:
+        """The whole path of what lies outside, where that may be granted and can be told by its letters."""
+        if self._outside_access is None:
+            return None
+        names = parse_path(path, ("/",))
+        spellings = self._get_root_spellings()
+        if is_absolute(path):
+            lies_inside = parse_link(path, spellings) is not None
+            return None if lies_inside or ".." in names else "/" + "/".join(names)
+        if names[:1] != ("..",):
+            return None
+        whole = os.path.normpath(f"{spellings[-1]}/{path}")
+        return None if parse_link(whole, spellings) is not None else whole
+
+    def check_sensitive(self, path: str, *, resolve: bool = True) -> None:
+        """Refuse a path outside that nobody may approve. `look`: also where our own folders really lie."""
+        names = tuple(name for name in path.split("/") if name)
+        patterns = () if self._outside_access is None else self._outside_access.sensitive
+        if resolve:
+            patterns += tuple(os.path.realpath(each) for each in patterns if each.count("/") > 1)
+        if any(_is_protected(names, pattern) for pattern in patterns):
+            message = (
+                f"{format_name(path[:200])} may hold secrets or belongs to the system: it cannot be used."
+            )
+            hint = "A person can look at it; builtin.workspace.sensitive lists what is kept out."
+            raise ToolRefused(message, hint=hint, error_type=SENSITIVE_NAMES, path=format_name(path[:200]))
+
+    def open_root(self) -> int:
+        """A descriptor of the root. Its own path is the operator's, links and all."""
+        try:
+            return os.open(self.root, _FOLDER_FLAGS)
+        except OSError as error:
+            message = f"The working directory {self.root} cannot be opened ({error.strerror})."
+            raise ToolRefused(message, hint="builtin.workspace.root says which folder it is.") from error
+
+    @contextmanager
+    def open_entry(self, path: str, *, follow: bool = True) -> Generator[PathEntry]:
+        """The place a path means, its folder held open. `follow`: also its last name, if it is a link."""
+        walk, place = self._resolve(path, follow=follow)
+        try:
+            yield place
+        finally:
+            walk.close()
+
+    def check_path(self, path: str) -> None:
+        """Refuse what cannot be a path here by its letters alone. Nothing is looked up."""
+        names = parse_path(path, ("/",))
+        if is_absolute(path) and self._outside_access is not None:
+            self.check_sensitive(path, resolve=False)
+        if not is_absolute(path) and names[:1] == ("..",) and self._outside_access is None:
+            raise build_outside_error(path)
+
+    def _resolve(self, path: str, *, follow: bool) -> tuple[_PathResolver, PathEntry]:
+        beyond = self.get_outside_path(path) if self._reaches else None
+        if beyond is not None:
+            self.check_sensitive(beyond)
+        names = parse_path(path, self._get_root_spellings()) if beyond is None else parse_path(beyond, ("/",))
+        tries = MAX_TRIES
+        while True:
+            walk, tries = _PathResolver(self, path, allow_outside=beyond is not None), tries - 1
+            try:
+                return walk, walk.resolve(names, follow=follow)
+            except OSError as error:
+                walk.close()
+                if (
+                    not tries or error.errno not in _CHANGED_MESSAGE
+                ):  # else it changed between two looks: look again
+                    with translate_os_errors(format_name(path)):
+                        raise
+            except BaseException:
+                walk.close()
+                raise
+
+    def check_creatable(self, entry: PathEntry) -> None:
+        """Whether something may be made here. Raises `ToolRefused`."""
+        self.check_writable(entry)
+        for name in (*entry.missing, entry.name):
+            check_new_name(name)
+
+    def check_writable(self, entry: PathEntry) -> None:
+        """Whether this place may be changed at all. Raises `ToolRefused`."""
+        if entry.name == SELF_NAME:
+            message = "The working directory itself cannot be changed."
+            raise ToolRefused(message, hint="Name something inside of it.")
+        for pattern in self._protected:
+            if entry.outside and pattern.startswith("/"):
+                continue  # seen from the root
+            if _is_protected(entry.names, pattern):
+                message = f"{entry.display_path} is protected ({pattern}): it can be read, never written."
+                hint = "A person can write it; builtin.workspace.protected lists what is protected."
+                raise ToolRefused(message, hint=hint, error_type=PROTECTED_TYPE, path=entry.display_path)
+
+    @contextmanager
+    def create_parents(self, entry: PathEntry) -> Generator[PathEntry]:
+        """The same place once all folders above it exist: those that are missing are made."""
+        if not entry.missing:
+            yield entry
+            return
+        folder, made = entry.folder, list[int]()
+        try:
+            with translate_os_errors(entry.display_path):
+                for name in entry.missing:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=folder)
+                    folder = os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+                    made.append(folder)
+            yield PathEntry(folder=folder, name=entry.name, names=entry.names, outside=entry.outside)
+        finally:
+            for descriptor in made:
+                os.close(descriptor)
+
+    def _get_root_spellings(self) -> tuple[str, ...]:
+        """How an absolute path to the root may begin: as it was configured, and as the system has it."""
+        return tuple(dict.fromkeys((str(self.root), os.path.realpath(self.root))))
+
+    def parse_link_target(self, target: str) -> tuple[str, ...] | None:
+        return parse_link(target, self._get_root_spellings())
+
+
+class _PathResolver:
+    """One way from the root: the folders gone through, each held open."""
+
+    def __init__(self, root_folder: RootFolder, path: str, *, allow_outside: bool = False) -> None:
+        self._ground = root_folder
+        self._given = path
+        self._is_outside = allow_outside  # it begins at the top of the disk, and follows no link
+        self._stack: list[tuple[str, int]] = [
+            ("", os.open("/", _FOLDER_FLAGS) if allow_outside else root_folder.open_root())
+        ]
+        self._links = 0
+
+    def close(self) -> None:
+        while self._stack:
+            os.close(self._stack.pop()[1])
+
+    def resolve(self, names: tuple[str, ...], *, follow: bool) -> PathEntry:
+        waiting = deque(names)
+        while waiting:
+            name = waiting.popleft()
+            if name == "..":
+                self._leave()
+                continue
+            if not waiting and not follow:
+                return self._build_entry(name)
+            kind = self._get_kind(name)
+            if kind is None:
+                return self._build_missing_entry(name, tuple(waiting))
+            if stat.S_ISLNK(kind):
+                waiting.extendleft(reversed(self._follow(name)))
+            elif not waiting:
+                return self._build_entry(name)
+            else:
+                self._enter(name)
+        return self._build_entry(SELF_NAME)
+
+    @property
+    def _folder(self) -> int:
+        return self._stack[-1][1]
+
+    def _get_kind(self, name: str) -> int | None:
+        try:
+            return os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
+
+    def _enter(self, name: str) -> None:
+        self._stack.append((name, os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=self._folder)))
+
+    def _leave(self) -> None:
+        if len(self._stack) == 1:
+            raise build_outside_error(self._given)
+        os.close(self._stack.pop()[1])
+
+    def _follow(self, name: str) -> tuple[str, ...]:
+        if self._is_outside:
+            message = f"{format_name(self._given[:200])} goes through the link {format_name(name)}."
+            hint = "Outside of the working directory links are not followed: give the path it leads to."
+            raise ToolRefused(
+                message, hint=hint, error_type=OUTSIDE_TYPE, path=format_name(self._given[:200])
+            )
+        self._links += 1
+        if self._links > MAX_LINKS:
+            message = f"{self._given[:200]} goes through more than {MAX_LINKS} links."
+            raise ToolRefused(message, hint="They may lead in a circle.")
+        target = os.readlink(name, dir_fd=self._folder)
+        names = self._ground.parse_link_target(target)
+        if names is None:
+            raise build_outside_error(self._given)
+        if is_absolute(target):
+            while len(self._stack) > 1:
+                self._leave()
+        return names
+
+    def _build_missing_entry(self, name: str, rest: tuple[str, ...]) -> PathEntry:
+        if ".." in rest:
+            message = f"{self._given[:200]} goes through {name}, which does not exist."
+            hint = "list_dir and find_files show what there is."
+            raise ToolRefused(message, hint=hint, error_type=NOT_FOUND_TYPE, path=format_name(self._given))
+        missing = (name, *rest)
+        return self._build_entry(missing[-1], missing[:-1])
+
+    def _build_entry(self, name: str, missing: tuple[str, ...] = ()) -> PathEntry:
+        above = tuple(each for each, _ in self._stack[1:])
+        names = above if name == SELF_NAME else (*above, *missing, name)
+        return PathEntry(
+            folder=self._folder, name=name, missing=missing, names=names, outside=self._is_outside
+        )
+
+
+def _is_protected(names: tuple[str, ...], pattern: str) -> bool:
+    """`.git` is protected wherever it is, with all in it; `/profiles/*.toml` only there."""
+    folded = tuple(_fold_name(name) for name in names)
+    wanted = tuple(_fold_name(part) for part in pattern.split("/") if part)
+    if not pattern.startswith("/") and len(wanted) == 1:
+        return any(fnmatchcase(name, wanted[0]) for name in folded)
+    return len(folded) >= len(wanted) and all(
+        fnmatchcase(name, part) for name, part in zip(folded, wanted, strict=False)
+    )
+
+
+def _fold_name(name: str) -> str:
+    """As a file system that is generous about case, accents and trailing dots would compare it."""
+    return normalize("NFKC", name).casefold().rstrip(". ") or name
+
+
+__all__ = ["OutsideAccess", "PathEntry", "RootFolder", "format_name"]

@@ -1,0 +1,407 @@
+"""Commands as processes: how they are started, limited, ended, and run in the background."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import anyio.to_thread
+from anyio.abc import ByteReceiveStream, Process, TaskGroup, TaskStatus
+
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.workspace.command_rules import (
+    PROGRAMS,
+    build_program_not_found,
+    find_program,
+    find_unsafe,
+)
+from fingerpost.builtin.workspace.paths import RootFolder
+from fingerpost.builtin.workspace.sandbox import CommandSandbox, SandboxKind, find_sandbox_kind
+from fingerpost.frozen import frozen
+from fingerpost.records import ServerSpec
+from fingerpost.servers.process import (
+    KILL_GRACE,
+    TERM_GRACE,
+    RingBuffer,
+    close_pipes,
+    describe_exit,
+    spawn,
+    wait_for_exit,
+    watchdog_client,
+)
+from fingerpost.servers.watchdog import kill_marked
+from fingerpost.tasks import cancel_and_exit
+
+
+async def end_process(process: Process, process_mark: str, *, politely: bool) -> None:
+    """Have nothing of the command left. All within bounds."""
+    if politely and process.returncode is None:
+        _send_signal(process.pid, signal.SIGTERM)
+        await wait_for_exit(process, TERM_GRACE)
+    _send_signal(
+        process.pid, signal.SIGKILL
+    )  # also when it is gone itself: its children are in the same group
+    await anyio.to_thread.run_sync(kill_marked, process_mark)
+    await wait_for_exit(process, KILL_GRACE)
+    await close_pipes(process)
+
+
+def _send_signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+PreparedCommand = tuple[tuple[str, ...], Mapping[str, str]]  # the words, and variables beside the usual ones
+
+# Every setting that names a program which a reading subcommand could start.
+_GIT_SETTINGS: Final = (
+    "safe.bareRepository=explicit", "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat",
+    "core.editor=false", "core.askPass=false", "core.sshCommand=false", "core.gitProxy=", "diff.external=",
+    "diff.trustExitCode=false", "credential.helper=", "gpg.program=false", "gpg.openpgp.program=false",
+    "gpg.x509.program=false", "gpg.ssh.program=false", "log.showSignature=false", "submodule.recurse=false",
+    "status.submoduleSummary=false", "protocol.allow=never", "maintenance.auto=false", "gc.auto=0",
+)  # fmt: skip
+# Those with a name of the repository's own in them: .gitattributes, which a model may write, chooses them.
+_GIT_NAMED_SETTINGS: Final = re.compile(
+    r"(?P<filter>filter\..+\.(clean|smudge|process))|(?P<required>filter\..+\.required)"
+    r"|(?P<other>diff\..+\.(command|textconv)|credential\..+\.helper|remote\..+\.(vcs|uploadpack|proxy))",
+    re.IGNORECASE | re.DOTALL,
+)
+_GIT_VARIABLES: Final[Mapping[str, str]] = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+    "GIT_ASKPASS": "false",
+    "GIT_SSH_COMMAND": "false",
+    "GIT_ALLOW_PROTOCOL": "none",  # objects that are missing are not fetched
+    "GIT_NO_LAZY_FETCH": "1",
+}
+_NO_PROGRAM_VALUES: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
+_GIT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "status": ("--ignore-submodules=dirty",),
+    "log": _NO_PROGRAM_VALUES,
+    "show": _NO_PROGRAM_VALUES,
+    "diff": _NO_PROGRAM_VALUES,
+    "diff-tree": _NO_PROGRAM_VALUES,
+    "blame": ("--no-textconv",),
+    "grep": ("--no-textconv",),
+}
+_LIST_TIMEOUT_S: Final = 20.0
+
+
+def prepare_command(words: Sequence[str], root: Path, folder: Path) -> PreparedCommand:
+    """The command as it is started. One that is not known as safe stays as it is. Blocks."""
+    if words[0] not in PROGRAMS or find_unsafe(words, str(root)) is not None:
+        return tuple(words), {}
+    if words[0] == "rg":
+        return ("rg", "--no-config", *words[1:]), {}
+    return _prepare_git(words, folder) if words[0] == "git" else (tuple(words), {})
+
+
+def _prepare_git(words: Sequence[str], folder: Path) -> PreparedCommand:
+    _refuse_bare_repository(folder)
+    settings = [*_GIT_SETTINGS]
+    for name in _list_git_settings(folder):
+        found = _GIT_NAMED_SETTINGS.fullmatch(name)
+        if found is not None:
+            settings.append(f"{name}={'false' if found['required'] else ''}")
+    options = [part for setting in settings for part in ("-c", setting)]
+    subcommand, *rest = words[1:]
+    added = _GIT_OPTIONS.get(subcommand, ())
+    return ("git", "--no-pager", *options, subcommand, *added, *rest), _GIT_VARIABLES
+
+
+def _list_git_settings(folder: Path) -> list[str]:
+    """The names of all settings of the repository, of which none has an effect here."""
+    environment = {
+        name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ
+    }
+    listed = [
+        "git",
+        "--no-pager",
+        "-c",
+        "safe.bareRepository=explicit",
+        "config",
+        "-z",
+        "--name-only",
+        "--list",
+    ]
+    try:
+        done = subprocess.run(
+            listed,
+            cwd=folder,
+            env={**environment, **_GIT_VARIABLES},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LIST_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        return []  # there is no git: starting the command says so
+    except subprocess.TimeoutExpired:
+        message = "git did not list its settings in time."
+        raise ToolRefused(message, hint="Try again.") from None
+    return [name for name in done.stdout.decode("utf-8", "surrogateescape").split("\0") if "=" not in name]
+
+
+def _refuse_bare_repository(folder: Path) -> None:
+    """A folder that git would take for a repository though it has no .git: older versions use it unasked."""
+    for place in (folder, *folder.parents):
+        if (place / ".git").exists():
+            return
+        if all((place / name).exists() for name in ("HEAD", "objects", "refs")):
+            message = f"{place} looks like a bare repository, whose settings could run programs."
+            raise ToolRefused(message, hint="git is used only in folders with a .git of their own.")
+
+
+# Beyond what every child process of ours gets: no secret has a name like these.
+_PASSED_VARIABLES: Final = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+_OUTPUT_DRAIN_S: Final = 1.0  # for what is still in the pipes once all processes are gone
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningCommand:
+    """A command, while it runs and after. `output` has the newest of both its streams, as they came."""
+
+    words: Sequence[str]
+    folder: str  # seen from the root
+    seconds: float
+    output: RingBuffer
+    sandbox: CommandSandbox | None = None  # None: it runs outside of one
+    sandbox_required: bool = False
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    started: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    end_reason: str = "running"
+    status: int | None = None
+    timed_out: bool = False
+    finished: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def duration(self) -> float:
+        return (self.ended or time.monotonic()) - self.started
+
+    async def run(self, root_folder: RootFolder, *, started: Callable[[], None] = lambda: None) -> None:
+        """To its end, whatever that is. Nothing of it is left afterwards, also when this is cancelled.
+
+        `started` hears that it runs. Raises `ToolRefused` when it cannot be started.
+        """
+        try:
+            await self._run_command(root_folder, started)
+        finally:
+            self.ended = time.monotonic()
+            if self.end_reason == "running":
+                self.end_reason = "stopped"
+            self.finished.set()
+
+    async def _run_command(self, root_folder: RootFolder, started: Callable[[], None]) -> None:
+        try:
+            await anyio.to_thread.run_sync(watchdog_client.add_mark, self.mark)  # in case we are killed next
+            await self._run_expected(root_folder, started)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(watchdog_client.remove_mark, self.mark)
+
+    async def _run_expected(self, root_folder: RootFolder, started: Callable[[], None]) -> None:
+        kind: SandboxKind = (
+            "none" if self.sandbox is None else await anyio.to_thread.run_sync(find_sandbox_kind)
+        )
+        if self.sandbox_required and kind == "none":
+            message = "There is no sandbox here, and builtin.workspace.sandbox requires one."
+            raise ToolRefused(message, hint="It needs Linux with Landlock; `auto` runs commands without.")
+        # Its private folder, where the sandbox cannot give it a /tmp of its own.
+        scratch = None if kind != "files" else Path(await anyio.to_thread.run_sync(tempfile.mkdtemp))
+        try:
+            await self._run_in_sandbox(root_folder, kind, scratch, started)
+        finally:
+            if scratch is not None:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(shutil.rmtree, scratch, True)  # noqa: FBT003
+
+    async def _run_in_sandbox(
+        self, root_folder: RootFolder, kind: SandboxKind, scratch: Path | None, started: Callable[[], None]
+    ) -> None:
+        folder = await anyio.to_thread.run_sync(_open_folder, root_folder, self.folder)
+        try:
+            spec = await anyio.to_thread.run_sync(self._build_spec, root_folder, folder, kind, scratch)
+            process = await self._spawn_process(spec)
+        finally:
+            os.close(folder)
+        try:
+            await anyio.to_thread.run_sync(watchdog_client.add_group, process.pid)
+            started()
+            async with anyio.create_task_group() as tasks:
+                assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+                await process.stdin.aclose()
+                tasks.start_soon(self._read_output, process.stdout)
+                tasks.start_soon(self._read_output, process.stderr)
+                self.timed_out = not await wait_for_exit(process, self.seconds)
+                self.status = process.returncode
+                self.end_reason = (
+                    f"stopped after {self.seconds:g} seconds" if self.timed_out else describe_exit(process)
+                )
+                with anyio.CancelScope(shield=True):
+                    # What it left running holds its pipes open: no end of them comes before that is ended.
+                    await end_process(process, self.mark, politely=self.timed_out)
+                tasks.cancel_scope.deadline = anyio.current_time() + _OUTPUT_DRAIN_S
+        finally:
+            with anyio.CancelScope(shield=True):
+                await end_process(process, self.mark, politely=True)
+                await anyio.to_thread.run_sync(watchdog_client.remove_group, process.pid)
+
+    async def _spawn_process(self, spec: ServerSpec) -> Process:
+        try:
+            return await spawn(spec, self.mark)
+        except FileNotFoundError:
+            raise build_program_not_found(self.words[0]) from None
+        except OSError as error:
+            message = f"{self.words[0]} could not be started: {error.strerror}."
+            raise ToolRefused(message, hint="Check that it is a program and may be run.") from None
+
+    def _build_spec(
+        self, root_folder: RootFolder, folder: int, kind: SandboxKind, scratch: Path | None
+    ) -> ServerSpec:
+        passed = {name: value for name in _PASSED_VARIABLES if (value := os.environ.get(name))}
+        where = root_folder.root / self.folder
+        words, variables = prepare_command(self.words, root_folder.root, where)
+        if self.sandbox is not None and kind != "none":
+            if find_program(words[0], where) is None:
+                raise build_program_not_found(self.words[0])
+            words = self.sandbox.wrap_command(words, where, kind, scratch)
+            temporary = str(scratch or "/tmp")  # noqa: S108 - its own
+            passed |= {"TMPDIR": temporary, "XDG_CACHE_HOME": f"{temporary}/.cache"}
+        return ServerSpec(
+            name="command",
+            transport="stdio",
+            command=words[0],
+            args=words[1:],
+            env={**passed, **variables, "PWD": str(where)},
+            cwd=_get_descriptor_path(folder, str(where)),
+        )
+
+    async def _read_output(self, stream: ByteReceiveStream) -> None:
+        try:
+            async for piece in stream:
+                self.output.write(piece)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            return
+
+
+def _open_folder(root_folder: RootFolder, folder: str) -> int:
+    with root_folder.open_entry(folder) as place:
+        return place.open_folder()
+
+
+def _get_descriptor_path(folder: int, where: str) -> str:
+    """The folder by its descriptor, where the system can: its path may lead elsewhere by then."""
+    return f"/proc/self/fd/{folder}" if sys.platform.startswith("linux") else where
+
+
+log = logging.getLogger("fingerpost.builtin")
+
+MAX_JOBS_KEPT: Final = 50  # that are over: their output can still be read
+
+
+@frozen(kw_only=False)
+class BackgroundJob:
+    """One of them. `owner` alone sees it."""
+
+    id: str
+    owner: str | None
+    command: RunningCommand
+    scope: anyio.CancelScope
+
+
+class BackgroundJobs:
+    """All background commands of a server, which end when it does."""
+
+    def __init__(self, root_folder: RootFolder, limit: int) -> None:
+        self._ground = root_folder
+        self._most = limit
+        self._jobs: dict[str, BackgroundJob] = {}
+        self._count = 0
+        self._tasks: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        """While entered, commands can be started; afterwards none is left."""
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        return await cancel_and_exit(tasks, kind, error, trace)
+
+    async def start_job(self, owner: str | None, command: RunningCommand) -> BackgroundJob:
+        """Begin it. Raises `ToolRefused` when too many run, or when it cannot be started."""
+        if self._tasks is None:
+            message = "Nothing can run in the background: the server is not open."
+            raise ToolRefused(message)
+        active = sum(not job.command.finished.is_set() for job in self._jobs.values())
+        if active >= self._most:
+            message = f"{active} commands run in the background already; {self._most} is the most."
+            raise ToolRefused(message, hint="Stop one of them; `list` shows yours.")
+        self._count += 1
+        job = BackgroundJob(f"job-{self._count}", owner, command, anyio.CancelScope())
+        await self._tasks.start(self._run_job, job)
+        self._jobs[job.id] = job
+        self._forget_oldest()
+        return job
+
+    async def _run_job(self, job: BackgroundJob, *, task_status: TaskStatus[None]) -> None:
+        begun = False
+
+        def started() -> None:
+            nonlocal begun
+            begun = True
+            task_status.started()
+
+        with job.scope:
+            try:
+                await job.command.run(self._ground, started=started)
+            except Exception:
+                if not begun:
+                    raise  # whoever waits for its start hears it
+                log.exception("a background command ended in a way it should not")
+
+    def list_jobs(self, owner: str | None) -> list[BackgroundJob]:
+        """Those of one caller, the oldest first."""
+        return [job for job in self._jobs.values() if job.owner == owner]
+
+    def get_job(self, owner: str | None, name: str) -> BackgroundJob:
+        """One of a caller's. Raises `ToolRefused`."""
+        job = self._jobs.get(name)
+        if job is None or job.owner != owner:
+            own = ", ".join(each.id for each in self.list_jobs(owner)) or "none"
+            message = f"There is no background command {name[:40]} of yours."
+            raise ToolRefused(message, hint=f"There are: {own}.")
+        return job
+
+    async def stop_job(self, job: BackgroundJob) -> None:
+        """End it and everything it started."""
+        job.scope.cancel()
+        await job.command.finished.wait()
+
+    def _forget_oldest(self) -> None:
+        over = [job.id for job in self._jobs.values() if job.command.finished.is_set()]
+        for name in over[: max(0, len(over) - MAX_JOBS_KEPT)]:
+            del self._jobs[name]

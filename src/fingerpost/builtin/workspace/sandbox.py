@@ -1,0 +1,168 @@
+"""The sandbox that commands run in, where the system has one (Linux with Landlock)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+from fingerpost.builtin.workspace.confine import get_landlock_version
+from fingerpost.frozen import frozen
+from fingerpost.settings import WorkspaceSettings
+
+SandboxKind = Literal["full", "files", "none"]
+
+_CONFINE_PROGRAM: Final = Path(__file__).with_name("confine.py")
+_COVERED_FOLDERS: Final = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - they are hidden
+_HIDDEN_FOLDERS: Final = (*_COVERED_FOLDERS, "/dev", "/home", "/root", "/var/run")
+# What commands need of folders that are hidden otherwise: name resolution, and where tool chains lie.
+_NEEDED_PATHS: Final = (
+    "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/current-system",
+)  # fmt: skip
+_NEEDED_HOME_PATHS: Final = (
+    ".pyenv", ".local/bin", ".local/lib", ".local/share/uv", ".local/share/mise", ".local/share/pnpm",
+    ".asdf", ".nvm", ".volta", ".bun/bin", ".deno/bin", ".rbenv", ".gem", ".sdkman", ".rustup", ".cargo/bin",
+    ".cargo/registry", ".cargo/git", ".cargo/config.toml", "go/bin", "go/pkg", ".m2/repository",
+    ".gradle/caches", ".gitconfig", ".config/git/config", ".config/git/ignore",
+)  # fmt: skip
+_PROBE_TIMEOUT_S: Final = 20.0
+
+
+@frozen
+class CommandSandbox:
+    """What one workplace's commands run in."""
+
+    root: Path
+    network: bool = False
+    reads: tuple[Path, ...] = ()  # beside the system and the folder
+    writes: tuple[Path, ...] = ()  # beside the folder
+    own: tuple[Path, ...] = ()  # Fingerpost's own files: hidden also where they lie in the folder
+
+    def wrap_command(
+        self, words: Sequence[str], folder: Path, kind: SandboxKind, scratch: Path | None
+    ) -> tuple[str, ...]:
+        """The command as it is started inside. `scratch`: its private folder where /tmp cannot be one."""
+        plan = json.dumps(self._build_plan(folder, kind, scratch))
+        return (sys.executable, "-I", "-S", str(_CONFINE_PROGRAM), plan, *words)
+
+    def _build_plan(self, folder: Path, kind: SandboxKind, scratch: Path | None) -> Mapping[str, object]:
+        full = kind == "full"
+        writes = [self.root, *self.writes]
+        needed = [*self._list_needed_paths()]
+        kept = [path for path in (*writes, *needed) if _is_below(path, _COVERED_FOLDERS)]
+        if scratch is not None:
+            writes.append(scratch)
+        if full:
+            writes += map(Path, _COVERED_FOLDERS)
+        hidden = {Path(path) for path in (*_HIDDEN_FOLDERS, Path.home(), *self.own)}
+        masked = [path for path in self.own if any(path.is_relative_to(place) for place in writes)]
+        return {
+            "namespaces": full,
+            "network": self.network,
+            "folder": str(folder),
+            "reads": [str(path) for path in (*_list_visible(Path("/"), hidden), *needed)],
+            "writes": [str(path) for path in writes],
+            "covered": [path for path in _COVERED_FOLDERS if Path(path) != self.root],
+            "kept": [str(path) for path in kept],
+            "masked": [str(path) for path in masked if path.exists()],
+        }
+
+    def _list_needed_paths(self) -> Iterator[Path]:
+        """What is read although the folder around it is hidden."""
+        home = Path.home()
+        yield from map(Path, _NEEDED_PATHS)
+        yield from (home / name for name in _NEEDED_HOME_PATHS)
+        yield from {Path(sys.prefix), Path(sys.base_prefix)}
+        for place in map(Path, filter(None, os.environ.get("PATH", "").split(os.pathsep))):
+            if place.is_absolute() and place != home:
+                yield place.parent if (place.parent / "pyvenv.cfg").exists() else place
+        yield from self.reads
+
+
+def _list_visible(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
+    """The folder without what is hidden: whole, or what is in it, one by one."""
+    below = [path for path in hidden if path.is_relative_to(folder)]
+    if not below:
+        yield folder
+    elif folder not in below:
+        try:
+            names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
+        except OSError:
+            return
+        for name in names:
+            path = folder / name
+            if path.is_symlink() and path not in below:
+                continue  # it is used through what it leads to
+            yield from _list_visible(path, below)
+
+
+def _is_below(path: Path, places: Iterable[str]) -> bool:
+    return any(path.is_relative_to(place) and str(path) != place for place in places)
+
+
+def has_landlock() -> bool:
+    """Whether a sandbox is possible at all. Takes no time."""
+    return get_landlock_version() > 0
+
+
+@cache
+def find_sandbox_kind() -> SandboxKind:
+    """What this system can do, tried once. Blocks for a moment."""
+    if not has_landlock() or (true := shutil.which("true")) is None:
+        return "none"
+    with tempfile.TemporaryDirectory() as folder:
+        kinds: tuple[SandboxKind, ...] = ("full", "files")
+        for kind in kinds:
+            if _is_working(kind, true, Path(folder).resolve()):
+                return kind
+    return "none"
+
+
+def _is_working(kind: SandboxKind, program: str, folder: Path) -> bool:
+    command = CommandSandbox(root=folder).wrap_command([program], folder, kind, None)
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PROBE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def describe_sandbox(settings: WorkspaceSettings) -> str:
+    """How commands run here, in a sentence for models and for people who approve them."""
+    if settings.sandbox == "off":
+        return "Commands run without a sandbox (builtin.workspace.sandbox is off): they can do what you can."
+    if not has_landlock():
+        if settings.sandbox == "required":
+            return "This system has no sandbox, and builtin.workspace.sandbox requires one: no command runs."
+        return "This system has no sandbox for commands: they can do what you can."
+    network = "with the network" if settings.sandbox_network else "without the network"
+    return f"Commands run in a sandbox: they write in the working directory alone, {network}."
+
+
+def explain_missing_sandbox(settings: WorkspaceSettings) -> str:
+    """What an operator should know of a sandbox that is not whole; empty: it is. Blocks for a moment."""
+    if settings.sandbox == "off":
+        return "commands run without a sandbox: builtin.workspace.sandbox is off"
+    kind = find_sandbox_kind()
+    if kind == "none":
+        return "this system has no sandbox for commands (it needs Linux with Landlock)"
+    if kind == "files":
+        return (
+            "the sandbox for commands covers files and TCP only: user namespaces are not allowed here, so "
+            "UDP, named sockets and the list of processes stay reachable"
+        )
+    return ""

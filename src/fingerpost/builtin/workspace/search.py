@@ -1,0 +1,486 @@
+"""Search in files: by text, by regular expression (in a process that can be stopped), by meaning."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock, Timer
+from types import TracebackType
+from typing import IO, Final, Protocol, Self, cast
+
+from fingerpost.builtin.passages import PassageHit, PassageIndex, TextPassage
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.workspace.context import WorkspaceContext
+from fingerpost.builtin.workspace.file_tree import compile_path_pattern, walk_folder
+from fingerpost.builtin.workspace.folder_walk import FolderWalk, WalkedEntry
+from fingerpost.builtin.workspace.paths import format_name
+from fingerpost.builtin.workspace.text import decode_text, split_lines
+from fingerpost.frozen import frozen
+
+_PLAIN_CHARACTERS: Final = re.compile(r"[A-Za-z0-9_ ]+")
+# Alternatives, groups, inline flags and comments change the meaning of what stands beside them.
+_AMBIGUOUS_SYNTAX: Final = re.compile(r"[|()#]")
+_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
+_ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
+_COUNT: Final = re.compile(r"\{[^{}]*\}")
+_OPTIONAL: Final = frozenset("*?{")
+
+
+def find_required_text(pattern: str) -> str:
+    """The longest run of plain characters that is part of every fit; empty: none is certain."""
+    if _AMBIGUOUS_SYNTAX.search(pattern) or not pattern.isascii():
+        return ""
+    plain = _COUNT.sub("{", _CLASS.sub("\0", _ESCAPE.sub("\0", pattern)))
+    best = ""
+    for match in _PLAIN_CHARACTERS.finditer(plain):
+        run = match.group()
+        if plain[match.end() : match.end() + 1] in _OPTIONAL:
+            run = run[:-1]  # the last one may be missing
+        if len(run) > len(best):
+            best = run
+    return best
+
+
+class LiteralFinder:
+    """Looks for a text literally."""
+
+    def __init__(self, query: str, *, match_case: bool) -> None:
+        self._match_case = match_case
+        folded = query if match_case else query.casefold()
+        # é is one character or two, and files have either.
+        self._forms = tuple(dict.fromkeys(unicodedata.normalize(form, folded) for form in ("NFC", "NFD")))
+        self._bytes = folded.encode("utf-8", "surrogatepass") if folded.isascii() else None
+
+    def may_match(self, data: bytes) -> bool:
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\0\0\xfe\xff":
+            return True  # UTF-16 and UTF-32: only the text can tell
+        if self._bytes is None:
+            return not data.isascii()
+        return self._bytes in (data if self._match_case else data.lower())
+
+    def find_lines(self, text: str, limit: int) -> list[int]:
+        found: list[int] = []
+        text = text if self._match_case else _fold_case(text)
+        at, line, counted = self._find_next(text, 0), 0, 0
+        while at >= 0 and len(found) < limit:
+            line += text.count("\n", counted, at)
+            counted = at
+            found.append(line)
+            end = text.find("\n", at)
+            at = -1 if end < 0 else self._find_next(text, end)
+        return found
+
+    def _find_next(self, text: str, start: int) -> int:
+        return min((at for form in self._forms if (at := text.find(form, start)) >= 0), default=-1)
+
+
+def _fold_case(text: str) -> str:
+    return text.lower() if text.isascii() else text.casefold()
+
+
+_WORKER_PROGRAM: Final = Path(__file__).with_name("pattern_worker.py")
+
+# Letters beyond ASCII that are another case of ASCII ones: ſ, İ, ı and the sign for kelvin.
+_CASE_VARIANTS: Final = tuple(letter.encode() for letter in "\u017f\u0130\u0131\u212a")
+
+
+class PatternFinder:
+    """Looks for a pattern, line by line. Its process is started for the first text that may have it."""
+
+    def __init__(self, pattern: str, *, match_case: bool, seconds: float) -> None:
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            message = f"The pattern cannot be read: {error}."
+            raise ToolRefused(message, hint="Leave out `regex` to look for the text as it stands.") from None
+        text = find_required_text(pattern)
+        self._certain = text.encode() if match_case else text.lower().encode()
+        self._pattern = pattern
+        self._match_case = match_case
+        self._seconds = seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._timer: Timer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+    def may_match(self, data: bytes) -> bool:
+        if not self._certain or data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\0\0\xfe\xff":
+            return True
+        if self._match_case:
+            return self._certain in data
+        if self._certain in data.lower():
+            return True
+        return not data.isascii() and any(each in data for each in _CASE_VARIANTS)
+
+    def find_lines(self, text: str, limit: int) -> list[int]:
+        process = self._process or self._start_worker()
+        try:
+            _send_text(process, b"%d\n" % limit + text.encode("utf-8", "surrogatepass"))
+            answer = cast("IO[bytes]", process.stdout).readline()
+        except OSError:
+            answer = b""
+        if not answer:
+            message = f"The pattern takes longer than {self._seconds:g} seconds."
+            raise ToolRefused(message, hint="Make it simpler: no repetition inside of a repetition.")
+        return [int(number) for number in answer.split()]
+
+    def _start_worker(self) -> subprocess.Popen[bytes]:
+        process = self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_WORKER_PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+        )
+        self._timer = Timer(self._seconds, process.kill)
+        self._timer.start()
+        header = b"%d %d\n" % (int(self._seconds) + 1, self._match_case)
+        _send_text(process, header + self._pattern.encode("utf-8", "surrogatepass"))
+        return process
+
+
+def _send_text(process: subprocess.Popen[bytes], data: bytes) -> None:
+    pipe = cast("IO[bytes]", process.stdin)
+    pipe.write(b"%d\n" % len(data) + data)
+    pipe.flush()
+
+
+MAX_GREP_FILE_BYTES: Final = 16 * 1024 * 1024  # files above are passed over
+GREP_TIMEOUT_S: Final = 15.0
+MAX_QUERY_LENGTH: Final = 1000
+MAX_LINE_SHOWN: Final = 300  # characters of a line
+MAX_LINES_PER_FILE: Final = 200
+
+
+@frozen
+class TextQuery:
+    """What to look for, and where."""
+
+    query: str
+    path: str = "."
+    glob: str = ""
+    regex: bool = False
+    match_case: bool = False
+    context_lines: int = 0  # lines shown above and below
+    limit: int = 100
+    include_ignored: bool = False
+
+
+@dataclass(slots=True)
+class _SearchCounts:
+    files: int = 0
+    matching: int = 0
+    large: int = 0
+    shown: int = 0
+    cut: bool = False
+
+
+class LineFinder(Protocol):
+    """Says in which lines of a text something is found."""
+
+    def may_match(self, data: bytes) -> bool:
+        """Whether a look at the bytes leaves it possible."""
+        ...
+
+    def find_lines(self, text: str, limit: int) -> list[int]:
+        """The numbers of the lines, from 0, in order."""
+        ...
+
+
+def search_text(workspace: WorkspaceContext, query: TextQuery) -> str:
+    """The lines that contain the text, as `path:line: text`, in the order of paths."""
+    if not query.query or len(query.query) > MAX_QUERY_LENGTH:
+        message = f"The text to look for must have 1 to {MAX_QUERY_LENGTH} characters."
+        raise ToolRefused(message)
+    walking = workspace.build_walk(include_ignored=query.include_ignored)
+    walking.seconds = GREP_TIMEOUT_S
+    tally = _SearchCounts()
+    if query.regex:
+        with PatternFinder(query.query, match_case=query.match_case, seconds=GREP_TIMEOUT_S) as finder:
+            lines = _search_files(workspace, query, finder, walking, tally)
+    else:
+        lines = _search_files(
+            workspace, query, LiteralFinder(query.query, match_case=query.match_case), walking, tally
+        )
+    return "\n".join((_format_summary(query, walking, tally), *lines))
+
+
+def _search_files(
+    workspace: WorkspaceContext, query: TextQuery, finder: LineFinder, walk: FolderWalk, counts: _SearchCounts
+) -> list[str]:
+    found: list[str] = []
+    until = time.monotonic() + GREP_TIMEOUT_S
+    for path, data in _read_contents(workspace, query, walk, counts):
+        counts.files += 1
+        if _has_nul(data) or not finder.may_match(data) or (text := decode_text(data)) is None:
+            continue
+        # As read_range counts lines: `\n` ends one, nothing else.
+        numbers = finder.find_lines(text.text, min(MAX_LINES_PER_FILE, query.limit - counts.shown + 1))
+        if numbers:
+            found.extend(_render_matches(path, _split_lines(text.text), numbers, query, counts))
+        if counts.cut or time.monotonic() > until:
+            if not counts.cut:
+                walk.stop_reason = f"it stopped after {GREP_TIMEOUT_S:g} seconds"
+            break
+    return found
+
+
+def _read_contents(
+    workspace: WorkspaceContext, query: TextQuery, walk: FolderWalk, counts: _SearchCounts
+) -> Iterator[tuple[str, bytes]]:
+    with workspace.root_folder.open_entry(query.path) as place:
+        found = place.require_stat()
+        if not _is_folder(found):
+            descriptor, found = place.open_file()
+            try:
+                yield place.display_path, _read_all(descriptor, found.st_size, counts)
+            finally:
+                os.close(descriptor)
+            return
+    fits = compile_path_pattern(query.glob) if query.glob else None
+    with walk_folder(workspace, query.path, walk) as (place, below):
+        start = len(place.display_path) + 1 if place.names else 0
+        for entry in _filter_files(below):
+            if fits is not None and not fits.fullmatch(entry.path[start:]):
+                continue
+            data = _read_entry(entry, counts)
+            if data:
+                yield entry.path, data
+
+
+def _is_folder(file_stat: os.stat_result) -> bool:
+    return (file_stat.st_mode & 0o170000) == 0o040000
+
+
+def _filter_files(below: Iterable[WalkedEntry]) -> Iterator[WalkedEntry]:
+    return (entry for entry in below if entry.is_file)
+
+
+def _read_entry(entry: WalkedEntry, counts: _SearchCounts) -> bytes:
+    try:
+        descriptor = entry.open_file()
+    except OSError:  # gone, swapped, or not ours to read
+        return b""
+    try:
+        found = os.fstat(descriptor)
+        return _read_all(descriptor, found.st_size, counts) if found.st_mode & 0o170000 == 0o100000 else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _read_all(descriptor: int, size: int, counts: _SearchCounts) -> bytes:
+    if size > MAX_GREP_FILE_BYTES:
+        counts.large += 1
+        return b""
+    data = os.read(descriptor, size + 1)
+    while len(data) <= MAX_GREP_FILE_BYTES and (more := os.read(descriptor, MAX_GREP_FILE_BYTES)):
+        data += more
+    return data
+
+
+def _render_matches(
+    path: str, lines: list[str], numbers: list[int], query: TextQuery, counts: _SearchCounts
+) -> Iterator[str]:
+    """The lines that fit, with those around them; groups are kept apart."""
+    counts.matching += 1
+    hits, last = set(numbers), -1
+    name = format_name(path)
+    for number in numbers:
+        if counts.shown >= query.limit:
+            counts.cut = True
+            return
+        counts.shown += 1
+        first = max(number - query.context_lines, last + 1)
+        if query.context_lines and last >= 0 and first > last + 1:
+            yield "--"
+        for each in range(first, min(number + query.context_lines + 1, len(lines))):
+            if each > number and each in hits:
+                break  # it comes in its own turn
+            sign = ":" if each in hits else "-"
+            yield f"{name}{sign}{each + 1}{sign} {_shorten_line(lines[each])}"
+            last = each
+
+
+def _has_nul(data: bytes) -> bool:
+    """The quickest way to see that most binary files are: not even searched."""
+    return b"\0" in data[:1024] and data[:2] not in (b"\xff\xfe", b"\xfe\xff") and data[:2] != b"\0\0"
+
+
+def _split_lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _shorten_line(line: str) -> str:
+    line = line.rstrip("\r")
+    return line if len(line) <= MAX_LINE_SHOWN else f"{line[:MAX_LINE_SHOWN]}…"
+
+
+def _format_summary(query: TextQuery, walk: FolderWalk, counts: _SearchCounts) -> str:
+    where = "" if query.path in (".", "") else f" below {query.path}"
+    count = f"{counts.shown} lines in {counts.matching} files" if counts.shown else "No line"
+    notes = [f"{counts.files} files were searched{where}"]
+    if counts.cut:
+        notes.append(f"more than {query.limit}: narrow it down, or raise `limit`")
+    if counts.large:
+        notes.append(f"{counts.large} files above {MAX_GREP_FILE_BYTES // 2**20} MiB were passed over")
+    if walk.stop_reason:
+        notes.append(walk.stop_reason)
+    return f"[{count} with {query.query[:100]!r}; {'; '.join(notes)}]"
+
+
+MAX_INDEXED_FILE_BYTES: Final = 512 * 1024  # larger files are passed over
+MAX_INDEXED_FILES: Final = 5000
+MAX_PASSAGES: Final = 10_000
+PASSAGE_LINES: Final = 30  # of one passage
+PASSAGE_CHARACTERS: Final = 1500
+REFRESH_TIMEOUT_S: Final = 20.0  # for bringing it up to date; the rest comes with the next search
+SETTLE_S: Final = 2.0  # for the meanings of what is new; until they are there, its words count
+MAX_PASSAGE_SHOWN: Final = 700
+
+FileMark = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class _IndexedFile:
+    mark: FileMark
+    passages: int
+
+
+class MeaningIndex:
+    """The text files of a folder as passages. Its methods block; safe to use from several threads."""
+
+    def __init__(self, workspace: WorkspaceContext, *, meaning: bool, vectors: Path | None) -> None:
+        self._work = workspace
+        self._index = PassageIndex(by_meaning=meaning, vectors=vectors)
+        self._known: dict[str, _IndexedFile] = {}
+        self._lock = Lock()
+
+    def search_passages(self, query: str, path: str, limit: int) -> str:
+        """The passages that answer the query best, with where they stand."""
+        if not query.strip():
+            message = "The query is empty."
+            raise ToolRefused(message, hint="Say in a few words what you are looking for.")
+        note = self._refresh()
+        self._index.wait_until_ready(SETTLE_S)
+        with self._work.root_folder.open_entry(path) as place:
+            within = place.display_path
+            place.require_stat()
+        hits = self._index.search(query, limit, within=_build_path_filter(within))
+        if not hits:
+            return f"[Nothing in {within} is like {query[:100]!r}; {len(self._known)} files are known{note}]"
+        if self._index.ready < 1:
+            note += f"; by meaning so far {self._index.ready:.0%} of it, the rest by its words"
+        heading = f"[{len(hits)} passages, the best first; {len(self._known)} files are known{note}]"
+        return "\n\n".join((heading, *(_format_hit(hit) for hit in hits)))
+
+    def close(self) -> None:
+        self._index.close()
+
+    def _refresh(self) -> str:
+        """Read what is new or changed, forget what is gone. Returns what has to be said about it."""
+        with self._lock:
+            seen, note = set[str](), ""
+            until = time.monotonic() + REFRESH_TIMEOUT_S
+            room = MAX_PASSAGES
+            with walk_folder(self._work, ".", self._work.build_walk()) as (_, below):
+                for entry in below:
+                    if not entry.is_file:
+                        continue
+                    if len(seen) >= MAX_INDEXED_FILES or room <= 0 or time.monotonic() > until:
+                        note = "; there are more, which were left out"
+                        break
+                    if self._index_file(entry):
+                        seen.add(entry.path)
+                        room -= self._known[entry.path].passages
+            for gone in self._known.keys() - seen:
+                del self._known[gone]
+                self._index.remove(gone)
+            return note
+
+    def _index_file(self, entry: WalkedEntry) -> bool:
+        """Whether the file is in the index now."""
+        try:
+            found = entry.get_stat()
+            mark = (found.st_ino, found.st_size, found.st_mtime_ns)
+            known = self._known.get(entry.path)
+            if known is not None and known.mark == mark:
+                return True
+            if found.st_size > MAX_INDEXED_FILE_BYTES or (data := _read_text_file(entry)) is None:
+                return False
+        except OSError:
+            return False
+        text = decode_text(data)
+        if text is None or not text.text.strip():
+            return False
+        passages = list(_split_passages(entry.path, text.text))
+        self._index.set_source(entry.path, passages)
+        self._known[entry.path] = _IndexedFile(mark, len(passages))
+        return True
+
+
+def _read_text_file(entry: WalkedEntry) -> bytes | None:
+    descriptor = entry.open_file()
+    try:
+        data = os.read(descriptor, MAX_INDEXED_FILE_BYTES + 1)
+        while len(data) <= MAX_INDEXED_FILE_BYTES and (
+            more := os.read(descriptor, MAX_INDEXED_FILE_BYTES + 1)
+        ):
+            data += more
+    finally:
+        os.close(descriptor)
+    return None if len(data) > MAX_INDEXED_FILE_BYTES else data
+
+
+def _split_passages(path: str, text: str) -> Iterator[TextPassage]:
+    """Pieces of some lines each, cut at empty lines where possible. The path stands above each."""
+    first, piece, size = 1, list[str](), 0
+    for number, line in enumerate(split_lines(text), start=1):
+        full = len(piece) >= PASSAGE_LINES or size >= PASSAGE_CHARACTERS
+        if piece and (full or (not line.strip() and len(piece) >= PASSAGE_LINES // 2)):
+            yield _build_passage(path, first, piece)
+            first, piece, size = number, [], 0
+        piece.append(line[:PASSAGE_CHARACTERS])
+        size += len(line)
+    if piece:
+        yield _build_passage(path, first, piece)
+
+
+def _build_passage(path: str, first: int, lines: list[str]) -> TextPassage:
+    text = "".join(lines)
+    return TextPassage(
+        source=path, text=text, heading=path, first_line=first, last_line=first + len(lines) - 1
+    )
+
+
+def _build_path_filter(path: str) -> Callable[[str], bool] | None:
+    if path == ".":
+        return None
+    return lambda source: source == path or source.startswith(f"{path}/")
+
+
+def _format_hit(hit: PassageHit) -> str:
+    passage = hit.passage
+    text = passage.text.strip("\n")
+    if len(text) > MAX_PASSAGE_SHOWN:
+        text = f"{text[:MAX_PASSAGE_SHOWN]}…"
+    return f"{format_name(passage.source)}:{passage.first_line}–{passage.last_line} ({hit.score:.2f})\n{text}"

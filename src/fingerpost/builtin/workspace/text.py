@@ -1,0 +1,248 @@
+"""Text of files: encodings, line ends, edits and differences. Nothing here touches a disk."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import re
+from itertools import islice
+from typing import Final
+
+from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.frozen import frozen
+
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_SAMPLE_BYTES: Final = 8192
+_CONTROL_CHARACTERS: Final = bytes({*range(0x20), 0x7F} - {*b"\t\n\r\f\b\x1b"})
+_CONTROL_SHARE: Final = 0.1
+_LINE_END_PATTERN: Final = re.compile(r"\r?\n")
+_LINE_PATTERN: Final = re.compile(r"[^\n]*\n|[^\n]+")
+
+
+@frozen
+class FileText:
+    """The text of a file and how it was written down."""
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""  # the byte order mark it began with
+    certain: bool = True  # False: it is not UTF-8 and says not what it is
+
+    @property
+    def line_end(self) -> str | None:
+        """The one line end it uses; None: none at all, or several."""
+        kinds = set(_LINE_END_PATTERN.findall(self.text))
+        if not kinds and "\r" in self.text:
+            return "\r"  # alone it ends lines only where nothing else does
+        return kinds.pop() if len(kinds) == 1 else None
+
+    @property
+    def plain(self) -> str:
+        """The text with plain line ends, where it has one kind."""
+        return self.normalize_line_ends(self.text)
+
+    def normalize_line_ends(self, addition: str) -> str:
+        """What somebody wants to find or put there, with the line ends that `plain` has."""
+        end = self.line_end
+        if end is None:
+            return addition
+        tidy = addition.replace("\r\n", "\n")
+        return tidy.replace("\r", "\n") if end == "\r" else tidy
+
+    def encode_changed(self, plain: str) -> bytes:
+        """The file with another text in place of `plain`: same encoding, mark and line ends."""
+        end = self.line_end
+        return self.encode(plain if end in (None, "\n") else plain.replace("\n", end))
+
+    def encode(self, changed: str) -> bytes:
+        """Another text in the same encoding, with the same mark. Raises `ToolRefused`."""
+        try:
+            return self.mark + changed.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            char = changed[error.start]
+            message = f"The file is not UTF-8 but {self.encoding}, which has no {char!r}."
+            raise ToolRefused(message, hint="Leave that character out, or write the file anew.") from None
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether the beginning of a file is no text in any way we could read."""
+    if any(data.startswith(mark) for mark, _ in _BYTE_ORDER_MARKS):
+        return False
+    begin = data[:_SAMPLE_BYTES]
+    if b"\0" in begin:
+        return True
+    return len(begin) - len(begin.translate(None, _CONTROL_CHARACTERS)) > _CONTROL_SHARE * len(begin)
+
+
+def decode_text(data: bytes, *, whole: bool = True) -> FileText | None:
+    """The text, None when it is binary. `whole`: nothing was cut off behind it."""
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            read = _decode_bytes(data[len(mark) :], encoding, whole=whole)
+            return None if read is None else FileText(text=read, encoding=encoding, mark=mark)
+    if is_binary(data):
+        return None
+    read = _decode_bytes(data, "utf-8", whole=whole)
+    if read is not None:
+        return FileText(text=read)
+    # Every byte is a character of Latin-1, so nothing is lost on the way there and back.
+    return FileText(text=data.decode("latin-1"), encoding="latin-1", certain=False)
+
+
+def _decode_bytes(data: bytes, encoding: str, *, whole: bool) -> str | None:
+    try:
+        return codecs.getincrementaldecoder(encoding)().decode(data, final=whole)
+    except UnicodeDecodeError:
+        return None
+
+
+def split_lines(text: str) -> list[str]:
+    """Its lines, each with its line end. Only those of `\\n` count: `str.splitlines` knows many more."""
+    return _LINE_PATTERN.findall(text)
+
+
+MAX_PLACES_LISTED: Final = 8
+_MAX_HINT_LINES: Final = 5000  # looked through for one that is near
+
+
+@frozen
+class TextEdit:
+    """One text for another."""
+
+    old: str
+    new: str
+    everywhere: bool = False
+
+
+def replace_text(text: str, edit: TextEdit, display_path: str) -> str:
+    """The text after the edit. Raises `ToolRefused` unless it is clear where."""
+    if not edit.old:
+        message = "`old_string` is empty."
+        raise ToolRefused(
+            message, hint="insert_text adds text where there was none; write_file writes it all."
+        )
+    if edit.old == edit.new:
+        message = "`old_string` and `new_string` are the same."
+        raise ToolRefused(message, hint="Nothing would change.")
+    count = text.count(edit.old)
+    if count == 0:
+        raise _build_not_found_error(text, edit.old, display_path)
+    if count > 1 and not edit.everywhere:
+        raise _build_ambiguous_error(text, edit.old, count, display_path)
+    return text.replace(edit.old, edit.new)
+
+
+def insert_lines(text: str, line: int, addition: str, display_path: str) -> str:
+    """The text with more before a line; one past the last line: at the end; 0: at the end, too."""
+    lines = split_lines(text)
+    if line > len(lines) + 1:
+        message = f"{display_path} has {len(lines)} lines, so there is no line {line} to insert before."
+        raise ToolRefused(message, hint=f"Use 1 to {len(lines) + 1}, or 0 for the end.")
+    at = len(lines) if line == 0 else line - 1
+    if at == len(lines) and lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    if not addition.endswith("\n"):
+        addition += "\n"
+    return "".join((*lines[:at], addition, *lines[at:]))
+
+
+def _build_not_found_error(text: str, old: str, display_path: str) -> ToolRefused:
+    message = f"{display_path} does not contain that text, so nothing was replaced."
+    first = next((line for line in split_lines(old) if line.strip()), old).strip()
+    lines = [line.rstrip("\r\n") for line in split_lines(text)[:_MAX_HINT_LINES]]
+    same = [number for number, line in enumerate(lines, start=1) if first and first in line][:3]
+    if same:
+        hint = (
+            f"Its first line stands in line {_format_numbers(same)}, but "
+            "not the rest: compare spaces and indents."
+        )
+        return ToolRefused(message, hint=hint)
+    near = difflib.get_close_matches(first, [line.strip() for line in lines if line.strip()], n=1, cutoff=0.6)
+    if near:
+        number = next(number for number, line in enumerate(lines, start=1) if line.strip() == near[0])
+        return ToolRefused(message, hint=f"Line {number} is near: {near[0][:200]}")
+    return ToolRefused(message, hint="Read the file and copy the text exactly, spaces included.")
+
+
+def _build_ambiguous_error(text: str, old: str, count: int, display_path: str) -> ToolRefused:
+    places: list[int] = []
+    at = text.find(old)
+    while at >= 0 and len(places) < MAX_PLACES_LISTED:
+        places.append(text.count("\n", 0, at) + 1)
+        at = text.find(old, at + len(old))
+    message = (
+        f"{display_path} contains that text {count} times (line "
+        f"{_format_numbers(places)}), so nothing was replaced."
+    )
+    return ToolRefused(message, hint="Add more of the lines around it, or say `all: true`.")
+
+
+def _format_numbers(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+MAX_DIFF_LINES: Final = 300  # shown
+MAX_COMPARED_LINES: Final = 20_000  # lines; comparing takes the square of what differs
+MAX_LINE_LENGTH: Final = 500
+
+
+def render_diff(
+    display_path: str, before: bytes | None, after: bytes | None, *, limit: int = MAX_DIFF_LINES
+) -> str:
+    """The unified difference; None: no such file."""
+    if before == after:
+        return "(no difference)"
+    old, new = _split_diff_lines(before), _split_diff_lines(after)
+    if old is None or new is None:
+        return f"(binary: {_describe_size(before)} before, {_describe_size(after)} after)"
+    if len(old) + len(new) > MAX_COMPARED_LINES:
+        return f"({len(old)} lines before, {len(new)} after: too long to show the difference)"
+    made = difflib.unified_diff(
+        old,
+        new,
+        "/dev/null" if before is None else f"a/{display_path}",
+        "/dev/null" if after is None else f"b/{display_path}",
+        lineterm="",
+    )
+    lines = [_shorten_line(line) for line in islice(made, limit + 1)]
+    if len(lines) > limit:
+        lines[limit:] = [f"… (the first {limit} lines of the difference)"]
+    return "\n".join(lines) or _describe_invisible(before, after)
+
+
+def _split_diff_lines(data: bytes | None) -> list[str] | None:
+    if data is None:
+        return []
+    text = decode_text(data)
+    if text is None:
+        return None
+    lines = text.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    elif lines:
+        lines[-1] += "\n\\ No newline at end of file"
+    return lines
+
+
+def _describe_invisible(before: bytes | None, after: bytes | None) -> str:
+    """Same lines, other bytes."""
+    if before is None or after is None:
+        return "(empty)"
+    return (
+        f"(only line ends or the encoding differ: {_describe_size(before)} "
+        f"before, {_describe_size(after)} after)"
+    )
+
+
+def _shorten_line(line: str) -> str:
+    return line if len(line) <= MAX_LINE_LENGTH else f"{line[:MAX_LINE_LENGTH]}…"
+
+
+def _describe_size(data: bytes | None) -> str:
+    return "nothing" if data is None else f"{len(data)} bytes"

@@ -1,0 +1,371 @@
+"""A value of one JSON type as another, where only one reading is possible: JSON in text, numbers, dates,
+lists.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable
+from datetime import date
+from enum import Enum, auto
+from typing import Final, NoReturn, cast
+
+from fingerpost.call.arguments.schema_nodes import (
+    MAX_DEPTH,
+    MAX_NODES,
+    SchemaNode,
+    copy_json,
+    count_nodes,
+    is_list,
+    is_object,
+    is_of_type,
+    to_json,
+)
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, RepairKind, check_json
+
+MAX_JSON_LENGTH: Final = 1_000_000
+MAX_PYTHON_LENGTH: Final = 4_000
+
+
+def parse_value(value: Json) -> Json:
+    """The object or list a text spells out, or None."""
+    if not isinstance(value, str) or len(value) > MAX_JSON_LENGTH:
+        return None
+    text = value.strip()
+    if not text.startswith(("{", "[")) or not text.endswith(("}", "]")):
+        return None
+    found = _parse_json(text)
+    if found is None and len(text) <= MAX_PYTHON_LENGTH:
+        found = _parse_python(text)
+    if check_json(found, max_depth=MAX_DEPTH) is not None:
+        return None
+    result = cast("Json", found)
+    return copy_json(result) if count_nodes(result) <= MAX_NODES else None
+
+
+def parse_object(value: Json) -> dict[str, Json] | None:
+    found = parse_value(value)
+    return dict(found) if is_object(found) else None
+
+
+def parse_list(value: Json) -> list[Json] | None:
+    found = parse_value(value)
+    return list(found) if is_list(found) else None
+
+
+def _parse_json(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _parse_python(text: str) -> object:
+    """`{'a': True}`: models that think in Python write their literals."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+MAX_NUMBER_LENGTH: Final = 60
+_EXACT: Final = 2**53  # beyond it a float no longer names one integer
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+# `1,234` is 1.234 in half of Europe; two groups, or a point after them, can be read in one way only.
+_SURE_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:(?:,[0-9]{3}){2,}(?:\.[0-9]+)?|,[0-9]{3}\.[0-9]+)")
+
+_TRUE: Final = frozenset({"true", "yes", "on", "1", "y", "t"})
+_FALSE: Final = frozenset({"false", "no", "off", "0", "n", "f"})
+NULL_WORDS: Final = frozenset({"", "null", "none", "undefined", "nil"})
+
+
+@frozen(kw_only=False)
+class ScalarReading:
+    """A value read as another type, and why that is certain."""
+
+    value: Json
+    reason: str
+
+    @property
+    def pair(self) -> tuple[Json, str]:
+        return self.value, self.reason
+
+
+def read_scalar(kind: str, value: Json) -> ScalarReading | None:
+    """The value as this JSON type, or None when that would be a guess."""
+    match kind:
+        case "integer":
+            return _read_integer(value)
+        case "number":
+            return _read_number(value)
+        case "boolean":
+            return _read_boolean(value)
+        case "string":
+            return _read_string(value)
+        case "null":
+            nothing = isinstance(value, str) and value.strip().lower() in NULL_WORDS
+            return ScalarReading(None, "an empty value stands for null") if nothing else None
+        case _:
+            return None
+
+
+def _get_short_text(value: Json) -> str | None:
+    """Text short enough to be a number, without the space around it."""
+    if not isinstance(value, str):
+        return None
+    text = value.strip()[: MAX_NUMBER_LENGTH + 1]
+    return text if len(text) <= MAX_NUMBER_LENGTH else None
+
+
+def _read_integer(value: Json) -> ScalarReading | None:
+    text = _get_short_text(value)
+    if text is None:
+        return None
+    if _INTEGER.fullmatch(text):
+        return ScalarReading(int(text), "text that is an integer")
+    if _THOUSANDS.fullmatch(text):
+        return ScalarReading(int(text.replace(",", "")), "an integer with thousands separators")
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        if number.is_integer() and abs(number) < _EXACT:
+            return ScalarReading(int(number), "text that is a whole number")
+    return None
+
+
+def _read_number(value: Json) -> ScalarReading | None:
+    text = _get_short_text(value)
+    if text is None:
+        return None
+    if _INTEGER.fullmatch(text):
+        return ScalarReading(int(text), "text that is a number")
+    if _SURE_THOUSANDS.fullmatch(text):
+        bare = text.replace(",", "")
+        return ScalarReading(float(bare) if "." in bare else int(bare), "a number with thousands separators")
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        return ScalarReading(number, "text that is a number") if abs(number) < float("inf") else None
+    return None
+
+
+def _read_boolean(value: Json) -> ScalarReading | None:
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in _TRUE:
+            return ScalarReading(True, "a word for true")  # noqa: FBT003 - the value itself
+        return ScalarReading(False, "a word for false") if word in _FALSE else None  # noqa: FBT003 - the value itself
+    if isinstance(value, int | float) and not isinstance(value, bool) and value in (0, 1):
+        return ScalarReading(value == 1, "1 or 0 where true or false is expected")
+    return None
+
+
+def _read_string(value: Json) -> ScalarReading | None:
+    if isinstance(value, bool | int | float):
+        return ScalarReading(to_json(value), "a plain value where text is expected")
+    return None
+
+
+def read_whole_float(value: float) -> ScalarReading | None:
+    """`3.0` as `3`: many servers refuse the former where an integer is expected."""
+    if value.is_integer() and abs(value) < _EXACT:
+        return ScalarReading(int(value), "a whole number written with a decimal point")
+    return None
+
+
+MAX_DATE_LENGTH: Final = 40
+
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_YEAR_FIRST = re.compile(r"([0-9]{4})[-/. ]([0-9]{1,2})[-/. ]([0-9]{1,2})")
+_YEAR_LAST = re.compile(r"([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})")
+_COMPACT = re.compile(r"((?:19|20)[0-9]{2})([0-9]{2})([0-9]{2})")
+_MIDNIGHT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00(?::00(?:\.0+)?)?Z?")
+_MONTH_FIRST = re.compile(r"([a-z]{3,9})\.? ([0-9]{1,2})(?:st|nd|rd|th)?,? ([0-9]{4})")
+_DAY_FIRST = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)?(?: of)?[ -]([a-z]{3,9})\.?,?[ -]([0-9]{4})")
+_MONTHS: Final = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_ASKS_FOR_ISO = re.compile(r"\bYYYY-MM-DD\b", re.IGNORECASE)
+_ASKS_FOR_MORE = re.compile(r"\bYYYY-MM-DD[T ]?H|\bHH:MM|\bMM/DD|\bDD/MM|\bMM-DD-|\bDD-MM-", re.IGNORECASE)
+
+
+class DateDoubt(Enum):
+    """Why a text is not read as a date."""
+
+    TWO_READINGS = auto()
+    NO_READING = auto()
+
+
+def requires_iso_date(form: str, description: str) -> bool:
+    """Whether the schema asks for an ISO date: by its format, or in so many words."""
+    if form:
+        return form == "date"
+    text = description[:1000]
+    return _ASKS_FOR_ISO.search(text) is not None and _ASKS_FOR_MORE.search(text) is None
+
+
+def is_iso_date(text: str) -> bool:
+    return _ISO.fullmatch(text) is not None
+
+
+def read_date(text: str) -> str | DateDoubt:
+    """The text as an ISO date."""
+    if len(text) > MAX_DATE_LENGTH:
+        return DateDoubt.NO_READING
+    words = " ".join(text.lower().split())
+    if found := _MIDNIGHT.fullmatch(text.strip()):
+        return found[1]
+    if found := _YEAR_FIRST.fullmatch(words) or _COMPACT.fullmatch(words):
+        return _build_iso_date(found[1], found[2], found[3])
+    if found := _YEAR_LAST.fullmatch(words):
+        return _read_year_last(found[1], found[2], found[3])
+    if found := _MONTH_FIRST.fullmatch(words):
+        return _read_named_month(found[3], found[1], found[2])
+    if found := _DAY_FIRST.fullmatch(words):
+        return _read_named_month(found[3], found[2], found[1])
+    return DateDoubt.NO_READING
+
+
+def _read_year_last(first: str, second: str, year: str) -> str | DateDoubt:
+    readings = {_build_iso_date(year, first, second), _build_iso_date(year, second, first)} - {
+        DateDoubt.NO_READING
+    }
+    if len(readings) > 1:
+        return DateDoubt.TWO_READINGS
+    return readings.pop() if readings else DateDoubt.NO_READING
+
+
+def _read_named_month(year: str, name: str, day: str) -> str | DateDoubt:
+    months = [
+        number
+        for number, month in enumerate(_MONTHS, 1)
+        if month == name or (name in (month[:3], month[:4]) and len(name) >= 3)
+    ]
+    return _build_iso_date(year, str(months[0]), day) if len(months) == 1 else DateDoubt.NO_READING
+
+
+def _build_iso_date(year: str, month: str, day: str) -> str | DateDoubt:
+    try:
+        return date(int(year), int(month), int(day)).isoformat()
+    except ValueError:
+        return DateDoubt.NO_READING
+
+
+_SEPARATORS: Final = (",", ";", "\n", "|")
+_JSON_IN_STRING = re.compile(
+    r"\bJSON[- ](?:string|text|encoded)|\b(?:stringified|serialized) JSON", re.IGNORECASE
+)
+_WITHOUT_SEPARATORS: Final = frozenset({"integer", "number", "boolean"})
+
+
+@frozen(kw_only=False)
+class ConversionStep:
+    """One change on the way."""
+
+    kind: RepairKind
+    before: Json
+    after: Json
+    reason: str
+
+
+ConversionSteps = tuple[ConversionStep, ...]
+
+
+def convert(
+    kind: str, node: SchemaNode, items: SchemaNode, value: Json, fits_item: Callable[[Json], bool]
+) -> ConversionSteps:
+    """The steps from `value` to this type; none when there is no certain way."""
+    if kind == "object":
+        return _to_object(value)
+    if kind == "array":
+        return _to_list(items, value, fits_item)
+    if is_list(value):
+        return _unwrap_list(kind, node, value)
+    if kind == "string" and is_object(value) and _accepts_json(node):
+        return (
+            ConversionStep(RepairKind.COERCED, value, to_json(value), "the parameter takes JSON as text"),
+        )
+    reading = read_scalar(kind, value)
+    return (
+        () if reading is None else (ConversionStep(RepairKind.COERCED, value, reading.value, reading.reason),)
+    )
+
+
+def _to_object(value: Json) -> ConversionSteps:
+    found = parse_object(value)
+    if found is not None:
+        return (ConversionStep(RepairKind.PARSED, value, found, "an object written as text"),)
+    if is_list(value) and len(value) == 1 and is_object(value[0]):
+        return (ConversionStep(RepairKind.WRAPPED, value, value[0], "a list of one object"),)
+    return ()
+
+
+def _unwrap_list(kind: str, node: SchemaNode, value: Json) -> ConversionSteps:
+    assert is_list(value)
+    simple = len(value) == 1 and value[0] is not None and not is_list(value[0]) and not is_object(value[0])
+    if kind == "string" and _accepts_json(node):
+        if simple:
+            return ()  # a list as text, or its one item? Both would do
+        return (
+            ConversionStep(RepairKind.COERCED, value, to_json(value), "the parameter takes JSON as text"),
+        )
+    if not simple:
+        return ()
+    first = ConversionStep(RepairKind.WRAPPED, value, value[0], "a list of one value")
+    if is_of_type(value[0], frozenset({kind})):
+        return (first,)
+    reading = read_scalar(kind, value[0])
+    if reading is None:
+        return ()
+    return (first, ConversionStep(RepairKind.COERCED, value[0], reading.value, reading.reason))
+
+
+def _to_list(items: SchemaNode, value: Json, fits_item: Callable[[Json], bool]) -> ConversionSteps:
+    found = parse_list(value)
+    if found is not None:
+        return (ConversionStep(RepairKind.PARSED, value, found, "a list written as text"),)
+    if value is None or (
+        isinstance(value, str) and (value.strip().lower() in NULL_WORDS or _is_bracketed(value))
+    ):
+        return ()
+    marks = [mark for mark in _SEPARATORS if mark in value] if isinstance(value, str) else []
+    # Free text with a comma in it could be one item or several.
+    is_one = not marks or bool(items.choices) or (bool(items.types) and "string" not in items.types)
+    if is_one and fits_item(value):
+        return (ConversionStep(RepairKind.WRAPPED, value, [value], "one value where a list is expected"),)
+    return (
+        _split_list(items, value, marks[0], fits_item) if isinstance(value, str) and len(marks) == 1 else ()
+    )
+
+
+def _is_bracketed(text: str) -> bool:
+    """A list that could not be read is not an item either."""
+    bare = text.strip()
+    return bare.startswith("[") and bare.endswith("]")
+
+
+def _split_list(
+    items: SchemaNode, value: str, mark: str, fits_item: Callable[[Json], bool]
+) -> ConversionSteps:
+    """`1, 2, 3` as a list, where no item could contain the mark itself."""
+    if not items.choices and (not items.types or not items.types <= _WITHOUT_SEPARATORS):
+        return ()
+    parts: list[Json] = [part.strip() for part in value.split(mark) if part.strip()]
+    if not parts or not all(fits_item(part) for part in parts):
+        return ()
+    return (ConversionStep(RepairKind.PARSED, value, parts, f"a list written with {mark!r} in between"),)
+
+
+def _accepts_json(node: SchemaNode) -> bool:
+    if node.keywords.get("contentMediaType") == "application/json":
+        return True
+    return _JSON_IN_STRING.search(node.description[:500]) is not None

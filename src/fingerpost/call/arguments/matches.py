@@ -1,0 +1,562 @@
+"""Match an unknown parameter name or enum value to the only one it can mean."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from fingerpost.call.arguments.coercion import ScalarReading, read_scalar
+from fingerpost.call.arguments.schema_nodes import SchemaNode, get_json_type, is_equal, is_list, is_object
+from fingerpost.catalog.tool_names import count_edits
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject
+
+ABBREVIATIONS: Final = {
+    "addr": "address", "amt": "amount", "avg": "average", "cat": "category", "cmd": "command",
+    "config": "configuration", "conf": "configuration", "curr": "currency", "db": "database",
+    "desc": "description", "descr": "description", "dept": "department", "dest": "destination",
+    "dst": "destination", "dir": "directory", "folder": "directory", "dob": "birthdate",
+    "env": "environment", "expr": "expression", "freq": "frequency", "img": "image", "pic": "picture",
+    "identifier": "id", "ident": "id", "lang": "language", "lat": "latitude", "lng": "longitude",
+    "lon": "longitude", "long": "longitude", "loc": "location", "max": "maximum", "min": "minimum",
+    "msg": "message", "nbr": "number", "no": "number", "num": "number", "org": "organization",
+    "organisation": "organization", "param": "parameter", "pct": "percent", "percentage": "percent",
+    "pos": "position", "prev": "previous", "qty": "quantity", "ref": "reference", "repo": "repository",
+    "req": "request", "res": "result", "seq": "sequence", "src": "source", "str": "string",
+    "temp": "temperature", "tel": "phone", "telephone": "phone", "txt": "text", "tz": "timezone",
+    "uri": "url", "usr": "user", "yr": "year", "dist": "distance", "func": "function", "fn": "function",
+    "val": "value", "vol": "volume", "colour": "color", "centre": "center", "info": "information",
+    "stat": "statistic", "auth": "authentication", "pwd": "password", "passwd": "password",
+    "char": "character", "fmt": "format", "doc": "document", "attr": "attribute",
+    "attachement": "attachment", "catagory": "category", "calender": "calendar",
+}  # fmt: skip
+
+_GROUP_LINES: Final = """
+    path file filename filepath fullpath filelocation pathname fileuri targetfile documentpath;
+    path directory directorypath directoryname directorylocation root targetdirectory;
+    query q search searchquery searchterm searchtext searchstring keyword term question prompt
+        phrase querystring querytext searchkeyword userquery text searchphrase;
+    query sql sqlquery statement sqlstatement;
+    limit count maximumresult maximumcount maximumitem topk topn n k numberresult numberofresult
+        resultlimit resultcount resultnumber pagesize perpage maximum numberitem numberofitem
+        numberrow maximumrow itemcount top maximumnumber maximumnumberofresult maximumreturn
+        howmany;
+    offset skip startindex startat startoffset;
+    page pagenumber pageno;
+    url link href webaddress website pageurl targeturl websiteurl weburl webpage address weblink
+        siteurl;
+    location city place cityname locationname placename town area;
+    location address place;
+    location region area;
+    message text body content messagetext messagebody messagecontent;
+    content text body data filecontent textcontent input;
+    content document;
+    title subject headline heading topic;
+    title summary eventtitle;
+    title name;
+    topic subject theme;
+    description body detail text note;
+    to recipient receiver toemail recipientemail emailto toaddress sendto recipientaddress;
+    from sender fromemail senderemail emailfrom fromaddress;
+    startdate datefrom fromdate begindate startingdate since startday datestart;
+    enddate dateto todate finishdate endingdate until endday dateend;
+    starttime timefrom fromtime begintime timestart;
+    endtime timeto totime finishtime timeend;
+    checkin checkindate arrivaldate;
+    checkout checkoutdate departuredate;
+    command shellcommand commandline bashcommand;
+    code script source sourcecode program snippet codesnippet;
+    language languagecode;
+    username user login userhandle handle accountname userlogin;
+    repository repositoryname project;
+    branch branchname;
+    operation action op method verb operationtype actiontype;
+    unit unitofmeasure measurementunit unitsystem unittype;
+    format outputformat responseformat;
+    amount value sum total;
+    quantity count numberofitem;
+    amount quantity;
+    expression formula equation calculation mathexpression;
+    timezone timezonename zone;
+    fromcurrency sourcecurrency basecurrency currencyfrom;
+    tocurrency targetcurrency destinationcurrency currencyto;
+    sourcelanguage fromlanguage languagefrom inputlanguage originallanguage;
+    targetlanguage tolanguage languageto outputlanguage destinationlanguage;
+    origin from source departure startlocation startinglocation origincity departurecity fromcity
+        fromlocation startpoint startingpoint originlocation departurelocation;
+    destination to target arrival endlocation destinationcity arrivalcity tocity tolocation endpoint
+        endingpoint destinationlocation arrivallocation;
+    source sourcepath from frompath;
+    destination destinationpath to topath target targetpath;
+    email emailaddress mail mailaddress;
+    phone phonenumber mobile mobilenumber;
+    zip zipcode postalcode postcode;
+    country countryname nation;
+    state province statename;
+    userid uid;
+    date day ondate;
+    team teamname club;
+    function functionexpression;
+    number n;
+    number value;
+    gender sex;
+    type kind;
+    category genre;
+    tag label;
+    data payload body;
+    oldtext oldstring search find searchfor;
+    newtext newstring replacement replace replacewith;
+    ticker symbol stocksymbol stock tickersymbol stockticker;
+    company companyname firm business;
+    person personname fullname name;
+    artist artistname singer;
+    restaurant restaurantname;
+    movie moviename movietitle film filmname filmtitle;
+    book bookname booktitle;
+    song songname songtitle track trackname tracktitle;
+    product productname item itemname;
+    sort sortby order orderby sortorder sortfield;
+    color colorname;
+    weight mass;
+    id uid uuid;
+    interestrate rate annualrate;
+    price cost;
+    birthdate dateofbirth birthday;
+    rating score star;
+    duration length;
+    velocity speed;
+    initialvelocity initialspeed startvelocity;
+    finalvelocity finalspeed endvelocity;
+    acceleration accelerationrate;
+    principal principalamount initialamount investmentamount;
+    year yearnumber;
+    day numberday numberofday daycount;
+    guest numberguest numberofguest guestcount partysize numberofperson numberofpeople people
+        person;
+    adult numberadult numberofadult adultcount;
+    child numberchild numberofchild childcount children numberofchildren;
+    ticket numberticket numberofticket ticketcount;
+    seat numberseat numberofseat seatcount;
+    room numberroom numberofroom roomcount;
+"""
+
+SYNONYM_GROUPS: Final[dict[str, frozenset[int]]] = {}
+for _number, _line in enumerate(_GROUP_LINES.split(";")):
+    for _word in _line.split():
+        SYNONYM_GROUPS[_word] = SYNONYM_GROUPS.get(_word, frozenset()) | {_number}
+
+# Words that add nothing to a name beside them: `city_name`, `the_value`, `input_text`.
+FILLER_WORDS: Final = parse_word_set(
+    "name value string text number parameter the of a an input given specified argument target desired"
+    " preferred selected my your for in on field query"
+)
+
+# Words that add nothing when the value itself looks the part: `start` for `start_date`.
+SELF_EVIDENT_NAMES: Final = {
+    "id": r"(?=.*\d)[\w.:-]+|[A-Z0-9_-]+",
+    "date": r".*\d.*",
+    "time": r".*\d.*",
+    "day": r".*\d.*",
+    "email": r"\S+@\S+",
+    "url": r"\w+://\S+|\S+\.\S+",
+    "link": r"\w+://\S+|\S+\.\S+",
+    "path": r"\S*[/\\.]\S*",
+    "file": r"\S*[/\\.]\S*",
+    "address": r".*\S.*",
+    "list": r".*",
+    "array": r".*",
+    "code": r"[A-Za-z0-9_-]{1,12}",
+}
+
+# Words that turn a name around: never dropped, whatever the tool is called.
+OPPOSING_WORDS: Final = parse_word_set(
+    "minimum maximum start end begin finish from to before after not no exclude include without with only old"
+    " new"
+    " source destination target first last previous next latitude longitude width height parent child in out"
+    " left right top bottom up down input output low high lower upper initial final origin departure arrival"
+    " sender recipient allow deny enable disable add remove inner outer primary secondary base"
+)
+
+# Names that say nothing about what they hold.
+GENERIC_WORDS: Final = parse_word_set(
+    "input text query value data content argument parameter arg q string item key prompt request question"
+    " expression object payload body x message"
+)
+
+# Pairs that look alike and are not: never taken for a slip of the pen.
+DISTINCT_NAMES: Final = (
+    frozenset({"county", "country"}), frozenset({"count", "county"}), frozenset({"count", "country"}),
+    frozenset({"month", "mouth"}), frozenset({"public", "publish"}), frozenset({"message", "massage"}),
+    frozenset({"price", "prize"}), frozenset({"weight", "height"}), frozenset({"width", "weight"}),
+    frozenset({"sender", "gender"}), frozenset({"income", "outcome"}), frozenset({"import", "export"}),
+    frozenset({"include", "exclude"}), frozenset({"recipient", "recipe"}), frozenset({"read", "road"}),
+    frozenset({"latitude", "altitude"}), frozenset({"form", "from"}), frozenset({"state", "date"}),
+    frozenset({"state", "start"}), frozenset({"state", "status"}), frozenset({"field", "file"}),
+    frozenset({"source", "course"}), frozenset({"minimum", "maximum"}), frozenset({"active", "inactive"}),
+)  # fmt: skip
+
+
+MAX_NAME_LENGTH: Final = 80
+
+
+@lru_cache(maxsize=8192)
+def normalize_name(name: str) -> str:
+    """The name without case and separators."""
+    short = name[:MAX_NAME_LENGTH]
+    return "".join(split_words(short)) or short.casefold()
+
+
+@lru_cache(maxsize=8192)
+def split_name(name: str) -> tuple[str, ...]:
+    """The words of a name, abbreviations written out, in the singular."""
+    plain = (to_singular(word) for word in split_words(name[:MAX_NAME_LENGTH]))
+    return tuple(ABBREVIATIONS.get(word, word) for word in plain)
+
+
+def _parse_sets(text: str) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(group.split("/")) for group in text.split())
+
+
+OPPOSITE_VALUES: Final = _parse_sets(
+    """
+    asc/desc ascending/descending true/false yes/no on/off allow/deny allowed/denied accept/reject
+    approve/reject grant/revoke enable/disable enabled/disabled open/close opened/closed open/closed
+    public/private include/exclude add/remove create/delete read/write up/down left/right top/bottom
+    before/after start/stop start/end first/last min/max minimum/maximum in/out buy/sell
+    increase/decrease active/inactive push/pull import/export lock/unlock mute/unmute
+    install/uninstall all/none male/female old/new newest/oldest high/low hot/cold input/output
+    source/target from/to sync/async valid/invalid inbound/outbound incoming/outgoing
+    upload/download encrypt/decrypt encode/decode show/hide like/dislike follow/unfollow
+    subscribe/unsubscribe mount/unmount credit/debit gain/loss ingress/egress prefix/suffix
+    """
+)
+
+SAME_VALUES: Final = _parse_sets(
+    """
+    asc/ascending/ascend desc/descending/descend min/minimum max/maximum c/celsius/centigrade
+    f/fahrenheit k/kelvin km/kilometer/kilometre mi/mile kg/kilogram/kilo g/gram lb/pound
+    cm/centimeter/centimetre ft/foot/feet in/inch sec/second hr/hour/h md/markdown
+    txt/text/plaintext yml/yaml jpg/jpeg js/javascript ts/typescript py/python
+    """
+)
+
+# Whole words that happen to begin longer ones: `all` is not short for `allow`.
+COMPLETE_ENUMS: Final = parse_word_set(
+    """
+    all any none not read write on off yes no true false allow deny open close new old in out up
+    down and or one two with over under un non pre post sub super ex add set get put use man wo for
+    per day auto semi min max part can mis dis act
+    """
+)
+
+
+MAX_CHOICE_LENGTH: Final = 80
+MAX_CHOICES: Final = 500
+_MIN_PREFIX_LENGTH: Final = 3
+
+ChoiceTest = Callable[[str, str], bool]
+
+
+def find_meant_choice(value: Json, choices: Sequence[Json]) -> ScalarReading | None:
+    """The one permitted value that was meant, or None."""
+    typed = _match_other_type(value, choices)
+    if typed is not None:
+        return typed
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_CHOICE_LENGTH:
+        return None
+    texts = [choice for choice in choices[:MAX_CHOICES] if isinstance(choice, str)]
+    for likeness, reason in _CHOICE_TESTS:
+        alike = [choice for choice in texts if likeness(value, choice)]
+        if len(alike) == 1:
+            return None if _is_opposite(value, alike[0], texts) else ScalarReading(alike[0], reason)
+        if alike:
+            return None
+    return None
+
+
+def _match_other_type(value: Json, choices: Sequence[Json]) -> ScalarReading | None:
+    """`"3"` among 1, 2, 3, or `3` among "1", "2", "3"."""
+    found = [
+        choice
+        for choice in choices[:MAX_CHOICES]
+        if (reading := read_scalar(get_json_type(choice), value)) is not None
+        and choice is not None
+        and is_equal(reading.value, choice)
+    ]
+    return ScalarReading(found[0], "the same value of another type") if len(found) == 1 else None
+
+
+def _has_same_letters(given: str, choice: str) -> bool:
+    return bool(split_words(given)) and normalize_name(given) == normalize_name(choice)
+
+
+def _is_same_folded(given: str, choice: str) -> bool:
+    return given.strip().casefold() == choice.strip().casefold()
+
+
+def _has_same_meaning(given: str, choice: str) -> bool:
+    one, other = to_singular(normalize_name(given)), to_singular(normalize_name(choice))
+    return bool(one) and (one == other or any(one in group and other in group for group in SAME_VALUES))
+
+
+def _is_prefix(given: str, choice: str) -> bool:
+    """`info` for `information`; not `read` for `read_write`, which is another thing."""
+    one, other = normalize_name(given), normalize_name(choice)
+    if len(split_words(given)) != 1 or len(split_words(choice)) != 1:
+        return False
+    short, long = sorted((one, other), key=len)
+    return len(short) >= _MIN_PREFIX_LENGTH and short not in COMPLETE_ENUMS and long.startswith(short)
+
+
+def _is_choice_typo(given: str, choice: str) -> bool:
+    one, other = normalize_name(given), normalize_name(choice)
+    most = count_allowed_typos(one, other)
+    if most == 0 or _get_digits(one) != _get_digits(other) or one.endswith(other) or other.endswith(one):
+        return False
+    return count_edits(one, other, limit=most) <= most
+
+
+def count_allowed_typos(one: str, other: str) -> int:
+    """One in a word of five letters, two in a word of nine, none in a shorter one."""
+    shorter = min(len(one), len(other))
+    return 0 if shorter < 5 else 1 if shorter < 9 else 2
+
+
+def _get_digits(text: str) -> str:
+    return "".join(filter(str.isdigit, text))
+
+
+def _is_opposite(given: str, choice: str, choices: Sequence[str]) -> bool:
+    """Whether the given word is the opposite of what looks nearest to it."""
+    one, other = normalize_name(given), normalize_name(choice)
+    if one == other:
+        return False
+    return frozenset({one, other}) in OPPOSITE_VALUES or any(
+        frozenset({one, normalize_name(each)}) in OPPOSITE_VALUES and count_edits(one, other, limit=2) <= 2
+        for each in choices
+    )
+
+
+_CHOICE_TESTS: Final[tuple[tuple[ChoiceTest, str], ...]] = (
+    (_is_same_folded, "the same value in another case"),
+    (_has_same_letters, "the same value in another case or with other separators"),
+    (_has_same_meaning, "another way to write the same value"),
+    (_is_prefix, "the beginning of one permitted value only"),
+    (_is_choice_typo, "a slip of the pen: one permitted value is this near"),
+)
+
+
+MAX_UNKNOWN_KEYS: Final = 64
+MAX_PAIRS: Final = 4_000  # of a key and a name that are compared in every way
+MAX_EVIDENCE_LENGTH: Final = 200
+
+
+@frozen
+class GivenObject:
+    """One object as given, with what is still open."""
+
+    given: JsonObject
+    parameters: Callable[[str], SchemaNode]
+    required: frozenset[str]
+    topic: frozenset[str]
+    fits: Callable[[str, str], bool]  # whether the key's value could be the parameter's
+    spend: Callable[[int], None]  # takes steps for comparing names
+
+
+@frozen
+class Rename:
+    """A key and the parameter it was meant for."""
+
+    key: str
+    parameter: str
+    reason: str
+
+
+NameTest = Callable[[GivenObject, str, str], bool]
+
+_SAME_LETTERS: Final = "the same name in another case or with other separators"
+
+
+def find_renames(
+    arguments: GivenObject, keys: Sequence[str], parameters: Sequence[str], *, typos_too: bool = True
+) -> tuple[Rename, ...]:
+    """The certain renames of these unknown keys to these open parameters.
+
+    Without `slips_too` only by meaning: the keys were written for another tool, and written well.
+    """
+    left, wanted = list(keys[:MAX_UNKNOWN_KEYS]), list(parameters)
+    arguments.spend(len(wanted) // 2)
+    if len(left) * len(wanted) > MAX_PAIRS:
+        return _match_same_letters(left, wanted)
+    found: list[Rename] = []
+    for likeness, reason in (*_MEANING_TESTS, *(_SPELLING_TESTS if typos_too else ())):
+        if not left or not wanted:
+            break
+        arguments.spend(len(left) * len(wanted))
+        pairs = [(key, name) for key in left for name in wanted if likeness(arguments, key, name)]
+        for rename in _keep_unambiguous(pairs, reason):
+            found.append(rename)
+            wanted.remove(rename.parameter)
+        taken = {key for key, _ in pairs}  # including those in doubt: a weaker likeness settles nothing
+        left = [key for key in left if key not in taken]
+    if typos_too:
+        found.extend(_match_last_pair(arguments, left, wanted))
+    return tuple(found)
+
+
+def _match_same_letters(keys: Sequence[str], parameters: Sequence[str]) -> tuple[Rename, ...]:
+    """Of very many names: those of the same letters, each looked up and not compared."""
+    spelt: dict[str, list[str]] = {}
+    for name in parameters:
+        spelt.setdefault(normalize_name(name), []).append(name)
+    pairs = [(key, name) for key in keys for name in spelt.get(normalize_name(key), ())]
+    return tuple(_keep_unambiguous(pairs, _SAME_LETTERS))
+
+
+def _keep_unambiguous(pairs: list[tuple[str, str]], reason: str) -> Iterator[Rename]:
+    keys, names = Counter(key for key, _ in pairs), Counter(name for _, name in pairs)
+    for key, name in pairs:
+        if keys[key] == 1 and names[name] == 1:
+            yield Rename(key=key, parameter=name, reason=reason)
+
+
+def _has_same_name_letters(arguments: GivenObject, key: str, name: str) -> bool:
+    return normalize_name(key) == normalize_name(name)
+
+
+def _is_named_in_schema(arguments: GivenObject, key: str, name: str) -> bool:
+    """The schema gives the parameter a title or other names."""
+    node = arguments.parameters(name).keywords
+    others = [
+        node.get("title"),
+        *(_to_sequence(node.get(word)) for word in ("aliases", "alias", "x-aliases")),
+    ]
+    flat = [text for other in others for text in _to_sequence(other) if isinstance(text, str)]
+    return any(normalize_name(key) == normalize_name(text) for text in flat) and arguments.fits(key, name)
+
+
+def _to_sequence(value: Json) -> Sequence[Json]:
+    return value if is_list(value) else (value,)
+
+
+def _has_same_words(arguments: GivenObject, key: str, name: str) -> bool:
+    one, other = split_name(key), split_name(name)
+    if not one or not other:
+        return False
+    alike = (
+        one == other or ("to" not in one and sorted(one) == sorted(other)) or "".join(one) == "".join(other)
+    )
+    return alike and arguments.fits(key, name)
+
+
+def _are_synonyms(arguments: GivenObject, key: str, name: str) -> bool:
+    one, other = _get_synonym_groups("".join(split_name(key))), _get_synonym_groups("".join(split_name(name)))
+    return bool(one & other) and arguments.fits(key, name)
+
+
+def _get_synonym_groups(name: str) -> frozenset[int]:
+    return SYNONYM_GROUPS.get(name, frozenset())
+
+
+def _has_only_filler_words(arguments: GivenObject, key: str, name: str) -> bool:
+    """One name has only words more than the other that say nothing new."""
+    one, other = Counter(split_name(key)), Counter(split_name(name))
+    extra = (one - other) + (other - one)
+    if not one or not other or (one - other and other - one) or not (one & other):
+        return False
+    value = arguments.given[key]
+    if list(one) == ["id"] and name in arguments.required:
+        return arguments.fits(key, name)  # were there two such parameters, neither would be chosen
+    says_nothing = all(_is_filler(word, arguments.topic, value) for word in extra)
+    return says_nothing and arguments.fits(key, name)
+
+
+def _is_filler(word: str, topic: frozenset[str], value: Json) -> bool:
+    if word in OPPOSING_WORDS:
+        return False
+    if word in SELF_EVIDENT_NAMES:
+        return _looks_like(SELF_EVIDENT_NAMES[word], value)
+    return word in FILLER_WORDS or word in topic
+
+
+def _looks_like(node: str, value: Json) -> bool:
+    if is_object(value) or is_list(value):
+        return node == ".*"
+    text = str(value)
+    return len(text) <= MAX_EVIDENCE_LENGTH and re.fullmatch(node, text) is not None
+
+
+def _are_synonyms_without_topic(arguments: GivenObject, key: str, name: str) -> bool:
+    """`search_text` for `query`: synonyms once the tool's own subject is left out."""
+    one, other = (_remove_topic(split_name(each), arguments.topic) for each in (key, name))
+    return bool(_get_synonym_groups(one) & _get_synonym_groups(other)) and arguments.fits(key, name)
+
+
+def _remove_topic(words: tuple[str, ...], topic: frozenset[str]) -> str:
+    return "".join(word for word in words if word in OPPOSING_WORDS or word not in topic)
+
+
+def _is_initial(arguments: GivenObject, key: str, name: str) -> bool:
+    """`r` for the number `radius`, when no other missing parameter begins with that letter."""
+    short, long = sorted((normalize_name(key), normalize_name(name)), key=len)
+    value = arguments.given[key]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    alike = len(short) == 1 and len(long) > 1 and long.startswith(short)
+    return alike and is_number and name in arguments.required and arguments.fits(key, name)
+
+
+def _is_name_typo(arguments: GivenObject, key: str, name: str) -> bool:
+    one, other = normalize_name(key), normalize_name(name)
+    most = count_allowed_typos(one, other)
+    if most == 0 or name not in arguments.required or frozenset({one, other}) in DISTINCT_NAMES:
+        return False
+    if one.endswith(other) or other.endswith(one) or _get_numbers(one) != _get_numbers(other):
+        return False
+    if any(
+        frozenset(pair) in DISTINCT_NAMES for pair in zip(split_name(key), split_name(name), strict=False)
+    ):
+        return False
+    return count_edits(one, other, limit=most) <= most and arguments.fits(key, name)
+
+
+def _get_numbers(text: str) -> list[str]:
+    return re.findall(r"\d+", text)
+
+
+def _match_last_pair(arguments: GivenObject, keys: list[str], parameters: list[str]) -> Iterator[Rename]:
+    """One key and one required parameter are left, and nothing else could take the value."""
+    required = [name for name in parameters if name in arguments.required]
+    if len(keys) != 1 or len(required) != 1:
+        return
+    key, name = keys[0], required[0]
+    if [other for other in parameters if arguments.fits(key, other)] != [name]:
+        return
+    if normalize_name(key) in GENERIC_WORDS or normalize_name(name) in GENERIC_WORDS:
+        yield Rename(key=key, parameter=name, reason="the one value given for the one parameter left")
+    elif _is_unmistakable(arguments.parameters(name), arguments.given[key]):
+        yield Rename(key=key, parameter=name, reason="only this parameter takes such a value")
+
+
+def _is_unmistakable(node: SchemaNode, value: Json) -> bool:
+    """Whether the value's form alone shows where it belongs."""
+    if any(is_equal(value, choice) for choice in node.choices):
+        return isinstance(value, str) and len(value) > 1
+    return is_object(value) and bool(node.required) and all(name in value for name in node.required)
+
+
+_MEANING_TESTS: Final[tuple[tuple[NameTest, str], ...]] = (
+    (_has_same_name_letters, _SAME_LETTERS),
+    (_is_named_in_schema, "the schema's own word for this parameter"),
+    (_has_same_words, "the same name, abbreviated or in the plural"),
+    (_are_synonyms, "a common synonym of this parameter"),
+    (_has_only_filler_words, "the same name with a word that adds nothing"),
+    (_are_synonyms_without_topic, "a common synonym of this parameter"),
+)
+_SPELLING_TESTS: Final[tuple[tuple[NameTest, str], ...]] = (
+    (_is_initial, "the first letter of this parameter's name"),
+    (_is_name_typo, "a slip of the pen: one missing parameter is this near"),
+)

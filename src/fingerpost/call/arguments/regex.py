@@ -1,0 +1,357 @@
+"""Patterns of JSON Schema, translated from ECMAScript to RE2 and run within limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final, cast
+
+from fingerpost.frozen import frozen
+
+_FLAGS: Final = re.compile(r"\(\?([ims]{1,3})\)")
+_GROUP: Final = re.compile(r"\((?:\?(?::|P?<[A-Za-z_][A-Za-z0-9_]*>))?(?![?*])")
+_QUANTIFIER: Final = re.compile(r"[*+?]\??|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}\??")
+_UNCERTAIN_BRACE: Final = re.compile(r"\{[0-9]*,?[0-9]*\}")  # not one of the above: read otherwise elsewhere
+_CODE: Final = re.compile(
+    r"\\(?:x(?P<two>[0-9A-Fa-f]{2})|u\{(?P<any>[0-9A-Fa-f]{1,6})\}"
+    r"|u(?P<high>[Dd][89ABab][0-9A-Fa-f]{2})\\u(?P<low>[Dd][C-Fc-f][0-9A-Fa-f]{2})|u(?P<four>[0-9A-Fa-f]{4}))"
+)
+_PROPERTY: Final = re.compile(r"\\([pP])\{(?:(?:Script|sc)=)?([A-Z][A-Za-z_]{0,30})\}")
+_SET_OPERATORS: Final = ("[:", "[.", "[=", "&&", "--", "~~", "||")  # operations on sets, to some
+_CONTROLS: Final = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+
+# What each escape stands for, as the inside of a class: in ASCII text, where all agree...
+_ASCII: Final = {
+    "d": "0-9",
+    "w": "0-9A-Za-z_",
+    "s": r"\x{9}-\x{d}\x{1c}-\x{20}",
+    "D": r"\x{0}-/:-\x{ff}",
+    "W": r"\x{0}-/:-@\[-\^`{-\x{ff}",
+    "S": r"\x{0}-\x{8}\x{e}-\x{1f}!-\x{ff}",
+}
+# ...in other text, at the widest...
+_WIDE: Final = {
+    "d": r"\p{Nd}",
+    "w": r"\p{L}\p{M}\p{N}\p{Pc}\x{200c}\x{200d}",
+    "s": r"\x{9}-\x{d}\x{1c}-\x{20}\x{85}\p{Z}\x{feff}",
+    "D": r"\x{0}-/:-\x{10ffff}",
+    "W": r"\x{0}-/:-@\[-\^`{-\x{10ffff}",
+    "S": r"\x{0}-\x{8}\x{e}-\x{1f}!-\x{10ffff}",
+}
+# ...and at the narrowest, for a class that says what is *not* meant.
+_NARROW: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\x{9}-\x{d}\x{20}"}
+_BEYOND: Final = 0xFF  # stands for every character that no ASCII text holds
+
+
+@frozen(kw_only=False)
+class TranslatedPattern:
+    """A pattern as RE2 reads it. `unambiguous`: it means the same to everybody, for any text."""
+
+    text: str
+    unambiguous: bool
+    ascii_only: bool  # says nothing about other text
+
+
+class _UntranslatablePattern(Exception):
+    """The pattern holds something that is not certain."""
+
+
+def translate_pattern(source: str, *, wide: bool) -> TranslatedPattern | None:
+    """The pattern for RE2, or None. It is for ASCII text (as bytes) unless it is `wide`."""
+    scanner = _PatternScanner(source, wide=wide)
+    try:
+        return TranslatedPattern(
+            "".join(scanner.translate_pieces()), not scanner.unsettled, scanner.ascii_only
+        )
+    except _UntranslatablePattern:
+        return None
+
+
+class _PatternScanner:
+    """One walk over a pattern, from left to right."""
+
+    def __init__(self, source: str, *, wide: bool) -> None:
+        self._source = source
+        self._wide = wide
+        self._means = _WIDE if wide else _ASCII
+        self._place = 0
+        self._repeatable = False  # whether a repetition may stand here
+        self.unsettled = False
+        self.ascii_only = False
+
+    def translate_pieces(self) -> list[str]:
+        made: list[str] = []
+        if (flags := self._take(_FLAGS)) is not None:
+            made.append(flags[0])
+            self.ascii_only = "i" in flags[1]  # which letters are each other's case is told differently
+        while self._place < len(self._source):
+            made.append(self._translate_piece())
+        return made
+
+    def _translate_piece(self) -> str:
+        character = self._source[self._place]
+        return _PIECES.get(character, _PatternScanner._translate_literal)(self)
+
+    def _take(self, node: re.Pattern[str]) -> re.Match[str] | None:
+        found = node.match(self._source, self._place)
+        if found is not None:
+            self._place = found.end()
+        return found
+
+    def _take_next(self) -> str:
+        if self._place >= len(self._source):
+            raise _UntranslatablePattern
+        self._place += 1
+        return self._source[self._place - 1]
+
+    def _translate_literal(self) -> str:
+        self._repeatable = True
+        return self._quote_character(ord(self._take_next()))
+
+    def _translate_anchor(self) -> str:
+        self._repeatable = False
+        return self._take_next()
+
+    def _translate_alternation(self) -> str:
+        self._repeatable = False
+        return self._take_next()
+
+    def _translate_any(self) -> str:
+        self._repeatable = True
+        self.unsettled = True  # four characters end a line in JavaScript, one in Python
+        return self._take_next()
+
+    def _translate_group_start(self) -> str:
+        if self._take(_GROUP) is None:
+            raise _UntranslatablePattern
+        self._repeatable = False
+        return "(?:"
+
+    def _translate_group_end(self) -> str:
+        self._repeatable = True
+        return self._take_next()
+
+    def _translate_quantifier(self) -> str:
+        found = self._take(_QUANTIFIER)
+        if found is None:
+            if self._source[self._place] != "{" or self._take(_UNCERTAIN_BRACE) is not None:
+                raise _UntranslatablePattern
+            return self._translate_literal()
+        if not self._repeatable:
+            raise _UntranslatablePattern
+        self._repeatable = False  # `a**`, `a{2}+`: an error to some, and to others something new
+        return found[0]
+
+    def _translate_escape(self) -> str:
+        self._repeatable = True
+        if (code := self._read_code_point()) is not None:
+            return self._quote_character(code)
+        if (named := self._take(_PROPERTY)) is not None:
+            return f"\\{named[1]}{{{named[2]}}}"
+        self._place += 1
+        letter = self._take_next()
+        if letter in self._means:
+            self.unsettled = True
+            return f"[{self._means[letter]}]"
+        if letter == "b":
+            self._repeatable = False
+            self.ascii_only = True
+            return r"\b"
+        return self._quote_character(self._read_escaped_character(letter))
+
+    def _read_code_point(self) -> int | None:
+        """The character that is written as its number here."""
+        found = self._take(_CODE)
+        if found is None:
+            return None
+        if found["high"] is not None:
+            high, low = int(found["high"], 16), int(found["low"], 16)
+            return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)
+        code = int(found["two"] or found["any"] or found["four"], 16)
+        if 0xD800 <= code <= 0xDFFF or code > 0x10FFFF:
+            raise _UntranslatablePattern
+        return code
+
+    def _read_escaped_character(self, letter: str) -> int:
+        """The character that an escaped one stands for, in a class or not."""
+        if letter in _CONTROLS:
+            return _CONTROLS[letter]
+        following = self._source[self._place : self._place + 1]
+        if letter == "0" and not ("0" <= following <= "9"):
+            return 0
+        if letter.isalnum() or letter == "_":
+            raise _UntranslatablePattern
+        return ord(letter)
+
+    # Classes
+
+    def _translate_class(self) -> str:
+        self._place += 1
+        negated = self._source.startswith("^", self._place)
+        self._place += negated
+        if self._source.startswith("]", self._place):
+            raise _UntranslatablePattern  # nothing to JavaScript, a bracket to Python
+        parts: list[str] = []
+        while not self._source.startswith("]", self._place):
+            parts.append(self._translate_range(negated=negated))
+        self._place += 1
+        self._repeatable = True
+        return f"[{'^' if negated else ''}{''.join(parts)}]"
+
+    def _translate_range(self, *, negated: bool) -> str:
+        first = self._read_class_member(negated=negated)
+        dash = self._source.startswith("-", self._place) and not self._source.startswith("-]", self._place)
+        if not dash:
+            return first if isinstance(first, str) else self._quote_character(first)
+        self._place += 1
+        last = self._read_class_member(negated=negated)
+        if isinstance(first, str) or isinstance(last, str) or last < first:
+            raise _UntranslatablePattern
+        return f"{self._quote_character(first)}-{self._quote_character(last)}"
+
+    def _read_class_member(self, *, negated: bool) -> int | str:
+        """One character of a class, or what an escape for several means there."""
+        if self._source.startswith(_SET_OPERATORS, self._place):
+            raise _UntranslatablePattern
+        if (code := self._read_code_point()) is not None:
+            return code
+        if (named := self._take(_PROPERTY)) is not None:
+            return f"\\{named[1]}{{{named[2]}}}"
+        character = self._take_next()
+        if character != "\\":
+            return ord(character)
+        letter = self._take_next()
+        if letter == "b":
+            return 8
+        return (
+            self._translate_class_escape(letter, negated=negated)
+            if letter in self._means
+            else self._read_escaped_character(letter)
+        )
+
+    def _translate_class_escape(self, letter: str, *, negated: bool) -> str:
+        self.unsettled = True
+        if not negated or not self._wide:
+            return self._means[letter]
+        if letter not in _NARROW:
+            raise _UntranslatablePattern
+        return _NARROW[letter]
+
+    def _quote_character(self, code: int) -> str:
+        """One character that means itself."""
+        if code > 0x7F and not self._wide:
+            if self.ascii_only:
+                raise _UntranslatablePattern  # it may be another case of an ASCII letter
+            code = _BEYOND
+        character = chr(code)
+        return character if character.isascii() and character.isalnum() else f"\\x{{{code:x}}}"
+
+
+_PIECES: Final[dict[str, Callable[[_PatternScanner], str]]] = {
+    "\\": _PatternScanner._translate_escape,  # pyright: ignore[reportPrivateUsage] - a table of the class's own steps
+    "[": _PatternScanner._translate_class,  # pyright: ignore[reportPrivateUsage]
+    "(": _PatternScanner._translate_group_start,  # pyright: ignore[reportPrivateUsage]
+    ")": _PatternScanner._translate_group_end,  # pyright: ignore[reportPrivateUsage]
+    "|": _PatternScanner._translate_alternation,  # pyright: ignore[reportPrivateUsage]
+    ".": _PatternScanner._translate_any,  # pyright: ignore[reportPrivateUsage]
+    **dict.fromkeys("^$", _PatternScanner._translate_anchor),  # pyright: ignore[reportPrivateUsage]
+    **dict.fromkeys("*+?{", _PatternScanner._translate_quantifier),  # pyright: ignore[reportPrivateUsage]
+}
+
+
+MAX_PATTERN_LENGTH: Final = 500
+MAX_TEXT_LENGTH: Final = 100_000
+# Pieces of the pattern times bytes of text: a few hundredths of a second at the very worst.
+MAX_MATCH_STEPS: Final = 10_000_000
+# Bytes for one compiled pattern: some two thousand pieces, made in a millisecond.
+MAX_MEMORY: Final = 1 << 16
+
+
+@frozen(kw_only=False)
+class _CompiledPattern:
+    """A pattern for one kind of text: ASCII or any."""
+
+    search: Callable[[bytes], object]
+    size: int  # its pieces
+    unambiguous: bool  # means the same in every dialect
+    ascii_only: bool
+
+
+@frozen(kw_only=False)
+class SchemaPattern:
+    """A pattern that can be run, if not on every text."""
+
+    source: str
+    plain: _CompiledPattern
+
+    def is_mismatch(self, text: str) -> bool:
+        """Whether the text surely does not match."""
+        return self._search_widely(text) is False
+
+    def is_match(self, text: str) -> bool:
+        """Whether the text surely matches."""
+        certain = self.plain.unambiguous or (text.isascii() and text.isprintable())
+        return certain and self._search_widely(text) is True
+
+    def estimate_cost(self, text: str) -> int:
+        """The steps that running it may take."""
+        return self.plain.size * len(text) if len(text) <= MAX_TEXT_LENGTH else 0
+
+    def _search_widely(self, text: str) -> bool | None:
+        """Whether the text matches at the widest; None when that is not found out."""
+        if len(text) > MAX_TEXT_LENGTH:
+            return None
+        data = _encode(text)
+        compiled = self._choose_compiled(text)
+        if data is None or compiled is None or len(data) * compiled.size > MAX_MATCH_STEPS:
+            return None
+        return compiled.search(data) is not None
+
+    def _choose_compiled(self, text: str) -> _CompiledPattern | None:
+        if text.isascii():
+            return self.plain
+        return None if self.plain.ascii_only else _compile(self.source, wide=True)
+
+
+@lru_cache(maxsize=1024)
+def compile_pattern(source: str) -> SchemaPattern | None:
+    """The pattern, or None when it cannot be run here or would be too large."""
+    plain = _compile(source, wide=False) if len(source) <= MAX_PATTERN_LENGTH else None
+    return None if plain is None else SchemaPattern(source, plain)
+
+
+@lru_cache(maxsize=1024)
+def _compile(source: str, *, wide: bool) -> _CompiledPattern | None:
+    made = translate_pattern(source, wide=wide)
+    if made is None:
+        return None
+    engine = _load_engine()
+    options = engine.Options()
+    options.max_mem = MAX_MEMORY
+    options.never_capture = True
+    options.log_errors = False
+    if not wide:
+        options.encoding = engine.Options.Encoding.LATIN1  # a byte is a character: a tenth of the pieces
+    try:
+        compiled = engine.compile(made.text.encode(), options)
+    except engine.error:
+        return None
+    size = max(1, cast("int", compiled.programsize))
+    return _CompiledPattern(
+        cast("Callable[[bytes], object]", compiled.search), size, made.unambiguous, made.ascii_only
+    )
+
+
+def _load_engine() -> Any:
+    """RE2, loaded for the first pattern there is. It comes without types."""
+    return import_module("re2")
+
+
+def _encode(text: str) -> bytes | None:
+    """The text as RE2 reads it; None for half a character, which has no UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return None

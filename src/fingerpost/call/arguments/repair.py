@@ -1,0 +1,712 @@
+"""Prepare arguments: repair what has only one meaning, validate the rest, or translate them for another
+tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, TypeVar
+
+from fingerpost.call.arguments.coercion import (
+    NULL_WORDS,
+    DateDoubt,
+    convert,
+    is_iso_date,
+    parse_object,
+    read_date,
+    read_whole_float,
+    requires_iso_date,
+)
+from fingerpost.call.arguments.errors import (
+    MAX_ERRORS,
+    PreparedArguments,
+    build_unknown_key_error,
+    build_value_error,
+    explain_errors,
+    join_path,
+)
+from fingerpost.call.arguments.matches import (
+    MAX_CHOICES,
+    SYNONYM_GROUPS,
+    GivenObject,
+    Rename,
+    find_meant_choice,
+    find_renames,
+    normalize_name,
+    split_name,
+)
+from fingerpost.call.arguments.schema_nodes import (
+    NO_OBJECT,
+    ExtraKeys,
+    SchemaNode,
+    copy_object,
+    find_excess,
+    is_equal,
+    is_list,
+    is_object,
+    is_of_type,
+    redact_value,
+)
+from fingerpost.call.arguments.schema_validator import (
+    StepBudget,
+    StepBudgetExceeded,
+    estimate_comparison_steps,
+    estimate_steps,
+)
+from fingerpost.call.arguments.tool_schema import MAX_NOTES, ToolSchema, format_signature, tool_schemas
+from fingerpost.records import Json, JsonObject, ParameterError, ParameterFault, Repair, RepairKind, ToolCard
+
+T = TypeVar("T")
+
+MAX_DEPTH_REPAIRED: Final = 64
+_PLAIN: Final = frozenset({"type", "title", "description", "default", "examples"})
+
+
+@dataclass(slots=True)
+class ArgumentRepair:
+    """One walk and what it changed."""
+
+    tool_schema: ToolSchema
+    budget: StepBudget
+    depth: int = 0
+    repairs: list[Repair] = field(default_factory=list[Repair])
+    doubts: list[ParameterError] = field(default_factory=list[ParameterError])
+
+    def repair_value(self, source: Json, value: Json, path: str) -> Json:
+        """The value as this part of the schema wants it, or as it was. Raises `Spent`."""
+        self.budget.spend(2)
+        if self.depth > MAX_DEPTH_REPAIRED:
+            return value
+        self.depth += 1
+        try:
+            return self._repair_node(self.tool_schema.shapes.get_node(source), value, path)
+        finally:
+            self.depth -= 1
+
+    def _repair_node(self, node: SchemaNode, value: Json, path: str) -> Json:
+        if node.branches:
+            value = self._repair_by_branch(node, value, path)
+        if node.choices:
+            return self._repair_choice(node, value, path)
+        if not is_of_type(value, node.types):
+            value = self._convert_type(node, value, path)
+        return self._repair_inside(node, value, path)
+
+    def _repair_inside(self, node: SchemaNode, value: Json, path: str) -> Json:
+        if isinstance(value, str):
+            return self._repair_date(node, value, path)
+        if isinstance(value, float) and "integer" in node.types and "number" not in node.types:
+            reading = read_whole_float(value)
+            return (
+                value
+                if reading is None
+                else self.record_repair(path, RepairKind.COERCED, value, *reading.pair)
+            )
+        if is_object(value) and (node.properties or node.extras is not ExtraKeys.WELCOME):
+            return self.repair_object(node, value, path)
+        if is_list(value) and is_object(node.items):
+            return [
+                self.repair_value(node.items, item, f"{path}[{place}]") for place, item in enumerate(value)
+            ]
+        return value
+
+    # Objects
+
+    def repair_object(self, node: SchemaNode, given: JsonObject, path: str) -> dict[str, Json]:
+        """An object with its keys, then its values, then what is missing put right."""
+        entries = self.apply_fully(lambda: self._rename_keys(node, given, path), given)
+        result: dict[str, Json] = {}
+        for key, value in entries.items():
+            place = join_path(path, key)
+            if key in node.properties:
+                taken = self.apply_fully(partial(self._choose_value, node, key, value, place), (value,))
+                result.update((key, each) for each in taken)
+            elif not _is_meaningless(node, value, root=not path):
+                result[key] = value
+            else:
+                self.record_repair(
+                    place, RepairKind.REMOVED, value, None, "an unknown parameter without a value"
+                )
+        with suppress(StepBudgetExceeded):
+            self._fill_missing(node, path, result)
+            self._report_ambiguous(node, path, result)
+        return result
+
+    def apply_fully(self, change: Callable[[], T], fallback: T) -> T:
+        """A change as a whole, or none of it when the effort is spent on the way."""
+        repairs, doubts = len(self.repairs), len(self.doubts)
+        try:
+            return change()
+        except StepBudgetExceeded:
+            del self.repairs[repairs:]
+            del self.doubts[doubts:]
+            return fallback
+
+    def _choose_value(self, node: SchemaNode, key: str, value: Json, place: str) -> tuple[Json, ...]:
+        """The value a parameter gets; nothing when it is better left out."""
+        source = node.properties[key]
+        if value is None and not self._is_valid(source, value):
+            if key not in node.required:
+                self.record_repair(place, RepairKind.REMOVED, value, None, "null for an optional parameter")
+                return ()
+            if self.tool_schema.shapes.get_node(source).default:
+                return ()  # filled like any missing one
+        mended = self.repair_value(source, value, place)
+        if key not in node.required and _is_null(mended) and not self._is_valid(source, mended):
+            self.record_repair(
+                place, RepairKind.REMOVED, value, None, "an empty value for an optional parameter"
+            )
+            return ()
+        return (mended,)
+
+    def _fill_missing(self, node: SchemaNode, path: str, result: dict[str, Json]) -> None:
+        for name in node.required:
+            if name in result or name not in node.properties:
+                continue
+            default = self.tool_schema.shapes.get_node(node.properties[name]).default
+            if default and self._is_valid(node.properties[name], default[0]):
+                place = join_path(path, name)
+                result[name] = self.record_repair(
+                    place, RepairKind.DEFAULT, None, default[0], "missing; the schema's default"
+                )
+
+    def _rename_keys(self, node: SchemaNode, given: JsonObject, path: str) -> JsonObject:
+        unknown = [key for key in given if key not in node.properties]
+        if not unknown:
+            return given
+        empty = [key for key in unknown if given[key] is None]
+        open_names = self._find_open_parameters(node, given)
+        keys = [key for key in unknown if key not in empty]
+        asked = self.describe_object(node, given, path)
+        found = {rename.key: rename for rename in find_renames(asked, keys, open_names)}
+        result: dict[str, Json] = {}
+        for key, value in given.items():
+            rename = found.get(key)
+            if rename is None:
+                result.setdefault(key, value)
+                continue
+            result[rename.parameter] = value
+            before, after = (
+                {key: redact_value(key, value)},
+                {rename.parameter: redact_value(rename.parameter, value)},
+            )
+            self.repairs.append(
+                Repair(
+                    path=join_path(path, rename.parameter),
+                    kind=RepairKind.RENAMED,
+                    before=before,
+                    after=after,
+                    reason=rename.reason,
+                )
+            )
+        return result
+
+    def _find_open_parameters(self, node: SchemaNode, given: JsonObject) -> list[str]:
+        """Parameters that may still take a value; where extras are welcome, only required ones."""
+        names = node.required if node.extras is ExtraKeys.WELCOME else node.properties
+        return [
+            name
+            for name in names
+            if name in node.properties
+            and (
+                name not in given or (given[name] is None and not self._is_valid(node.properties[name], None))
+            )
+        ]
+
+    def describe_object(self, node: SchemaNode, given: JsonObject, path: str) -> GivenObject:
+        known: dict[tuple[str, str], bool] = {}
+
+        def fits(key: str, name: str) -> bool:
+            if (key, name) not in known:
+                known[key, name] = self._can_fit(node.properties[name], given[key], join_path(path, name))
+            return known[key, name]
+
+        return GivenObject(
+            given=given,
+            parameters=lambda name: self.tool_schema.shapes.get_node(node.properties[name]),
+            required=frozenset(node.required),
+            topic=self.tool_schema.topic,
+            fits=fits,
+            spend=self.budget.spend,
+        )
+
+    def _report_ambiguous(self, node: SchemaNode, path: str, result: dict[str, Json]) -> None:
+        """An unknown parameter that may have been meant for an open one is not waved through.
+
+        Within a parameter the schema often lists only some of the keys, as an example.
+        """
+        if path or node.extras is not ExtraKeys.UNSAID:
+            return
+        unknown = [key for key in result if key not in node.properties]
+        open_names = [name for name in node.properties if name not in result] if unknown else []
+        for key in unknown:
+            if len(self.doubts) >= MAX_ERRORS:
+                return
+            if any(
+                self._can_fit(node.properties[name], result[key], join_path(path, name))
+                for name in open_names
+            ):
+                self.doubts.append(build_unknown_key_error(node, path, key))
+
+    # Alternatives
+
+    def _repair_by_branch(self, node: SchemaNode, value: Json, path: str) -> Json:
+        fitting = [branch for branch in node.branches if self._is_valid(branch, value)]
+        if fitting:
+            return self._drop_empty(fitting[0], value, path) if len(fitting) == 1 else value
+        tried = [self._try_repair(branch, value, path) for branch in node.branches]
+        good = [(result, walk) for result, walk, ok in tried if ok]
+        if not good or any(not is_equal(good[0][0], result) for result, _ in good):
+            return value
+        result, walk = good[0]
+        self._adopt_repairs(walk)
+        return result
+
+    def _drop_empty(self, branch: Json, value: Json, path: str) -> Json:
+        result, walk, ok = self._try_repair(branch, value, path)
+        if not ok:
+            return value
+        self._adopt_repairs(walk)
+        return result
+
+    def _try_repair(self, source: Json, value: Json, path: str) -> tuple[Json, ArgumentRepair, bool]:
+        self.budget.spend(1 + estimate_steps(value))
+        walk = ArgumentRepair(self.tool_schema, self.budget, self.depth)
+        result = walk.repair_value(source, value, path)
+        return result, walk, not walk.doubts and self._is_valid(source, result)
+
+    def _can_fit(self, source: Json, value: Json, path: str) -> bool:
+        return self._try_repair(source, value, path)[2]
+
+    def _adopt_repairs(self, walk: ArgumentRepair) -> None:
+        self.repairs.extend(walk.repairs)
+        self.doubts.extend(walk.doubts)
+
+    def _is_valid(self, source: Json, value: Json) -> bool:
+        shape = self.tool_schema.shapes.get_node(source)
+        if shape.keywords.keys() <= _PLAIN:
+            return is_of_type(value, shape.types)
+        return self.tool_schema.validation.is_valid_part(value, source, self.budget)
+
+    # Values
+
+    def _repair_choice(self, node: SchemaNode, value: Json, path: str) -> Json:
+        self.budget.spend(estimate_comparison_steps(value, len(node.choices)))
+        if _is_among(value, node.choices):
+            return value
+        if is_list(value) and len(value) == 1 and "array" not in node.types:
+            inner = self._repair_choice(node, value[0], path)
+            if not _is_among(inner, node.choices):
+                return value
+            return self.record_repair(path, RepairKind.WRAPPED, value, inner, "a list of one value")
+        self.budget.spend(2 * min(len(node.choices), MAX_CHOICES))
+        reading = find_meant_choice(value, node.choices)
+        return (
+            value if reading is None else self.record_repair(path, RepairKind.NEAREST, value, *reading.pair)
+        )
+
+    def _repair_date(self, node: SchemaNode, value: str, path: str) -> Json:
+        if not requires_iso_date(node.format, node.description) or is_iso_date(value):
+            return value
+        reading = read_date(value)
+        if isinstance(reading, str):
+            return self.record_repair(
+                path, RepairKind.COERCED, value, reading, "a date that can be read in one way only"
+            )
+        if reading is DateDoubt.TWO_READINGS and node.format:
+            self.doubts.append(
+                build_value_error(path, "a date as YYYY-MM-DD (this one has two readings)", value)
+            )
+        return value
+
+    def _convert_type(self, node: SchemaNode, value: Json, path: str) -> Json:
+        """The value as one of the types asked for, when there is one way only."""
+        self.budget.spend(estimate_steps(value))
+        items = node.items if is_object(node.items) else NO_OBJECT
+
+        def fits_item(item: Json) -> bool:
+            return self._can_fit(items, item, f"{path}[0]")
+
+        shape_of_items = self.tool_schema.shapes.get_node(items)
+        ways = [convert(kind, node, shape_of_items, value, fits_item) for kind in sorted(node.types)]
+        found = [steps for steps in ways if steps]
+        if not found or any(not is_equal(found[0][-1].after, steps[-1].after) for steps in found):
+            return value
+        for step in found[0]:
+            self.record_repair(path, step.kind, step.before, step.after, step.reason)
+        return found[0][-1].after
+
+    def record_repair(self, path: str, kind: RepairKind, before: Json, after: Json, reason: str) -> Json:
+        """Note a change and give back the new value. Raises `Spent`."""
+        self.budget.spend(2 + estimate_steps(before))
+        self.repairs.append(
+            Repair(
+                path=path,
+                kind=kind,
+                before=redact_value(path, before),
+                after=redact_value(path, after),
+                reason=reason,
+            )
+        )
+        return after
+
+
+def _is_among(value: Json, choices: tuple[Json, ...]) -> bool:
+    return any(is_equal(value, choice) for choice in choices)
+
+
+def _is_empty(value: Json) -> bool:
+    return value is None or value == "" or (is_object(value) and not value) or (is_list(value) and not value)
+
+
+def _is_meaningless(node: SchemaNode, value: Json, *, root: bool) -> bool:
+    """Whether an unknown key says nothing: empty where extras are forbidden, or a null parameter."""
+    if node.extras is ExtraKeys.FORBIDDEN:
+        return _is_empty(value)
+    return root and value is None and node.extras is ExtraKeys.UNSAID
+
+
+def _is_null(value: Json) -> bool:
+    return value is None or (isinstance(value, str) and value.strip().lower() in NULL_WORDS)
+
+
+_WRAPPER_KEYS: Final = frozenset(
+    [
+        "arguments",
+        "args",
+        "argument",
+        "input",
+        "inputs",
+        "params",
+        "parameters",
+        "parameter",
+        "kwargs",
+        "payload",
+        "body",
+        "request",
+        "toolinput",
+        "properties",
+        "data",
+        "json",
+        "toolarguments",
+        "functionarguments",
+    ]
+)
+_TOOL_NAME_KEYS: Final = frozenset({"name", "tool", "function", "toolname", "type"})
+
+
+def find_wrapped(
+    tool_schema: ToolSchema, arguments: JsonObject, budget: StepBudget
+) -> tuple[str, dict[str, Json]] | None:
+    """The key and the object within, when the arguments hold the real arguments and nothing else.
+
+    Raises `Spent`.
+    """
+    known = tool_schema.root.properties
+    outer = [key for key in arguments if not _is_tool_name(tool_schema, key, arguments[key])]
+    if len(outer) != 1 or (
+        normalize_name(outer[0]) not in _WRAPPER_KEYS and outer[0] not in tool_schema.called
+    ):
+        return None
+    key = outer[0]
+    inner = arguments[key]
+    found = inner if is_object(inner) else parse_object(inner)
+    if found is None:
+        return None
+    if any(name in known for name in arguments):
+        return (key, dict(found)) if _is_whole_call(tool_schema, arguments, found, budget) else None
+    # With nothing inside that the tool knows, the wrapper may be the argument itself, under another name.
+    familiar = {normalize_name(name) for name in known}
+    takes_nothing = not found and not tool_schema.root.required
+    return (
+        (key, dict(found))
+        if takes_nothing or any(normalize_name(name) in familiar for name in found)
+        else None
+    )
+
+
+def _is_whole_call(
+    tool_schema: ToolSchema, arguments: JsonObject, found: JsonObject, budget: StepBudget
+) -> bool:
+    """Whether a parameter that happens to be called `params` holds the whole call, not its own value."""
+    root = tool_schema.root
+    complete = bool(root.required) and all(name in found for name in root.required)
+    known = complete and found.keys() <= root.properties.keys()
+    return known and not tool_schema.validation.is_valid(arguments, budget)
+
+
+def _is_tool_name(tool_schema: ToolSchema, key: str, value: Json) -> bool:
+    return (
+        normalize_name(key) in _TOOL_NAME_KEYS
+        and isinstance(value, str)
+        and value in {*tool_schema.called, "function"}
+    )
+
+
+def find_enclosing_parameter(tool_schema: ToolSchema, arguments: JsonObject) -> str | None:
+    """The one object parameter that all these arguments belong into."""
+    root = tool_schema.root
+    if not arguments or any(key in root.properties for key in arguments):
+        return None
+    holders = [name for name in root.required if name in root.properties]
+    if len(holders) != 1 or len(root.required) != 1:
+        return None
+    inner = tool_schema.shapes.get_node(root.properties[holders[0]])
+    if "object" not in inner.types or not inner.properties:
+        return None
+    return holders[0] if all(key in inner.properties for key in arguments) else None
+
+
+MAX_WRAPPERS: Final = 2
+
+
+def prepare_arguments(card: ToolCard, arguments: JsonObject, *, repair: bool = True) -> PreparedArguments:
+    """Put right what is certainly meant, then validate. With `repair=False` only validate.
+
+    Arguments that fit come back as they are. Two things count as not fitting
+    though JSON Schema lets them pass: a key the schema does not list (unless it
+    says that extras are welcome), because servers ignore or refuse such keys,
+    and `3.0` for an integer.
+    """
+    plan = tool_schemas.get_schema(card)
+    fitting = plan.quick.copy_if_valid(arguments)
+    if fitting is not None:
+        return PreparedArguments(arguments=fitting, notes=plan.notes)
+    return prepare_thoroughly(card, plan, arguments, repair=repair)
+
+
+def prepare_thoroughly(
+    card: ToolCard,
+    tool_schema: ToolSchema,
+    arguments: JsonObject,
+    *,
+    repair: bool,
+    budget: StepBudget | None = None,
+) -> PreparedArguments:
+    """The same for arguments that need a closer look."""
+    reason = find_excess(arguments)
+    if reason is not None:
+        return _refuse_arguments(card, tool_schema, reason)
+    budget = StepBudget() if budget is None else budget
+    given = copy_object(arguments)
+    walk = ArgumentRepair(tool_schema, budget)
+    if repair:
+        given = _repair_arguments(tool_schema, walk, given)
+    budget.begin_checking()
+    found, complete = tool_schema.validation.find_errors(given, budget)
+    errors = explain_errors(tool_schema, found)
+    named = {error.parameter for error in errors}
+    doubts = tuple(doubt for doubt in walk.doubts if doubt.parameter not in named)
+    return PreparedArguments(
+        arguments=given,
+        repairs=tuple(walk.repairs),
+        errors=errors + doubts,
+        signature=format_signature(card),
+        notes=(*tool_schema.notes, *_describe_unchecked_parts(budget, complete=complete)),
+    )
+
+
+def _describe_unchecked_parts(budget: StepBudget, *, complete: bool) -> Iterator[str]:
+    """What was not checked, in plain words."""
+    refused = [source for source, pattern in budget.patterns.items() if pattern is None]
+    for source in refused[:MAX_NOTES]:
+        yield f"the pattern {source[:60]} is not matched here: the server will judge"
+    if not complete:
+        yield "not checked further, which would take too long: the server will check it itself"
+
+
+def _repair_arguments(
+    tool_schema: ToolSchema, walk: ArgumentRepair, given: dict[str, Json]
+) -> dict[str, Json]:
+    """The arguments with all put right that is certain before the effort is spent."""
+    unwrapped = walk.apply_fully(lambda: _unwrap_arguments(tool_schema, walk, given), given)
+    mended = walk.apply_fully(lambda: walk.repair_value(tool_schema.schema, unwrapped, ""), unwrapped)
+    return dict(mended) if isinstance(mended, dict) else unwrapped
+
+
+def _unwrap_arguments(
+    tool_schema: ToolSchema, walk: ArgumentRepair, given: dict[str, Json]
+) -> dict[str, Json]:
+    for _ in range(MAX_WRAPPERS):
+        inner = find_wrapped(tool_schema, given, walk.budget)
+        if inner is None:
+            break
+        key, found = inner
+        walk.record_repair(key, RepairKind.WRAPPED, given, found, "the arguments stood one level too deep")
+        given = found
+    holder = find_enclosing_parameter(tool_schema, given)
+    if holder is not None:
+        walk.record_repair(
+            holder, RepairKind.WRAPPED, given, {holder: given}, "the arguments stood one level too high"
+        )
+        given = {holder: given}
+    return given
+
+
+def _refuse_arguments(card: ToolCard, tool_schema: ToolSchema, reason: str) -> PreparedArguments:
+    error = ParameterError(
+        fault=ParameterFault.BAD_VALUE, parameter="", message=f"the arguments cannot be checked: it {reason}"
+    )
+    return PreparedArguments(
+        arguments={}, errors=(error,), signature=format_signature(card), notes=tool_schema.notes
+    )
+
+
+# How much and in what dress; what is asked for stays the same without them.
+# fmt: off
+_SETTING_NAMES: Final = frozenset(
+    {
+        "limit", "format", "timeout", "verbose", "temperature", "maximumtoken", "language", "pretty",
+        "stream", "stripthinking", "reasoningeffort", "searchcontextsize",
+    }
+)
+# fmt: on
+_SETTING_PREFIXES: Final = {"page": 1, "offset": 0}
+_AT_HOME: Final = frozenset({"id", "uuid", "cursor", "token", "handle", "sha", "guid"})
+
+
+def translate_arguments(arguments: JsonObject, source: ToolCard, target: ToolCard) -> PreparedArguments:
+    """The arguments of one tool in the schema of another, or the errors that say why not."""
+    known = prepare_arguments(source, arguments)
+    given = known.arguments if known.ok else dict(arguments)
+    here, there = tool_schemas.get_schema(source), tool_schemas.get_schema(target)
+    given, asked = _unwrap_question(given, there)
+    moved, renamed = _map_arguments(given, here, there)
+    repairs = [*asked, *renamed]
+    errors: list[ParameterError] = []
+    result = {moved[key]: value for key, value in given.items() if key in moved}
+    for key, value in given.items():
+        if key in moved:
+            if source.server != target.server and not _AT_HOME.isdisjoint(split_name(key)):
+                errors.append(
+                    build_value_error(
+                        key, f"something {target.server} knows: identifiers do not travel", value
+                    )
+                )
+        elif value is None or _is_setting(here, key, value):
+            repairs.append(
+                _build_repair(key, RepairKind.REMOVED, value, None, f"{target.key} has no such setting")
+            )
+        elif not _wrap_as_message(there, key, value, result, repairs):
+            errors.append(build_value_error(key, f"a parameter that {target.key} also has", value))
+    prepared = prepare_arguments(target, result)
+    return replace(prepared, repairs=(*repairs, *prepared.repairs), errors=(*errors, *prepared.errors))
+
+
+def _map_arguments(
+    given: JsonObject, here: ToolSchema, there: ToolSchema
+) -> tuple[dict[str, str], list[Repair]]:
+    """Where each argument goes."""
+    shape = there.root
+    moved = {key: key for key in given if key in shape.properties}
+    found = _find_target_renames(given, moved, here, there)
+    repairs = [
+        _build_repair(
+            each.parameter,
+            RepairKind.RENAMED,
+            {each.key: given[each.key]},
+            {each.parameter: given[each.key]},
+            each.reason,
+        )
+        for each in found
+    ]
+    return moved | {each.key: each.parameter for each in found}, repairs
+
+
+def _find_target_renames(
+    given: JsonObject, moved: Mapping[str, str], here: ToolSchema, there: ToolSchema
+) -> tuple[Rename, ...]:
+    shape = there.root
+    asked = ArgumentRepair(there, StepBudget()).describe_object(shape, given, "")
+    try:
+        return find_renames(
+            replace(asked, topic=here.topic | there.topic),
+            [key for key in given if key not in moved],
+            [name for name in shape.properties if name not in moved],
+            typos_too=False,
+        )
+    except StepBudgetExceeded:
+        return ()
+
+
+def _is_setting(here: ToolSchema, key: str, value: Json) -> bool:
+    """Whether leaving this out asks for the same thing."""
+    default = here.shapes.get_node(here.root.properties.get(key)).default
+    if default and is_equal(default[0], value):
+        return True
+    name = "".join(split_name(key))
+    groups = SYNONYM_GROUPS.get(name, frozenset())
+    for beginning, first in _SETTING_PREFIXES.items():
+        if name == beginning or groups & SYNONYM_GROUPS[beginning]:
+            return is_equal(value, first)
+    return name in _SETTING_NAMES or bool(groups & SYNONYM_GROUPS["limit"])
+
+
+def _wrap_as_message(
+    there: ToolSchema, key: str, value: Json, result: dict[str, Json], repairs: list[Repair]
+) -> bool:
+    """A question to a tool that takes a conversation: a conversation of one turn."""
+    if not isinstance(value, str) or not _is_question(key):
+        return False
+    if "messages" in result or "messages" not in there.root.required:
+        return False
+    items = there.shapes.get_node(there.root.properties.get("messages")).items
+    wanted = there.shapes.get_node(items).properties if is_object(items) else NO_OBJECT
+    if not {"role", "content"} <= wanted.keys():
+        return False
+    result["messages"] = [{"role": "user", "content": value}]
+    repairs.append(
+        _build_repair("messages", RepairKind.WRAPPED, value, result["messages"], "a conversation of one turn")
+    )
+    return True
+
+
+def _unwrap_question(given: JsonObject, there: ToolSchema) -> tuple[JsonObject, list[Repair]]:
+    """A conversation of one question, for a tool that takes the question alone.
+
+    Instructions to the model that was asked (`system`) stay behind. A conversation with more turns is not
+    touched: its last question may mean nothing without them.
+    """
+    question = _find_only_question(given.get("messages"))
+    properties = there.root.properties
+    free = [name for name in properties if name not in given and _is_question(name)]
+    wanted = [name for name in free if name in there.root.required] or free
+    if question is None or "messages" in properties or len(wanted) != 1:
+        return given, []
+    rest = {key: value for key, value in given.items() if key != "messages"}
+    why = "the one question of the conversation"
+    repair = _build_repair(wanted[0], RepairKind.RENAMED, given["messages"], question, why)
+    return {**rest, wanted[0]: question}, [repair]
+
+
+def _find_only_question(messages: Json) -> str | None:
+    """What the person asks, where that is all they say."""
+    if not is_list(messages):
+        return None
+    said: list[str] = []
+    for message in messages:
+        match message:
+            case {"role": "user", "content": str(text)}:
+                said.append(text)
+            case {"role": "system" | "developer"}:
+                pass
+            case _:
+                return None
+    return said[0] if len(said) == 1 and said[0].strip() else None
+
+
+def _is_question(name: str) -> bool:
+    return bool(SYNONYM_GROUPS.get("".join(split_name(name)), frozenset()) & SYNONYM_GROUPS["question"])
+
+
+def _build_repair(path: str, kind: RepairKind, before: Json, after: Json, reason: str) -> Repair:
+    return Repair(
+        path=path,
+        kind=kind,
+        before=redact_value(path, before),
+        after=redact_value(path, after),
+        reason=reason,
+    )

@@ -1,0 +1,625 @@
+"""JSON Schema validation with the `jsonschema` library, within a bounded number of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from threading import local
+from typing import Any, Final, TypeAlias, cast
+
+from jsonschema import Draft4Validator, Draft202012Validator, validators
+from jsonschema.exceptions import ValidationError
+from jsonschema.protocols import Validator
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import specification_with
+
+from fingerpost.call.arguments.regex import SchemaPattern, compile_pattern
+from fingerpost.call.arguments.schema_nodes import is_equal
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject
+from fingerpost.schemas import pin_to_own_draft
+
+MAX_STEPS: Final = 60_000  # a quarter of a second on a slow machine
+STEPS_FOR_CHECKING: Final = 20_000  # of these, out of reach for repairs
+_LETTERS_PER_STEP: Final = 64  # of a text, for one step
+_NODES_PER_STEP: Final = 8  # values inside of a value
+
+
+class StepBudgetExceeded(Exception):
+    """The steps are used up: nothing more can be found out, neither yes nor no."""
+
+
+class StepBudget:
+    """The steps left for one call. First for repairs; `begin_checking` frees what was kept back."""
+
+    __slots__ = ("_kept_back", "_left", "patterns")
+
+    def __init__(self, limit: int = MAX_STEPS, reserved: int = STEPS_FOR_CHECKING) -> None:
+        self._kept_back = min(limit, reserved)
+        self._left = limit - self._kept_back
+        self.patterns: dict[str, SchemaPattern | None] = {}  # that were met; None: it cannot be run
+
+    @property
+    def left(self) -> int:
+        return self._left + self._kept_back
+
+    def spend(self, steps: int) -> None:
+        """Take so many steps. Raises `StepBudgetExceeded` when there are no more, and from then on always."""
+        self._left -= steps
+        if self._left < 0:
+            self._left = -1
+            raise StepBudgetExceeded
+
+    def begin_checking(self) -> None:
+        """From here on all that is left is for checking."""
+        self._left = max(self._left, 0) + self._kept_back
+        self._kept_back = 0
+
+
+def estimate_steps(value: Json) -> int:
+    """How many steps it takes to go through a value once: all of it, where others look at the top of it."""
+    if isinstance(value, str):
+        return len(value) // _LETTERS_PER_STEP
+    if not isinstance(value, dict | list):
+        return 0
+    nodes, letters = 0, 0
+    todo: list[Json] = [cast("Json", value)]
+    while todo:
+        node = todo.pop()
+        nodes += 1
+        if isinstance(node, str):
+            letters += len(node)
+        elif isinstance(node, dict):
+            todo.extend(node.values())
+        elif isinstance(node, list):
+            todo.extend(node)
+    return nodes // _NODES_PER_STEP + letters // _LETTERS_PER_STEP
+
+
+def estimate_comparison_steps(value: Json, others: int) -> int:
+    """How many steps it takes to find out whether a value is one of so many others."""
+    if isinstance(value, dict | list):
+        return others * (1 + 4 * estimate_steps(cast("Json", value)))
+    return others // 4
+
+
+ENTRIES_PER_STEP: Final = 4  # entries of a value or a keyword, for one step
+MAX_KEPT_PARTS: Final = 2_000  # parts of one schema that stay ready
+_LOOKUP_STEPS: Final = 4  # steps
+
+
+@frozen(kw_only=False)
+class SchemaPart:
+    """A part of a schema made ready, and the steps that looking at a value with it takes at least."""
+
+    validator: Any
+    steps: int
+    shows: bool  # the library shows a whole list that it refuses
+
+
+class SchemaReferences:
+    """The parts of one schema and what it refers to, each looked up once.
+
+    `everywhere`: references may also lead to names and to other ids than that of the schema itself.
+    """
+
+    def __init__(self, base: str, *, anywhere: bool) -> None:
+        self._base = base
+        self._everywhere = anywhere
+        self._known: dict[tuple[str, str], Any] = {}
+        self._visits: dict[tuple[int, str], SchemaPart] = {}
+
+    def get_part(self, validator: Any, schema: dict[str, Any], resolver: Any) -> SchemaPart:
+        """What looks at values with this part, which must live as long as the whole schema."""
+        base = (validator._resolver if resolver is None else resolver)._base_uri
+        known = self._visits.get((id(schema), base))
+        if known is None:
+            known = _build_part(validator, schema, resolver)
+            if len(self._visits) < MAX_KEPT_PARTS:
+                self._visits[id(schema), base] = known
+        return known
+
+    def follow(self, resolver: Any, reference: object) -> Any:
+        """What it refers to within the schema; None for anything else."""
+        if not isinstance(reference, str):
+            return None
+        place: tuple[str, str] = (resolver._base_uri, reference)
+        if place not in self._known:
+            self._known[place] = self._look_up(resolver, *place)
+        return self._known[place]
+
+    def _look_up(self, resolver: Any, base: str, reference: str) -> Any:
+        if not self._everywhere and (base != self._base or not (reference + "/").startswith("#/")):
+            return None
+        try:
+            return resolver.lookup(reference)
+        except (Unresolvable, ValueError, TypeError, AttributeError, LookupError):
+            return None
+
+
+def _build_part(validator: Any, part: dict[str, Any], resolver: Any) -> SchemaPart:
+    made = validator.evolve(schema=part, _resolver=resolver or _find_resolver(validator, part))
+    steps = sum(1 + _count_entries(value) // ENTRIES_PER_STEP for _, _, value in made._validators)
+    return SchemaPart(made, 1 + steps, part.get("items") is False or part.get("additionalItems") is False)
+
+
+def _count_entries(value: Any) -> int:
+    return len(cast("list[Any]", value)) if isinstance(value, list | dict) else 0
+
+
+def _find_resolver(validator: Any, part: dict[str, Any]) -> Any:
+    """References within a part that has its own id are seen from there."""
+    if validator.ID_OF(part) is None:
+        return validator._resolver
+    specification = specification_with(validator.ID_OF(validator.META_SCHEMA))
+    return validator._resolver.in_subresource(specification.create_resource(part))
+
+
+class ValidationState(local):
+    """The check under way in this thread."""
+
+    effort: StepBudget
+    references: SchemaReferences
+
+    def __init__(self) -> None:
+        self.active: set[tuple[int, int]] = set()
+
+    def begin(self, budget: StepBudget, references: SchemaReferences) -> None:
+        self.effort = budget
+        self.references = references
+        self.active.clear()
+
+    def follow(self, validator: Any, reference: object) -> Any:
+        self.effort.spend(_LOOKUP_STEPS)
+        return self.references.follow(validator._resolver, reference)
+
+
+validation_state: Final = ValidationState()
+
+
+OwnEntries: TypeAlias = Callable[[Any, Any, Any], set[Any]]
+
+
+def find_evaluated(
+    validator: Any, instance: Any, schema: Any, own: OwnEntries, within: frozenset[int] = frozenset()
+) -> set[Any]:
+    """The keys or places that this schema, or one inside it that applies to the same value, looked at."""
+    if not isinstance(schema, dict) or id(cast("object", schema)) in within:
+        return set()
+    validation_state.effort.spend(1 + len(instance) // 4)
+    node = cast("dict[str, Any]", schema)
+    found = own(validator, instance, node)
+    deeper = within | {id(node)}
+    for inner, checks in _find_applicable(validator, instance, node):
+        found |= find_evaluated(checks, instance, inner, own, deeper)
+    return found
+
+
+def _find_applicable(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """The schemas inside that the same value has to do with, each with what checks it."""
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if (
+            keyword in schema
+            and (resolved := validation_state.follow(validator, schema[keyword])) is not None
+        ):
+            yield (
+                resolved.contents,
+                validator.evolve(schema=resolved.contents, _resolver=resolved.resolver),
+            )
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for inner in schema.get(keyword, ()):
+            if is_accepted(validator, instance, inner):
+                yield inner, validator
+    if "if" in schema:
+        holds = is_accepted(validator, instance, schema["if"])
+        yield from (
+            (schema[name], validator) for name in (("if", "then") if holds else ("else",)) if name in schema
+        )
+    for key, inner in schema.get("dependentSchemas", {}).items():
+        if key in instance:
+            yield inner, validator
+
+
+def is_accepted(validator: Any, instance: Any, schema: Any) -> bool:
+    """Whether the value fits this part of the schema."""
+    return next(iter(validator.descend(instance, schema)), None) is None
+
+
+def get_own_keys(_: Any, instance: Any, schema: dict[str, Any]) -> set[Any]:
+    """The keys of an object that this schema's own keywords look at."""
+    if "additionalProperties" in schema or "unevaluatedProperties" in schema:
+        return set(instance)
+    found = set(schema.get("properties", ())) & set(instance)
+    for source in schema.get("patternProperties", ()):
+        validation_state.effort.spend(len(instance))
+        pattern = compile_pattern(source)
+        found.update(key for key in instance if pattern is None or not pattern.is_mismatch(key))
+    return found
+
+
+def get_own_indexes(validator: Any, instance: Any, schema: dict[str, Any]) -> set[Any]:
+    """The places of a list that this schema's own keywords look at."""
+    items = schema.get("items")
+    if "additionalItems" in schema or "unevaluatedItems" in schema or isinstance(items, dict | bool):
+        return set(range(len(instance)))
+    first = schema.get("prefixItems", items)
+    found = set(range(len(cast("list[Any]", first)))) if isinstance(first, list) else set[int]()
+    if "contains" in schema:
+        found.update(
+            place for place, item in enumerate(instance) if is_accepted(validator, item, schema["contains"])
+        )
+    return found
+
+
+KeywordCheck = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
+
+_LEAVES: Final = frozenset(
+    {
+        "type", "required", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+        "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
+        "dependentRequired", "uniqueItems", "pattern", "contains", "not", "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)  # fmt: skip
+_SILENT: Final = frozenset({"if", "$ref"})  # not part of the way to an error
+_HOLDERS: Final = (list, dict)
+_ERROR: Final = 3  # steps, to make one or to hand it on
+_MESSAGE: Final = 64  # characters
+_COMPILE_STEPS: Final = 100  # steps, for a pattern not met before in this call
+_MATCH_STEPS: Final = 500  # steps of a pattern, for one of ours
+
+
+@lru_cache(maxsize=16)
+def build_bounded_validator(known: type[Validator]) -> type[Validator]:
+    """The library's validator for one draft, with our bounds."""
+    base = Draft4Validator if "extends" in known.VALIDATORS else known  # draft 3 has its own way with all
+    keywords = cast("dict[str, KeywordCheck]", dict(base.VALIDATORS))
+    keywords |= {
+        name: ours for name, ours in _KEYWORD_CHECKS.items() if name in keywords or name.endswith("Ref")
+    }
+    keywords |= {name: _make_tolerant(keywords[name]) for name in _LEAVES if name in keywords}
+    kind = cast("Any", validators).extend(base, validators=keywords)
+    pin_to_own_draft(kind)
+    kind.descend = iterate_errors
+    return cast("type[Validator]", kind)
+
+
+def iterate_errors(
+    validator: Any,
+    instance: Any,
+    schema: Any,
+    path: Any = None,
+    schema_path: Any = None,
+    resolver: Any = None,
+) -> Iterable[ValidationError]:
+    """What is wrong with a value by this part of the schema: one visit, and its steps are spent."""
+    if schema is False:
+        validation_state.effort.spend(1)
+        return (_build_false_schema_error(instance, path, schema_path),)
+    if not isinstance(schema, dict):
+        return ()  # true, or it makes no sense
+    visit = validation_state.references.get_part(validator, cast("dict[str, Any]", schema), resolver)
+    steps = visit.steps
+    if isinstance(instance, _HOLDERS):
+        steps += len(cast("list[Any]", instance)) // ENTRIES_PER_STEP
+        if visit.shows:
+            steps += estimate_steps(cast("Json", instance))
+    validation_state.effort.spend(steps)
+    return _check_part(visit.validator, instance, path, schema_path)
+
+
+def _check_part(validator: Any, instance: Any, path: Any, schema_path: Any) -> Iterator[ValidationError]:
+    schema = validator.schema
+    for keyword, name, value in validator._validators:
+        for error in keyword(validator, value, instance, schema) or ():
+            validation_state.effort.spend(_ERROR)
+            error._set(
+                validator=name,
+                validator_value=value,
+                instance=instance,
+                schema=schema,
+                type_checker=validator.TYPE_CHECKER,
+            )
+            if name not in _SILENT:
+                error.schema_path.appendleft(name)
+            yield _with_path(error, path, schema_path)
+
+
+def _build_false_schema_error(instance: Any, path: Any, schema_path: Any) -> ValidationError:
+    error: Any = ValidationError("no value is allowed here")
+    error._set(validator=None, validator_value=None, instance=instance, schema=False)
+    return _with_path(error, path, schema_path)
+
+
+def _with_path(error: Any, path: Any, schema_path: Any) -> ValidationError:
+    """An error that knows the last step of the way to it."""
+    if path is not None:
+        error.path.appendleft(path)
+    if schema_path is not None:
+        error.schema_path.appendleft(schema_path)
+    return error
+
+
+def _make_tolerant(keyword: KeywordCheck) -> KeywordCheck:
+    def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[ValidationError]:
+        try:
+            found = list(keyword(validator, value, instance, schema) or ())
+        except StepBudgetExceeded:
+            raise
+        except Exception:  # noqa: BLE001 - `"minLength": "three"`: the keyword says nothing we can check
+            return ()
+        if found:
+            validation_state.effort.spend(sum(len(error.message) for error in found) // _MESSAGE)
+        return found
+
+    return check
+
+
+def _check_reference(validator: Any, reference: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+    """Follow a reference within the schema; anything else is "anything"."""
+    resolved = validation_state.follow(validator, reference)
+    if resolved is None:
+        return
+    here = (id(resolved.contents), id(instance))
+    if here in validation_state.active:
+        return
+    validation_state.active.add(here)
+    try:
+        yield from validator.descend(instance, resolved.contents, resolver=resolved.resolver)
+    finally:
+        validation_state.active.discard(here)
+
+
+# Patterns
+
+
+def _compile_pattern(source: Any) -> SchemaPattern | None:
+    """The pattern, if it can be run."""
+    if not isinstance(source, str):
+        return None
+    effort = validation_state.effort
+    if source not in effort.patterns:
+        effort.spend(_COMPILE_STEPS)
+        effort.patterns[source] = compile_pattern(source)
+    return effort.patterns[source]
+
+
+def _is_mismatch(pattern: SchemaPattern, text: str) -> bool:
+    validation_state.effort.spend(1 + pattern.estimate_cost(text) // _MATCH_STEPS)
+    return pattern.is_mismatch(text)
+
+
+def _check_pattern(_: Any, source: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
+    if not isinstance(instance, str):
+        return
+    pattern = _compile_pattern(source)
+    if pattern is not None and _is_mismatch(pattern, instance):
+        yield ValidationError("does not match the pattern")
+
+
+def _check_pattern_properties(validator: Any, parts: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+    if not isinstance(instance, Mapping) or not isinstance(parts, Mapping):
+        return
+    for source, part in cast("Mapping[str, Any]", parts).items():
+        pattern = _compile_pattern(source)
+        if pattern is None:
+            continue
+        for key, value in cast("Mapping[str, Any]", instance).items():
+            validation_state.effort.spend(1 + pattern.estimate_cost(key) // _MATCH_STEPS)
+            if pattern.is_match(key):
+                yield from validator.descend(value, part, path=key, schema_path=source)
+
+
+def _check_additional_properties(
+    validator: Any, wanted: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, Mapping):
+        return
+    given = cast("Mapping[str, Any]", instance)
+    listed = schema.get("properties", {})
+    patterns = [_compile_pattern(source) for source in schema.get("patternProperties", ())]
+    if None in patterns:
+        return  # what such a pattern would take is nobody's extra
+    extras = [
+        key
+        for key in given
+        if key not in listed and all(_is_mismatch(cast("SchemaPattern", each), key) for each in patterns)
+    ]
+    if isinstance(wanted, dict):
+        for key in extras:
+            yield from validator.descend(given[key], wanted, path=key)
+    elif not wanted and extras:
+        yield ValidationError("has more entries than the schema lists")
+
+
+# Alternatives
+
+
+def _check_any_of(validator: Any, branches: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+    found: list[ValidationError] = []
+    for place, branch in enumerate(branches):
+        errors = list(validator.descend(instance, branch, schema_path=place))
+        if not errors:
+            return
+        found.extend(errors)
+    yield ValidationError("fits none of the alternatives", context=found)
+
+
+def _check_one_of(validator: Any, branches: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+    found: list[ValidationError] = []
+    fitting = 0
+    for place, branch in enumerate(branches):
+        if fitting:
+            fitting += is_accepted(validator, instance, branch)
+            continue
+        errors = list(validator.descend(instance, branch, schema_path=place))
+        fitting += not errors
+        found.extend(errors)
+    if not fitting:
+        yield ValidationError("fits none of the alternatives", context=found)
+    elif fitting > 1:
+        yield ValidationError("fits more than one of the alternatives")
+
+
+def _check_not(validator: Any, unwanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+    if is_accepted(validator, instance, unwanted):
+        yield ValidationError("fits what it should not")
+
+
+def _check_if(validator: Any, condition: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    way = "then" if is_accepted(validator, instance, condition) else "else"
+    if way in schema:
+        yield from validator.descend(instance, schema[way], schema_path=way)
+
+
+def _check_contains(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if not isinstance(instance, list):
+        return
+    fitting = sum(is_accepted(validator, item, wanted) for item in cast("list[Any]", instance))
+    if not schema.get("minContains", 1) <= fitting <= schema.get("maxContains", fitting):
+        yield ValidationError("holds too few or too many of these")
+
+
+# Values
+
+
+def _check_enum(_: Any, choices: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
+    if not isinstance(choices, list):
+        return
+    listed = cast("list[Json]", choices)
+    validation_state.effort.spend(estimate_comparison_steps(instance, len(listed)))
+    if not any(is_equal(instance, choice) for choice in listed):
+        yield ValidationError("is none of the permitted values")
+
+
+def _check_const(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
+    validation_state.effort.spend(estimate_comparison_steps(instance, 1))
+    if not is_equal(instance, wanted):
+        yield ValidationError("is not the one permitted value")
+
+
+def _check_unique_items(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
+    if wanted is not True or not isinstance(instance, list):
+        return
+    items = cast("list[Json]", instance)
+    validation_state.effort.spend(4 * estimate_steps(items))
+    if len({_build_identity(item) for item in items}) < len(items):
+        yield ValidationError("has equal items")
+
+
+def _build_identity(value: Any) -> object:
+    """Something to look up that is equal for equal JSON only: `true` is not 1, though 1.0 is."""
+    if isinstance(value, bool):
+        return ("truth", value)
+    if isinstance(value, dict):
+        return frozenset(
+            (key, _build_identity(entry)) for key, entry in cast("dict[str, Any]", value).items()
+        )
+    if isinstance(value, list):
+        return ("list", *map(_build_identity, cast("list[Any]", value)))
+    return value
+
+
+def _check_unevaluated_properties(
+    validator: Any, wanted: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
+        return
+    given = cast("dict[str, Any]", instance)
+    outer = {key: part for key, part in schema.items() if key != "unevaluatedProperties"}
+    seen = find_evaluated(validator, given, outer, get_own_keys)
+    if not all(key in seen or is_accepted(validator, entry, wanted) for key, entry in given.items()):
+        yield ValidationError("has entries that nothing describes")
+
+
+def _check_unevaluated_items(
+    validator: Any, wanted: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, list):
+        return
+    given = cast("list[Any]", instance)
+    outer = {key: part for key, part in schema.items() if key != "unevaluatedItems"}
+    seen = find_evaluated(validator, given, outer, get_own_indexes)
+    if not all(place in seen or is_accepted(validator, item, wanted) for place, item in enumerate(given)):
+        yield ValidationError("has items that nothing describes")
+
+
+_KEYWORD_CHECKS: Final[dict[str, KeywordCheck]] = {
+    "$ref": _check_reference,
+    "$dynamicRef": _check_reference,
+    "$recursiveRef": _check_reference,
+    "pattern": _check_pattern,
+    "patternProperties": _check_pattern_properties,
+    "additionalProperties": _check_additional_properties,
+    "anyOf": _check_any_of,
+    "oneOf": _check_one_of,
+    "not": _check_not,
+    "if": _check_if,
+    "contains": _check_contains,
+    "enum": _check_enum,
+    "const": _check_const,
+    "uniqueItems": _check_unique_items,
+    "unevaluatedProperties": _check_unevaluated_properties,
+    "unevaluatedItems": _check_unevaluated_items,
+}
+
+
+MAX_VALIDATION_ERRORS: Final = 60
+
+
+class SchemaValidator:
+    """One schema, ready to check values and parts of values."""
+
+    def __init__(self, schema: JsonObject) -> None:
+        kind = _choose_validator_class(schema)
+        self._root, self._references = _prepare_validator(kind(dict(schema), registry=Registry()))
+
+    def find_errors(self, value: Json, budget: StepBudget) -> tuple[list[ValidationError], bool]:
+        """What is wrong with the whole value, `MAX_VALIDATION_ERRORS` at most, and whether all of it was
+        checked.
+        """
+        found: list[ValidationError] = []
+        try:
+            self._collect_errors(self._root.schema, value, budget, found, limit=MAX_VALIDATION_ERRORS)
+        except StepBudgetExceeded:
+            return found, False
+        return found, True
+
+    def is_valid(self, value: Json, budget: StepBudget) -> bool:
+        """Whether the whole value fits. Raises `Spent`."""
+        return not self._collect_errors(self._root.schema, value, budget, [], limit=1)
+
+    def is_valid_part(self, value: Json, part: Json, budget: StepBudget) -> bool:
+        """Whether the value fits this part, which must live as long as the schema. Raises `Spent`."""
+        return not self._collect_errors(part, value, budget, [], limit=1)
+
+    def _collect_errors(
+        self, part: Any, value: Json, budget: StepBudget, found: list[ValidationError], *, limit: int
+    ) -> list[ValidationError]:
+        validation_state.begin(budget, self._references)
+        try:
+            for error in islice(iterate_errors(self._root, value, part), limit):
+                found.append(error)  # noqa: PERF402 - what was found before a fault stays found
+        except StepBudgetExceeded:
+            raise
+        except Exception:  # noqa: BLE001 - a schema the library chokes on is the server's to enforce
+            return found
+        return found
+
+
+def _choose_validator_class(schema: JsonObject) -> type[Validator]:
+    named = schema.get("$schema")
+    known = validators.validator_for({"$schema": named}, default=Draft202012Validator)
+    return build_bounded_validator(known)
+
+
+def _prepare_validator(validator: Any) -> tuple[Any, SchemaReferences]:
+    """The validator with all ids and names of its schema known: it would look for them again each time."""
+    base = cast("str", validator._resolver._base_uri)
+    try:
+        registry = validator._resolver._registry.crawl()
+    except Exception:  # noqa: BLE001 - a schema that cannot be gone through: only plain places are found
+        return validator, SchemaReferences(base, anywhere=False)
+    return validator.evolve(_resolver=registry.resolver(base_uri=base)), SchemaReferences(base, anywhere=True)

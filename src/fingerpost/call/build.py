@@ -1,0 +1,339 @@
+"""From a tool call as a model wrote it to a `Call`: its tool, checked arguments and fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field, replace
+from difflib import get_close_matches
+from typing import Final
+from unicodedata import category, normalize
+
+from fingerpost.call.arguments import PreparedArguments, format_signature, prepare_arguments
+from fingerpost.call.outcomes import OutcomeBuilder
+from fingerpost.catalog import Catalog, Snapshot, UnavailableTool, build_tool_key, escape_invisible_except
+from fingerpost.catalog.unavailable import build_refused, build_server_unavailable
+from fingerpost.errors import CallError
+from fingerpost.frozen import frozen
+from fingerpost.records import (
+    Call,
+    CallContext,
+    Json,
+    JsonObject,
+    ParameterError,
+    Pending,
+    Precheck,
+    Repair,
+    ServerStatus,
+    ToolCall,
+    ToolCard,
+)
+from fingerpost.records.json import to_canonical_json
+
+MAX_NAME_LENGTH = 512
+MAX_NEAR_NAMES = 12  # parameters
+SEPARATORS = ("/", "__", ".", ":")
+# Some models put the name space of their own prompt before the name.
+_PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
+# Of ASCII, the same that `_normalize_name` leaves out of every script, and quicker.
+_SEPARATING = re.compile(r"""[\s!"#%&'()*,\-./:;?@\[\\\]_{}]""")
+
+
+@frozen
+class ResolvedTool:
+    """The tool that is meant, and the arguments with the operation the name may have carried."""
+
+    card: ToolCard
+    arguments: JsonObject
+
+
+@frozen
+class ToolNotFound:
+    """No tool is meant for certain; these are near."""
+
+    name: str
+    near: tuple[str, ...]
+    ambiguous: bool = False
+
+
+def resolve_tool(call: ToolCall, snapshot: Snapshot) -> ResolvedTool | ToolNotFound:
+    """The tool this call means."""
+    if (card := snapshot.find(call.name)) is not None:
+        return ResolvedTool(card=card, arguments=call.arguments)  # nearly always
+    name = call.name[:MAX_NAME_LENGTH]
+    for written in dict.fromkeys((name, _PREFIX.sub("", name))):
+        card = snapshot.find(written) or _find_by_server(written, snapshot)
+        if card is not None:
+            return ResolvedTool(card=card, arguments=call.arguments)
+        if (found := _resolve_operation(written, call, snapshot)) is not None:
+            return found
+    namesakes = snapshot.named(name)
+    if namesakes:
+        return ToolNotFound(name=name, near=tuple(card.key for card in namesakes), ambiguous=True)
+    alike = _find_similar(name, snapshot)
+    if len(alike) == 1:
+        return ResolvedTool(card=alike[0], arguments=call.arguments)
+    return ToolNotFound(name=name, near=snapshot.near(name))
+
+
+def find_absence(
+    call: ToolCall, catalog: Catalog, statuses: Iterable[ServerStatus]
+) -> UnavailableTool | None:
+    """Why what this call means is not in the snapshot, where the tool or its server is known."""
+    found = resolve_tool(call, catalog.unavailable)
+    if isinstance(found, ResolvedTool):
+        return catalog.explain_unavailable(found.card)
+    names = {
+        call.name,
+        *(build_tool_key(server, tool) for server, tool in _split_name(call.name[:MAX_NAME_LENGTH])),
+    }
+    for drop in catalog.dropped:
+        if not drop.switched_off and names & {drop.name, build_tool_key(drop.server, drop.name)}:
+            return build_refused(drop)
+    away = {status.name: status for status in statuses if not catalog.snapshot.by_server(status.name)}
+    for server, tool in _split_name(call.name[:MAX_NAME_LENGTH]):
+        if server in away:
+            return build_server_unavailable(build_tool_key(server, tool), away[server])
+    return None
+
+
+def get_operation(card: ToolCard, arguments: JsonObject) -> str:
+    """The operation key: what a grant for a conversation is bound to."""
+    operation = arguments.get("operation")
+    named = isinstance(operation, str) and "operation" in _get_properties(card)
+    return f"{card.key}.{operation}" if named else card.key
+
+
+def find_unknown_argument(card: ToolCard, names: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
+    """The first of these that the tool has no parameter for, and the parameters nearest to it.
+
+    None where there is no such name, or where the tool says that it takes others than it lists.
+    """
+    properties = _get_properties(card)
+    match card.definition.get("inputSchema"):
+        case {"additionalProperties": True | {}} | {"patternProperties": _}:
+            return None
+        case _ if not properties:
+            return None
+        case _:
+            pass
+    for name in names:
+        if name not in properties:
+            near = get_close_matches(name[:MAX_NAME_LENGTH], properties, n=3, cutoff=0.5)
+            return name, tuple(near) or tuple(properties)[:MAX_NEAR_NAMES]
+    return None
+
+
+def _split_name(name: str) -> Iterator[tuple[str, str]]:
+    for separator in SEPARATORS:
+        start = name.find(separator)
+        while start > 0:
+            yield name[:start], name[start + len(separator) :]
+            start = name.find(separator, start + 1)
+
+
+def _find_by_server(name: str, snapshot: Snapshot) -> ToolCard | None:
+    for server, tool in _split_name(name):
+        if (card := snapshot.get(build_tool_key(server, tool))) is not None:
+            return card
+    return None
+
+
+def _resolve_operation(name: str, call: ToolCall, snapshot: Snapshot) -> ResolvedTool | None:
+    """`file_operations.read_file` is the tool `file_operations` with an operation, if it takes one."""
+    for base, operation in _split_name(name):
+        card = snapshot.find(base) or _find_by_server(base, snapshot)
+        if card is not None and operation and "operation" in _get_properties(card):
+            explicit = call.arguments.get("operation")
+            chosen = explicit if explicit is not None else operation
+            return ResolvedTool(card=card, arguments={**call.arguments, "operation": chosen})
+    return None
+
+
+def _find_similar(name: str, snapshot: Snapshot) -> list[ToolCard]:
+    """Tools whose name differs only in case and separators: `ReadFile` for `read_file`."""
+    wanted = _normalize_name(name)
+    if not wanted:
+        return []
+    return [
+        card for card in snapshot.cards if wanted in (_normalize_name(card.name), _normalize_name(card.key))
+    ]
+
+
+def _normalize_name(name: str) -> str:
+    """Its letters, vowel signs, digits and symbols, of whatever script, without capitals and separators."""
+    if name.isascii():
+        return _SEPARATING.sub("", name.lower())
+    folded = normalize("NFC", name.casefold())
+    return "".join(
+        character for character in folded if not character.isspace() and category(character)[0] not in "PZ"
+    )
+
+
+def _get_properties(card: ToolCard) -> JsonObject:
+    match card.definition.get("inputSchema"):
+        case {"properties": {**properties}}:
+            return properties
+        case _:
+            return {}
+
+
+def compute_call_fingerprint(definition_fingerprint: str, tool: str, arguments: JsonObject) -> str:
+    """SHA-256 over the three together. The order of keys does not matter; everything else does.
+
+    `1`, `1.0`, `true` and `"1"` stay four different values: a tool may treat them differently.
+    """
+    return hashlib.sha256(to_canonical_json([definition_fingerprint, tool, arguments])).hexdigest()
+
+
+# Parameters that name what a call changes, by the last word of their name: `path`, `issueNumber`.
+_TARGET: Final = frozenset(
+    (
+        "account", "accounts", "address", "bcc", "board", "branch", "bucket", "calendar", "card",
+        "cc", "channel", "channels", "chat", "collection", "contact", "customer", "database",
+        "dataset", "db", "destination", "directory", "document", "domain", "email", "environment",
+        "event", "file", "filename", "folder", "group", "guild", "host", "id", "ids", "index",
+        "invoice", "issue", "label", "list", "mailbox", "milestone", "name", "namespace",
+        "notebook", "number", "object", "order", "organization", "owner", "page", "path", "paths",
+        "playlist", "project", "queue", "recipient", "recipients", "record", "ref", "repo",
+        "repository", "resource", "room", "row", "schema", "sheet", "site", "slug", "spreadsheet",
+        "table", "tag", "target", "task", "team", "thread", "ticket", "to", "topic", "user",
+        "username", "video", "volume", "workspace", "zone",
+    )
+)  # fmt: skip
+# Parameters that hold what is written there, by their whole name. Not among them: whatever decides what is
+# done (`command`, `query`, `code`, `method`, `mode`), and what may name targets of its own (`patch`, `data`).
+_CONTENT: Final = frozenset(
+    (
+        "body", "caption", "comment", "content", "contents", "description", "edits", "filetext",
+        "inserttext", "markdown", "message", "newstr", "newstring", "newtext", "note", "notes",
+        "oldstr", "oldstring", "oldtext", "subject", "summary", "text", "title",
+    )
+)  # fmt: skip
+# What is written to these is what they do: no text of theirs is mere content.
+_RUNS: Final = frozenset(
+    (
+        "agent", "agents", "bash", "browser", "chat", "code", "command", "commands", "console",
+        "eval", "evaluate", "exec", "execute", "invoke", "key", "keys", "keyboard", "keystrokes",
+        "process", "program", "prompt", "python", "query", "repl", "request", "run", "script",
+        "shell", "sql", "ssh", "subagent", "terminal", "tmux", "type",
+    )
+)  # fmt: skip
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def find_target(operation: str, arguments: JsonObject) -> JsonObject:
+    """The arguments that say what a call changes: everything but the content that it writes there.
+
+    A grant for a conversation covers further calls in which these are the same. Where no argument names
+    a target, or the operation runs what it is given, nothing may differ: all of them are part of it.
+    """
+    if not _RUNS.isdisjoint(word.lower() for word in _WORD.findall(operation)):
+        return arguments
+    target = {name: value for name, value in arguments.items() if not _is_content(name)}
+    return target if any(map(_is_target, target)) else arguments
+
+
+def _is_target(parameter: str) -> bool:
+    words = _WORD.findall(parameter)
+    return bool(words) and words[-1].lower() in _TARGET
+
+
+def _is_content(parameter: str) -> bool:
+    return "".join(_WORD.findall(parameter)).lower() in _CONTENT
+
+
+def build_grant_key(
+    operation: str, definition_fingerprint: str | None, arguments: JsonObject, *, caller: str | None
+) -> str:
+    """What a grant for a conversation is bound to beside it: caller, operation as defined, and target."""
+    bound = [operation, definition_fingerprint, caller, find_target(operation, arguments)]
+    return hashlib.sha256(to_canonical_json(bound)).hexdigest()
+
+
+@frozen
+class CheckedCall:
+    """What name and arguments lead to, without running anything. No `problem`: the call could be made."""
+
+    tool: str | None = None
+    arguments: JsonObject = field(default_factory=dict[str, Json])
+    repairs: tuple[Repair, ...] = ()
+    errors: tuple[ParameterError, ...] = ()
+    problem: str = ""
+    signature: str = ""
+
+
+GetPrecheck = Callable[[str], Precheck | None]  # by server
+
+
+def prepare_call_arguments(
+    card: ToolCard, arguments: JsonObject, prechecks: GetPrecheck, *, repair: bool
+) -> PreparedArguments:
+    """The arguments put right and checked: by the schema, then by the server where it is one of ours."""
+    made = prepare_arguments(card, arguments, repair=repair)
+    precheck = None if made.errors else prechecks(card.server)
+    errors = () if precheck is None else precheck.check_arguments(card.name, made.arguments)
+    return replace(made, errors=errors, signature=format_signature(card)) if errors else made
+
+
+def check_call(
+    tool_call: ToolCall, snapshot: Snapshot, prechecks: GetPrecheck, *, repair: bool
+) -> CheckedCall:
+    """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
+    found = resolve_tool(tool_call, snapshot)
+    if isinstance(found, ToolNotFound):
+        endings = OutcomeBuilder(tool_call, CallContext(call_id=""))
+        return CheckedCall(problem=endings.build_not_found(found.near, ambiguous=found.ambiguous).content)
+    made = prepare_call_arguments(found.card, found.arguments, prechecks, repair=repair)
+    return CheckedCall(
+        tool=found.card.key,
+        arguments=made.arguments,
+        repairs=made.repairs,
+        errors=made.errors,
+        problem="; ".join(error.message for error in made.errors),
+        signature=made.signature or format_signature(found.card),
+    )
+
+
+def build_edited_call(
+    card: ToolCard, pending: Pending, arguments: JsonObject, prechecks: GetPrecheck, *, repair: bool
+) -> Call:
+    """The waiting call with a person's own arguments, which are checked as any others."""
+    check_argument_names(card, pending, arguments)
+    made = prepare_call_arguments(card, arguments, prechecks, repair=repair)
+    if made.errors:
+        message = "; ".join(error.message for error in made.errors)
+        raise CallError(message, hint=f"the tool takes: {made.signature}")
+    return build_call(card, made.arguments, made.repairs)
+
+
+def check_argument_names(card: ToolCard, pending: Pending, names: Iterable[str]) -> None:
+    """A slip in a name would leave the argument that was meant as it is, and run that."""
+    unknown = find_unknown_argument(card, (name for name in names if name not in pending.arguments))
+    if unknown is not None:
+        name, near = unknown
+        message = (
+            f"{card.key} takes no {escape_invisible_except(name)!r}; it takes: "
+            f"{', '.join(map(escape_invisible_except, near))}"
+        )
+        raise CallError(message, hint="write the name as the tool does; nothing was decided")
+
+
+def build_call(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) -> Call:
+    """The call itself, with the fingerprint that a grant is bound to."""
+    named = arguments.get("operation") if card.operations else None
+    return Call(
+        tool=card.key,
+        server=card.server,
+        name=card.name,
+        operation=get_operation(card, arguments),
+        arguments=arguments,
+        effect=card.effect_of(named if isinstance(named, str) else None),
+        cache_seconds=card.cache_seconds.value,
+        retry=card.retry,
+        fingerprint=compute_call_fingerprint(card.fingerprint, card.key, arguments),
+        definition_fingerprint=card.fingerprint,
+        repairs=repairs,
+        doubt=card.doubt,
+    )

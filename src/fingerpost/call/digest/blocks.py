@@ -1,0 +1,339 @@
+"""The content blocks of an MCP result as parts: texts to read, and references to everything else."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NoReturn, cast
+
+from fingerpost.call.digest.json_trim import to_compact_json
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject
+from fingerpost.records.json import LARGE_SIZE, parse_in_steps
+
+# Longer JSON is cut as text: parsing it would take many times its size in memory.
+MAX_PARSED_LENGTH: Final = 16_000_000
+_MAX_SAMPLE: Final = 6_000
+MIN_TABLE_ROWS: Final = 4  # lines, below which nothing is a table or a log
+
+_PAGE = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_TAGS = re.compile(
+    r"</?(?:div|p|span|a|li|ul|table|tr|td|h[1-6]|br|img|section)\b[^<>]{0,500}>", re.IGNORECASE
+)
+_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*")
+_LOG_LINE = re.compile(
+    r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d"
+    r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b)"
+)
+_GAP = re.compile(r"\t| {2,}")
+
+
+class TextShape(StrEnum):
+    """The ways of cutting there are."""
+
+    JSON = "json"
+    PAGE = "html"
+    TABLE = "table"
+    LOG = "log"
+    TEXT = "text"
+
+
+def detect_shape(text: str) -> TextShape:
+    """What the beginning of a text that is not JSON looks like."""
+    beginning = text[:_MAX_SAMPLE]
+    if _PAGE.match(beginning) or (beginning.lstrip()[:1] == "<" and len(_TAGS.findall(beginning)) >= 5):
+        return TextShape.PAGE
+    lines = [line for line in beginning.splitlines()[:30] if line.strip()]
+    if len(lines) >= MIN_TABLE_ROWS:
+        if count_header_rows(lines):
+            return TextShape.TABLE
+        if sum(_LOG_LINE.match(line) is not None for line in lines) >= 0.6 * len(lines):
+            return TextShape.LOG
+    return TextShape.TEXT
+
+
+def count_header_rows(lines: list[str]) -> int:
+    """How many lines are the header of a table; 0 when the lines are no table."""
+    if len(lines) < MIN_TABLE_ROWS:
+        return 0
+    if "|" in lines[0] and "|" in lines[1] and _RULE.fullmatch(lines[1][:1_000]):
+        return 2
+    if set(lines[1].strip()) <= {"-", " ", "+", "="} and len(lines[1].split()) >= 2:
+        return 2
+    for separator in ("\t", ",", ";", "|"):
+        counts = [_count_unquoted(line, separator) for line in lines[:10]]
+        if (
+            counts[0] >= 1
+            and counts.count(counts[0]) >= 0.9 * len(counts)
+            and _has_short_cells(lines[0], separator)
+        ):
+            return 1
+    columns = [len(_GAP.split(line.strip())) for line in lines[:10]]
+    return 1 if columns[0] >= 3 and columns.count(columns[0]) >= 0.7 * len(columns) else 0
+
+
+def _count_unquoted(line: str, separator: str) -> int:
+    """Separators outside quotation marks."""
+    return sum(part.count(separator) for part in line.split('"')[::2])
+
+
+def _has_short_cells(line: str, separator: str) -> bool:
+    """Whether the cells are as short as those of a header: sentences have commas too."""
+    return all(0 < len(cell.strip()) <= 40 for cell in line.split(separator))
+
+
+def parse_json_text(text: str) -> Json:
+    """The object or list that `text` writes down, or None when it is not JSON of such a kind."""
+    beginning = text[:200].lstrip()[:1]
+    if beginning not in ("{", "[") or len(text) > MAX_PARSED_LENGTH:
+        return None
+    try:
+        if len(text) > LARGE_SIZE:
+            return cast("Json", parse_in_steps(text, parse_constant=_refuse_constant))
+        return cast("Json", json.loads(text, parse_constant=_refuse_constant))
+    except (ValueError, RecursionError):  # not JSON, or nested deeper than is sensible
+        return None
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    message = f"{word} is not JSON"
+    raise ValueError(message)
+
+
+MAX_REFERENCES: Final = 20
+MAX_SENTENCE_LENGTH: Final = 2_000
+_SHAPED: Final = frozenset("{[<")  # how data and pages begin
+_MAX_TEXT_BLOCKS: Final = 20
+_MAX_LABEL_LENGTH: Final = 300
+_NOTHING: Final[JsonObject] = {}
+_EMPTY: Final[tuple[Json, ...]] = ({}, [], "")
+
+
+@frozen
+class ResultPart:
+    """One block of a result, as text."""
+
+    number: int  # its place in the result, from 1
+    text: str
+    value: Json = None  # what the text says, when it is an object or a list
+    reference: str | None = None  # what stands in the text for bytes kept aside
+
+
+def read_parts(result: JsonObject) -> tuple[ResultPart, ...]:
+    """Everything the result holds, in order; neighbouring texts joined when there are very many."""
+    parts = [_read_part(number, block) for number, block in enumerate(get_blocks(result), 1)]
+    return tuple(_join_texts(_merge_structured(result, parts)))
+
+
+def get_sentence(result: JsonObject) -> str | None:
+    """The text of a result that is nothing but a line or two, of no particular shape."""
+    content = result.get("content")
+    if not isinstance(content, list) or len(content) != 1 or result.get("structuredContent") is not None:
+        return None
+    block = content[0]
+    if not isinstance(block, dict) or block.get("type") != "text":
+        return None
+    text = block.get("text")
+    if not isinstance(text, str) or len(text) > MAX_SENTENCE_LENGTH or text.lstrip()[:1] in _SHAPED:
+        return None
+    return text if len(text.splitlines()) < MIN_TABLE_ROWS else None
+
+
+def get_blocks(result: JsonObject) -> list[JsonObject]:
+    """The content blocks, whatever a careless server may have put beside them."""
+    content = result.get("content")
+    if not isinstance(content, list | tuple):
+        return []
+    return [
+        item if isinstance(item, Mapping) else _as_text_block(item)
+        for item in cast("Sequence[Json]", content)
+    ]
+
+
+def decode_block(block: JsonObject) -> tuple[str, bytes]:
+    """The kind and the bytes of one block: decoded, or its text."""
+    resource = _as_object(block.get("resource"))
+    mime = _format_label(block.get("mimeType") or resource.get("mimeType"))
+    encoded = block.get("data") if isinstance(block.get("data"), str) else resource.get("blob")
+    if isinstance(encoded, str):
+        try:
+            return mime or "application/octet-stream", base64.b64decode(encoded)
+        except (binascii.Error, ValueError):
+            return "text/plain", encoded.encode("utf-8", "replace")
+    return mime or "text/plain", _read_part(0, block).text.encode("utf-8", "replace")
+
+
+def _read_part(number: int, block: JsonObject) -> ResultPart:
+    kind = block.get("type")
+    if kind == "text" and isinstance(text := block.get("text"), str):
+        return _build_text_part(number, text)
+    if kind == "resource_link":
+        return ResultPart(number=number, text=_format_link(block))
+    if kind in ("image", "audio") and isinstance(data := block.get("data"), str):
+        return _build_reference(number, _format_label(block.get("mimeType")) or str(kind), data)
+    resource = _as_object(block.get("resource"))
+    if kind == "resource" and isinstance(text := resource.get("text"), str):
+        return _build_text_part(number, text)
+    if kind == "resource" and isinstance(blob := resource.get("blob"), str):
+        name = _format_label(resource.get("mimeType")) or "binary"
+        return _build_reference(number, name, blob, at=_format_label(resource.get("uri")))
+    return ResultPart(number=number, text=write_json(block))
+
+
+def _build_text_part(number: int, text: str) -> ResultPart:
+    return ResultPart(number=number, text=text, value=parse_json_text(text))
+
+
+def _build_reference(number: int, kind: str, encoded: str, at: str = "") -> ResultPart:
+    size = len(encoded) * 3 // 4
+    said = f"{kind}, {_format_size(size)}, part {number}" + (f", {at}" if at else "")
+    return ResultPart(number=number, text=f"[{said}]", reference=said)
+
+
+def _format_size(count: int) -> str:
+    if count < 1_000:
+        return f"{count} bytes"
+    return f"{count / 1_000:.0f} KB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def _format_link(block: JsonObject) -> str:
+    name = _format_label(block.get("title")) or _format_label(block.get("name")) or "link"
+    about = _format_label(block.get("description"))
+    return f"{name} <{_format_label(block.get('uri'))}>" + (f": {about}" if about else "")
+
+
+def find_additional_texts(result: JsonObject) -> tuple[str, ...]:
+    """The texts of a result that say something its structured content does not."""
+    parts = [_read_part(number, block) for number, block in enumerate(get_blocks(result), 1)]
+    value = result.get("structuredContent")
+    if _is_list_of(value, parts):
+        return ()
+    rest = [part for part in parts if part.reference is None and not _is_repeated(value, part)]
+    return tuple(part.text for part in rest if part.text.strip())
+
+
+def _merge_structured(result: JsonObject, parts: list[ResultPart]) -> list[ResultPart]:
+    """With the structured content, where it says more than the texts, and without texts it holds."""
+    value = result.get("structuredContent")
+    if value is None or value in _EMPTY or _is_repeated_in_texts(value, parts):
+        return parts
+    rest = [part for part in parts if part.reference is not None or not _is_repeated(value, part)]
+    text = value if isinstance(value, str) else write_json(value)
+    return [*rest, ResultPart(number=len(parts) + 1, text=text, value=value if _has_values(value) else None)]
+
+
+def _is_repeated_in_texts(value: Json, parts: Sequence[ResultPart]) -> bool:
+    """Whether the texts hold the same: as one JSON text, bare, or item by item under one key."""
+    return any(_is_same(value, part) for part in parts) or _is_list_of(value, parts)
+
+
+def _is_same(value: Json, part: ResultPart) -> bool:
+    if part.value is None:
+        return not _has_values(value) and part.text.strip() == (
+            value if isinstance(value, str) else write_json(value)
+        )
+    try:
+        return part.value == value or (
+            _get_only_member(value) is not None and part.value == _get_only_member(value)
+        )
+    except RecursionError:  # compared too deeply: say it twice rather than lose it
+        return False
+
+
+def _is_list_of(value: Json, parts: Sequence[ResultPart]) -> bool:
+    """Whether the texts are its items, or those of its only member, one by one."""
+    only = value if isinstance(value, list) else _get_only_member(value)
+    if only is None:
+        return False
+    texts: list[Json] = [part.text if part.value is None else part.value for part in parts]
+    try:
+        return texts in ([only], only) or texts == [write_json(only)]
+    except RecursionError:
+        return False
+
+
+def _get_only_member(value: Json) -> Json:
+    """The only member of an object."""
+    return next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else None
+
+
+def _is_repeated(value: Json, part: ResultPart) -> bool:
+    """Whether the structured content says all of this text: as a member, without empty members, as lines."""
+    if _is_same(value, part):
+        return True
+    said = part.text.strip() if part.value is None else part.value
+    try:
+        if not isinstance(value, Mapping):
+            return said == _join_lines(value)
+        if said == {name: member for name, member in value.items() if member is not None}:
+            return True
+        return any(said in (member, _join_lines(member)) for member in value.values())
+    except RecursionError:
+        return False
+
+
+def _has_values(value: Json) -> bool:
+    return isinstance(value, Mapping | list | tuple)
+
+
+def _join_lines(member: Json) -> str | None:
+    """A list of texts as one text, a text without the space around it."""
+    if isinstance(member, str):
+        return member.strip()
+    if not isinstance(member, list | tuple):
+        return None
+    lines = [line for line in cast("Sequence[Json]", member) if isinstance(line, str)]
+    return "\n".join(lines).strip() if lines and len(lines) == len(member) else None
+
+
+def write_json(value: Json) -> str:
+    """JSON text; for what is nested beyond writing, a word that it is."""
+    try:
+        return to_compact_json(value)
+    except (RecursionError, ValueError, TypeError):
+        return "[data nested too deeply to be written]"
+
+
+def _join_texts(parts: list[ResultPart]) -> list[ResultPart]:
+    """Ten thousand blocks of one line each are one text."""
+    if len(parts) <= _MAX_TEXT_BLOCKS:
+        return parts
+    texts = [part for part in parts if part.reference is None]
+    joined = ResultPart(number=1, text="\n".join(part.text for part in texts))
+    return [*([joined] if texts else []), *(part for part in parts if part.reference is not None)]
+
+
+def _as_text_block(item: Json) -> JsonObject:
+    return {"type": "text", "text": item if isinstance(item, str) else write_json(item)}
+
+
+def _as_object(value: Json) -> JsonObject:
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def _format_label(value: Json) -> str:
+    """A short text in one line, or nothing."""
+    return " ".join(value[:_MAX_LABEL_LENGTH].split()) if isinstance(value, str) else ""
+
+
+def parse_result(data: bytes) -> JsonObject:
+    """A result as it was kept."""
+    value = cast("Json", parse_in_steps(data.decode()) if len(data) > LARGE_SIZE else json.loads(data))
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+__all__ = [
+    "MAX_PARSED_LENGTH",
+    "MAX_REFERENCES",
+    "ResultPart",
+    "decode_block",
+    "find_additional_texts",
+    "get_blocks",
+    "parse_result",
+    "read_parts",
+    "write_json",
+]

@@ -1,0 +1,274 @@
+"""JSON trimmed to JSON: lists keep both ends and what was asked about, long strings are shortened."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import NoneType
+from typing import Final, cast
+
+import orjson
+
+from fingerpost.call.digest.text_trim import score_texts, trim_text
+from fingerpost.call.digest.tokens import count_tokens
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject
+from fingerpost.records.json import is_large_value
+
+ELLIPSIS: Final = "…"
+_MAX_DEPTH: Final = 10
+_SCORED_ITEMS: Final = 200_000
+_SCORED_CHARACTERS: Final = 4_000
+_ENOUGH_ITEMS: Final = 5
+_SHORT_LIST: Final = 60
+_SCALARS: Final = (str, int, float, bool, NoneType)
+_FIRST_KEYS: Final = parse_word_set("error errors message title name id url status total")
+
+
+@frozen
+class TrimLimits:
+    """How much of a value stays."""
+
+    items: int
+    characters: int
+    keys: int
+    depth: int = _MAX_DEPTH
+
+
+def to_compact_json(value: Json) -> str:
+    """JSON text, as short as it can be written."""
+    if isinstance(value, dict | list) and is_large_value(value):
+        # The encoder of the standard library would keep the interpreter to itself ten times as long.
+        with contextlib.suppress(TypeError, ValueError):
+            return orjson.dumps(value).decode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def trim_json(value: Json, budget: int, stems: Sequence[str] = ()) -> tuple[Json, tuple[str, ...]]:
+    """`value` so that its text takes at most `budget` tokens, and what was left out."""
+    near = _ItemRelevance(stems)
+    best: _JsonTrimming | None = None
+    for characters in _choose_lengths(budget):
+        found = _trim_to_most_items(value, budget, characters, near)
+        if found is None:
+            continue
+        if best is None or found.measure.items > best.measure.items:
+            best = found
+        if found.complete or found.measure.items >= _ENOUGH_ITEMS:
+            break
+    if best is None:
+        best = _trim_to_smallest(value, budget, near)
+    return best.value, best.describe_left_out()
+
+
+def _choose_lengths(budget: int) -> list[int]:
+    """Lengths of strings to try: a single long text may have it all, a list of records less each."""
+    return [length for length in (budget * 3, budget, budget // 3, 600, 200, 80, 30) if length >= 30]
+
+
+def _trim_to_most_items(
+    value: Json, budget: int, characters: int, near: _ItemRelevance
+) -> _JsonTrimming | None:
+    fits, over = 0, min(budget, 4_000) + 1
+    best: _JsonTrimming | None = None
+    while over - fits > 1:
+        items = (fits + over) // 2 if fits else min(64, (fits + over) // 2)
+        tried = _JsonTrimming(
+            TrimLimits(items=items, characters=characters, keys=max(8, items)), budget, near
+        ).trim(value)
+        if tried.fits:
+            fits, best = items, tried
+            if not tried.lists_cut:
+                break
+        else:
+            over = items
+    return best
+
+
+def _trim_to_smallest(value: Json, budget: int, near: _ItemRelevance) -> _JsonTrimming:
+    """The last resort: fewer keys and levels, down to a single mark."""
+    tried = _JsonTrimming(TrimLimits(items=1, characters=30, keys=8, depth=4), budget, near).trim(value)
+    while not tried.fits and (tried.measure.depth or tried.measure.keys > 1):
+        measure = tried.measure
+        smaller = replace(measure, keys=max(1, measure.keys // 2), depth=max(0, measure.depth - 1))
+        tried = _JsonTrimming(smaller, budget, near).trim(value)
+    return tried
+
+
+class _ItemRelevance:
+    """Which items of a list the request is about. Remembered: the same list is cut many times."""
+
+    def __init__(self, stems: Sequence[str]) -> None:
+        self._looked_for = stems
+        self._ranked: dict[int, list[int]] = {}
+        self._shortened: dict[tuple[int, int], str] = {}
+
+    def rank_items(self, items: Sequence[Json]) -> list[int]:
+        if not self._looked_for or len(items) > _SCORED_ITEMS:
+            return []
+        if id(items) not in self._ranked:
+            texts = [_get_beginning(item).lower() for item in items]
+            nearness = score_texts(texts, self._looked_for)
+            found = [index for index, score in enumerate(nearness) if score > 0]
+            self._ranked[id(items)] = sorted(found, key=lambda index: (-nearness[index], index))
+        return self._ranked[id(items)]
+
+    def shorten_text(self, text: str, characters: int) -> str:
+        """A long string, by its passages; a shorter one, by its beginning."""
+        key = (id(text), characters)
+        if key not in self._shortened:
+            if characters >= 200:
+                cut = trim_text(text, characters // 4, self._looked_for).text
+            else:
+                cut = f"{text[:characters].rstrip()}{ELLIPSIS} ({len(text):,} characters)"
+            self._shortened[key] = cut
+        return self._shortened[key]
+
+
+def _get_beginning(value: Json) -> str:
+    """Enough of a value's text to compare it by."""
+    if isinstance(value, str):
+        return value[:_SCORED_CHARACTERS]
+    try:
+        return to_compact_json(value)[:_SCORED_CHARACTERS]
+    except RecursionError:  # whatever is nested that deeply is not what was asked for
+        return ""
+
+
+class _JsonTrimming:
+    """One try with one measure."""
+
+    def __init__(self, measure: TrimLimits, budget: int, near: _ItemRelevance) -> None:
+        self.measure = measure
+        self.value: Json = None
+        self.fits = False
+        self._budget = budget
+        self._room = budget * 12 + 1_000  # characters; ordinary text that long does not fit
+        self._near = near
+        self._items = self._keys = self._strings = self._levels = 0
+        self._largest = (0, 0)
+
+    def trim(self, value: Json) -> _JsonTrimming:
+        self.value = self._trim_value(value, 0, 0)
+        self.fits = self._room > 0 and count_tokens(to_compact_json(self.value)) <= self._budget
+        return self
+
+    @property
+    def lists_cut(self) -> bool:
+        return bool(self._items or self._keys)
+
+    @property
+    def complete(self) -> bool:
+        return not (self._items or self._keys or self._levels)
+
+    def describe_left_out(self) -> tuple[str, ...]:
+        said: list[str] = []
+        if self._items:
+            missing, total = self._largest
+            more = self._items - missing
+            said.append(
+                f"{missing:,} of {total:,} items"
+                + (f" of the longest list, {more:,} items of others" if more else "")
+            )
+        said += [
+            f"{number:,} {what}"
+            for number, what in (
+                (self._keys, "keys of objects"),
+                (self._strings, "long texts in part"),
+                (self._levels, "deeply nested values"),
+            )
+            if number
+        ]
+        return tuple(said)
+
+    def _trim_value(self, value: Json, depth: int, lists: int) -> Json:
+        self._room -= 2
+        if self._room <= 0:
+            return None
+        if isinstance(value, str):
+            return self._trim_string(value)
+        if isinstance(value, Mapping):
+            return self._trim_object(value, depth, lists)
+        if isinstance(value, list | tuple):
+            return self._trim_list(cast("Sequence[Json]", value), depth, lists)
+        written = str(value)
+        self._room -= len(written)
+        return value
+
+    def _trim_string(self, text: str) -> str:
+        if len(text) > self.measure.characters + 20:
+            self._strings += 1
+            text = self._near.shorten_text(text, self.measure.characters)
+        self._room -= len(text)
+        return text
+
+    def _trim_object(self, value: JsonObject, depth: int, lists: int) -> Json:
+        if depth >= self.measure.depth and value:
+            self._levels += 1
+            return f"{ELLIPSIS} {len(value):,} keys left out {ELLIPSIS}"
+        names = list(value)
+        kept = set(names)
+        if len(names) > self.measure.keys:
+            first = [name for name in names if name in _FIRST_KEYS]
+            kept = set([*first, *names][: self.measure.keys])
+        cut: dict[str, Json] = {}
+        for name in names:
+            if name in kept and self._room > 0:
+                shown = name if len(name) <= 200 else name[:199] + ELLIPSIS
+                self._room -= len(shown)
+                cut[shown] = self._trim_value(value[name], depth + 1, lists)
+        if missing := len(names) - len(kept):
+            self._keys += missing
+            cut[find_unused_key(cut)] = f"{missing:,} of {len(names):,} keys left out"
+        return cut
+
+    def _trim_list(self, items: Sequence[Json], depth: int, lists: int) -> Json:
+        if depth >= self.measure.depth and items:
+            self._levels += 1
+            return f"{ELLIPSIS} {len(items):,} items left out {ELLIPSIS}"
+        most = max(1 if self.measure.items < 4 else 2, self.measure.items >> lists)
+        if len(items) <= most or _is_short(items, self.measure.characters):
+            return [self._trim_value(item, depth + 1, lists + 1) for item in items if self._room > 0]
+        kept = self._choose_both_ends(items, most)
+        self._items += len(items) - len(kept)
+        self._largest = max(self._largest, (len(items) - len(kept), len(items)))
+        cut: list[Json] = []
+        at = 0
+        for index in [*kept, len(items)]:
+            if index > at:
+                cut.append(f"{ELLIPSIS} {index - at:,} of {len(items):,} items left out {ELLIPSIS}")
+            if index < len(items) and self._room > 0:
+                cut.append(self._trim_value(items[index], depth + 1, lists + 1))
+            at = index + 1
+        return cut
+
+    def _choose_both_ends(self, items: Sequence[Json], limit: int) -> list[int]:
+        near = self._near.rank_items(items)[: max(1, limit * 2 // 5)]
+        left = limit - len(near)
+        tail = left // 3
+        kept = {*near, *range(left - tail), *range(len(items) - tail, len(items))}
+        return sorted(kept)
+
+
+def _is_short(items: Sequence[Json], characters: int) -> bool:
+    """Whether a list is no longer than a word or two: `["a", "b", "c"]`."""
+    if len(items) > 12 or characters < _SHORT_LIST:
+        return False
+    return (
+        all(isinstance(item, _SCALARS) for item in items) and sum(map(_estimate_length, items)) <= _SHORT_LIST
+    )
+
+
+def _estimate_length(value: Json) -> int:
+    return len(value) if isinstance(value, str) else len(str(value)[:_SHORT_LIST])
+
+
+def find_unused_key(entries: JsonObject) -> str:
+    """`…`, or as many of it as no entry is called yet."""
+    mark = ELLIPSIS
+    while mark in entries:
+        mark += ELLIPSIS
+    return mark

@@ -1,0 +1,504 @@
+"""Deadlines, slots per server, parallel jobs and background calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from enum import StrEnum
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.call.execution.failure import Failure
+from fingerpost.call.execution.upstream import ProgressReporter, TimeSource
+from fingerpost.errors import CallError, LimitReached
+from fingerpost.frozen import frozen
+from fingerpost.records import CallContext, Effect, ErrorKind, create_id
+from fingerpost.redaction import scrub
+from fingerpost.servers.requests import RequestClock
+from fingerpost.tasks import cancel_and_exit
+
+# What event loops count by, without asking which loop this is: that is a system call each time.
+loop_time = time.monotonic
+
+
+class ToolDeadline:
+    """The time one tool's turn has: its own, and over that the caller's patience.
+
+    The tool's own time stands still while its call waits for a slot: that is our queue, and says nothing
+    about the server. Waiting has as much time of its own, in all.
+    """
+
+    __slots__ = ("_own", "_seconds", "_waiting", "until")
+
+    def __init__(self, seconds: float, *, until: float) -> None:
+        self._seconds = seconds
+        self._own = loop_time() + seconds
+        self._waiting = seconds
+        self.until = until  # the caller's patience
+
+    def renew(self) -> ToolDeadline:
+        """The same from now on, within the same patience of the caller."""
+        return ToolDeadline(self._seconds, until=self.until)
+
+    @property
+    def expires_at(self) -> float:
+        """When it is over, as things stand."""
+        return min(self._own, self.until)
+
+    @property
+    def remaining(self) -> float:
+        return max(0.0, self.expires_at - loop_time())
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the caller's patience is over, and the tool had not yet had its own time."""
+        return self.until < self._own and loop_time() >= self.until
+
+    def get_wait_deadline(self, now: float) -> float:
+        """How long a call that begins to wait for a slot now may do so."""
+        return min(now + self._waiting, self.until)
+
+    def add_wait(self, seconds: float) -> None:
+        self._own += seconds
+        self._waiting -= seconds
+
+
+MAX_WAITING_PER_SERVER = 256  # calls of one caller to one server
+MAX_WAITING = 4096  # calls to one server
+MAX_LENT = 256  # slots of one server; a call that waits for a person beyond that keeps its own
+
+
+class NoSlotAvailable(Exception):
+    """There was no slot in time. Carries the failure to report."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+@frozen(kw_only=False)
+class SlotOwner:
+    """For whom a slot is taken: a caller, and which of their conversations."""
+
+    caller: str = ""
+    conversation: str = ""
+
+
+def get_slot_owner(context: CallContext) -> SlotOwner:
+    """Local programs have one name: their sessions tell them apart."""
+    return SlotOwner(context.caller or "", context.conversation or "")
+
+
+UNKNOWN_OWNER: Final = SlotOwner()
+
+
+class _SlotQueue:
+    """The slots of one server, and who waits for one."""
+
+    __slots__ = ("_served", "_turns", "free", "lent", "number_waiting", "running", "waiting")
+
+    def __init__(self, free: int) -> None:
+        self.free = free  # below zero while calls that had lent theirs run beside those who got it
+        self.lent = 0
+        self.waiting: dict[str, dict[str, deque[asyncio.Future[bool]]]] = {}  # by caller and conversation
+        self.number_waiting: Counter[str] = Counter()  # by caller
+        self.running: Counter[str | SlotOwner] = Counter()  # by caller, and by caller and conversation
+        self._turns = 0
+        self._served: dict[str | SlotOwner, int] = {}  # the last turn of each who waits
+
+    def begin(self, owner: SlotOwner) -> None:
+        """A call of theirs has a slot."""
+        self.running[owner.caller] += 1
+        self.running[owner] += 1
+
+    def end(self, owner: SlotOwner) -> None:
+        """It has none any more, for good or for now."""
+        for key in (owner.caller, owner):
+            self.running[key] -= 1
+            if not self.running[key]:
+                del self.running[key]
+
+    def release(self, owner: SlotOwner) -> None:
+        """To the next in turn, unless more run than there are slots."""
+        self.end(owner)
+        if not self.waiting or self.free < 0:
+            self.free += 1
+            return
+        caller = min(self.waiting, key=self._get_priority)
+        owners = [SlotOwner(caller, conversation) for conversation in self.waiting[caller]]
+        chosen = min(owners, key=self._get_priority)
+        self._turns += 1
+        self._served[caller] = self._served[chosen] = self._turns
+        waiter = self.waiting[caller][chosen.conversation][0]
+        self._remove(waiter, chosen)
+        self.begin(chosen)
+        waiter.set_result(True)
+
+    def _get_priority(self, key: str | SlotOwner) -> tuple[int, int]:
+        return self.running[key], self._served.get(key, 0)
+
+    def add(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
+        self.waiting.setdefault(owner.caller, {}).setdefault(owner.conversation, deque()).append(waiter)
+        self.number_waiting[owner.caller] += 1
+
+    def _remove(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
+        """Remove the entry of a caller that waits no more."""
+        conversations = self.waiting[owner.caller]
+        line = conversations[owner.conversation]
+        line.remove(waiter)
+        self.number_waiting[owner.caller] -= 1
+        if not line:
+            del conversations[owner.conversation]
+            self._served.pop(owner, None)
+        if not conversations:
+            del self.waiting[owner.caller]
+            del self.number_waiting[owner.caller]
+            self._served.pop(owner.caller, None)
+
+    def withdraw(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
+        """Somebody waits no more. A slot that came in the same moment goes to the next."""
+        if waiter.done() and not waiter.cancelled() and waiter.result():
+            self.release(owner)
+        elif waiter in self.waiting.get(owner.caller, {}).get(owner.conversation, ()):
+            self._remove(waiter, owner)
+
+
+class SlotPool:
+    """The slots of all servers."""
+
+    def __init__(
+        self,
+        *,
+        per_server: int,
+        max_waiting: int = MAX_WAITING_PER_SERVER,
+        max_lent: int = MAX_LENT,
+        unbounded: Collection[str] = (),
+    ) -> None:
+        """Servers that are `unbounded` have calls begin others of their own, which must not wait for them."""
+        self._unbounded = frozenset(unbounded)
+        self._each = per_server
+        self._most_waiting = max_waiting
+        self._most_lent = max_lent
+        self._queues: dict[str, _SlotQueue] = {}
+
+    async def acquire(self, server: str, owner: SlotOwner = UNKNOWN_OWNER, *, until: float) -> None:
+        """Take a slot of this server, to be given back. Raises `NoSlotAvailable` when none is free before
+        `until`.
+        """
+        if server in self._unbounded:
+            return
+        queue = self._queues.get(server)
+        if queue is None:
+            queue = self._queues[server] = _SlotQueue(self._each)
+        if queue.free > 0:
+            queue.free -= 1  # nobody waits while one is free
+            queue.begin(owner)
+        elif not await self._wait(server, queue, owner, until):
+            raise NoSlotAvailable(
+                _build_busy_failure(server, f"none of its {self._each} slots came free in time")
+            )
+
+    def release(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> None:
+        if server not in self._unbounded:
+            self._queues[server].release(owner)
+
+    def lend_slot(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> bool:
+        """Let others have the slot for now. False: so many do that already that this one stays taken."""
+        queue = self._queues.get(server)
+        if queue is None or queue.lent >= self._most_lent:
+            return False
+        queue.lent += 1
+        queue.release(owner)
+        return True
+
+    def reclaim(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> None:
+        """Have a lent slot again, at once."""
+        queue = self._queues[server]
+        queue.lent -= 1
+        queue.free -= 1
+        queue.begin(owner)
+
+    async def _wait(self, server: str, queue: _SlotQueue, owner: SlotOwner, until: float) -> bool:
+        """Whether there was one in time. A plain future and a timer: under load nearly every call waits."""
+        theirs = queue.number_waiting[owner.caller]
+        if theirs >= self._most_waiting or (theirs and queue.number_waiting.total() >= MAX_WAITING):
+            raise NoSlotAvailable(
+                _build_busy_failure(server, f"{theirs} calls of this caller already wait for it")
+            )
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        queue.add(waiter, owner)
+        timer = None if math.isinf(until) else loop.call_at(until, _expire_waiter, queue, waiter, owner)
+        try:
+            return await waiter
+        except BaseException:
+            queue.withdraw(waiter, owner)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+class SlotClock(RequestClock):
+    """The clock of a call that has a slot: while it stands still for a person, the slot is lent."""
+
+    def __init__(
+        self,
+        scope: anyio.CancelScope,
+        slots: SlotPool,
+        server: str,
+        owner: SlotOwner,
+        *,
+        timeout: float,
+        until: float,
+    ) -> None:
+        super().__init__(scope, timeout=timeout, deadline=until)
+        self._slots = slots
+        self._server = server
+        self._owner = owner
+        self._lent = False
+        self._over = False
+
+    def pause(self) -> None:
+        super().pause()
+        self._lent = not self._over and self._slots.lend_slot(self._server, self._owner)
+
+    def resume(self) -> None:
+        super().resume()
+        self._reclaim()
+
+    def end(self) -> None:
+        """The call is over, and has its slot to give back, though a question of it may still be open."""
+        self._over = True
+        self._reclaim()
+
+    def _reclaim(self) -> None:
+        if self._lent:
+            self._lent = False
+            self._slots.reclaim(self._server, self._owner)
+
+
+def _expire_waiter(queue: _SlotQueue, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
+    if not waiter.done():
+        queue.withdraw(waiter, owner)
+        waiter.set_result(False)
+
+
+def _build_busy_failure(server: str, reason: str) -> Failure:
+    return Failure(
+        kind=ErrorKind.UNAVAILABLE,
+        detail=f"{server} is busy: {reason}",
+        hint="try again later, or raise call.concurrency if the server can take more",
+    )
+
+
+T = TypeVar("T")
+
+MAX_PARALLEL = 16
+
+
+@frozen(kw_only=False)
+class ParallelJob(Generic[T]):
+    """Work on one server."""
+
+    server: str
+    effect: Effect
+    work: Callable[[], Awaitable[T]]
+
+
+async def run_in_parallel(
+    jobs: Sequence[ParallelJob[T]], *, max_parallel: int = MAX_PARALLEL
+) -> tuple[T, ...]:
+    """What every job came to. When one raises, the others are cancelled."""
+    results: dict[int, T] = {}
+    limit = anyio.Semaphore(max_parallel)
+
+    async def work_through(lane: list[int]) -> None:
+        for index in lane:
+            async with limit:
+                results[index] = await jobs[index].work()
+
+    async with anyio.create_task_group() as tasks:
+        for lane in _group_in_lanes(jobs):
+            tasks.start_soon(work_through, lane)
+    return tuple(results[index] for index in range(len(jobs)))
+
+
+def _group_in_lanes(jobs: Sequence[ParallelJob[T]]) -> list[list[int]]:
+    """Jobs that follow each other: the writes to one server. Every read goes alone."""
+    lanes: list[list[int]] = []
+    writes: dict[str, list[int]] = {}
+    for index, job in enumerate(jobs):
+        if job.effect is Effect.READ:
+            lanes.append([index])
+        elif job.server in writes:
+            writes[job.server].append(index)
+        else:
+            writes[job.server] = [index]
+            lanes.append(writes[job.server])
+    return lanes
+
+
+logger = logging.getLogger("fingerpost.call")
+
+
+MAX_RUNNING = 32
+MAX_KEPT_RESULTS = 200
+KEEP_SECONDS = 3600.0
+
+
+class BackgroundState(StrEnum):
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"  # our own mistake: what a tool does wrong is a result like any other
+
+
+@frozen
+class BackgroundStatus:
+    """How far a piece of work has come."""
+
+    handle: str
+    tool: str
+    state: BackgroundState
+    seconds: float
+    progress: float | None = None
+    total: float | None = None
+    message: str = ""
+
+
+class _BackgroundJob(Generic[T]):
+    """One piece of work."""
+
+    def __init__(self, handle: str, tool: str, owner: str | None, began: float) -> None:
+        self.handle = handle
+        self.tool = tool
+        self.owner = owner
+        self.began = began
+        self.ended: float | None = None
+        self.state = BackgroundState.RUNNING
+        self.progress: tuple[float | None, float | None, str] = (None, None, "")
+        self.result: T | None = None
+        self.scope = anyio.CancelScope()
+        self.over = anyio.Event()
+
+    async def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self.progress = (progress, total, scrub(message or ""))
+
+
+class BackgroundCalls(Generic[T]):
+    """The work under way and the results not yet forgotten. Leaving it calls everything off."""
+
+    def __init__(
+        self,
+        *,
+        max_running: int = MAX_RUNNING,
+        max_kept: int = MAX_KEPT_RESULTS,
+        keep_seconds: float = KEEP_SECONDS,
+        clock: TimeSource = time.monotonic,
+    ) -> None:
+        self._most_running = max_running
+        self._most_kept = max_kept
+        self._keep_seconds = keep_seconds
+        self._clock = clock
+        self._pieces: dict[str, _BackgroundJob[T]] = {}
+        self._tasks: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        return await cancel_and_exit(tasks, kind, error, trace)
+
+    def start(
+        self, work: Callable[[ProgressReporter], Awaitable[T]], *, tool: str, owner: str | None = None
+    ) -> str:
+        """Begin, and return the handle at once. `owner` alone may then use it."""
+        if self._tasks is None:
+            message = "background work is started inside `async with Background()`"
+            raise RuntimeError(message)
+        self._remove_expired()
+        running = sum(piece.state is BackgroundState.RUNNING for piece in self._pieces.values())
+        if running >= self._most_running:
+            message = f"{running} calls already run in the background"
+            raise LimitReached(message, hint="wait for one of them, or cancel one")
+        piece = _BackgroundJob[T](create_id("bgr"), tool, owner, self._clock())
+        self._pieces[piece.handle] = piece
+        self._tasks.start_soon(self._run, piece, work)
+        return piece.handle
+
+    def poll(self, handle: str, *, owner: str | None = None) -> BackgroundStatus:
+        """How it is coming along. Raises `CallError` for a handle that is not, or no longer, known."""
+        piece = self._find(handle, owner)
+        ended = self._clock() if piece.ended is None else piece.ended
+        progress, total, message = piece.progress
+        return BackgroundStatus(
+            handle=handle,
+            tool=piece.tool,
+            state=piece.state,
+            seconds=ended - piece.began,
+            progress=progress,
+            total=total,
+            message=message,
+        )
+
+    async def result(self, handle: str, *, timeout: float = 0.0, owner: str | None = None) -> T | None:
+        """The result, waiting up to `timeout` seconds for it; None when there is none (yet): see `poll`."""
+        piece = self._find(handle, owner)
+        with anyio.move_on_after(timeout):
+            await piece.over.wait()
+        return piece.result
+
+    async def cancel(self, handle: str, *, timeout: float = 10.0, owner: str | None = None) -> bool:
+        """Call it off and wait until it has ended. False when it was over already."""
+        piece = self._find(handle, owner)
+        if piece.over.is_set():
+            return False
+        piece.scope.cancel()
+        with anyio.move_on_after(timeout):
+            await piece.over.wait()
+        return piece.state is BackgroundState.CANCELLED
+
+    async def _run(self, job: _BackgroundJob[T], work: Callable[[ProgressReporter], Awaitable[T]]) -> None:
+        state = BackgroundState.CANCELLED
+        try:
+            with job.scope:
+                job.result = await work(job.report_progress)
+                state = BackgroundState.DONE
+        except Exception:
+            # One failed piece must not call off the others.
+            logger.exception("background work on %s failed", job.tool)
+            state = BackgroundState.FAILED
+        finally:
+            job.state = state
+            job.ended = self._clock()
+            job.over.set()
+
+    def _find(self, handle: str, owner: str | None) -> _BackgroundJob[T]:
+        self._remove_expired()
+        piece = self._pieces.get(handle)
+        if piece is None or piece.owner != owner:
+            message = f"there is no background call {handle}"
+            raise CallError(message, hint="results are kept for a while only; start the call again")
+        return piece
+
+    def _remove_expired(self) -> None:
+        now = self._clock()
+        over = [piece for piece in self._pieces.values() if piece.ended is not None]
+        surplus = len(over) - self._most_kept
+        for index, piece in enumerate(over):
+            if index < surplus or (piece.ended is not None and now - piece.ended >= self._keep_seconds):
+                del self._pieces[piece.handle]

@@ -1,0 +1,294 @@
+"""Results of tools: normalised to the protocol, checked for emptiness, hashed, and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+import orjson
+
+from fingerpost.call.execution.upstream import TimeSource, is_input_required
+from fingerpost.errors import ServerReplyInvalid
+from fingerpost.frozen import frozen
+from fingerpost.records import Call, CallContext, Effect, ErrorKind, Json, JsonObject
+
+
+@frozen(kw_only=False)
+class ResultHash:
+    """The hash and the size of a result."""
+
+    digest: str
+    size: int
+
+
+def hash_result(result: JsonObject) -> ResultHash:
+    """Over everything but `_meta`, which servers fill afresh on every reply."""
+    told = {key: value for key, value in result.items() if key != "_meta"}
+    try:
+        data = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError):  # integers beyond 64 bits, which JSON allows
+        data = json.dumps(told, sort_keys=True).encode()
+    return ResultHash(hashlib.blake2b(data, digest_size=16).hexdigest(), len(data))
+
+
+def hash_error(error: ErrorKind, detail: str) -> str:
+    """What a tool says of its error is its answer; what we say of a server may hold a countdown."""
+    told = detail if error is ErrorKind.EXECUTION_FAILED else ""
+    return f"{error}:{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"
+
+
+_EMPTY_VALUES = frozenset({"", "[]", "{}", "null", '""'})
+_MAX_CHECKED_LENGTH = 64  # a longer text is not white space around brackets
+
+
+def is_empty_result(result: JsonObject) -> bool:
+    """No structured content, and no content but blank text or an empty list, object or null."""
+    if is_input_required(result):
+        return False
+    structured = result.get("structuredContent")
+    if structured is not None and not _is_empty_structured(structured):
+        return False
+    content = result.get("content")
+    if not isinstance(content, list | tuple):
+        return content is None
+    return all(map(_is_empty_block, cast("Sequence[Json]", content)))
+
+
+def _is_empty_structured(structured: Json) -> bool:
+    if isinstance(structured, dict):
+        members = cast("JsonObject", structured)
+        # Server libraries wrap a bare value as {"result": value}.
+        return not members or (set(members) == {"result"} and members["result"] in ("", None, [], {}))
+    return structured in ("", [], {})
+
+
+def _is_empty_block(block: Json) -> bool:
+    if not isinstance(block, dict):
+        return False
+    members = cast("JsonObject", block)
+    text = members.get("text")
+    if members.get("type") != "text" or not isinstance(text, str):
+        return False
+    stripped = text.strip()
+    return len(stripped) <= _MAX_CHECKED_LENGTH and "".join(stripped.split()) in _EMPTY_VALUES
+
+
+MAX_SHOWN: Final = 3  # of the blocks left out
+MAX_SHOWN_LENGTH: Final = 100  # characters of each
+_TEXT_KEYS: Final = {"true": True, "false": False}
+_BYTE_KEYS: Final = ("image", "audio")
+
+
+def normalize_result(result: JsonObject, call: Call) -> JsonObject:
+    """The very same result where it is right. Raises `ServerReplyInvalid` for what is none at all."""
+    if _is_valid(result):
+        return result
+    if is_input_required(result):
+        _check_questions(result, call)
+        return result
+    if _is_task(result):
+        message = f"{call.tool} answered with a task, and no task was asked for"
+        raise ServerReplyInvalid(message, server=call.server, hint="report this to the server's author")
+    return _repair_result(result)
+
+
+def _is_valid(result: JsonObject) -> bool:
+    content = result.get("content")
+    if type(content) is not list or type(result.get("isError", False)) is not bool:
+        return False
+    if result.get("resultType", "complete") != "complete":
+        return False
+    return all(map(_is_block, cast("list[Json]", content)))
+
+
+def _is_block(block: Json) -> bool:
+    """Whether it is one that clients can read. Kinds nobody knows yet are for those who know them."""
+    if not isinstance(block, dict):
+        return False
+    kind = block.get("type")
+    if kind == "text":
+        return isinstance(block.get("text"), str)
+    if kind in _BYTE_KEYS:
+        return isinstance(block.get("data"), str)
+    if kind == "resource_link":
+        return isinstance(block.get("uri"), str) and isinstance(block.get("name"), str)
+    if kind == "resource":
+        return _is_resource(block.get("resource"))
+    return isinstance(kind, str)
+
+
+def _is_resource(resource: Json) -> bool:
+    if not isinstance(resource, Mapping) or not isinstance(resource.get("uri"), str):
+        return False
+    return isinstance(resource.get("text"), str) or isinstance(resource.get("blob"), str)
+
+
+def _check_questions(result: JsonObject, call: Call) -> None:
+    asked, state = result.get("inputRequests"), result.get("requestState")
+    if state is not None and not isinstance(state, str):
+        why = "its requestState is not text"
+    elif asked is not None and not isinstance(asked, Mapping):
+        why = "its inputRequests are not an object"
+    else:
+        return
+    message = f"{call.tool} asked for input in a way that cannot be answered: {why}"
+    raise ServerReplyInvalid(message, server=call.server, hint="report this to the server's author")
+
+
+def _is_task(result: JsonObject) -> bool:
+    if result.get("resultType") == "task":
+        return True
+    said = "content" in result or "structuredContent" in result
+    return isinstance(result.get("task"), Mapping) and not said
+
+
+def _repair_result(result: JsonObject) -> JsonObject:
+    kept, left_out = _split_blocks(result.get("content"))
+    if left_out:
+        kept.append({"type": "text", "text": _build_note(left_out)})
+    made: dict[str, Json] = {**result, "content": kept}
+    failed = result.get("isError")
+    if failed is None:
+        made.pop("isError", None)
+    elif not isinstance(failed, bool):  # what a server cannot say rightly did not go well
+        made["isError"] = _TEXT_KEYS.get(failed, True) if isinstance(failed, str) else True
+    return made
+
+
+def _split_blocks(content: Json) -> tuple[list[Json], list[Json]]:
+    """The blocks, and what stood among them and is none."""
+    if content is None:
+        return [], []
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}], []
+    entries = cast("Sequence[Json]", content) if isinstance(content, list | tuple) else (content,)
+    kept: list[Json] = []
+    left_out: list[Json] = []
+    for entry in entries:
+        block = _repair_block(entry)
+        (kept if _is_block(block) else left_out).append(block)
+    return kept, left_out
+
+
+def _repair_block(entry: Json) -> Json:
+    """A text among blocks, or a block without its type or name, where there is only one way to read it."""
+    if isinstance(entry, str):
+        return {"type": "text", "text": entry}
+    if not isinstance(entry, Mapping):
+        return entry
+    if entry.get("type") is None and isinstance(entry.get("text"), str):
+        return {**entry, "type": "text"}
+    if entry.get("type") == "resource_link" and not isinstance(entry.get("name"), str):
+        return {**entry, "name": entry.get("uri")}
+    return entry if isinstance(entry, dict) else dict(entry)
+
+
+def _build_note(left_out: Sequence[Json]) -> str:
+    shown = [_show_beginning(entry) for entry in left_out[:MAX_SHOWN]]
+    more = f" and {len(left_out) - MAX_SHOWN:,} more" if len(left_out) > MAX_SHOWN else ""
+    return f"[Left out, because no client can read it: {'; '.join(shown)}{more}]"
+
+
+def _show_beginning(entry: Json) -> str:
+    """The beginning of it. What is long is not written out for that."""
+    if isinstance(entry, Mapping):
+        return f"a block of the type {json.dumps(entry.get('type'), default=str)[:MAX_SHOWN_LENGTH]}"
+    if isinstance(entry, list | tuple):
+        return "a list"
+    return json.dumps(entry)[:MAX_SHOWN_LENGTH]
+
+
+MAX_CACHE_BYTES = 64 * 1024 * 1024
+MAX_ENTRY_BYTES = 8 * 1024 * 1024
+
+
+@frozen(kw_only=False)
+class CachedResult:
+    """An answer from memory, and how many seconds old it is."""
+
+    result: JsonObject
+    age: float
+
+
+@frozen(kw_only=False)
+class _CacheEntry:
+    server: str
+    result: JsonObject
+    size: int
+    since: float
+    expires: float
+
+
+CacheKey = tuple[str, str | None, str | None, str | None]
+
+
+class ResultCache:
+    """Bounded in number, bytes and age; what was used least recently goes first."""
+
+    def __init__(self, *, entries: int, clock: TimeSource, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        self._entries = entries
+        self._most_bytes = max_bytes
+        self._clock = clock
+        self._kept: OrderedDict[CacheKey, _CacheEntry] = OrderedDict()
+        self._epochs: dict[str, int] = {}
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return self._bytes
+
+    def is_cacheable(self, call: Call) -> bool:
+        """Whether answers to this call are kept at all."""
+        return self._entries > 0 and call.cache_seconds > 0 and call.effect is Effect.READ
+
+    def get_epoch(self, server: str) -> int:
+        """The number of writes so far: take it before asking, give it when keeping."""
+        return self._epochs.get(server, 0)
+
+    def find(self, call: Call, context: CallContext) -> CachedResult | None:
+        """The answer to the same call of the same caller, when it is fresh."""
+        key = _build_cache_key(call, context)
+        kept = self._kept.get(key) if self.is_cacheable(call) else None
+        if kept is None:
+            return None
+        now = self._clock()
+        if kept.expires <= now:
+            self._drop(key)
+            return None
+        self._kept.move_to_end(key)
+        return CachedResult(kept.result, now - kept.since)
+
+    def keep(self, call: Call, context: CallContext, result: JsonObject, *, size: int, epoch: int) -> None:
+        """Keep a good answer that was asked for in `get_epoch`."""
+        if not self.is_cacheable(call) or size > min(MAX_ENTRY_BYTES, self._most_bytes):
+            return
+        if epoch != self.get_epoch(call.server):
+            return
+        key = _build_cache_key(call, context)
+        self._drop(key)
+        now = self._clock()
+        self._kept[key] = _CacheEntry(call.server, result, size, now, now + call.cache_seconds)
+        self._bytes += size
+        while len(self._kept) > self._entries or self._bytes > self._most_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def invalidate(self, server: str) -> None:
+        """Something was, or may have been, written: what was read there before is stale."""
+        self._epochs[server] = self.get_epoch(server) + 1
+        for key in [key for key, kept in self._kept.items() if kept.server == server]:
+            self._drop(key)
+
+    def _drop(self, key: CacheKey) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._bytes -= kept.size
+
+
+def _build_cache_key(call: Call, context: CallContext) -> CacheKey:
+    # A caller without a name is known by the conversation only.
+    conversation = context.conversation if context.caller is None else None
+    return (call.fingerprint, context.caller, context.profile, conversation)

@@ -1,0 +1,229 @@
+"""Calls in flight: they can be ended together, and calls with an idempotency key run once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from anyio.abc import TaskGroup
+from pydantic_core import to_json as write_json
+
+from fingerpost.call.build import compute_call_fingerprint
+from fingerpost.call.execution import is_input_required
+from fingerpost.call.outcomes import OutcomeBuilder
+from fingerpost.errors import FingerpostError, StoreError
+from fingerpost.records import Call, CallContext, Effect, ErrorKind, Outcome, utc_now
+from fingerpost.records.codec import from_json, to_json, to_plain
+from fingerpost.records.json import MAX_DEPTH, to_valid_json
+from fingerpost.store.approvals import IdempotencyState, IdempotencyStore, KeyedCall
+from fingerpost.tasks import create_cancel_scope
+
+log = logging.getLogger("fingerpost.call")
+
+END_TIMEOUT_S: Final = 5.0  # for what was ended, to record how
+
+
+class InFlightWork:
+    """The requests and calls that run now."""
+
+    def __init__(self) -> None:
+        self._scopes: set[anyio.CancelScope] = set()
+        self._closing = False
+        self._over = anyio.Event()
+
+    @asynccontextmanager
+    async def track(self) -> AsyncGenerator[None]:
+        """Do this until it is done or everything is ended; then an error says so to whoever waits for it.
+
+        One may stand in another: a request makes calls.
+        """
+        if self._closing:
+            raise _build_closed_error()
+        with create_cancel_scope() as scope:
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
+                if self._closing and not self._scopes:
+                    self._over.set()
+        if scope.cancelled_caught:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # who stands around it ends as well, and speaks
+            raise _build_closed_error() from None
+
+    async def end_all(self) -> None:
+        """End everything, let nothing more begin, and wait until all of it has recorded how it ended."""
+        self._closing = True
+        if not self._scopes:
+            return
+        for scope in tuple(self._scopes):
+            scope.cancel()
+        with anyio.move_on_after(END_TIMEOUT_S, shield=True):
+            await self._over.wait()
+            return
+        log.warning("%d requests did not end within %g s of closing", len(self._scopes), END_TIMEOUT_S)
+
+
+def _build_closed_error() -> FingerpostError:
+    message = "the router was closed before this was over"
+    hint = (
+        "Let requests end before the `async with` block does. "
+        "A tool that was being called may have done its work: check before you repeat it."
+    )
+    return FingerpostError(message, hint=hint)
+
+
+MAX_KEY_LENGTH: Final = 255
+MAX_KEPT_BYTES: Final = 1024 * 1024  # of one outcome; the raw result of a larger one is left out
+WAIT_FOR_OTHER_PROCESS_S: Final = (
+    15.0  # for a call that runs in another process, or was running in one that died
+)
+POLL_INTERVAL_S: Final = 0.1
+
+RunCall = Callable[[], Awaitable[Outcome]]
+
+
+def validate_key(key: str) -> str | None:
+    """Why this text cannot be a key, or None when it can."""
+    if 1 <= len(key) <= MAX_KEY_LENGTH and key.isprintable() and not key.isspace():
+        return None
+    return f"an idempotency key is a printable text of 1 to {MAX_KEY_LENGTH} characters"
+
+
+class IdempotentCalls:
+    """Runs calls that have a key."""
+
+    def __init__(
+        self, keys: IdempotencyStore, tasks: TaskGroup, under_way: InFlightWork, *, seconds: float
+    ) -> None:
+        """`tasks` is where a call goes on when its caller has left; `seconds` is how long a key holds."""
+        self._keys = keys
+        self._tasks = tasks
+        self._under_way = under_way
+        self._lasts = timedelta(seconds=seconds)
+        self._running: dict[tuple[str, str], anyio.Event] = {}
+
+    async def run_to_end(self, work: RunCall) -> Outcome:
+        """What `work` comes to. When whoever waits for it leaves, it goes on."""
+        outcome: Outcome | None = None
+        error: Exception | None = None
+        over = anyio.Event()
+
+        async def run() -> None:
+            nonlocal outcome, error
+            try:
+                async with self._under_way.track():
+                    outcome = await work()
+            except Exception as raised:  # noqa: BLE001 - raised again where somebody waits for it
+                error = raised
+            finally:
+                over.set()
+
+        self._tasks.start_soon(run)
+        await over.wait()
+        if outcome is not None:
+            return outcome
+        raise error or FingerpostError("the router was closed before this call was over")
+
+    async def run_once(
+        self, call: Call, context: CallContext, outcomes: OutcomeBuilder, run: RunCall
+    ) -> Outcome:
+        """What `run` comes to, or what the call of this key came to before."""
+        key = context.idempotency_key
+        assert key is not None
+        now = utc_now()
+        wanted = KeyedCall(
+            caller=context.caller or "",
+            key=key,
+            call_fingerprint=compute_call_fingerprint("", call.tool, call.arguments),
+            tool=call.tool,
+            call_id=context.call_id,
+            began=now,
+            expires=now + self._lasts,
+        )
+        first = await self._claim_or_wait(wanted, context)
+        if first is None:
+            return await self._run_claimed(wanted, call, run)
+        if first.call_fingerprint != wanted.call_fingerprint:
+            return outcomes.build_key_conflict(first.tool, first.began)
+        if first.state is IdempotencyState.DONE and first.outcome is not None:
+            return outcomes.build_replayed(from_json(Outcome, first.outcome), at=first.began)
+        return outcomes.build_key_unfinished(
+            call, first.began, running=first.state is IdempotencyState.RUNNING
+        )
+
+    async def _claim_or_wait(self, wanted: KeyedCall, context: CallContext) -> KeyedCall | None:
+        """None when the key is ours now; else the call that has it, ended if it ends in our time."""
+        place = (wanted.caller, wanted.key)
+        patience = context.seconds
+        began = anyio.current_time()
+        while True:
+            first = await self._keys.claim(replace(wanted, began=utc_now()))
+            if first is None or first.state is not IdempotencyState.RUNNING:
+                return first
+            if first.call_fingerprint != wanted.call_fingerprint:
+                return first
+            here = self._running.get(place)
+            longest = (
+                patience
+                if here is not None
+                else min(WAIT_FOR_OTHER_PROCESS_S, patience or WAIT_FOR_OTHER_PROCESS_S)
+            )
+            left = None if longest is None else longest - (anyio.current_time() - began)
+            if left is not None and left <= 0:
+                return first
+            with anyio.move_on_after(left):
+                await (anyio.sleep(POLL_INTERVAL_S) if here is None else here.wait())
+
+    async def _run_claimed(self, claimed: KeyedCall, call: Call, run: RunCall) -> Outcome:
+        place = (claimed.caller, claimed.key)
+        over = self._running[place] = anyio.Event()
+        outcome: Outcome | None = None
+        try:
+            outcome = await run()
+            return outcome
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._store_outcome(claimed, call, outcome)
+            del self._running[place]
+            over.set()
+
+    async def _store_outcome(self, claimed: KeyedCall, call: Call, outcome: Outcome | None) -> None:
+        try:
+            if outcome is not None and outcome.success and not _needs_input(outcome):
+                kept = await anyio.to_thread.run_sync(_encode_outcome, outcome)
+                await self._keys.finish(replace(claimed, state=IdempotencyState.DONE, outcome=kept))
+            elif _may_have_taken_effect(call, outcome):
+                await self._keys.finish(replace(claimed, state=IdempotencyState.UNKNOWN))
+            else:
+                await self._keys.release(claimed)
+        except StoreError:
+            # It stays on record as running: nothing more runs under this key.
+            log.exception("the outcome of %s could not be kept under its idempotency key", claimed.call_id)
+
+
+def _needs_input(outcome: Outcome) -> bool:
+    return outcome.result is not None and is_input_required(outcome.result)
+
+
+def _may_have_taken_effect(call: Call, outcome: Outcome | None) -> bool:
+    if outcome is None:  # it was cut short, and how far it had come is not known here
+        return call.effect is not Effect.READ
+    return outcome.error is ErrorKind.UNKNOWN
+
+
+def _encode_outcome(outcome: Outcome) -> bytes:
+    try:
+        data = to_json(outcome)
+    except ValueError:  # half a character, from a server
+        data = write_json(to_valid_json(to_plain(outcome), max_depth=MAX_DEPTH + 20))
+    if len(data) <= MAX_KEPT_BYTES or outcome.result is None:
+        return data
+    return _encode_outcome(replace(outcome, result=None))

@@ -1,0 +1,817 @@
+"""The call pipeline on one page: name, arguments, policy, permit, execution, digest. `read_result`, our own
+tool that reads on in a digested result, is served here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.call.approvals import CallApprovals, RoundPermits
+from fingerpost.call.arguments import translate_arguments
+from fingerpost.call.arguments.coercion import read_scalar
+from fingerpost.call.build import (
+    CheckedCall,
+    ResolvedTool,
+    ToolNotFound,
+    build_call,
+    build_edited_call,
+    check_call,
+    compute_call_fingerprint,
+    find_absence,
+    prepare_call_arguments,
+    resolve_tool,
+)
+from fingerpost.call.digest import ResultPage, ResultStore, build_fitted_digest
+from fingerpost.call.execution import CallRunner, ParallelJob, is_input_required, run_in_parallel
+from fingerpost.call.inflight import IdempotentCalls, InFlightWork, validate_key
+from fingerpost.call.outcomes import OutcomeBuilder
+from fingerpost.call.paths import PathPlacement
+from fingerpost.call.policy import OwnAddresses, PolicyEngine, apply_doubt, build_permit
+from fingerpost.call.progress import CallProgress
+from fingerpost.call.visibility import add_profile_scope, find_hidden_tools, is_within_scopes, may_call_any
+from fingerpost.catalog import Catalog, Snapshot, UnavailableTool
+from fingerpost.catalog.fallbacks import may_have_more_fallbacks
+from fingerpost.catalog.tool_names import READ_RESULT
+from fingerpost.errors import CallError, FingerpostError, LimitReached, StoreError
+from fingerpost.events import (
+    AttemptFinished,
+    CallEvent,
+    CallFinished,
+    CallPrepared,
+    CallReceived,
+    CallRefused,
+    CallReplayed,
+    CallRuled,
+    DeferredRecorder,
+    Event,
+    EventSink,
+    ResultDigested,
+    find_unfinished_attempts,
+)
+from fingerpost.frozen import frozen
+from fingerpost.records import (
+    Call,
+    CallContext,
+    Decision,
+    Digest,
+    Effect,
+    ErrorKind,
+    Execution,
+    Json,
+    JsonObject,
+    LatencyProfile,
+    Outcome,
+    Pending,
+    Permit,
+    Ruling,
+    Scope,
+    ServerState,
+    ToolCall,
+    ToolCard,
+    UsageSample,
+    Verdict,
+    utc_now,
+)
+from fingerpost.servers import ServerPool
+from fingerpost.servers.requests import AWAITS, RequestContext
+from fingerpost.settings import RuleSettings, Settings
+from fingerpost.store import Store
+
+READ_RESULT_TOOL_NAME: Final = READ_RESULT
+MAX_PAGES: Final = 8  # that a model may read for one request
+READ_RESULT_TOOL: Final[JsonObject] = {
+    "name": READ_RESULT_TOOL_NAME,
+    "description": "Read more of a result that was cut. Give the handle named at the end of the cut text.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "handle": {"type": "string", "description": "Such as res_abc…, from the end of the cut text"},
+            "page": {"type": "integer", "minimum": 1, "default": 1},
+        },
+        "required": ["handle"],
+        "additionalProperties": False,
+    },
+    "annotations": {"readOnlyHint": True},
+}
+READ_RESULT_FUNCTION: Final[JsonObject] = {  # in the OpenAI format
+    "type": "function",
+    "function": {
+        "name": READ_RESULT_TOOL_NAME,
+        "description": READ_RESULT_TOOL["description"],
+        "parameters": READ_RESULT_TOOL["inputSchema"],
+    },
+}
+READ_RESULT_SIGNATURE: Final = "read_result(handle: string, page?: integer = 1)"
+
+
+async def run_read_result(results: ResultStore, tool_call: ToolCall, context: CallContext) -> Outcome:
+    """One page of a kept result, or why there is none."""
+    endings = OutcomeBuilder(tool_call, context)
+    handle, number = tool_call.arguments.get("handle"), _parse_page_number(tool_call.arguments.get("page", 1))
+    if not isinstance(handle, str) or number < 1:
+        content = f"it takes {READ_RESULT_SIGNATURE}"
+        return endings.build_failure(
+            READ_RESULT_TOOL_NAME, ErrorKind.INVALID_PARAMETERS, content, signature=READ_RESULT_SIGNATURE
+        )
+    found = await results.read_page(handle, page=number, caller=context.caller)
+    if found is None:
+        content = f"nothing is kept under {handle} at page {number}"
+        return endings.build_failure(READ_RESULT_TOOL_NAME, ErrorKind.EXECUTION_FAILED, content)
+    return _build_page_outcome(tool_call, context, found)
+
+
+def _parse_page_number(page: Json) -> int:
+    """Of the page, which many models write as text; 0 for what is no number."""
+    if isinstance(page, str):
+        reading = read_scalar("integer", page)
+        page = None if reading is None else reading.value
+    return page if isinstance(page, int) and not isinstance(page, bool) else 0
+
+
+def _build_page_outcome(tool_call: ToolCall, context: CallContext, found: ResultPage) -> Outcome:
+    metadata: dict[str, Json] = {"page": found.page, "pages": found.pages, "untrusted": True}
+    return Outcome(
+        call_id=context.call_id,
+        tool=READ_RESULT_TOOL_NAME,
+        success=True,
+        content=found.text,
+        reference=tool_call.reference,
+        metadata=metadata,
+    )
+
+
+logger = logging.getLogger("fingerpost.call")
+
+CALLER_GAVE_UP = "the caller gave up before the call was over"
+
+MAX_BOUNDED_SNAPSHOTS: Final = 100  # bounds whose tools are remembered
+RECENT_ATTEMPT: Final = timedelta(seconds=2)
+ATTEMPT_POLL_INTERVAL_S: Final = 0.05
+FALLBACK_CONNECT_TIMEOUT_S: Final = (
+    10.0  # for servers to connect, when a tool failed that they may stand in for
+)
+
+
+@frozen(kw_only=False)
+class PreparedCall:
+    """A call that may be judged, with the card it was made from."""
+
+    call: Call
+    card: ToolCard
+
+
+class CallPipeline:
+    """Runs calls for every surface."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        servers: ServerPool,
+        store: Store,
+        settings: Settings,
+        events: EventSink,
+        tasks: TaskGroup,
+        bounds: Mapping[str, Scope] | None = None,
+        instance: str | None = None,
+    ) -> None:
+        """`tasks` must be left after `under_way.end`: calls with an idempotency key outlive their callers."""
+        self._catalog = catalog
+        self._instance = instance
+        self._servers = servers
+        self._store = store
+        self._settings = settings
+        self._events = DeferredRecorder(events)
+        store.journal.set_pending_source(self._events.flush_in_own_thread)
+        gateway = settings.gateway
+        self.addresses = OwnAddresses(port=gateway.port, public_url=gateway.public_url)
+        self.use_rules(settings.policy, bounds or {})
+        self._running: dict[str, str] = {}  # the tool of every call under way, by call
+        self._contexts: dict[str, CallContext] = {}  # and who makes it
+        self._granted: dict[str, Call] = {}  # those that run by a person's grant for that very call
+        self.under_way = InFlightWork()
+        self._rounds = RoundPermits()
+        self._bounded: dict[tuple[Scope, ...], tuple[Snapshot, Snapshot]] = {}  # what lies within bounds
+        self._keyed = IdempotentCalls(
+            store.idempotency, tasks, self.under_way, seconds=settings.call.idempotency_seconds
+        )
+        self.results = ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds)
+        self.approvals = CallApprovals(store, events=events, settings=settings.call)
+        self.runner = CallRunner(
+            servers,
+            settings=settings.call,
+            flags=settings.flags,
+            events=self._events,
+            journal=self._append_to_journal,
+            flush_soon=store.journal.flush_soon,
+            check_tool=self._check_unchanged,
+            unbounded=settings.builtin.enabled,
+        )
+
+    def use_rules(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
+        """Judge by these from the next call on; `bounds` are of profiles."""
+        self._rules, self._bounds = rules, bounds
+        self._policy = PolicyEngine(
+            rules,
+            bounds=bounds,
+            addresses=self.addresses,
+            local_addresses=self._settings.call.local_addresses,
+        )
+
+    async def call(
+        self, tool_call: ToolCall, context: CallContext, request_context: RequestContext | None = None
+    ) -> Outcome:
+        """Do what a model or a person asked for, as far as the policy and they allow.
+
+        `passage` is what goes between the caller and the server beside the call.
+        """
+        async with self.under_way.track():
+            try:
+                if context.idempotency_key is None:
+                    return await self._call(tool_call, context, request_context)
+                return await self._keyed.run_to_end(partial(self._call, tool_call, context, request_context))
+            finally:
+                if request_context is None:  # who passes an answer on sends it first
+                    self._events.flush()
+
+    async def _call(
+        self, tool_call: ToolCall, context: CallContext, request_context: RequestContext | None
+    ) -> Outcome:
+        began = time.monotonic()
+        endings = OutcomeBuilder(tool_call, context)
+        self._running[context.call_id] = tool_call.name
+        self._contexts[context.call_id] = context
+        self._emit_received(tool_call, context)
+        try:
+            outcome = await self._authorize_and_run(tool_call, context, endings, request_context)
+        except (StoreError, LimitReached) as error:  # nothing that needs a record runs without one
+            outcome = endings.build_failure(
+                tool_call.name, ErrorKind.UNAVAILABLE, str(error), fix=error.hint or ""
+            )
+        except FingerpostError:
+            raise
+        except Exception as error:
+            logger.exception("%s failed inside of Fingerpost", context.call_id)
+            outcome = self._build_internal_failure(tool_call, context, endings, error)
+        except anyio.get_cancelled_exc_class():  # what became of its attempt, the attempt's own event says
+            tool = self._running.get(context.call_id, tool_call.name)
+            gone = endings.build_failure(tool, ErrorKind.CANCELLED, CALLER_GAVE_UP, detail=CALLER_GAVE_UP)
+            self._emit_finished(context, gone, began)
+            raise
+        finally:
+            self._running.pop(context.call_id, None)
+            self._contexts.pop(context.call_id, None)
+        self._emit_finished(context, outcome, began)
+        return outcome
+
+    def _build_internal_failure(
+        self, tool_call: ToolCall, context: CallContext, outcomes: OutcomeBuilder, error: Exception
+    ) -> Outcome:
+        """A fault of ours in the middle of a call. It may have been sent."""
+        tool = self._running.get(context.call_id, tool_call.name)
+        card = self._catalog.full_snapshot.get(tool)
+        reads = card is None or card.effect_of(None) is Effect.READ
+        kind = ErrorKind.EXECUTION_FAILED if reads else ErrorKind.UNKNOWN
+        said = f"something went wrong inside Fingerpost ({type(error).__name__}); its log says what"
+        content = f"{tool}: {said}"
+        return outcomes.build_failure(tool, kind, content, detail=content)
+
+    def get_context(self, call_id: str) -> CallContext | None:
+        """Who makes a call that is under way: our own servers ask, to act for the same person."""
+        return self._contexts.get(call_id)
+
+    async def call_many(self, tool_calls: Sequence[tuple[ToolCall, CallContext]]) -> tuple[Outcome, ...]:
+        """Independent calls side by side, outcomes in order; writes to one server follow each other.
+
+        The same write twice among them is more likely a slip of the model than meant: the second is refused.
+        """
+        jobs: list[ParallelJob[Outcome]] = []
+        writes: set[str] = set()
+        for wish, context in tool_calls:
+            card, arguments, effect = self._resolve_for_batch(wish, context)
+            write = compute_call_fingerprint("", card.key, arguments) if card is not None else None
+            if write is not None and effect is not Effect.READ and write in writes:
+                jobs.append(ParallelJob("", Effect.READ, partial(self._refuse_repeated, wish, context)))
+                continue
+            if write is not None:
+                writes.add(write)
+            server = "" if card is None else card.server  # a call that leads nowhere waits for nobody
+            jobs.append(ParallelJob(server, effect, partial(self.call, wish, context)))
+        return await run_in_parallel(jobs)
+
+    def _resolve_for_batch(
+        self, tool_call: ToolCall, context: CallContext
+    ) -> tuple[ToolCard | None, JsonObject, Effect]:
+        found = resolve_tool(tool_call, self._catalog.get_snapshot_for(context.scopes))
+        if isinstance(found, ToolNotFound):
+            return None, tool_call.arguments, Effect.READ
+        operation = found.arguments.get("operation")
+        named = operation if isinstance(operation, str) else None
+        return found.card, found.arguments, found.card.effect_of(named)
+
+    async def _refuse_repeated(self, tool_call: ToolCall, context: CallContext) -> Outcome:
+        began = time.monotonic()
+        self._emit_received(tool_call, context)
+        outcome = OutcomeBuilder(tool_call, context).build_repeated()
+        self._emit_refused(context, outcome)
+        self._emit_finished(context, outcome, began)
+        return outcome
+
+    async def _authorize_and_run(
+        self,
+        tool_call: ToolCall,
+        context: CallContext,
+        outcomes: OutcomeBuilder,
+        request_context: RequestContext | None,
+    ) -> Outcome:
+        if context.idempotency_key is not None and (problem := validate_key(context.idempotency_key)):
+            return outcomes.build_bad_key(problem)
+        if (
+            tool_call.name == READ_RESULT_TOOL_NAME
+            and self._catalog.snapshot.find(READ_RESULT_TOOL_NAME) is None
+        ):
+            return await run_read_result(self.results, tool_call, context)
+        ready = self._prepare(tool_call, context, outcomes)
+        if isinstance(ready, Outcome):
+            return ready
+        if _is_cancelled_already(ready.call, context):
+            outcome = outcomes.build_cancelled(ready.call)
+            self._emit_refused(context, outcome)
+            return outcome
+        ruling = apply_doubt(await self._policy.judge(ready.call, context), context)
+        ruling = await self._require_grant(ready.call, ruling)
+        self._emit(context, CallRuled, tool=ready.call.tool, verdict=ruling.verdict, reason=ruling.reason,
+                   rule=ruling.rule)  # fmt: skip
+        if context.dry_run:
+            denied = ruling.verdict is Verdict.DENY
+            wrong = None if denied else await self._check_feasible(ready.call, outcomes)
+            return wrong or outcomes.build_dry_run(ready.call, ruling)
+        run = partial(self._run, ready, context, ruling, outcomes, request_context)
+        if context.idempotency_key is None or ruling.verdict is Verdict.DENY:
+            return await run()
+        outcome = await self._keyed.run_once(ready.call, context, outcomes, run)
+        if (first := outcome.metadata.get("replayed")) is not None:
+            assert isinstance(first, Mapping)
+            self._emit(context, CallReplayed, tool=outcome.tool, first_call_id=first["call_id"])
+        return outcome
+
+    async def _run(
+        self,
+        ready: PreparedCall,
+        context: CallContext,
+        ruling: Ruling,
+        outcomes: OutcomeBuilder,
+        request_context: RequestContext | None,
+    ) -> Outcome:
+        """The call, as far as it is permitted."""
+        leave = await self._find_permit(ready.call, context, ruling, request_context)
+        if leave is None:
+            return await self._refuse_or_ask(ready.call, context, ruling, outcomes, request_context)
+        if ruling.exact:
+            self._granted[context.call_id] = ready.call
+        try:
+            execution = await self._execute(ready, leave, context, request_context)
+        finally:
+            self._granted.pop(context.call_id, None)
+        if execution.error is None and execution.result is not None and is_input_required(execution.result):
+            if ruling.verdict is Verdict.ASK:
+                self._rounds.keep_permit(ready.call, context, execution.result, leave)
+            return outcomes.build_input_required(execution, ready.call)
+        if (awaited := await self._find_awaited(execution)) is not None:
+            return outcomes.build_not_approved(awaited)
+        return await self._finish(execution, ready, context, outcomes)
+
+    # -- from words to a call -----------------------------------------------------------------------
+
+    def _prepare(
+        self, tool_call: ToolCall, context: CallContext, outcomes: OutcomeBuilder
+    ) -> PreparedCall | Outcome:
+        found = self._find(tool_call, context.scopes, context.profile)
+        if isinstance(found, ToolNotFound):
+            outcome = self._build_not_found(tool_call, found, context, outcomes)
+            self._emit_refused(context, outcome)
+            return outcome
+        repair = self._settings.flags.argument_repair
+        made = prepare_call_arguments(found.card, found.arguments, self._servers.get_precheck, repair=repair)
+        if made.errors:
+            outcome = outcomes.build_invalid(found.card.key, made.errors, made.repairs, made.signature)
+            self._emit_refused(context, outcome)
+            return outcome
+        call = build_call(found.card, made.arguments, made.repairs)
+        self._running[context.call_id] = call.tool
+        self._emit(context, CallPrepared, tool=call.tool, operation=call.operation, arguments=call.arguments,
+                   fingerprint=call.fingerprint, repairs=call.repairs)  # fmt: skip
+        return PreparedCall(call, found.card)
+
+    def _get_visible(self, scopes: tuple[Scope, ...], profile: str | None) -> Snapshot:
+        """The tools within these bounds. What lies outside has no name here, not even as "did you mean"."""
+        seen = self._catalog.get_snapshot_for(scopes)
+        bounds = tuple(scope for scope in add_profile_scope(scopes, profile, self._bounds) if scope.bounded)
+        if not bounds:
+            return seen
+        known, made = self._bounded.get(bounds, (None, None))
+        if known is seen and made is not None:
+            return made
+        cards = tuple(
+            card
+            for card in seen.cards
+            if any(is_within_scopes(bounds, card.server, card.key, effect) for effect in card.effects)
+        )
+        made = Snapshot(version=seen.version, cards=cards)
+        if len(self._bounded) >= MAX_BOUNDED_SNAPSHOTS:
+            self._bounded.clear()
+        self._bounded[bounds] = (seen, made)
+        return made
+
+    def _build_not_found(
+        self, tool_call: ToolCall, missed: ToolNotFound, context: CallContext, outcomes: OutcomeBuilder
+    ) -> Outcome:
+        if not missed.ambiguous and (away := self.find_absence(tool_call, context)) is not None:
+            return outcomes.build_unavailable(away)
+        return outcomes.build_not_found(missed.near, ambiguous=missed.ambiguous)
+
+    def find_absence(self, tool_call: ToolCall, context: CallContext) -> UnavailableTool | None:
+        """Why what this call means is known and not to be had now.
+
+        None where it is not known, or where this caller could not use it if it were there.
+        """
+        away = find_absence(tool_call, self._catalog, self._servers.statuses)
+        if away is None:
+            return None
+        scopes = add_profile_scope(context.scopes, context.profile, self._bounds)
+        card = self._catalog.unavailable.get(away.tool)
+        rules, caller, profile = self._rules, context.caller, context.profile
+        if card is not None:
+            theirs = not find_hidden_tools(rules, (card,), caller=caller, profile=profile, scopes=scopes)
+        else:  # nobody has seen its definition
+            reached = any(is_within_scopes(scopes, away.server, away.tool, one) for one in away.effects)
+            theirs = reached and may_call_any(rules, away.server, caller=caller, profile=profile)
+        return away if theirs else None
+
+    def _check_unchanged(self, call: Call) -> None:
+        """Just before it is sent: the tool is still the one that was looked at, judged and approved.
+
+        A call may have waited for a person, or for its server, which came back with something else.
+        """
+        card = self._catalog.full_snapshot.get(call.tool)
+        if card is not None and card.fingerprint == (call.definition_fingerprint or card.fingerprint):
+            return
+        wish = ToolCall(name=call.tool, arguments={})
+        if card is None and (gone := find_absence(wish, self._catalog, self._servers.statuses)) is not None:
+            raise CallError(gone.message, hint=gone.fix)
+        what = "changed" if card is not None else "was taken away"
+        message = f"{call.tool} {what} while this call waited; it was not called"
+        raise CallError(message, hint="Look at the tool as it is now, then make the call again.")
+
+    def check(
+        self, tool_call: ToolCall, scopes: Sequence[Scope] = (), *, profile: str | None = None
+    ) -> CheckedCall:
+        """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
+        repair = self._settings.flags.argument_repair
+        return check_call(
+            tool_call, self._get_visible(tuple(scopes), profile), self._servers.get_precheck, repair=repair
+        )
+
+    def _find(
+        self, tool_call: ToolCall, scopes: tuple[Scope, ...], profile: str | None
+    ) -> ResolvedTool | ToolNotFound:
+        """The tool that is meant. One outside of the bounds only by its very key or exposed name.
+
+        Who knows that much is told that they may not use it; nobody learns it from a guess.
+        """
+        found = resolve_tool(tool_call, self._get_visible(scopes, profile))
+        if isinstance(found, ResolvedTool):
+            return found
+        seen = self._catalog.get_snapshot_for(scopes)
+        named = seen.get(tool_call.name) or seen.by_exposed_name(tool_call.name)
+        return found if named is None else ResolvedTool(card=named, arguments=tool_call.arguments)
+
+    async def _check_feasible(self, call: Call, outcomes: OutcomeBuilder) -> Outcome | None:
+        """How the call would fail now, where its server is ours and can tell: no person is asked for that."""
+        precheck = self._servers.get_precheck(call.server)
+        fault = None if precheck is None else await precheck.check_feasible(call.name, call.arguments)
+        if fault is None:
+            return None
+        outcome = outcomes.build_infeasible(call, fault)
+        self._emit_refused(outcomes.context, outcome)
+        return outcome
+
+    def needs_approval(self, card: ToolCard, context: CallContext) -> bool:
+        """Whether a call of this tool waits for a person, as far as that is known without its arguments."""
+        ruling = self._policy.decide_by_rules(build_call(card, {}, ()), context, PathPlacement.NONE)
+        return ruling.verdict is Verdict.ASK
+
+    async def _require_grant(self, call: Call, ruling: Ruling) -> Ruling:
+        """The ruling, unless the server itself wants a person's grant for this very call."""
+        precheck = self._servers.get_precheck(call.server)
+        if precheck is None or ruling.verdict is Verdict.DENY:
+            return ruling
+        reason = await precheck.needs_grant(call.name, call.arguments)
+        if not reason:
+            return ruling
+        return Ruling(verdict=Verdict.ASK, reason=reason, rule=f"{call.server} itself", exact=True)
+
+    def is_granted(self, call_id: str, name: str, arguments: JsonObject) -> bool:
+        """Whether a person granted this very call, which is under way."""
+        call = self._granted.get(call_id)
+        return call is not None and (call.name, call.arguments) == (name, arguments)
+
+    # -- permission ---------------------------------------------------------------------------------
+
+    async def _find_permit(
+        self, call: Call, context: CallContext, ruling: Ruling, request_context: RequestContext | None = None
+    ) -> Permit | None:
+        if ruling.verdict is Verdict.ASK:
+            self._events.flush()  # approvals tell at once
+            # Who allowed a call allowed all of its rounds.
+            begun = self._rounds.take_permit(call, context, request_context)
+            if begun is not None:
+                return begun
+            return await self.approvals.use_grant(call, context, exact=ruling.exact)
+        return build_permit(call, ruling)
+
+    async def _refuse_or_ask(
+        self,
+        call: Call,
+        context: CallContext,
+        ruling: Ruling,
+        outcomes: OutcomeBuilder,
+        request_context: RequestContext | None,
+    ) -> Outcome:
+        if ruling.verdict is Verdict.DENY:
+            outcome = outcomes.build_denied(call, ruling)
+            self._emit_refused(context, outcome)
+            return outcome
+        if (word := await self.approvals.find_unheard_decision(call, context)) is not None:
+            if word.edited_arguments is None:
+                return outcomes.build_not_approved(word)
+            edited = ToolCall(name=word.tool, arguments=word.edited_arguments)
+            # The grant is for that one; a key is held already, for the call as it was asked.
+            return await self._authorize_and_run(
+                edited, replace(context, idempotency_key=None), outcomes, request_context
+            )
+        if (outcome := await self._check_feasible(call, outcomes)) is not None:
+            return outcome
+        pending = await self.approvals.request(call, context, ruling)
+        return outcomes.build_waiting(call, pending)
+
+    async def decide(
+        self,
+        pending_id: str,
+        decision: Decision,
+        *,
+        by: str,
+        reason: str | None = None,
+        edited_arguments: JsonObject | None = None,
+        for_conversation: bool = False,
+    ) -> Pending:
+        """A person's word on a waiting call. Edited arguments must fit the tool's schema as any others."""
+        edited = None
+        if edited_arguments is not None and (pending := await self.approvals.get(pending_id)) is not None:
+            edited = await self.build_edited_call(pending, edited_arguments)
+        scope = "conversation" if for_conversation else "once"
+        return await self.approvals.decide(
+            pending_id, decision, by=by, reason=reason, edited=edited, scope=scope
+        )
+
+    async def build_edited_call(self, pending: Pending, arguments: JsonObject) -> Call:
+        """The waiting call as a person wants it, which may do something else to the world.
+
+        Raises `CallError`.
+        """
+        card = self._catalog.full_snapshot.get(pending.tool)
+        if card is None:
+            message = f"{pending.pending_id} cannot be edited: its tool is not available now"
+            raise CallError(message, hint="approve or reject it as it is")
+        prechecks, repair = self._servers.get_precheck, self._settings.flags.argument_repair
+        edited = build_edited_call(card, pending, arguments, prechecks, repair=repair)
+        precheck = prechecks(edited.server)
+        fault = None if precheck is None else await precheck.check_feasible(edited.name, edited.arguments)
+        if fault is not None:
+            raise CallError(
+                fault.message, hint="nothing was decided; correct the arguments, or reject the call"
+            )
+        return edited
+
+    async def resume(
+        self, pending_id: str, context: CallContext, request_context: RequestContext | None = None
+    ) -> Outcome:
+        """Go on with a call that waited for a person: run it, or say what became of it."""
+        pending = await self.approvals.get(pending_id)
+        if pending is None:
+            message = f"no call waits under {pending_id}"
+            raise CallError(message, hint="`fingerpost approvals` lists those that do")
+        arguments = pending.arguments if pending.edited_arguments is None else pending.edited_arguments
+        wish = ToolCall(name=pending.tool, arguments=arguments)
+        context = replace(
+            context,
+            call_id=pending.call_id or context.call_id,  # one trace from the question to the answer
+            conversation=pending.conversation,
+            caller=pending.caller,
+            asker=pending.asker,
+            packet_id=pending.packet_id or context.packet_id,
+            cancelled=(),  # the person decided about this very call
+            scopes=self._get_resume_scopes(pending, context),
+            # What a person edited is another call than the one the key was given for.
+            idempotency_key=pending.idempotency_key if pending.edited_arguments is None else None,
+            doubt=pending.reason,  # what one was asked about runs by the grant, whatever the rules say now
+        )
+        await self.approvals.mark_heard(pending)
+        if pending.decision is not Decision.APPROVED:
+            return OutcomeBuilder(wish, context).build_not_approved(pending)
+        if await self._has_unknown_end(context):
+            return OutcomeBuilder(wish, context).build_unknown(pending)
+        return await self.call(wish, context, request_context)
+
+    def _get_resume_scopes(self, pending: Pending, context: CallContext) -> tuple[Scope, ...]:
+        """A tool listed to its caller's own key alone is still there for the call they made with it."""
+        card = self._catalog.full_snapshot.get(pending.tool)
+        if card is None or not card.personal:
+            return context.scopes
+        return (*context.scopes, Scope(personal=(pending.tool,)))
+
+    async def _has_unknown_end(self, context: CallContext) -> bool:
+        """Whether an attempt of this call began and nobody knows how it ended.
+
+        The process died under it, or was stopped, or whoever waited for it left. One that began a moment
+        ago may be at work in another process: its end is waited for.
+        """
+        if context.call_id in self._running:
+            return False
+        while True:
+            told = await self._read_attempts(context)
+            begun = max((attempt.at for attempt in find_unfinished_attempts(told)), default=None)
+            if begun is None:
+                return _is_last_end_unknown(told)
+            if utc_now() - begun > RECENT_ATTEMPT:
+                return True
+            await anyio.sleep(ATTEMPT_POLL_INTERVAL_S)
+
+    async def _read_attempts(self, context: CallContext) -> list[Event]:
+        """What was recorded of the attempts of this call, in order."""
+        recorded = await self._store.journal.list_events(
+            packet_id=context.packet_id or context.call_id, kinds=("attempt_started", "attempt_finished")
+        )
+        events = [entry.event for entry in recorded]
+        return [event for event in events if getattr(event, "call_id", None) == context.call_id]
+
+    async def _find_awaited(self, execution: Execution) -> Pending | None:
+        """The waiting call that a tool of our own wants the person to be asked about."""
+        meta = (execution.result or {}).get("_meta")
+        awaited = meta.get(AWAITS) if isinstance(meta, Mapping) else None
+        if not isinstance(awaited, str) or self._servers.get_precheck(execution.call.server) is None:
+            return None
+        return await self.approvals.get(awaited)
+
+    # -- execution ----------------------------------------------------------------------------------
+
+    async def _execute(
+        self,
+        ready: PreparedCall,
+        permit: Permit,
+        context: CallContext,
+        request_context: RequestContext | None,
+    ) -> Execution:
+        if request_context is None and context.authorization is not None:
+            request_context = RequestContext(authorization=context.authorization)
+        with CallProgress(ready.card, ready.call.arguments, context, events=self._events) as progress:
+            return await self.runner.run(
+                ready.call,
+                permit,
+                context,
+                latency=ready.card.intelligence.latency,
+                alternatives=self._find_alternatives,
+                before_fallback=self._connect_for_fallback,
+                permitting=lambda call: self._permit_fallback(call, context),
+                latency_of=self._get_latency,
+                on_progress=progress.report,
+                request_context=request_context,
+            )
+
+    async def _connect_for_fallback(self, call: Call) -> None:
+        """Connect servers that nothing has needed so far, where they may have a tool that could take over.
+
+        However its name was written, a call falls back to the same tools.
+        """
+        card = self._catalog.full_snapshot.get(call.tool)
+        if card is None or not may_have_more_fallbacks(card):
+            return
+        idle = [status.name for status in self._servers.statuses if status.state is ServerState.IDLE]
+        if idle:
+            self._servers.start(*idle)
+            await self._servers.wait_until_settled(timeout=FALLBACK_CONNECT_TIMEOUT_S)
+
+    def _find_alternatives(self, call: Call) -> Iterator[Call]:
+        """The same wish for each tool further down the line, where its meaning can be carried over."""
+        snapshot = self._catalog.snapshot
+        source = snapshot.get(call.tool)
+        if source is None:
+            return
+        for key in source.intelligence.hierarchy.value:
+            target = snapshot.find(key)
+            if target is not None and target.key != call.tool:
+                made = translate_arguments(call.arguments, source, target)
+                if not made.errors:
+                    yield build_call(target, made.arguments, made.repairs)
+
+    def _get_latency(self, call: Call) -> LatencyProfile | None:
+        card = self._catalog.full_snapshot.get(call.tool)
+        return None if card is None else card.intelligence.latency
+
+    async def _permit_fallback(self, call: Call, context: CallContext) -> Permit | None:
+        """A fallback is judged like any call, but nobody is asked for it."""
+        if _is_cancelled_already(call, context):
+            return None
+        return await self._find_permit(call, context, await self._policy.judge(call, context))
+
+    async def _finish(
+        self, execution: Execution, ready: PreparedCall, context: CallContext, outcomes: OutcomeBuilder
+    ) -> Outcome:
+        if execution.result is None:
+            self._note_usage(execution, tokens=0)
+            outcome = outcomes.build_failed(execution, ready.call)
+            if not execution.attempts:  # nothing was sent: a loop, for one
+                self._emit_refused(context, outcome)
+            return outcome
+        card = self._catalog.full_snapshot.get(execution.call.tool) or ready.card
+        cut = await build_fitted_digest(execution.result, card, context, self._settings)
+        kept = await self._keep_result(execution.result, cut, context)
+        if not kept:
+            cut = await build_fitted_digest(execution.result, card, context, self._settings, kept=False)
+        self._emit(context, ResultDigested, tokens=cut.tokens, original_tokens=cut.original_tokens,
+                   dropped=cut.dropped, handle=cut.handle)  # fmt: skip
+        self._note_usage(execution, tokens=cut.original_tokens)
+        return outcomes.build_answered(execution, ready.call, cut, kept=kept)
+
+    async def _keep_result(self, result: JsonObject, cut: Digest, context: CallContext) -> bool:
+        """Keep what was cut, where anything was. False: the store failed; the call ran all the same."""
+        if cut.handle is None:
+            return True
+        try:
+            await self.results.keep(context.call_id, result, caller=context.caller)
+        except StoreError as error:
+            logger.warning("the result of %s could not be kept: %s", context.call_id, error)
+            return False
+        return True
+
+    def _note_usage(self, execution: Execution, *, tokens: int) -> None:
+        for attempt in execution.attempts:
+            if not attempt.cached and attempt.milliseconds > 0:
+                self._store.usage.record_soon(
+                    UsageSample(
+                        tool=attempt.tool,
+                        milliseconds=attempt.milliseconds,
+                        tokens=tokens if attempt.error is None else 0,
+                        success=attempt.error is None,
+                        at=utc_now(),
+                    )
+                )
+
+    # -- telling ------------------------------------------------------------------------------------
+
+    def _emit_received(self, tool_call: ToolCall, context: CallContext) -> None:
+        self._emit(context, CallReceived, name=tool_call.name, arguments=tool_call.arguments,
+                   caller=context.caller,
+                   conversation=context.conversation, dry_run=context.dry_run,
+                   idempotency_key=context.idempotency_key,
+                   instance=self._instance if context.packet_id is None else None)  # fmt: skip
+
+    def _emit_refused(self, context: CallContext, outcome: Outcome) -> None:
+        assert outcome.error is not None
+        self._emit(context, CallRefused, error=outcome.error, reason=outcome.content,
+                   parameter_errors=outcome.parameter_errors)  # fmt: skip
+
+    def _emit_finished(self, context: CallContext, outcome: Outcome, began: float) -> None:
+        milliseconds = (time.monotonic() - began) * 1000
+        self._emit(context, CallFinished, tool=outcome.tool, success=outcome.success, error=outcome.error,
+                   detail=outcome.detail, milliseconds=milliseconds)  # fmt: skip
+
+    def _emit(self, context: CallContext, kind: type[CallEvent], **facts: Any) -> None:
+        packet_id = context.packet_id or context.call_id
+        self._events.record(kind, call_id=context.call_id, packet_id=packet_id, **facts)
+
+    async def _append_to_journal(self, event: Event) -> None:
+        """Returns when this is on disk, behind what happened before."""
+        self._events.flush()
+        await self._store.journal.append(event)
+
+
+def _is_cancelled_already(call: Call, context: CallContext) -> bool:
+    """Whether the call would do what a person did not allow in this request, perhaps another way."""
+    changes = call.effect is not Effect.READ
+    return bool(context.cancelled) and (changes or call.tool in context.cancelled)
+
+
+def _is_last_end_unknown(events: Sequence[Event]) -> bool:
+    """Whether the latest attempt ended without anybody knowing whether it took effect."""
+    ended = [event.attempt for event in events if isinstance(event, AttemptFinished)]
+    return bool(ended) and ended[-1].error is ErrorKind.UNKNOWN

@@ -1,0 +1,215 @@
+"""Which tools and servers a caller can see: scopes of keys and profiles, and rules that always deny."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from fingerpost.call.paths import PatternFit, match_exactly, match_loosely
+from fingerpost.records import Effect, HiddenTool, Scope, ToolCard
+from fingerpost.settings import OwnRule, ProfileRule, ProgramRule, RuleSettings
+
+
+def build_rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
+    """One name for each rule, in order. Rules of the program and of the file are counted apart."""
+    names: list[str] = []
+    given = written = 0
+    for rule in rules:
+        if isinstance(rule, ProfileRule):
+            names.append(f"a rule of the profile {rule.profile}")
+        elif isinstance(rule, OwnRule):
+            names.append(f"default of {rule.server}")
+        elif isinstance(rule, ProgramRule):
+            given += 1
+            names.append(f"rule {given} of the program's policy")
+        else:
+            written += 1
+            names.append(f"rule {written} in {source}")
+    return tuple(names)
+
+
+def add_profile_scope(
+    scopes: tuple[Scope, ...], profile: str | None, bounds: Mapping[str, Scope]
+) -> tuple[Scope, ...]:
+    """The scopes, and with them what bounds the profile: nobody has to remember to say it.
+
+    For an agent that the profile gives tools of its own, those stand for the profile's bounds; what bounds
+    the caller's key holds for the agent as well.
+    """
+    bound = None if profile is None else bounds.get(profile)
+    if bound is not None and bound not in scopes:
+        scopes = (*scopes, bound)
+    delegated = {scope.profile for scope in scopes if scope.delegated}
+    if not delegated:
+        return scopes
+    return tuple(
+        scope
+        for scope in scopes
+        if scope.delegated or scope.profile is None or scope.profile not in delegated
+    )
+
+
+def is_within_scopes(scopes: Iterable[Scope], server: str, key: str, effect: Effect) -> bool:
+    """Whether every one of these scopes holds the tool."""
+    return all(_is_in_scope(scope, server, key, effect) for scope in scopes)
+
+
+def _is_in_scope(scope: Scope, server: str, key: str, effect: Effect) -> bool:
+    return (
+        (not scope.effects or effect in scope.effects)
+        and _matches_any(scope.servers, server)
+        and _matches_any(scope.tools, key)
+    )
+
+
+def _matches_any(patterns: Sequence[str], name: str) -> bool:
+    return not patterns or any(match_exactly(pattern, name) is PatternFit.YES for pattern in patterns)
+
+
+def may_call_any(
+    rules: Sequence[RuleSettings],
+    server: str,
+    *,
+    caller: str | None = None,
+    profile: str | None = None,
+    scopes: Sequence[Scope] = (),
+) -> bool:
+    """Whether this caller could call something of the server, if it had the right tool."""
+    return _is_server_in_scopes(scopes, server) and not _is_all_denied(rules, server, caller, profile)
+
+
+def _is_server_in_scopes(scopes: Sequence[Scope], server: str) -> bool:
+    """Whether each of them holds the server and leaves something of it."""
+    return all(
+        (
+            not scope.servers
+            or any(match_exactly(pattern, server) is PatternFit.YES for pattern in scope.servers)
+        )
+        and (not scope.tools or any(_can_match_server(pattern, server) for pattern in scope.tools))
+        for scope in scopes
+    )
+
+
+def _can_match_server(pattern: str, server: str) -> bool:
+    """Whether some key of this server fits: the pattern's beginning does, and something fits the rest."""
+    return any(
+        match_exactly(pattern[:end], f"{server}/") is PatternFit.YES for end in range(1, len(pattern) + 1)
+    )
+
+
+def _is_all_denied(
+    rules: Sequence[RuleSettings], server: str, caller: str | None, profile: str | None
+) -> bool:
+    """Whether a rule denies whatever this server has, before any that might let something through."""
+    for rule in rules:
+        if not _concerns_server(rule, server, caller, profile):
+            continue
+        if rule.verdict != "deny":
+            if rule.tool is None or "/" not in rule.tool or _can_match_server(rule.tool, server):
+                return False
+        elif _holds_for_server(rule, server):
+            return True
+    return False
+
+
+def _concerns_server(rule: RuleSettings, server: str, caller: str | None, profile: str | None) -> bool:
+    denying = rule.verdict != "allow"
+    fits = match_loosely if denying else match_exactly
+
+    def one(pattern: str | None, name: str | None) -> bool:
+        if pattern is None:
+            return True
+        return (name is not None or denying) and fits(pattern, name or "") is PatternFit.YES
+
+    return one(rule.server, server) and one(rule.caller, caller) and one(rule.profile, profile)
+
+
+def _holds_for_server(rule: RuleSettings, server: str) -> bool:
+    """Whether it holds whichever tool of the server is called, and with whatever arguments."""
+    conditional = (
+        rule.effect is not None or rule.arguments or rule.paths is not None or rule.operation is not None
+    )
+    every = rule.tool is None or (
+        rule.tool.endswith("*") and match_loosely(rule.tool, f"{server}/") is PatternFit.YES
+    )
+    return every and not conditional
+
+
+SCOPE_RULE: Final = "scope of the caller"
+OWN_KEY_RULE: Final = "the caller's own key"
+
+
+def find_hidden_tools(
+    rules: Sequence[RuleSettings],
+    cards: Iterable[ToolCard],
+    *,
+    caller: str | None = None,
+    profile: str | None = None,
+    scopes: Sequence[Scope] = (),
+    source: str = "fingerpost.toml",
+) -> dict[str, HiddenTool]:
+    """The tools this caller may never call, by key, each with the rule that says so."""
+    cards = tuple(cards)
+    own = frozenset(key for scope in scopes for key in scope.personal)
+    hidden = {
+        card.key: HiddenTool(
+            tool=card.key, rule=OWN_KEY_RULE, reason="it was not listed to this key", personal=True
+        )
+        for card in cards
+        if card.personal and card.key not in own
+    }
+    if not scopes and not any(rule.verdict == "deny" for rule in rules):
+        return hidden
+    names = build_rule_names(rules, source)
+    for card in cards:
+        if card.key in hidden:
+            continue
+        if not any(is_within_scopes(scopes, card.server, card.key, effect) for effect in card.effects):
+            hidden[card.key] = HiddenTool(
+                tool=card.key, rule=SCOPE_RULE, reason="it is outside of what you may use"
+            )
+            continue
+        number = _find_denying_rule(rules, card, caller, profile)
+        if number is not None:
+            reason = rules[number - 1].reason or "a rule forbids it"
+            hidden[card.key] = HiddenTool(tool=card.key, rule=names[number - 1], reason=reason)
+    return hidden
+
+
+def _find_denying_rule(
+    rules: Sequence[RuleSettings], card: ToolCard, caller: str | None, profile: str | None
+) -> int | None:
+    for number, rule in enumerate(rules, start=1):
+        if not _concerns_card(rule, card, caller, profile):
+            continue
+        if _holds_always(rule, card):
+            return number if rule.verdict == "deny" else None
+        if rule.verdict != "deny":
+            return None  # with the right arguments a call may pass
+    return None
+
+
+def _holds_always(rule: RuleSettings, card: ToolCard) -> bool:
+    """Whether it holds whatever the arguments are."""
+    by_effect = rule.effect is not None and len(card.effects) > 1
+    return not by_effect and not rule.arguments and rule.paths is None and rule.operation is None
+
+
+def _concerns_card(rule: RuleSettings, card: ToolCard, caller: str | None, profile: str | None) -> bool:
+    if rule.effect is not None and rule.effect not in card.effects:
+        return False
+    denying = rule.verdict != "allow"
+    fits = match_loosely if denying else match_exactly
+
+    def one_of(pattern: str | None, *names: str) -> bool:
+        return pattern is None or any(fits(pattern, name) is PatternFit.YES for name in names)
+
+    def who(pattern: str | None, name: str | None) -> bool:
+        return one_of(pattern, *((name,) if name is not None else ("",) if denying else ()))
+
+    return (
+        one_of(rule.server, card.server)
+        and one_of(rule.tool, card.key, card.name)
+        and who(rule.caller, caller)
+        and who(rule.profile, profile)
+    )

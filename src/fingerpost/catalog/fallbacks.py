@@ -1,0 +1,152 @@
+"""Where to turn when a tool fails, and which tools not to offer together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from fingerpost.catalog.intelligence import normalize_name
+from fingerpost.catalog.words import classify, parse_word_set, split_words, to_singular
+from fingerpost.records import Effect, Known, Source, ToolCard
+
+MAX_FALLBACKS: Final = 3
+MAX_LINKS: Final = 16
+_MAX_CANDIDATES: Final = 32
+
+_INTERCHANGEABLE_CATEGORIES: Final = frozenset({"web_search", "web_page", "time_place"})
+_EMPTY_WORDS: Final = parse_word_set("get web internet online the current tool")
+# What a server may be called after and its tools still do.
+_PURPOSE_WORDS: Final = parse_word_set(
+    "browser crawl date direction fetch forecast geocode map maps news page place research scrape search"
+    " time timezone weather"
+)
+_WORLD_WORDS: Final = parse_word_set(
+    "prod production live staging stage stg preprod dev devel development test testing qa uat sandbox demo"
+    " preview canary local backup mirror replica blue green tenant"
+)
+
+_MISSING_NOTE: Final = "; not there: "
+_FallbackGroup = tuple[str, frozenset[str]]
+
+
+def link_cards(cards: Sequence[ToolCard]) -> tuple[ToolCard, ...]:
+    """The same cards, with fallbacks and conflicts naming the tools that are there."""
+    groups = _group_cards(cards)
+    directory = _index_names(cards) if any(_has_references(card) for card in cards) else {}
+    return tuple(_link_card(card, groups, directory) for card in cards)
+
+
+def may_have_more_fallbacks(card: ToolCard) -> bool:
+    """Whether servers that are not connected yet may have tools that this one falls back to."""
+    hierarchy = card.intelligence.hierarchy
+    if hierarchy.source is Source.WRITTEN:
+        return _MISSING_NOTE in hierarchy.reason
+    return _get_group(card) is not None
+
+
+def _has_references(card: ToolCard) -> bool:
+    known = card.intelligence
+    return bool(known.hierarchy.value or known.conflicts.value)
+
+
+def _link_card(
+    card: ToolCard, groups: dict[_FallbackGroup, list[ToolCard]], directory: dict[str, list[str]]
+) -> ToolCard:
+    known = card.intelligence
+    if known.hierarchy.source is Source.WRITTEN:
+        hierarchy = _resolve_names(known.hierarchy, card.key, directory)
+    else:
+        hierarchy = _infer_fallbacks(card, groups) or known.hierarchy
+    conflicts = _resolve_names(known.conflicts, card.key, directory)
+    if hierarchy is known.hierarchy and conflicts is known.conflicts:
+        return card
+    return replace(card, intelligence=replace(known, hierarchy=hierarchy, conflicts=conflicts))
+
+
+def _index_names(cards: Iterable[ToolCard]) -> dict[str, list[str]]:
+    """Every way to name a tool, to the keys it may mean."""
+    directory: dict[str, list[str]] = {}
+    for card in cards:
+        for name in {card.key, card.exposed_name, normalize_name(card.name)}:
+            directory.setdefault(name, []).append(card.key)
+    return directory
+
+
+def _resolve_names(
+    written: Known[tuple[str, ...]], own: str, directory: dict[str, list[str]]
+) -> Known[tuple[str, ...]]:
+    """Written names as keys; names of nothing stay in the reason, so that a slip can be seen."""
+    if not written.value:
+        return written
+    keys: dict[str, None] = {}
+    missing: list[str] = []
+    for name in written.value:
+        found = directory.get(name) or directory.get(normalize_name(name)) or []
+        if not found:
+            missing.append(name)
+        keys.update(dict.fromkeys(key for key in found[:MAX_LINKS] if key != own))
+    reason = f"{written.reason}{_MISSING_NOTE}{', '.join(missing)}" if missing else written.reason
+    return Known(tuple(keys)[:MAX_LINKS], written.source, reason)
+
+
+def _group_cards(cards: Iterable[ToolCard]) -> dict[_FallbackGroup, list[ToolCard]]:
+    """Interchangeable tools by purpose: the best of each server, best first."""
+    best: dict[_FallbackGroup, dict[str, ToolCard]] = {}
+    for card in cards:
+        if (group := _get_group(card)) is None:
+            continue
+        of_server = best.setdefault(group, {})
+        rival = of_server.get(card.server)
+        if rival is None or _get_rank(card) < _get_rank(rival):
+            of_server[card.server] = card
+    return {
+        group: sorted(of_server.values(), key=_get_rank)[:_MAX_CANDIDATES]
+        for group, of_server in best.items()
+        if len(of_server) > 1
+    }
+
+
+def _get_rank(card: ToolCard) -> tuple[int, str]:
+    return (-card.intelligence.priority.value, card.key)
+
+
+def _get_group(card: ToolCard) -> _FallbackGroup | None:
+    category = card.intelligence.category.value
+    if category not in _INTERCHANGEABLE_CATEGORIES or card.effect.value is not Effect.READ:
+        return None
+    if not _WORLD_WORDS.isdisjoint(split_words(card.server)) or not _has_own_category(card):
+        return None
+    # The maker's name is no purpose: `tavily-search` of server `tavily` is a search.
+    brand = set(split_words(card.server)) - _PURPOSE_WORDS
+    purpose = (
+        frozenset(to_singular(word) for word in split_words(card.name) if word not in brand) - _EMPTY_WORDS
+    )
+    return (category, purpose) if purpose else None
+
+
+def _has_own_category(card: ToolCard) -> bool:
+    """Whether the category is said by the tool itself or by a person, and not by its server's name alone."""
+    category = card.intelligence.category
+    return (
+        category.source is not Source.INFERRED
+        or classify("", card.name, card.description)[0] == category.value
+    )
+
+
+def _infer_fallbacks(
+    card: ToolCard, groups: dict[_FallbackGroup, list[ToolCard]]
+) -> Known[tuple[str, ...]] | None:
+    group = _get_group(card) if groups else None
+    if group is None or group not in groups:
+        return None
+    own = card.intelligence.parameters
+    taken = {*own.required, *own.optional}
+    keys = tuple(
+        other.key
+        for other in groups[group]
+        if other.server != card.server and taken.issuperset(other.intelligence.parameters.required)
+    )
+    if not keys:
+        return None
+    return Known(keys[:MAX_FALLBACKS], Source.INFERRED, "reads the same kind of thing on another server")

@@ -1,0 +1,208 @@
+"""What a tool is called: its key, the name models use, and how names are made visible and unique."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Collection, Container, Sequence
+from dataclasses import replace
+from typing import Final
+
+from fingerpost.records import ToolCard
+
+MAX_EXPOSED_LENGTH: Final = 64
+_SEPARATOR: Final = "__"
+_HASH_LENGTH: Final = 10
+_HASH_MARK: Final = "0"  # no ordinary word begins with it, so few names look hashed by accident
+_MAX_SERVER_LENGTH: Final = 24
+
+# Tools of our own that stand beside those of servers.
+READ_RESULT: Final = "read_result"
+FIND_TOOLS: Final = "find_tools"
+RESERVED_NAMES: Final = frozenset((FIND_TOOLS, "describe_tool", "call_tool", READ_RESULT))
+
+_EXACT_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HASHED_NAME = re.compile(rf"-{_HASH_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")
+_INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
+
+# Characters that Unicode counts as letters, marks or symbols and that nevertheless draw nothing.
+_BLANK_CHARACTERS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+# What draws nothing, or changes how what follows is drawn: control characters (escape sequences of terminals
+# begin with one), marks of direction, joiners, tags, variation selectors.
+INVISIBLE: Final = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+# A joiner or a colour mark right after a picture belongs to that picture.
+_PICTURE_RANGES: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
+_INVISIBLE_PATTERN = re.compile(f"[{INVISIBLE}]")
+_UNSEEN_ASCII: Final = bytes(code for code in range(128) if _INVISIBLE_PATTERN.match(chr(code)))
+_STEP: Final = 16_384  # characters that are searched at once: no other thread runs meanwhile
+
+
+def build_tool_key(server: str, tool: str) -> str:
+    """`server/tool`. A `/` inside the server's name is written out: the first one always separates."""
+    server = escape_invisible_except(server).replace("/", _escape_character("/"))
+    return f"{server}/{escape_invisible_except(tool)}"
+
+
+def escape_invisible(text: str) -> str:
+    """`text` with every character one cannot see written out (`\\u200b`); line ends and tabs stay.
+
+    The one function for all text of servers that models read: definitions, results, instructions.
+    """
+    made: list[str] = []
+    done = 0
+    for start in range(0, len(text), _STEP):
+        if _is_plain(text[start : start + _STEP]):
+            continue
+        for match in _INVISIBLE_PATTERN.finditer(text, start, start + _STEP):
+            made += (text[done : match.start()], _escape_match(match))
+            done = match.end()
+    return "".join((*made, text[done:])) if made else text
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it is ASCII that one can see: most text is, and the pattern takes ten times as long to tell."""
+    return text.isascii() and len(text.encode().translate(None, _UNSEEN_ASCII)) == len(text)
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    character = match.group()
+    before = match.string[match.start() - 1] if match.start() else ""
+    if character in "\ufe0f\u200d" and re.match(f"[{_PICTURE_RANGES}]", before):
+        return character
+    return _escape_character(character)
+
+
+def escape_invisible_except(text: str, *, keep: str = "") -> str:
+    """`text` with every character one cannot see written out, except those in `keep`.
+
+    A backslash is doubled, so different texts always have different visible forms.
+    """
+    if text.isprintable() and "\\" not in text and not _BLANK_CHARACTERS.search(text):
+        return text
+    return "".join(_escape_unless_kept(character, keep) for character in text)
+
+
+def escape_invisible_json(text: str) -> str:
+    """JSON text in which unseen characters stand as JSON escapes: still the same JSON."""
+    if text.isprintable() and not _BLANK_CHARACTERS.search(text):
+        return text
+    return "".join(
+        character
+        if character.isprintable() and not _BLANK_CHARACTERS.match(character)
+        else json.dumps(character)[1:-1]
+        for character in text
+    )
+
+
+def _escape_unless_kept(character: str, keep: str) -> str:
+    if character in keep:
+        return character
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable() and not _BLANK_CHARACTERS.match(character):
+        return character
+    return _escape_character(character)
+
+
+def _escape_character(character: str) -> str:
+    code = ord(character)
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def build_exposed_name(server: str, tool: str) -> str:
+    """The name models use for this tool: `^[A-Za-z0-9_-]{1,64}$`, unique, and always the same."""
+    plain = f"{server}{_SEPARATOR}{tool}"
+    return plain if _is_exact(server, tool, plain) else build_hashed_name(server, tool)
+
+
+def build_own_name(server: str, tool: str) -> str:
+    """The tool's own name where models can use it, else its exposed name."""
+    fits = (
+        len(tool) <= MAX_EXPOSED_LENGTH
+        and _EXACT_NAME.fullmatch(tool) is not None
+        and _HASHED_NAME.search(tool) is None
+    )
+    return tool if fits and tool not in RESERVED_NAMES else build_exposed_name(server, tool)
+
+
+def build_free_name(server: str, tool: str, taken: Container[str]) -> str:
+    """The tool's own name, or where another has that its exposed name; one with a hash is never taken."""
+    for name in (build_own_name(server, tool), build_exposed_name(server, tool)):
+        if name not in taken:
+            return name
+    return build_hashed_name(server, tool)
+
+
+def _is_exact(server: str, tool: str, plain: str) -> bool:
+    """Whether server and tool can be read back from the plain form: then no other key has it."""
+    return (
+        len(plain) <= MAX_EXPOSED_LENGTH
+        and _EXACT_NAME.fullmatch(server) is not None
+        and _EXACT_NAME.fullmatch(tool) is not None
+        and _SEPARATOR not in server
+        and not server.endswith("_")
+        and _HASHED_NAME.search(plain) is None
+    )
+
+
+def build_hashed_name(server: str, tool: str) -> str:
+    """A name that fits, whatever the two are, and that no other tool can have."""
+    digest = hashlib.sha256(build_tool_key(server, tool).encode(errors="surrogatepass")).digest()
+    ending = f"-{_HASH_MARK}{base64.b32encode(digest).decode().lower()[:_HASH_LENGTH]}"
+    room = MAX_EXPOSED_LENGTH - len(_SEPARATOR) - len(ending)
+    tool_part = _slugify(tool) or "tool"
+    server_part = (_slugify(server) or "server")[: max(_MAX_SERVER_LENGTH, room - len(tool_part))]
+    return f"{server_part}{_SEPARATOR}{tool_part[: room - len(server_part)]}{ending}"
+
+
+def _slugify(text: str) -> str:
+    """What is left of `text` in plain letters: accents go, anything else becomes one underscore."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    unaccented = "".join(character for character in decomposed if not unicodedata.combining(character))
+    return _INVALID_CHARACTERS.sub("_", unaccented).strip("_")
+
+
+def make_names_unique(cards: Sequence[ToolCard], unprefixed: Collection[str]) -> list[ToolCard]:
+    """These cards, each under an exposed name of its own. They are given, and come back, by key."""
+    if not unprefixed:
+        return list(cards)
+    taken = {card.exposed_name for card in cards if card.server not in unprefixed}
+    named: list[ToolCard] = []
+    for card in cards:
+        if card.server in unprefixed:
+            name = build_free_name(card.server, card.name, taken)
+            card = card if name == card.exposed_name else replace(card, exposed_name=name)
+            taken.add(name)
+        named.append(card)
+    return named
+
+
+def count_edits(one: str, other: str, *, limit: int) -> int:
+    """Letters added, lost, changed or swapped with a neighbour; `most + 1` when there are more than that."""
+    if abs(len(one) - len(other)) > limit:
+        return limit + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        older, before, row = before, row, [i]
+        for j, b in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)

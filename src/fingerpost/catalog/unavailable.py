@@ -1,0 +1,109 @@
+"""Why a tool that is known cannot be found or called now, and what a person can do about it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fingerpost.catalog.tool_names import build_tool_key
+from fingerpost.frozen import frozen
+from fingerpost.records import DroppedTool, Effect, ServerState, ServerStatus, ToolCard
+
+_ENABLE_HINT: Final = "Switch it on again in the console of `fingerpost serve`, under {page}."
+_STATE_REASONS: Final = {
+    ServerState.DOWN: "is down",
+    ServerState.CONNECTING: "is still connecting",
+    ServerState.IDLE: "is not connected yet",
+    ServerState.DISABLED: "is disabled in the configuration",
+}
+
+
+@frozen
+class UnavailableTool:
+    """Why a tool is away. `reason` is half a sentence, `fix` a whole one."""
+
+    tool: str  # its key, or its name as it was asked for where only its server is known
+    server: str
+    reason: str
+    fix: str
+    effects: frozenset[Effect] = frozenset(Effect)  # any, where nobody has seen its definition
+
+    @property
+    def message(self) -> str:
+        """What whoever called it hears."""
+        return f"{self.tool} is not available: {self.reason}"
+
+
+def build_changed(card: ToolCard) -> UnavailableTool:
+    """It waits for a person to accept what its server made of it."""
+    return _build(
+        card,
+        "its definition changed since it was first seen",
+        f"Look at the change with `fingerpost pins diff {card.key}`, "
+        f"then accept it with `fingerpost pins accept {card.key}`.",
+    )
+
+
+def build_unseen(card: ToolCard) -> UnavailableTool:
+    """Its server offers it for the first time, and was known before."""
+    return _build(
+        card,
+        f"it is new on {card.server}, which was seen before without it",
+        f"Look at it with `fingerpost pins diff {card.key}`, then accept it with "
+        f"`fingerpost pins accept {card.key}`, or all of its server with "
+        f"`fingerpost pins accept {card.server}`.",
+    )
+
+
+def build_disabled_by_settings(card: ToolCard, pattern: str) -> UnavailableTool:
+    """It is switched off in the settings, by the entry with this pattern."""
+    return _build(
+        card,
+        f"it is switched off in the settings: [[tools]] with match = {pattern!r} says enabled = false",
+        "Take that line out, or say enabled = true for this tool in an entry behind it.",
+    )
+
+
+def build_disabled(card: ToolCard, reason: str, *, by_server: bool) -> UnavailableTool:
+    """A person switched it, or its server, off while it ran."""
+    return _build(card, reason, _ENABLE_HINT.format(page="Servers" if by_server else "Tools"))
+
+
+def build_refused(drop: DroppedTool) -> UnavailableTool:
+    """Its server listed it in a way that cannot be taken."""
+    return UnavailableTool(
+        tool=build_tool_key(drop.server, drop.name),
+        server=drop.server,
+        reason=f"it could not be taken: {drop.reason}",
+        fix="Report it to the server's author; every other tool of the server works.",
+    )
+
+
+def build_server_unavailable(tool: str, status: ServerStatus) -> UnavailableTool | None:
+    """Its server cannot be asked which tools it has; None: it can."""
+    if (away := _STATE_REASONS.get(status.state)) is None:
+        return None
+    if status.state is ServerState.DISABLED and status.reason is not None:
+        reason = f"its server {status.name} is {status.reason}"
+        fix = _ENABLE_HINT.format(page="Servers")
+    else:
+        reason = f"its server {status.name} {away}" + (f": {status.reason}" if status.reason else "")
+        fix = _build_fix(status)
+    return UnavailableTool(tool=tool, server=status.name, reason=reason, fix=fix)
+
+
+def _build_fix(status: ServerStatus) -> str:
+    match status.state:
+        case ServerState.DISABLED:
+            switch = '"disabled": true (in fingerpost.toml: enabled = false)'
+            return f"Take {switch} out of the entry of {status.name}."
+        case ServerState.DOWN:
+            hint = f"{status.hint[:1].upper()}{status.hint[1:]}. " if status.hint else ""
+            return f"{hint}`fingerpost doctor` says more about it."
+        case _:
+            return "Try again in a moment; `fingerpost servers` shows how it is doing."
+
+
+def _build(card: ToolCard, reason: str, fix: str) -> UnavailableTool:
+    return UnavailableTool(
+        tool=card.key, server=card.server, reason=reason, fix=fix, effects=frozenset(card.effects)
+    )

@@ -1,1 +1,0 @@
-"""Written knowledge that needs no model: places and their time zones, languages, currencies, words."""

@@ -1,0 +1,162 @@
+"""Tools and options that an API client sends with its request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import Final
+
+from fingerpost.choose.offered_tools import remove_name_prefix
+from fingerpost.frozen import frozen
+from fingerpost.llm import ModelRequest
+from fingerpost.llm.content import as_mapping, get_named_tool, has_response_format
+from fingerpost.records import Json, JsonObject, Message, ToolCard, create_id
+
+MAX_CLIENT_NAME_LENGTH: Final = 64  # of a tool, as providers take it
+MAX_DESCRIBED_TOOLS: Final = 50
+_RENAMED_SUFFIX: Final = "_routed"
+_CLIENT_TOOLS_NOTE: Final = (
+    "The answering model has these tools as well. Where one of them suits better, choose none of yours; "
+    "these cannot be chosen here:"
+)
+
+
+@frozen
+class ClientOptions:
+    """Everything optional: most requests bring nothing."""
+
+    tools: tuple[JsonObject, ...] = ()  # definitions in the OpenAI format, passed on as they are
+    tool_choice: Json = None  # "auto", "none", "required", or one tool by name
+    later_messages: tuple[Message, ...] = ()  # behind the request
+    content_parts: tuple[JsonObject, ...] = ()  # beside its words
+    options: JsonObject = field(default_factory=dict[str, Json])
+    sets_own_limits: bool = False  # how long an answer may be is theirs to say, in the options or not at all
+    model: str | None = None
+    history: tuple[Message, ...] = ()  # with the parts that the packet's own does not hold
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """What the caller's tools are called."""
+        return frozenset(name for tool in self.tools if (name := _get_function_name(tool)))
+
+    @property
+    def forbids_tools(self) -> bool:
+        """No tool of either kind is to be called."""
+        return self.tool_choice == "none"
+
+    @property
+    def excludes_routed_tools(self) -> bool:
+        """The caller has said what comes next (no tool, or one of theirs): no routed tool is offered."""
+        return self.forbids_tools or get_named_tool(self.tool_choice) in self.tool_names
+
+    @property
+    def has_response_format(self) -> bool:
+        """The answer has a shape of the caller's: it is passed on as it was written."""
+        return has_response_format(self.options)
+
+    @property
+    def has_system_message(self) -> bool:
+        """The caller says themselves who the assistant is."""
+        return any(
+            message.role in ("system", "developer") for message in (*self.history, *self.later_messages)
+        )
+
+    def apply_to(self, request: ModelRequest) -> ModelRequest:
+        """The request with the caller's options, for the model they ask for."""
+        limit = None if self.sets_own_limits else request.max_tokens
+        return replace(request, options=self.options, model=self.model, max_tokens=limit)
+
+    def get_tool_choice(self, *, has_called: bool) -> Json:
+        """How the model is to choose. What had to be called has been once a routed tool was."""
+        if self.tool_choice is None or (has_called and not self.forbids_tools):
+            return "auto"
+        return self.tool_choice
+
+
+def describe_client_tools(client: ClientOptions) -> str:
+    """The caller's tools as whoever selects among ours is told of them; empty where there are none."""
+    if not client.tools:
+        return ""
+    functions = [as_mapping(tool.get("function")) for tool in client.tools[:MAX_DESCRIBED_TOOLS]]
+    told = [
+        {
+            "name": str(function.get("name"))[:MAX_CLIENT_NAME_LENGTH],
+            "does": str(function.get("description") or "")[:200],
+        }
+        for function in functions
+    ]
+    lines = "\n".join(json.dumps(entry, ensure_ascii=False) for entry in told)
+    return f"{_CLIENT_TOOLS_NOTE}\n{lines}"
+
+
+def rename_conflicting_cards(cards: Sequence[ToolCard], client_names: frozenset[str]) -> tuple[ToolCard, ...]:
+    """The cards under names no tool of the caller has: theirs stay as they are, ours give way."""
+    used = {name.casefold() for name in client_names}
+    if not used:
+        return tuple(cards)
+    given = used | {card.exposed_name.casefold() for card in cards}
+    found: list[ToolCard] = []
+    for card in cards:
+        name = card.exposed_name
+        if name.casefold() in used:
+            name = _make_unique_name(name, given)
+            given.add(name.casefold())
+        found.append(card if name == card.exposed_name else replace(card, exposed_name=name))
+    return tuple(found)
+
+
+def _make_unique_name(name: str, used_names: set[str]) -> str:
+    number = 1
+    while True:
+        ending = _RENAMED_SUFFIX if number == 1 else f"{_RENAMED_SUFFIX}_{number}"
+        made = name[: MAX_CLIENT_NAME_LENGTH - len(ending)] + ending
+        if made.casefold() not in used_names:
+            return made
+        number += 1
+
+
+@frozen
+class SplitToolCalls:
+    """The calls of one reply, by whose tools they are of."""
+
+    client_calls: tuple[JsonObject, ...]
+    routed_calls: tuple[JsonObject, ...]
+
+
+def split_tool_calls(calls: Sequence[JsonObject], client_names: frozenset[str]) -> SplitToolCalls:
+    """Calls of the caller's tools as they were written, each under an id, and the rest."""
+    callers: list[JsonObject] = []
+    others: list[JsonObject] = []
+    ids: set[str] = set()
+    for call in calls:
+        name = _get_function_name(call)
+        if remove_name_prefix(name) not in client_names and name not in client_names:
+            others.append(call)
+            continue
+        made = _ensure_call_id(call, name if name in client_names else remove_name_prefix(name), ids)
+        ids.add(str(made["id"]))
+        callers.append(made)
+    return SplitToolCalls(client_calls=tuple(callers), routed_calls=tuple(others))
+
+
+def build_client_call(name: str, arguments: str) -> JsonObject:
+    """A call that a model wrote in words, as one of the caller's tools is called."""
+    function: JsonObject = {"name": name, "arguments": arguments}
+    return {"id": create_id("call"), "type": "function", "function": function}
+
+
+def _ensure_call_id(call: JsonObject, name: str, ids: set[str]) -> JsonObject:
+    """The call as it stands, unless nobody could answer it: without an id, or under that of another."""
+    written = call.get("id")
+    known = isinstance(written, str) and written and written not in ids
+    if known and _get_function_name(call) == name:
+        return call
+    function: JsonObject = {**as_mapping(call.get("function")), "name": name}
+    return {**call, "id": written if known else create_id("call"), "function": function}
+
+
+def _get_function_name(definition: object) -> str:
+    """Of a definition or of a call; models write calls of any shape."""
+    name = as_mapping(as_mapping(definition).get("function")).get("name")
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,807 @@
+"""Fill the arguments of a tool with what the request says for certain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+from fingerpost.catalog.words import STOP_WORDS, parse_word_set, split_words, to_singular
+from fingerpost.choose.keyless.extraction import MAX_REQUEST_LENGTH, extract_values, locate_entities
+from fingerpost.choose.keyless.parameters import (
+    NEUTRAL_LABELS,
+    ParameterSlot,
+    allows_bare_number,
+    build_slots,
+    convert_value,
+    has_matching_role,
+    has_slot_word,
+    is_number_meant,
+    is_search,
+    parse_bare_number,
+)
+from fingerpost.choose.keyless.tables import HEBREW_OPTION_WORDS, ORDINARY_WORDS, ZONES
+from fingerpost.choose.keyless.values import (
+    RequestValue,
+    ValueKind,
+    add_context,
+    get_word_context,
+    group_joined_values,
+)
+from fingerpost.frozen import frozen
+from fingerpost.records import Entity, Json, JsonObject, MissingArgument, Signals, ToolCard
+
+
+@frozen
+class AssignedArgument:
+    """One argument, the stretches of the request it was made of, and why it is certain."""
+
+    argument: Json
+    reason: str
+    spans: tuple[tuple[int, int], ...] = ()
+    is_named: bool = False  # the request says the parameter's name with it
+
+
+@dataclass(slots=True)
+class FillState:
+    """The request, the tool's parameters, and the arguments found so far. Lives for one `fill`."""
+
+    text: str
+    slots: tuple[ParameterSlot, ...]
+    values: tuple[RequestValue, ...]
+    assigned: dict[str, AssignedArgument] = field(default_factory=dict[str, AssignedArgument])
+    reserved_spans: list[tuple[int, int]] = field(
+        default_factory=list[tuple[int, int]]
+    )  # secrets: never used
+
+    def assign(self, slot: ParameterSlot, assignment: AssignedArgument) -> None:
+        """Decide an argument; one that its own schema would refuse is not taken."""
+        if slot.parameter.accepts(assignment.argument):
+            self.assigned[slot.name] = assignment
+
+    def get_open_slots(self) -> list[ParameterSlot]:
+        return [slot for slot in self.slots if slot.name not in self.assigned and not slot.is_secret]
+
+    def is_free(self, start: int, end: int) -> bool:
+        return all(end <= first or last <= start for first, last in self.iterate_used_spans())
+
+    def get_free_values(self) -> list[RequestValue]:
+        return [value for value in self.values if self.is_free(value.start, value.end)]
+
+    def iterate_used_spans(self) -> Iterable[tuple[int, int]]:
+        yield from self.reserved_spans
+        for taken in self.assigned.values():
+            yield from taken.spans
+
+
+MAX_LISTED_OPTIONS: Final = 200
+MIN_OPTION_LENGTH: Final = 3  # letters; `in`, `no` and `it` are codes and words
+_OPTION_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_SKIPPED_WORDS: Final = parse_word_set("by as in is to the a an with of for on at be")
+_OPTION_ARTICLES: Final = parse_word_set("the a an any all its their also")
+_NEGATIONS: Final = parse_word_set("not don't dont no without never doesn't לא בלי ללא")
+_UNIT_WORDS: Final = parse_word_set("km cm mm kg mg ml lb oz ft gb mb kb tb hz kw")
+_SWITCH_SUFFIX = re.compile(r"^ (?:mode|on|off|enabled|disabled)\b", re.IGNORECASE)
+
+
+def find_option_values(
+    text: str, slots: tuple[ParameterSlot, ...], known_values: tuple[RequestValue, ...]
+) -> tuple[RequestValue, ...]:
+    """Each place where the request names a value some parameter lists."""
+    solid = [
+        value
+        for value in known_values
+        if value.kind in (ValueKind.PATH, ValueKind.URL, ValueKind.EMAIL, ValueKind.TEXT)
+    ]
+    options = dict.fromkeys(option for slot in slots for option in slot.options)
+    spoken = [
+        (match.start(), match.end(), to_singular(match.group().lower()))
+        for match in _OPTION_WORD.finditer(text)
+    ]
+    found: dict[tuple[int, int, str], RequestValue] = {}
+    for option in islice(options, MAX_LISTED_OPTIONS):
+        for start, end in _find_mentions(option, spoken, text):
+            value = RequestValue(
+                kind=ValueKind.OPTION, text=text[start:end], start=start, end=end, reading=option
+            )
+            if not any(value.overlaps_with(other) for other in solid):
+                found[start, end, option] = add_context(value, text)
+    return tuple(_keep_longest(list(found.values())))
+
+
+def is_option_meant(slot: ParameterSlot, value: RequestValue, text: str) -> bool:
+    """Whether a mention means this parameter: an ordinary word does only beside one of the parameter's."""
+    if str(value.reading).lower() not in ORDINARY_WORDS:
+        return True
+    content = {word for word in {*slot.words, *slot.description_words} - STOP_WORDS if len(word) > 2}
+    content |= {word for word in slot.words if len(word) > 2}
+    if value.noun in content:
+        return True
+    near = get_word_context(text, value.start, value.end).before
+    before = [word for word in near if word not in _SKIPPED_WORDS][:1]
+    return any(word.startswith(known) for word in before for known in content)
+
+
+def _find_mentions(option: str, spoken: list[tuple[int, int, str]], text: str) -> Iterator[tuple[int, int]]:
+    wanted = tuple(to_singular(word) for word in split_words(option))
+    if wanted and (len(option) >= MIN_OPTION_LENGTH or option.lower() in _UNIT_WORDS):
+        shouted = option.isupper() and option.isalpha()
+        for place in range(len(spoken) - len(wanted) + 1):
+            piece = spoken[place : place + len(wanted)]
+            if tuple(word for _, _, word in piece) != wanted:
+                continue
+            start, end = piece[0][0], piece[-1][1]
+            if not shouted or text[start:end] == option:
+                yield start, end
+    for hebrew in HEBREW_OPTION_WORDS.get(option.lower(), ()):
+        for match in re.finditer(rf"(?<![א-ת])[בלהו]{{0,2}}({hebrew})(?![א-ת])", text):
+            yield match.span(1)
+
+
+def _keep_longest(found: list[RequestValue]) -> Iterator[RequestValue]:
+    for value in found:
+        longer = (other for other in found if other.overlaps_with(value))
+        if not any(other.end - other.start > value.end - value.start for other in longer):
+            yield value
+
+
+def assign_switches(state: FillState) -> None:
+    """Booleans whose name the request says, or says not."""
+    for slot in state.get_open_slots():
+        if slot.parameter.shape.type != "boolean" or slot.parameter.is_list:
+            continue
+        found = list(_find_switches(slot, state.text))
+        if len({said for said, _, _ in found}) == 1:
+            said, start, end = found[0]
+            reason = f'"{state.text[start:end]}" says it'
+            state.assign(
+                slot, AssignedArgument(argument=said, reason=reason, spans=((start, end),), is_named=True)
+            )
+
+
+def _find_switches(slot: ParameterSlot, text: str) -> Iterator[tuple[bool, int, int]]:
+    name = split_words(slot.name[:80])
+    spoken = list(_OPTION_WORD.finditer(text))
+    for place in range(len(spoken)):
+        last = _match_name(name, spoken, place)
+        if last is None:
+            continue
+        start, end = spoken[place].start(), spoken[last].end()
+        switch = _SWITCH_SUFFIX.match(text[end : end + 12])
+        # One word may be about anything ("ambiguous grammars"); it has to be spoken of as a switch.
+        if len(name) < 2 and switch is None and text[max(0, start - 2) : start] != "--":
+            continue
+        denied = _is_denied([word.group().lower() for word in spoken[max(0, place - 3) : place]])
+        off = switch is not None and switch.group().lower().strip() in ("off", "disabled")
+        yield not (denied or off), start, end
+
+
+def _is_denied(before: list[str]) -> bool:
+    return any(word.replace("’", "'") in _NEGATIONS for word in before)
+
+
+def _match_name(name: tuple[str, ...], spoken: list[re.Match[str]], place: int) -> int | None:
+    """The place of the name's last word, if the name is said from here on; articles may stand between."""
+    at = place
+    for number, wanted in enumerate(name):
+        while number and at < len(spoken) and spoken[at].group().lower() in _OPTION_ARTICLES:
+            at += 1
+        if at >= len(spoken) or not _is_same_stem(spoken[at].group().lower(), wanted):
+            return None
+        at += 1
+    return at - 1 if name else None
+
+
+def _is_same_stem(text: str, wanted: str) -> bool:
+    """`including` and `includes` say `include`."""
+    if to_singular(text) == to_singular(wanted):
+        return True
+    stem = wanted.removesuffix("e")
+    return len(stem) > 2 and text in (f"{stem}ing", f"{stem}es", f"{stem}ed", f"{wanted}ing", f"{wanted}ed")
+
+
+_NAME_ENDINGS: Final = parse_word_set("name id number key line")  # "table 'users'" names `table_name`
+_QUOTED = re.compile(r"\"([^\"\n]{1,1000})\"|'([^'\n]{1,1000})'|`([^`\n]{1,1000})`")
+_VALUE_TOKEN = re.compile(r"[^\s,;\"'`]{1,300}")
+_LINE_REST = re.compile(r"[^\n]{1,2000}")
+_NEXT_PAIR = re.compile(r"[,;]? \w{2,30} ?[:=]")
+_BETWEEN_NAME_AND_VALUE = re.compile(r"\s{0,2}(?:(?:is|of|to|the|as|:|=)\s{1,2}){0,2}[\"'`“‘«„]?$")
+_CALLED_PATTERN: Final = r"(?:called|named|בשם) [\"'`]?([^\s,;\"'`?!]{1,100})"
+_IDENTIFIER = re.compile(r"[A-Za-z]\w{0,60}(?:_\w{1,60}|[a-z][A-Z]\w{0,60})")
+_BOOLEAN_WORDS: Final = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+_HEBREW_NOUNS: Final = {
+    "branch": "ענף",
+    "table": "טבלה",
+    "file": "קובץ",
+    "directory": "תיקייה",
+    "folder": "תיקייה",
+    "user": "משתמש",
+    "repo": "מאגר",
+}
+_SECRET_WORDS: Final = re.compile(
+    r"(?:password|passwd|passphrase|secret|token|api[ _-]?key|pin|סיסמה|סיסמא)(?: is|:|=)? ?[\"'`]?",
+    re.IGNORECASE,
+)
+
+
+def reserve_secrets(state: FillState) -> None:
+    """What follows a word like "password" is nobody's argument."""
+    for match in _SECRET_WORDS.finditer(state.text):
+        if word := _VALUE_TOKEN.match(state.text, match.end()):
+            state.reserved_spans.append((match.end(), word.end()))
+
+
+def assign_named(state: FillState) -> None:
+    """Every parameter the request names together with its value."""
+    for slot in state.get_open_slots():
+        found = [
+            *_find_pairs(slot, state),
+            *_find_adjacent_values(slot, state),
+            *_find_called_values(slot, state),
+        ]
+        chosen = {repr(taken.argument): taken for taken in found}
+        if len(chosen) == 1:
+            state.assign(slot, next(iter(chosen.values())))
+
+
+@lru_cache(maxsize=2048)
+def _build_name_pattern(name: str) -> str:
+    """A pattern for the name as people write it: `max_length`, "max length", `maxLength`."""
+    return r"[\s_-]?".join(re.escape(word) for word in split_words(name[:80])) or re.escape(name[:80])
+
+
+def _find_pairs(slot: ParameterSlot, state: FillState) -> Iterator[AssignedArgument]:
+    """`name=value` and `name: value`."""
+    pattern = rf"(?<![\w-])(?:--)?{_build_name_pattern(slot.name)}\s?(=|:(?!//)) ?"
+    for match in re.finditer(pattern, state.text, re.IGNORECASE):
+        read = _read_pair(slot, state, match.end(), colon=match[1] == ":")
+        if read is not None and state.is_free(match.start(), read[1]):
+            yield _build_assignment(slot, read[0], match.start(), read[1])
+
+
+def _read_pair(slot: ParameterSlot, state: FillState, start: int, *, colon: bool) -> tuple[Json, int] | None:
+    text = state.text
+    for value in state.values:
+        if value.start - start in (0, 1) and (made := convert_value(slot, value)) is not None:
+            return ([made] if slot.parameter.is_list else made), value.end + (value.start - start)
+    if quoted := _QUOTED.match(text, start):
+        return _convert_word(slot, next(part for part in quoted.groups() if part)), quoted.end()
+    if colon and slot.is_text and not slot.parameter.is_list and (rest := _LINE_REST.match(text, start)):
+        said = rest.group()
+        if following := _NEXT_PAIR.search(said):
+            said = said[: following.start()]
+        return said.strip() or None, start + len(said)
+    if token := _VALUE_TOKEN.match(text, start):
+        return _convert_word(slot, token.group().rstrip(".?!)")), token.end()
+    return None
+
+
+def _convert_word(slot: ParameterSlot, word: str) -> Json:
+    """A word somebody wrote behind a parameter's name, as its type has it."""
+    shape = slot.parameter.shape
+    if shape.type == "boolean":
+        return _BOOLEAN_WORDS.get(word.lower())
+    if shape.type in ("integer", "number"):
+        return parse_bare_number(word)
+    if slot.options:
+        same = [option for option in slot.options if option.lower() == word.lower()]
+        return same[0] if same else None
+    # What needs understanding (a date, a zone, an address) was offered as a value before.
+    plain = slot.kinds <= {
+        ValueKind.PATH,
+        ValueKind.ID,
+        ValueKind.HOST,
+        ValueKind.REVISION,
+        ValueKind.PATTERN,
+        ValueKind.CITY,
+    }
+    if not plain:
+        return None
+    return [word] if slot.parameter.is_list else word
+
+
+def _find_adjacent_values(slot: ParameterSlot, state: FillState) -> Iterator[AssignedArgument]:
+    """A value right behind the parameter's name: `subject "Lunch"`, "width 800"."""
+    if slot.kinds - {ValueKind.NUMBER, ValueKind.SQL, ValueKind.PATTERN} and (
+        len(slot.words) < 2 or ValueKind.ID in slot.kinds
+    ):
+        return  # "the file a.txt" says what a.txt is, not which parameter it is for
+    for value in state.get_free_values():
+        if value.kind is ValueKind.OPTION or value.denied:
+            continue
+        made = _convert_named_value(slot, value)
+        if made is not None and _follows_name(slot, value, state.text):
+            yield _build_assignment(
+                slot, [made] if slot.parameter.is_list else made, value.start, value.end, named=False
+            )
+
+
+def _convert_named_value(slot: ParameterSlot, value: RequestValue) -> Json:
+    if value.kind is ValueKind.NUMBER and slot.is_number and not value.unit:
+        if not isinstance(value.reading, float):
+            return None
+        return int(value.text) if value.text.lstrip("-").isdigit() else value.reading
+    return convert_value(slot, value)
+
+
+def _follows_name(slot: ParameterSlot, value: RequestValue, text: str) -> bool:
+    head = text[max(0, value.start - 90) : value.start]
+    between = _BETWEEN_NAME_AND_VALUE.search(head)
+    if between is None:
+        return False
+    head = head[: between.start()]
+    return any(re.search(rf"(?<![\w-]){name}$", head, re.IGNORECASE) for name in _list_short_names(slot))
+
+
+def _list_short_names(slot: ParameterSlot) -> Iterator[str]:
+    """The name, and without an ending that nobody says: `table` for `table_name`."""
+    name = split_words(slot.name[:80])
+    if len("".join(name)) >= 3:
+        yield _build_name_pattern(slot.name)
+    if len(name) > 1 and name[-1] in _NAME_ENDINGS:
+        yield r"[\s_-]?".join(map(re.escape, name[:-1]))
+    if name == ("title",):
+        yield "titled"
+
+
+def _find_called_values(slot: ParameterSlot, state: FillState) -> Iterator[AssignedArgument]:
+    """ "a branch called dev-2", and an identifier right behind the noun: "table order_items"."""
+    name = split_words(slot.name[:80])
+    if slot.parameter.shape.type != "string" or slot.kinds or slot.options or slot.parameter.is_list:
+        return
+    if len(name) < 2 or name[-1] not in _NAME_ENDINGS:
+        return
+    nouns = [r"[\s_-]?".join(map(re.escape, name[:-1])), *filter(None, [_HEBREW_NOUNS.get(name[-2])])]
+    for noun in nouns:
+        for match in re.finditer(rf"(?<!\w){noun}s? {_CALLED_PATTERN}", state.text, re.IGNORECASE):
+            yield _build_assignment(slot, match[1].rstrip("."), match.start(1), match.end(1))
+        for match in re.finditer(rf"(?<!\w){noun} (\w{{2,100}})(?!\w)", state.text, re.IGNORECASE):
+            if _IDENTIFIER.fullmatch(match[1]):
+                yield _build_assignment(slot, match[1], match.start(1), match.end(1))
+
+
+def _build_assignment(
+    slot: ParameterSlot, argument: Json, start: int, end: int, *, named: bool = True
+) -> AssignedArgument:
+    reason = f"the request gives {slot.name} by name"
+    return AssignedArgument(argument=argument, reason=reason, spans=((start, end),), is_named=named)
+
+
+_MAX_ROUNDS: Final = 12
+_COPY_NAMES: Final = frozenset({"cc", "bcc"})
+_VALUE_ARTICLES: Final = parse_word_set("of for the from by to in a an my with")
+_OPERATOR_BETWEEN = re.compile(r"^\s?(?:and|plus|\+|times|\*|×|ו-?|ועוד|,)\s?$")
+_ORDERED_NAMES: Final = (
+    ("a", "b"),
+    ("x", "y"),
+    ("num1", "num2"),
+    ("first", "second"),
+    ("number1", "number2"),
+)
+
+
+def assign_unique_matches(state: FillState) -> None:
+    """Everything that fits in one way only, required parameters first, until nothing more does."""
+    for _ in range(_MAX_ROUNDS):
+        before = len(state.assigned)
+        for slot in state.get_open_slots():
+            if slot.required:
+                _assign_slot(state, slot)
+        if len(state.assigned) == before:
+            break
+    for slot in state.get_open_slots():
+        if not slot.required and _is_found_by_type(slot):
+            _assign_slot(state, slot)
+    _assign_in_order(state)
+
+
+def drop_partial_groups(state: FillState) -> None:
+    """Of "5 or 10 minutes" neither is certain: one of several things joined is not taken alone."""
+    used = set(state.iterate_used_spans())
+    for group in group_joined_values(state.values, state.text):
+        spans = {(value.start, value.end) for value in group}
+        if spans <= used:
+            continue
+        for name, taken in list(state.assigned.items()):
+            if not taken.is_named and spans & set(taken.spans):
+                del state.assigned[name]
+
+
+def _is_found_by_type(slot: ParameterSlot) -> bool:
+    """An optional parameter is found by its type, never by being free for any text."""
+    return bool(slot.kinds - {ValueKind.SQL, ValueKind.PATTERN}) or bool(slot.options)
+
+
+def _assign_slot(state: FillState, slot: ParameterSlot) -> None:
+    candidates = _find_candidates(state, slot)
+    alone = [(made, value) for made, value in candidates if not _fits_other_slot(state, slot, value)]
+    if len(alone) != len(candidates) or not alone:
+        return
+    if slot.parameter.is_list:
+        made: Json = list(dict.fromkeys(str(one) for one, _ in alone))
+    elif len({_build_value_key(made, value) for made, value in alone}) == 1:
+        made = alone[0][0]
+    else:
+        return
+    said = ", ".join(dict.fromkeys(value.text for _, value in alone))
+    reason = f'"{said}" is the only {alone[0][1].kind.value} for {slot.name}'
+    spans = tuple((value.start, value.end) for _, value in alone)
+    state.assign(slot, AssignedArgument(argument=made, reason=reason, spans=spans))
+
+
+def _build_value_key(made: Json, value: RequestValue) -> str:
+    """The same thing said twice is one thing; the same number twice may count two things."""
+    return f"{made!r} {value.start}" if value.kind is ValueKind.NUMBER else repr(made)
+
+
+def _find_candidates(state: FillState, slot: ParameterSlot) -> list[tuple[Json, RequestValue]]:
+    found: list[tuple[Json, RequestValue]] = []
+    for value in state.get_free_values():
+        made = convert_value(slot, value)
+        if made is not None and _is_value_eligible(state, slot, value):
+            found.append((made, value))
+    return found
+
+
+def _is_value_eligible(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
+    if value.kind is ValueKind.OPTION and not _is_the_option(state, slot, value):
+        return False
+    if value.kind is ValueKind.NUMBER and not _is_number_eligible(state, slot, value):
+        return False
+    if value.kind is ValueKind.TEXT and not (slot.required and _is_search_text(state, slot, value)):
+        return False
+    if {*slot.words, value.label} & _COPY_NAMES and slot.words[-1:] != (value.label,):
+        return False
+    if value.kind is ValueKind.ID and not _is_only_id(state, value):
+        return False
+    return has_matching_role(slot, value, state.values, state.slots)
+
+
+def _is_search_text(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
+    """A quoted file name is a file, not something to search for."""
+    if slot.words[-1:] not in (("query",), ("q",), ("search",), ("topic",), ("keyword",)):
+        return True
+    return not any(other.kind is ValueKind.PATH and other.start == value.start for other in state.values)
+
+
+def _is_number_eligible(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
+    others = [
+        other for other in state.get_free_values() if other.kind is ValueKind.NUMBER and other is not value
+    ]
+    if any(other.reading is None for other in others):
+        return False  # "more than 5": a number that is not meant stands beside it
+    if not slot.required:
+        # "The last 2 of the 10 lines": the number with such a word is the one that is meant.
+        return is_number_meant(slot, value) and (bool(value.cue) or not any(other.cue for other in others))
+    if has_slot_word(slot, value):
+        return True
+    alone = all(other.unit or _are_ordered([slot, *state.get_open_slots()]) for other in others)
+    return alone and allows_bare_number(slot)
+
+
+def _is_only_id(state: FillState, value: RequestValue) -> bool:
+    """Whether the other ids say whose they are: "of customer CUS-2" does, "what blocks OPS-7" does not."""
+    return all(
+        other.text == value.text
+        or (other.label not in NEUTRAL_LABELS and {*other.before[1:2]} & _VALUE_ARTICLES)
+        for other in state.get_free_values()
+        if other.kind is ValueKind.ID and not other.denied
+    )
+
+
+def _is_the_option(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
+    """Whether the mention means this parameter, and no other of its values is mentioned in the same role."""
+    others = any(
+        other.kind is ValueKind.OPTION
+        and other.reading != value.reading
+        and other.reading in slot.options
+        and not other.denied
+        and (slot.role is None or other.role is value.role)
+        for other in state.values
+    )
+    return not others and is_option_meant(slot, value, state.text)
+
+
+def _fits_other_slot(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
+    """Whether the value would do for another open parameter; a required one goes before optional ones."""
+    return any(
+        other.required >= slot.required
+        and _is_value_eligible(state, other, value)
+        and convert_value(other, value) is not None
+        for other in state.get_open_slots()
+        if other.name != slot.name
+    )
+
+
+def _assign_in_order(state: FillState) -> None:
+    """ "Add 5 and 7": two numbers joined by "and", two parameters that say first and second."""
+    numbers = [value for value in state.get_free_values() if value.kind is ValueKind.NUMBER]
+    wanted = [slot for slot in state.get_open_slots() if slot.required and slot.is_number]
+    if len(numbers) != 2 or len(wanted) != 2 or not _are_ordered(wanted):
+        return
+    if _OPERATOR_BETWEEN.match(state.text[numbers[0].end : numbers[1].start]) is None:
+        return
+    made = [convert_value(slot, value) for slot, value in zip(wanted, numbers, strict=True)]
+    if None in made:
+        return
+    for slot, value, argument in zip(wanted, numbers, made, strict=True):
+        reason = f"{value.text} stands where {slot.name} stands in order"
+        state.assign(
+            slot, AssignedArgument(argument=argument, reason=reason, spans=((value.start, value.end),))
+        )
+
+
+def _are_ordered(wanted: list[ParameterSlot]) -> bool:
+    names = tuple(slot.name.lower() for slot in wanted)
+    return names in _ORDERED_NAMES or (
+        "first" in wanted[0].description_words and "second" in wanted[1].description_words
+    )
+
+
+MAX_PHRASE_LENGTH: Final = 200
+
+_SEARCH_FOR = re.compile(
+    r"\b(?:(?:search|searching|look|looking|query|lookup)\b(?P<where>[^\n.?!]{0,60}?) (?:for|about|on)"
+    r"|find\b[^\n.?!]{0,60}? about) "
+    r"(?P<what>[^\n]{2,300})",
+    re.IGNORECASE,
+)
+_SEARCH_ABOUT = re.compile(
+    r"\b(?:say|says|know|have|anything|something|information|info|notes?|pages?|mention|mentions) about "
+    r"(?P<what>[^\n]{2,300})",
+    re.IGNORECASE,
+)
+_SEARCH_MENTIONING = re.compile(
+    r"\b(?:which|what|find|show me|list)\b[^\n.?!]{0,30}?\b(?:files?|notes?|documents?|pages?|places)\b"
+    r"(?: (?:that|which|where))? (?:mentions?|contains?|speaks? of|refers? to) (?P<what>[^\n]{2,300})",
+    re.IGNORECASE,
+)
+_SEARCH_HEBREW = re.compile(
+    r"(?:^|\s)(?:חפשי?|תחפשי?|לחפש|מצאי?|תמצאי?|למצוא)(?P<where>[^\n.?!]{0,60}?)"
+    r" (?:על|אחר|את) (?P<what>[^\n]{2,300})"
+)
+_PHRASE_LEAD = re.compile(
+    r"^(?:the )?(?:information|info|anything|everything|something|details|מידע|משהו) (?:about|on|על) "
+)
+_TAIL_END = re.compile(r"[\s,]{1,3}(?:please|thanks|thank you|בבקשה|תודה)[.!?]{0,3}$", re.IGNORECASE)
+_PLACE_SUFFIX = re.compile(
+    r"^(?P<what>.{2,200}) (?:in|from|on|inside|within) (?:my|the|our) (?P<place>[\w ]{2,40})$"
+)
+_FURTHER_CLAUSE = re.compile(
+    r"(?:,|\band\b|\bthen\b|;)\s{1,2}(?:then |also )?"
+    r"(?:send|email|e-mail|mail|delete|remove|save|write|tell|show|open"
+    r"|give|make|create|summari[sz]e|translate|read|print|list|put|add|copy|move|post|explain|compare|sort|count|let"
+    r"|book|call|remind|update|store)\b|\b(?:then|afterwards)\b|(?:^|\s)ו(?:אז|שלח|תשלח|מחק|תמחק)",
+    re.IGNORECASE,
+)
+_EMPTY_PHRASES: Final = parse_word_set(
+    """
+    it this that them these those me something anything everything stuff things one some any him her us
+    זה אותו אותה
+    """
+)
+_DANGLING_WORDS = re.compile(
+    r"[\s,]{1,3}(?:from|with|by|since|before|after|until|in|at|of|and|the|limit|to|for|only|as)$"
+)
+_COUNTED_PHRASE = re.compile(
+    r"^\d{1,5} |\b(?:limit|max|top|most|first|last)(?: to| of)? \d"
+    r"|\b\d{1,5} (?:results|items|hits|entries)\b",
+    re.IGNORECASE,
+)
+_THING_KINDS: Final = frozenset({ValueKind.PATH, ValueKind.URL, ValueKind.EMAIL, ValueKind.PATTERN})
+
+
+def assign_search_phrase(state: FillState, card: ToolCard) -> None:
+    """The words to search for, when the tool's one required text is what it searches for."""
+    needed = [slot for slot in state.slots if slot.required and slot.parameter.shape.type == "string"]
+    if len(needed) != 1 or needed[0].name in state.assigned or not is_search(card, needed[0]):
+        return
+    slot = needed[0]
+    ways = (_SEARCH_HEBREW, _SEARCH_MENTIONING, _SEARCH_FOR, _SEARCH_ABOUT)
+    found = next((match for way in ways if (match := way.search(state.text))), None)
+    if found is None:
+        return
+    start = found.start("what")
+    said = _cut_at_used_span(state, start, found["what"])
+    said = _clean_phrase(said, card) if said is not None else None
+    if said is None or _contains_day(state, start, said) or _names_other_things(state, said):
+        return
+    place = state.text.find(said, found.start())
+    reason = f'the request asks to search for "{said}"'
+    state.assign(slot, AssignedArgument(argument=said, reason=reason, spans=((place, place + len(said)),)))
+
+
+def _cut_at_used_span(state: FillState, start: int, text: str) -> str | None:
+    """The phrase up to what another parameter took; None when that stands in its middle."""
+    inside = sorted(
+        stretch for stretch in state.iterate_used_spans() if start <= stretch[0] < start + len(text)
+    )
+    if not inside:
+        return text
+    behind = text[max(last for _, last in inside) - start :]
+    if re.search(r"[^\W_]", behind):
+        return None
+    text = text[: inside[0][0] - start].rstrip(" ,\"'`")
+    for _ in range(3):
+        text = _DANGLING_WORDS.sub("", text).rstrip(" ,")
+    return text
+
+
+def _clean_phrase(text: str, card: ToolCard) -> str | None:
+    text = _TAIL_END.sub("", text.strip()).rstrip(" ?.!,")
+    text = _PHRASE_LEAD.sub("", text)
+    if _FURTHER_CLAUSE.search(text) or _COUNTED_PHRASE.search(text):
+        return None
+    if placed := _PLACE_SUFFIX.match(text):
+        known = {
+            to_singular(word)
+            for word in (
+                *split_words(card.name),
+                *split_words(card.server),
+                *split_words(card.description[:200]),
+            )
+        }
+        if not known & {to_singular(word) for word in split_words(placed["place"])}:
+            return None
+        text = placed["what"]
+    if (
+        not 2 <= len(text) <= MAX_PHRASE_LENGTH
+        or text.lower() in _EMPTY_PHRASES
+        or text.split()[0].lower() in _EMPTY_PHRASES
+    ):
+        return None
+    return text if _is_balanced(text) else None
+
+
+def _is_balanced(text: str) -> bool:
+    return text.count('"') % 2 == 0 and "`" not in text
+
+
+def _names_other_things(state: FillState, text: str) -> bool:
+    """Whether files, pages or people are named that this search would not look at."""
+    return any(value.kind in _THING_KINDS and value.text != text for value in state.get_free_values())
+
+
+def _contains_day(state: FillState, start: int, text: str) -> bool:
+    """ "mail from last week": the day is a condition, not a word to look for."""
+    return any(
+        value.kind in (ValueKind.DATE, ValueKind.MOMENT) and start <= value.start < start + len(text)
+        for value in state.values
+    )
+
+
+_LOCAL_ZONE_NOTE = re.compile(r"[Uu]se '([A-Za-z_/+-]{3,50})' as local time ?zone")
+_SPOKEN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+# A request for the time that holds no other words is about here and now.
+_TIME_WORDS: Final = parse_word_set(
+    """
+    what what's whats which is it the a time current currently now right tell me please show get give
+    local here my clock hour exact today can could you do have know i and at in to from of zone timezone
+    convert be when will would hi hey מה השעה עכשיו כרגע עכשו כאן אצלי פה בבקשה תגיד לי אפשר הזמן המר את
+    שעה שעון זמן
+    """
+)
+
+
+@frozen
+class FilledArguments:
+    """The arguments that are certain, those a person must give, and why."""
+
+    arguments: JsonObject = field(default_factory=dict[str, Json])
+    missing: tuple[MissingArgument, ...] = ()  # required, in the schema's order
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    unused_entities: tuple[Entity, ...] = ()  # what the request holds, wants used, and no argument uses
+    excluded_count: int = 0  # how many things it names only to be left alone
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.missing
+
+
+def fill_arguments(
+    card: ToolCard,
+    text: str,
+    signals: Signals,
+    *,
+    today: date,
+    zone: str | None = None,
+    need: str | None = None,
+) -> FilledArguments:
+    """The arguments of one tool, as far as the request says them for certain.
+
+    `need` is the part of the request this tool is for, when it asks for several
+    things; `zone` is the person's own time zone.
+    """
+    said = (need or text)[:MAX_REQUEST_LENGTH]
+    taking = _start_filling(card, said, signals, today)
+    assign_arguments(taking, card)
+    _take_local_zone(taking, zone)
+    return build_filled_arguments(taking, signals)
+
+
+def assign_arguments(state: FillState, card: ToolCard) -> None:
+    """Take everything that is certain, what is said most plainly first."""
+    reserve_secrets(state)
+    assign_named(state)
+    assign_switches(state)
+    assign_unique_matches(state)
+    drop_partial_groups(state)
+    assign_search_phrase(state, card)
+
+
+def _start_filling(card: ToolCard, text: str, signals: Signals, today: date) -> FillState:
+    slots = build_slots(card)
+    held = extract_values(text, signals, today)
+    values = tuple(sorted((*held, *find_option_values(text, slots, held)), key=lambda value: value.start))
+    return FillState(text=text, slots=slots, values=values)
+
+
+def _take_local_zone(state: FillState, zone: str | None) -> None:
+    """The person's own time zone, where the tool wants one and the request names no place at all."""
+    for slot in state.get_open_slots():
+        local = _LOCAL_ZONE_NOTE.search(slot.parameter.description)
+        allowed = local is not None or "local" in slot.words
+        if ValueKind.ZONE not in slot.kinds or not slot.required or not allowed or _may_name_place(state):
+            continue
+        own = zone or (local[1] if local is not None else None)
+        if own in ZONES:
+            state.assign(
+                slot, AssignedArgument(argument=own, reason="no place is named: the local time zone")
+            )
+            return
+
+
+def _may_name_place(state: FillState) -> bool:
+    """Whether words remain that might name a place."""
+    rest = list(state.text)
+    for start, end in state.iterate_used_spans():
+        rest[start:end] = " " * (end - start)
+    return any(word.lower() not in _TIME_WORDS for word in _SPOKEN_WORD.findall("".join(rest)))
+
+
+def build_filled_arguments(state: FillState, signals: Signals) -> FilledArguments:
+    """What was decided, and what is still to be asked."""
+    missing = tuple(
+        _describe_missing_argument(slot)
+        for slot in state.slots
+        if slot.required and slot.name not in state.assigned
+    )
+    return FilledArguments(
+        arguments={name: taken.argument for name, taken in state.assigned.items()},
+        missing=missing,
+        reasons={name: taken.reason for name, taken in state.assigned.items()},
+        unused_entities=_find_unused_entities(state, signals),
+        excluded_count=len(
+            {value.start for value in state.values if value.denied and value.kind is not ValueKind.OPTION}
+        ),
+    )
+
+
+def _describe_missing_argument(slot: ParameterSlot) -> MissingArgument:
+    return MissingArgument(
+        name=slot.name,
+        description=" ".join(slot.parameter.description.split())[:300],
+        options=slot.options,
+    )
+
+
+def _find_unused_entities(state: FillState, signals: Signals) -> tuple[Entity, ...]:
+    denied = {value.start for value in state.values if value.denied}
+    return tuple(
+        entity
+        for entity, start in locate_entities(state.text, signals.entities)
+        if start not in denied and state.is_free(start, start + len(entity.text))
+    )

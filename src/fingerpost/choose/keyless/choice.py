@@ -1,0 +1,541 @@
+"""Choose a tool without a model, build the question for the person, and read the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from itertools import islice
+from typing import Final
+
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.choose.keyless.arguments import (
+    AssignedArgument,
+    FilledArguments,
+    FillState,
+    assign_arguments,
+    build_filled_arguments,
+    fill_arguments,
+    find_option_values,
+)
+from fingerpost.choose.keyless.extraction import MAX_REQUEST_LENGTH, extract_values
+from fingerpost.choose.keyless.parameters import ParameterSlot, build_slots, convert_value, parse_bare_number
+from fingerpost.choose.keyless.values import ValueKind
+from fingerpost.frozen import frozen
+from fingerpost.records import (
+    Candidate,
+    Effect,
+    EntityKind,
+    Json,
+    MissingArgument,
+    Narrowing,
+    NeedVerdict,
+    Question,
+    Signals,
+    ToolCard,
+)
+from fingerpost.redaction import scrub
+
+MAX_DESCRIPTION_LENGTH: Final = 140
+MAX_SHOWN_NAME_LENGTH: Final = 70
+MAX_SHOWN_VALUES: Final = 12
+_INVISIBLE = re.compile(
+    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
+
+_EXAMPLE_BY_KIND: Final = {
+    ValueKind.PATH: "docs/notes.md",
+    ValueKind.URL: "https://example.com",
+    ValueKind.HOST: "example.com",
+    ValueKind.EMAIL: "dana@example.com",
+    ValueKind.DATE: "2026-12-31",
+    ValueKind.MOMENT: "2026-12-31T14:30:00Z",
+    ValueKind.TIME: "14:30",
+    ValueKind.ZONE: "Asia/Tokyo",
+    ValueKind.REVISION: "HEAD~1",
+    ValueKind.CITY: "Paris",
+    ValueKind.LANGUAGE: "fr",
+    ValueKind.CURRENCY: "EUR",
+    ValueKind.PATTERN: "*.md",
+    ValueKind.SQL: "SELECT * FROM visits",
+}
+_PHRASES: Final = {
+    "en": {
+        "one": 'To use {tool} I need one more thing: {what}.{hint}',
+        "many": "To use {tool} I still need:",
+        "options": "one of: {options}",
+        "example": "for example {example}",
+        "secret": "I never take this from a message: set it where the server is configured",
+        "json": "as JSON",
+        "how": "Answer with the values, one per line, as name: value.",
+        "which": "Which of these do you mean? Answer with its number or name.",
+        "confirm": "Do you want me to use {tool}? It may change or delete things for good. Answer yes or no.",
+    },
+    "he": {
+        "one": "כדי להשתמש ב-{tool} חסר לי עוד דבר אחד: {what}.{hint}",
+        "many": "כדי להשתמש ב-{tool} חסר לי עוד:",
+        "options": "אחד מאלה: {options}",
+        "example": "לדוגמה {example}",
+        "secret": "את זה אני לא לוקח מהודעה: יש להגדיר את זה בהגדרות השרת",
+        "json": "בפורמט JSON",
+        "how": "אפשר לענות בשורות, כל ערך בשורה משלו: שם: ערך.",
+        "which": "לאיזה מאלה הכוונה? אפשר לענות במספר או בשם.",
+        "confirm": "להשתמש ב-{tool}? הפעולה עלולה לשנות או למחוק דברים לצמיתות. נא לענות כן או לא.",
+    },
+}  # fmt: skip
+
+
+def format_missing_question(
+    card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
+) -> str:
+    """One question that names everything still needed, with what would do and an example."""
+    says = _PHRASES["he" if language == "he" else "en"]
+    slots = {slot.name: slot for slot in build_slots(card)}
+    lines = [_describe_missing(one, slots.get(one.name), card, says) for one in missing]
+    if len(lines) == 1:
+        return says["one"].format(tool=to_short_line(card.key), what=lines[0], hint="")
+    return "\n".join(
+        [says["many"].format(tool=to_short_line(card.key)), *(f"- {line}" for line in lines), says["how"]]
+    )
+
+
+def build_missing_question(
+    card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
+) -> Question:
+    """The same as a record."""
+    return Question(text=format_missing_question(card, missing, language), tool=card.key, missing=missing)
+
+
+def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
+    """Which of a few tools is meant."""
+    says = _PHRASES["he" if language == "he" else "en"]
+    lines = [
+        f"{number}. {to_short_line(card.key)}: {to_short_line(_get_first_sentence(card.description))}"
+        for number, card in enumerate(cards, 1)
+    ]
+    keys = tuple(card.key for card in cards)
+    return Question(
+        text="\n".join([says["which"], *lines]), missing=(MissingArgument(name="tool", options=keys),)
+    )
+
+
+def build_confirm_question(card: ToolCard, language: str = "en") -> Question:
+    """Whether a tool that may destroy something is really meant."""
+    says = _PHRASES["he" if language == "he" else "en"]
+    # No tool is named: an answer to this chooses the tool, it does not fill in its arguments.
+    wanted = MissingArgument(name="tool", options=(card.key,))
+    return Question(text=says["confirm"].format(tool=to_short_line(card.key)), missing=(wanted,))
+
+
+def to_short_line(text: str, longest: int = MAX_DESCRIPTION_LENGTH) -> str:
+    """A stranger's text as one short line of whole words, without anything hidden in it."""
+    line = " ".join(_INVISIBLE.sub(" ", scrub(text[:2000])).split())
+    if len(line) <= longest:
+        return line
+    cut = line[:longest]
+    words = cut.rpartition(" ")[0]
+    return f"{(words if len(words) >= longest // 2 else cut[:-1]).rstrip(' .,;:(')}…"
+
+
+def _get_first_sentence(text: str) -> str:
+    return _SENTENCE_END.split(text[:600].strip(), maxsplit=1)[0]
+
+
+def _describe_missing(
+    missing: MissingArgument, slot: ParameterSlot | None, card: ToolCard, phrases: dict[str, str]
+) -> str:
+    about = to_short_line(missing.name, MAX_SHOWN_NAME_LENGTH)
+    if missing.description:
+        about = f"{about} ({to_short_line(missing.description, MAX_DESCRIPTION_LENGTH - len(about))})"
+    if slot is not None and slot.is_secret:
+        return f"{about}; {phrases['secret']}"
+    if missing.options:
+        options = ", ".join(to_short_line(option) for option in missing.options[:MAX_SHOWN_VALUES])
+        return f"{about}, {phrases['options'].format(options=options)}"
+    if slot is None or not slot.parameter.shape.type:
+        return f"{about}, {phrases['json']}"
+    example = _find_example(slot, card)
+    return f"{about}, {phrases['example'].format(example=example)}" if example else about
+
+
+def _find_example(slot: ParameterSlot, card: ToolCard) -> str:
+    """What its own knowledge gives, else one by kind; a description that has one already needs none."""
+    written: Json = card.intelligence.parameters.examples.get(slot.name)
+    if isinstance(written, str | int | float) and not isinstance(written, bool):
+        return to_short_line(str(written))
+    if re.search(r"\be\.?g\.|\bfor example\b", slot.parameter.description, re.IGNORECASE):
+        return ""
+    if slot.parameter.shape.type == "boolean":
+        return "yes"
+    if slot.is_number:
+        return next((str(number) for number in (10, 1, 5, 100) if slot.parameter.shape.accepts(number)), "")
+    return next((_EXAMPLE_BY_KIND[kind] for kind in sorted(slot.kinds) if kind in _EXAMPLE_BY_KIND), "")
+
+
+MIN_FIT: Final = 0.25  # below it there is probably no suitable tool at all
+CONFIDENT_FIT: Final = 0.7  # above it a tool is used even where a model could have done without
+MIN_FIT_TO_ASK: Final = 0.5  # below it nobody is asked for a tool's arguments
+NEAR_BEST_SHARE: Final = 0.8  # of the best score: a tool whose arguments are all there goes before it
+CLEAR_LEAD: Final = 1.15  # times the score of the next
+CLEAR_LEAD_TO_READ: Final = 1.1  # for a read with all its values: a wrong one does no harm
+MIN_BEST_SHARE: Final = (
+    0.55  # of the best score: further behind, filling its arguments does not make a tool right
+)
+MAX_QUESTION_OPTIONS: Final = 4
+
+NO_TOOL_MEANT: Final = "no tool here seems to be meant for it"
+
+# What a request names outright. A tool that has no place for it answers another request.
+_EXPLICIT_KINDS: Final = frozenset(
+    {EntityKind.PATH, EntityKind.URL, EntityKind.EMAIL, EntityKind.ID, EntityKind.QUOTED, EntityKind.TIME}
+)
+_QUALIFIED_NAME = re.compile(r"(?<![\w/.:-])([A-Za-z][\w-]{0,63})(?:/|__)([A-Za-z][\w-]{0,127})(?![\w/-])")
+_DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
+_MEDIA_FILE = re.compile(
+    r"\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|mp[34]|wav|flac|ogg|mov|avi|mkv|webm)$", re.IGNORECASE
+)
+_FILE = re.compile(r"[^./]\.[a-z][a-z0-9]{0,4}$", re.IGNORECASE)
+_FOLDERS: Final = frozenset({"directory", "folder", "dir"})
+_MEDIA: Final = frozenset({"media", "image", "audio", "video", "picture", "photo"})
+
+
+@frozen
+class ToolOption:
+    """One offered tool and what the request says for its arguments."""
+
+    card: ToolCard
+    filled: FilledArguments
+    score: float
+
+    @property
+    def unused_count(self) -> int:
+        """How many things the request names outright this tool would leave aside."""
+        return sum(1 for entity in self.filled.unused_entities if entity.kind in _EXPLICIT_KINDS)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the request itself gives every argument; a tool without any is not made sure by that."""
+        return self.filled.is_complete and bool(self.filled.arguments)
+
+
+@frozen
+class KeylessChoice:
+    """The tool to take, or the question to ask; and why."""
+
+    option: ToolOption | None
+    reason: str
+    alternatives: tuple[ToolOption, ...] = ()
+    question: Question | None = None  # which tool is meant; what is missing for a chosen one is asked apart
+
+    @property
+    def card(self) -> ToolCard | None:
+        return None if self.option is None else self.option.card
+
+
+def choose_tool(
+    narrowing: Narrowing,
+    cards: Mapping[str, ToolCard],
+    text: str,
+    *,
+    today: date,
+    zone: str | None = None,
+    need: int = 0,
+) -> KeylessChoice:
+    """The tool that is certainly meant for one need of the request; `cards` are those offered, by key."""
+    options = _build_options(narrowing, cards, text, today, zone, need)
+    if namesakes := _find_same_named_options(text, options):
+        reason = "the request names a tool of a server that is not here"
+        return _build_which_tool_choice(namesakes, reason, narrowing.signals.language)
+    if narrowing.need.verdict is NeedVerdict.NONE:
+        return _choose_without_need(options, narrowing)
+    if not options:
+        return KeylessChoice(option=None, reason="no tool is offered for it")
+    if (named := _find_named_option(narrowing, options)) is not None:
+        rest = tuple(option for option in options if option is not named)
+        return KeylessChoice(option=named, reason="the request names this tool", alternatives=rest)
+    if narrowing.shortlist.fit < MIN_FIT:
+        return KeylessChoice(option=None, reason=NO_TOOL_MEANT, alternatives=options)
+    part = narrowing.shortlist.needs[need] if need < len(narrowing.shortlist.needs) else text
+    if _starts_with_change_verb(part) and all(option.card.effect.value is Effect.READ for option in options):
+        return KeylessChoice(option=None, reason="every offered tool only reads", alternatives=options)
+    if need and _is_for_model(part, options):
+        return KeylessChoice(option=None, reason="a language model has to do it", alternatives=options)
+    asked = _prefer_readers(options) if narrowing.signals.asks else options
+    return _choose_option(asked, narrowing.shortlist.fit, narrowing.signals.language, text)
+
+
+def _build_options(
+    narrowing: Narrowing,
+    cards: Mapping[str, ToolCard],
+    text: str,
+    today: date,
+    zone: str | None,
+    need: int,
+) -> tuple[ToolOption, ...]:
+    needs = narrowing.shortlist.needs
+    part = needs[need] if len(needs) > 1 and need < len(needs) else None
+    return tuple(
+        ToolOption(
+            card=cards[candidate.tool],
+            filled=fill_arguments(
+                cards[candidate.tool], text, narrowing.signals, today=today, zone=zone, need=part
+            ),
+            score=candidate.score,
+        )
+        for candidate in narrowing.shortlist.offered
+        if candidate.tool in cards and _serves_need(candidate, need, needs)
+    )
+
+
+def _serves_need(candidate: Candidate, need: int, needs: tuple[str, ...]) -> bool:
+    return len(needs) < 2 or candidate.need == need
+
+
+def _find_named_option(narrowing: Narrowing, options: tuple[ToolOption, ...]) -> ToolOption | None:
+    """The one offered tool the request mentions by its name."""
+    mentioned = {mention.name for mention in narrowing.signals.mentions if mention.kind == "tool"}
+    named = [option for option in options if option.card.key in mentioned]
+    return named[0] if len(named) == 1 else None
+
+
+def _find_same_named_options(text: str, options: tuple[ToolOption, ...]) -> list[ToolOption]:
+    """Tools called like one that the request names together with its server, which has none of that name."""
+    named = {
+        (match[1].casefold(), match[2].casefold())
+        for match in islice(_QUALIFIED_NAME.finditer(text[:4000]), 100)
+    }
+    known = {(option.card.server.casefold(), option.card.name.casefold()): option for option in options}
+    if not named.isdisjoint(known):
+        return []
+    wanted = {name for _, name in named if "_" in name or "-" in name}  # `docs/fetch` may be a file
+    return [option for (_, name), option in known.items() if name in wanted]
+
+
+def _choose_without_need(options: tuple[ToolOption, ...], narrowing: Narrowing) -> KeylessChoice:
+    """A model alone would do, and there is none: a tool that surely can, and only reads, is better."""
+    best = _pick_best(_keep_best_matches(list(options)))[0] if options else None
+    sure = best is not None and best.is_sure and narrowing.shortlist.fit >= CONFIDENT_FIT
+    if not sure or best is None or best.card.effect.value is not Effect.READ:
+        return KeylessChoice(option=None, reason="the request needs no tool")
+    return KeylessChoice(option=best, reason="without a model, this tool can answer it")
+
+
+_REQUEST_LEAD: Final = r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
+_CHANGE_ORDER: Final = re.compile(
+    rf"{_REQUEST_LEAD}"
+    r"(?:(?:delete|remove|erase|rename|move|overwrite|send)\b|ו?ת?מחקי?(?!\w)|ו?ת?שלחי?(?!\w))",
+    re.IGNORECASE,
+)
+_TEXT_ORDER: Final = re.compile(
+    rf"{_REQUEST_LEAD}"
+    r"(?P<verb>(?:translate|summari[sz]e|explain|rewrite|rephrase|paraphrase|proofread|shorten|simplify)\b"
+    r"|ו?ת(?:רגם|רגמי|סכם|סכמי|סביר|סבירי)(?!\w)|ו?(?:סכם|סכמי|הסבר|הסבירי)(?!\w))",
+    re.IGNORECASE,
+)
+
+
+def _starts_with_change_verb(text: str) -> bool:
+    """It begins with an order to change something: a tool that only reads cannot do it."""
+    return _CHANGE_ORDER.match(text[:2000]) is not None
+
+
+def _is_for_model(part: str, options: tuple[ToolOption, ...]) -> bool:
+    """It orders something done with text that is already there, and no offered tool does that to a text."""
+    order = _TEXT_ORDER.match(part[:2000])
+    if order is None or not all(option.filled.missing for option in options):
+        return False
+    verb = order["verb"][:5].casefold()
+    return not any(verb in f"{option.card.name} {option.card.description}".casefold() for option in options)
+
+
+def _prefer_readers(options: tuple[ToolOption, ...]) -> tuple[ToolOption, ...]:
+    """A request that only asks ("what is in …", "show me …") is for a tool that reads, if there is one."""
+    return tuple(option for option in options if option.card.effect.value is Effect.READ) or options
+
+
+def _choose_option(options: tuple[ToolOption, ...], fit: float, language: str, text: str) -> KeylessChoice:
+    near = [option for option in options if option.score >= MIN_BEST_SHARE * options[0].score]
+    kept = _keep_best_matches(near)
+    chosen, reason = _pick_best(kept)
+    if chosen is None and (said := _find_option_by_name_words(kept, text)) is not None:
+        chosen, reason = said, "the request says what this tool is called"
+    if chosen is None:
+        return _build_which_tool_choice(kept or near, reason, language)
+    if chosen.unused_count or (
+        not chosen.filled.arguments and (chosen.filled.unused_entities or chosen.filled.excluded_count)
+    ):
+        return _build_which_tool_choice(near, "no offered tool takes all that the request names", language)
+    if not chosen.filled.is_complete and fit < MIN_FIT_TO_ASK:
+        return KeylessChoice(option=None, reason=NO_TOOL_MEANT, alternatives=options)
+    if chosen.card.effect.value is Effect.DESTROY:
+        return _build_confirmation(chosen, near, language)
+    rest = tuple(option for option in options if option is not chosen)
+    return KeylessChoice(option=chosen, reason=reason, alternatives=rest)
+
+
+def _build_confirmation(chosen: ToolOption, near: list[ToolOption], language: str) -> KeylessChoice:
+    reason = "it may destroy something, and the request does not name the tool"
+    if not chosen.filled.is_complete:
+        return _build_which_tool_choice(near, reason, language)
+    question = build_confirm_question(chosen.card, language)
+    return KeylessChoice(option=None, reason=reason, alternatives=(chosen,), question=question)
+
+
+def _build_which_tool_choice(options: list[ToolOption], reason: str, language: str) -> KeylessChoice:
+    few = tuple(options[:MAX_QUESTION_OPTIONS])
+    question = build_which_tool_question(tuple(option.card for option in few), language)
+    return KeylessChoice(option=None, reason=reason, alternatives=few, question=question)
+
+
+def _keep_best_matches(options: list[ToolOption]) -> list[ToolOption]:
+    """Those that use the most of what the request names and, of what does the same, what is complete."""
+    least = min(option.unused_count for option in options)
+    kept = [option for option in options if option.unused_count == least and _accepts_file_types(option)]
+    kept = [option for option in kept if not _DEPRECATED.search(option.card.description[:300])] or kept
+    if not kept:
+        return []
+    # Reading something is no answer to a wish to change it, however complete: only like goes before like.
+    effect = kept[0].card.effect.value
+    complete = [option for option in kept if option.is_sure and option.card.effect.value is effect]
+    if complete and complete[0].score >= NEAR_BEST_SHARE * kept[0].score:
+        kept = complete
+    return [option for option in kept if not _wraps_single_value(option)] or kept
+
+
+def _pick_best(kept: list[ToolOption]) -> tuple[ToolOption | None, str]:
+    if not kept:
+        return None, "no offered tool takes what the request names"
+    if len(kept) == 1:
+        return kept[0], "only this tool takes what the request says"
+    reads = kept[0].is_sure and kept[0].card.effect.value is Effect.READ
+    if kept[0].score >= (CLEAR_LEAD_TO_READ if reads else CLEAR_LEAD) * kept[1].score:
+        return kept[0], "it stands clearly nearer to the request than the next"
+    return None, "several tools would do"
+
+
+def _find_option_by_name_words(kept: list[ToolOption], text: str) -> ToolOption | None:
+    """The one tool, nearest besides, all of whose name's words the request says: "run the tests"."""
+    spoken = {to_singular(word) for word in split_words(text[:2000])}
+    said = [option for option in kept if len(named := split_words(option.card.name)) > 1 and
+            all(to_singular(word) in spoken for word in named)]  # fmt: skip
+    return said[0] if said == kept[:1] else None
+
+
+def _accepts_file_types(option: ToolOption) -> bool:
+    """A tool for pictures and sound reads no text, nor one for text a picture, nor one for folders a file."""
+    said = {*split_words(option.card.name)}
+    named = [value for value in option.filled.arguments.values() if isinstance(value, str) and "." in value]
+    media = any(_MEDIA_FILE.search(value[-20:]) for value in named)
+    if said & _MEDIA:
+        return media or not named
+    if said & _FOLDERS and "file" not in said and any(_FILE.search(value[-20:]) for value in named):
+        return False
+    return not (media and "text" in said)
+
+
+def _wraps_single_value(option: ToolOption) -> bool:
+    """Whether it takes a list and the request names one thing."""
+    return any(isinstance(value, list) and len(value) == 1 for value in option.filled.arguments.values())
+
+
+MAX_PERSON_ANSWER_LENGTH: Final = 2000
+_ANSWER_LEAD: Final = "in "  # "Tokyo" alone is understood as "in Tokyo"
+_VERBATIM_KINDS: Final = frozenset(
+    {
+        ValueKind.PATH,
+        ValueKind.ID,
+        ValueKind.HOST,
+        ValueKind.CITY,
+        ValueKind.REVISION,
+        ValueKind.PATTERN,
+        ValueKind.SQL,
+        ValueKind.EMAIL,
+        ValueKind.URL,
+    }
+)
+_REFUSALS: Final = parse_word_set("no n none neither cancel stop לא ביטול עזוב די") | {"no thanks", "אף אחד"}
+_CONSENTS: Final = parse_word_set("yes y ok okay sure כן בטח אישור") | {"yes please"}
+_YES_WORDS: Final = frozenset({"yes", "y", "true", "on", "כן"})
+_NO_WORDS: Final = frozenset({"no", "n", "false", "off", "לא"})
+
+
+def fill_answer(
+    card: ToolCard,
+    missing: tuple[MissingArgument, ...],
+    answer: str,
+    signals: Signals,
+    *,
+    today: date,
+) -> FilledArguments:
+    """The asked arguments as far as the answer gives them; the rest is still missing.
+
+    `signals` are those of the answer.
+    """
+    names = {one.name for one in missing}
+    slots = tuple(slot for slot in build_slots(card) if slot.name in names)
+    said = answer.strip()[:MAX_REQUEST_LENGTH]
+    if len(slots) == 1 and not slots[0].is_secret:
+        taking = _match_single_slot(slots[0], said, signals, today)
+    else:
+        held = extract_values(said, signals, today)
+        taking = FillState(text=said, slots=slots, values=(*held, *find_option_values(said, slots, held)))
+        assign_arguments(taking, card)
+    return build_filled_arguments(taking, signals)
+
+
+def _match_single_slot(slot: ParameterSlot, said: str, signals: Signals, today: date) -> FillState:
+    text = f"{_ANSWER_LEAD}{said}"
+    held = extract_values(text, signals, today)
+    taking = FillState(text=text, slots=(slot,), values=(*held, *find_option_values(text, (slot,), held)))
+    argument = _use_whole_answer(slot, said)
+    if argument is None:
+        found = [made for value in taking.values if (made := convert_value(slot, value)) is not None]
+        distinct = {repr(made): made for made in found}
+        argument = next(iter(distinct.values())) if len(distinct) == 1 else None
+    if argument is not None:
+        made = [argument] if slot.parameter.is_list else argument
+        taking.assign(
+            slot, AssignedArgument(argument=made, reason="the person said so", spans=((0, len(text)),))
+        )
+    return taking
+
+
+def _use_whole_answer(slot: ParameterSlot, text: str) -> Json:
+    """The whole answer as the argument, where it needs no understanding."""
+    plain = text.strip().strip("\"'`“”").strip()
+    if not plain or len(plain) > MAX_PERSON_ANSWER_LENGTH:
+        return None
+    kind = slot.parameter.shape.type
+    if slot.options:
+        return next((option for option in slot.options if option.lower() == plain.lower()), None)
+    if kind == "boolean":
+        return True if plain.lower() in _YES_WORDS else False if plain.lower() in _NO_WORDS else None
+    if kind in ("integer", "number"):
+        return parse_bare_number(plain)
+    if kind != "string" or not (slot.is_text or slot.kinds <= _VERBATIM_KINDS):
+        return None
+    # An address or an e-mail address is one word; where the answer is a sentence, it is looked for in it.
+    if (
+        slot.kinds & {ValueKind.EMAIL, ValueKind.URL, ValueKind.ID, ValueKind.HOST, ValueKind.REVISION}
+        and " " in plain
+    ):
+        return None
+    return None if slot.kinds & {ValueKind.EMAIL, ValueKind.URL} else plain
+
+
+def is_refusal(answer: str) -> bool:
+    """Whether the person does not want any of it."""
+    said = answer.strip().strip(".!").lower()[:200]
+    return said in _REFUSALS
+
+
+def pick_option(alternatives: tuple[ToolOption, ...], answer: str) -> ToolOption | None:
+    """The option a person means by "2", by its name, or by "yes" when there is only one."""
+    said = answer.strip().strip(".!").lower()[:200]
+    if said.isdecimal() and 1 <= int(said[:4]) <= len(alternatives):
+        return alternatives[int(said[:4]) - 1]
+    named = [one for one in alternatives if said in (one.card.key.lower(), one.card.name.lower())]
+    if len(named) == 1:
+        return named[0]
+    return alternatives[0] if said in _CONSENTS and len(alternatives) == 1 else None

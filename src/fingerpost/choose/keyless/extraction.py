@@ -1,0 +1,475 @@
+"""Extract dates, times, places, numbers and other values from a request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Final
+
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.choose.keyless.tables import (
+    CITIES,
+    COUNTRIES,
+    CURRENCIES,
+    CURRENCY_WORDS,
+    LANGUAGES,
+    MAX_PLACE_WORDS,
+    PLACE_QUALIFIERS,
+    ZONE_BY_LOWER_NAME,
+)
+from fingerpost.choose.keyless.values import RequestValue, ValueKind, add_context, share_roles
+from fingerpost.records import Entity, EntityKind, Signals
+
+MAX_DATE_LENGTH: Final = 40
+
+_RELATIVE_DAYS: Final = {
+    "today": 0,
+    "tomorrow": 1,
+    "yesterday": -1,
+    "day after tomorrow": 2,
+    "the day after tomorrow": 2,
+    "day before yesterday": -2,
+    "the day before yesterday": -2,
+    "היום": 0,
+    "מחר": 1,
+    "מחרתיים": 2,
+    "אתמול": -1,
+    "שלשום": -2,
+}
+_SPAN_DAYS: Final = {
+    "day": 1,
+    "days": 1,
+    "week": 7,
+    "weeks": 7,
+    "יום": 1,
+    "ימים": 1,
+    "שבוע": 7,
+    "שבועות": 7,
+}
+_COUNT_WORDS: Final = {"a": 1, "an": 1, "two": 2, "three": 3}
+_DAYS_AHEAD = re.compile(r"in (\d{1,4}|an?|two|three) (days?|weeks?)")
+_DAYS_AGO = re.compile(r"(\d{1,4}|an?|two|three) (days?|weeks?) ago")
+_AHEAD_OR_AGO_HE = re.compile(r"(בעוד|עוד|לפני) (?:(\d{1,4}) )?(ימים|יום|שבועות|שבוע)")
+
+_ISO_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+_YEAR_LAST = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})")
+_MONTH_FIRST = re.compile(r"([a-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})")
+_DAY_FIRST = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?(?: of)? ([a-z]{3,9}),? (\d{4})")
+_DAY_FIRST_HE = re.compile(r"(\d{1,2}) [בל]?([א-ת]{3,7}) (\d{4})")
+_MONTHS: Final = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_MONTHS_HE: Final = [
+    "ינואר",
+    "פברואר",
+    "מרץ",
+    "אפריל",
+    "מאי",
+    "יוני",
+    "יולי",
+    "אוגוסט",
+    "ספטמבר",
+    "אוקטובר",
+    "נובמבר",
+    "דצמבר",
+]
+_ISO_DATETIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.{0,20}")
+
+_CLOCK_TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?(?::\d{2})? ?([ap])?\.?m?\.?")
+_CLOCK_TIME_HE = re.compile(r"(?:[בלמ]שעה )?(\d{1,2})(?::(\d{2}))?(?: ב(בוקר|צהריים|ערב|לילה))?")
+_MORNING = re.compile(r"^ (?:in the morning|בבוקר)\b")
+_EVENING = re.compile(r"^ (?:in the (?:afternoon|evening)|at night|בערב|אחר הצהריים|אחה\"צ)\b")
+
+
+def parse_day(text: str, today: date) -> str | None:
+    """The day as an ISO date; None when it is not one certain day."""
+    words = " ".join(text[:MAX_DATE_LENGTH].lower().split())
+    if words in _RELATIVE_DAYS:
+        return _add_days(today, _RELATIVE_DAYS[words])
+    if (away := _parse_day_offset(words)) is not None:
+        return _add_days(today, away)
+    if found := _ISO_DATE.fullmatch(words):
+        return _format_date(found[1], found[2], found[3])
+    if found := _YEAR_LAST.fullmatch(words):
+        readings = {
+            _format_date(found[3], found[2], found[1]),
+            _format_date(found[3], found[1], found[2]),
+        } - {None}
+        return readings.pop() if len(readings) == 1 else None
+    return _parse_month_date(words)
+
+
+def is_datetime(text: str) -> bool:
+    """Whether it is an ISO day with an hour."""
+    return _ISO_DATETIME.fullmatch(text) is not None
+
+
+def parse_time(text: str, behind: str = "") -> str | None:
+    """The hour as HH:MM; `behind` is what follows it in the sentence ("in the evening")."""
+    words = " ".join(text[:MAX_DATE_LENGTH].lower().split())
+    if words in ("noon", "midnight"):
+        return "12:00" if words == "noon" else "00:00"
+    found = _CLOCK_TIME.fullmatch(words)
+    half = {"a": "morning", "p": "evening"}.get(found[3] or "", "") if found else ""
+    if found is None and (found := _CLOCK_TIME_HE.fullmatch(words)):
+        half = {"בוקר": "morning", None: ""}.get(found[3], "evening")
+    if found is None:
+        return None
+    if not half and (_EVENING.match(behind[:40]) or _MORNING.match(behind[:40])):
+        half = "evening" if _EVENING.match(behind[:40]) else "morning"
+    if not half and found[2] is None:
+        return None  # a bare "5" may be any half of the day
+    return _format_time(int(found[1]), int(found[2] or 0), half)
+
+
+def _format_time(hour: int, minute: int, half_of_day: str) -> str | None:
+    if half_of_day and hour > 12:
+        half_of_day = ""
+    if half_of_day:
+        hour = hour % 12 + (12 if half_of_day == "evening" else 0)
+    return f"{hour:02}:{minute:02}" if hour < 24 and minute < 60 else None
+
+
+def _parse_day_offset(words: str) -> int | None:
+    """Days from now: "in 3 days", "two weeks ago", "לפני שבוע"."""
+    if found := _AHEAD_OR_AGO_HE.fullmatch(words):
+        count = int(found[2] or 1) * _SPAN_DAYS[found[3]]
+        return -count if found[1] == "לפני" else count
+    for pattern, sign in ((_DAYS_AHEAD, 1), (_DAYS_AGO, -1)):
+        if found := pattern.fullmatch(words):
+            count = _COUNT_WORDS.get(found[1]) or int(found[1])
+            return sign * count * _SPAN_DAYS[found[2]]
+    return None
+
+
+def _parse_month_date(words: str) -> str | None:
+    if found := _MONTH_FIRST.fullmatch(words):
+        return _format_named_date(found[3], found[1], found[2], _MONTHS)
+    if found := _DAY_FIRST.fullmatch(words):
+        return _format_named_date(found[3], found[2], found[1], _MONTHS)
+    if found := _DAY_FIRST_HE.fullmatch(words):
+        return _format_named_date(found[3], found[2].replace("מרס", "מרץ"), found[1], _MONTHS_HE)
+    return None
+
+
+def _format_named_date(year: str, name: str, day: str, months: Sequence[str]) -> str | None:
+    for number, month in enumerate(months, 1):
+        if name == month or (name.isascii() and name in (month[:3], month[:4])):
+            return _format_date(year, str(number), day)
+    return None
+
+
+def _add_days(today: date, days: int) -> str | None:
+    try:
+        return (today + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return None
+
+
+def _format_date(year: str, month: str, day: str) -> str | None:
+    try:
+        return date(int(year), int(month), int(day)).isoformat()
+    except ValueError:
+        return None
+
+
+_EXTRA_WORD = re.compile(r"[^\W\d_]+(?:['’׳.-][^\W\d_]+)*\.?")
+_ZONE = re.compile(r"(?<![\w/])(?:[A-Za-z]{3,10}/[A-Za-z_+-]{2,40}(?:/[A-Za-z_]{2,40})?|UTC|GMT)(?![\w/])")
+_GLOB = re.compile(r"(?<![\w*])[\w./~-]{0,60}\*[\w.*/-]{0,60}")
+_IP = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\w)")
+_HOST = re.compile(
+    r"(?<![\w@./:-])(?:localhost|(?:[a-zA-Z0-9-]{1,63}\.){1,4}[a-zA-Z]{2,12})(?![\w@/:-]|\.\w)"
+)
+_REVISION = re.compile(r"(?<![\w/])(?:HEAD(?:[~^]\d{0,4}){0,4}|[0-9a-f]{7,40})(?![\w/])")
+_CURRENCY = re.compile(r"(?<![A-Za-z])[A-Z]{3}(?![A-Za-z])")
+_FOLDER = re.compile(
+    r"(?:(?<=folder )|(?<=directory )|(?<=path )|(?<=repo )|(?<=repository )|(?<=תיקייה )|(?<=תיקיית ))"
+    r"[\w.-]{1,80}(?:/[\w.-]{1,80}){1,12}/?"
+    r"|(?<![\w./:-])[\w.-]{1,80}(?:/[\w.-]{1,80}){0,12}/(?![\w/])"
+    r"|(?<!\S)\.{1,2}(?=\s|$)"
+    r"|(?<!\S)/[\w.-]{2,60}(?=[\s,;!?]|$)"
+)
+# Behind a Hebrew preposition and its hyphen, where the signals see none.
+_PREFIXED_DAY = re.compile(r"(?<=[א-ת]-)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?![\w-])")
+_SQL = re.compile(
+    r"^(?:please )?(?:(?:run|execute|do) )?(?:(?:this|the) )?(?:sql )?(?:(?:query|statement):? )?"
+    r"(?P<sql>(?:SELECT|WITH|INSERT|UPDATE|DELETE|CREATE|PRAGMA)\b[^`]{3,4000})$",
+    re.DOTALL,
+)
+_SQL_WITH_TEXT = re.compile(
+    r"\b(?:and|then|please)\s+(?:tell|show|give|then|send|explain|list|write|me)\b|\bplease\b|\?"
+)
+
+_PLACE_BEFORE: Final = parse_word_set(
+    "in at for from to of near around and or between not time weather forecast flights vs versus into"
+)
+_PLACE_BEHIND: Final = parse_word_set("time weather forecast")
+_HEBREW_PREFIXES: Final = ("", "ב", "ל", "מ", "וב", "ול", "ומ", "ו", "ש", "שב", "ה")
+_LANGUAGE_BEFORE: Final = parse_word_set("in to into from and or as")
+
+
+def extract_extra_values(text: str) -> list[RequestValue]:
+    """Everything of this kind in the text."""
+    found = [
+        *_match_pattern(ValueKind.ZONE, _ZONE, text),
+        *_match_pattern(ValueKind.PATTERN, _GLOB, text),
+        *_match_pattern(ValueKind.HOST, _IP, text),
+        *_match_pattern(ValueKind.HOST, _HOST, text),
+        *_match_pattern(ValueKind.REVISION, _REVISION, text),
+        *_match_pattern(ValueKind.PATH, _FOLDER, text),
+        *_match_pattern(ValueKind.DATE, _PREFIXED_DAY, text),
+        *_extract_currencies(text),
+        *_extract_named_values(text),
+        *_extract_sql(text),
+    ]
+    return [value for value in found if value.kind is not ValueKind.ZONE or value.reading is not None]
+
+
+def _match_pattern(kind: ValueKind, pattern: re.Pattern[str], text: str) -> Iterator[RequestValue]:
+    for match in pattern.finditer(text):
+        word = match.group()
+        reading = ZONE_BY_LOWER_NAME.get(word.lower()) if kind is ValueKind.ZONE else word
+        if kind is ValueKind.REVISION and not (word.startswith("HEAD") or _is_hash(word)):
+            continue
+        yield RequestValue(kind=kind, text=word, start=match.start(), end=match.end(), reading=reading)
+
+
+def _is_hash(word: str) -> bool:
+    return any(letter.isdigit() for letter in word) and any(letter.isalpha() for letter in word)
+
+
+def _extract_sql(text: str) -> Iterator[RequestValue]:
+    """A statement that is the whole rest of the request; with words behind it, its end is a guess."""
+    found = _SQL.match(text)
+    if found is not None and _SQL_WITH_TEXT.search(found["sql"]) is None:
+        statement = found["sql"].strip()
+        start = found.start("sql")
+        yield RequestValue(
+            kind=ValueKind.SQL, text=statement, start=start, end=start + len(statement), reading=statement
+        )
+
+
+def _extract_currencies(text: str) -> Iterator[RequestValue]:
+    for match in _CURRENCY.finditer(text):
+        if match.group() in CURRENCIES:
+            yield RequestValue(
+                kind=ValueKind.CURRENCY,
+                text=match.group(),
+                start=match.start(),
+                end=match.end(),
+                reading=match.group(),
+            )
+
+
+def _extract_named_values(text: str) -> Iterator[RequestValue]:
+    """Places, languages and currencies by their names; the longest name wins."""
+    words = list(_EXTRA_WORD.finditer(text))
+    place = 0
+    while place < len(words):
+        taken = 0
+        for length in range(min(MAX_PLACE_WORDS, len(words) - place), 0, -1):
+            readings = list(_match_name(words[place : place + length], text, words, place + length))
+            if readings:
+                yield from readings
+                taken = length
+                break
+        place += taken or 1
+
+
+def _match_name(
+    name: list[re.Match[str]], text: str, words: list[re.Match[str]], following: int
+) -> Iterator[RequestValue]:
+    start, end = name[0].start(), name[-1].end()
+    written = text[start:end]
+    if "\n" in written or any(mark in written for mark in ",;:!?()"):
+        return
+    for prefix in _HEBREW_PREFIXES if "א" <= written[0] <= "ת" else ("",):
+        if not written.startswith(prefix):
+            continue
+        bare = written[len(prefix) :].rstrip(".")
+        behind = text[end : words[following].end()] if following < len(words) else ""
+        before = words[following - len(name) - 1].group().lower() if following > len(name) else ""
+        found = list(_look_up_name(bare, start + len(prefix), behind, "in" if prefix else before))
+        if found:
+            yield from found
+            return
+
+
+def _look_up_name(bare: str, start: int, behind: str, before: str) -> Iterator[RequestValue]:
+    low = " ".join(bare.lower().split())
+    end = start + len(bare)
+    zone = CITIES.get(low) or COUNTRIES.get(low)
+    if zone is not None and _is_place(behind, before):
+        yield RequestValue(kind=ValueKind.ZONE, text=bare, start=start, end=end, reading=zone)
+        if low in CITIES:
+            yield RequestValue(kind=ValueKind.CITY, text=bare, start=start, end=end, reading=bare)
+    if low in LANGUAGES and before in _LANGUAGE_BEFORE:
+        yield RequestValue(kind=ValueKind.LANGUAGE, text=bare, start=start, end=end, reading=LANGUAGES[low])
+    if low in CURRENCY_WORDS:
+        yield RequestValue(
+            kind=ValueKind.CURRENCY, text=bare, start=start, end=end, reading=CURRENCY_WORDS[low]
+        )
+
+
+def _is_place(behind: str, before: str) -> bool:
+    """Not the Paris of "Paris Hilton" or "Paris, Texas": what stands around a name has its say."""
+    following = behind.strip(" ,.").lower()
+    if following in PLACE_QUALIFIERS and not _is_small_word(behind):
+        return False
+    if behind.startswith(" ") and behind[1:2].isupper() and following not in _PLACE_BEHIND:
+        return False
+    if behind.startswith((", ", "'")) and behind[2:3].isupper() and following not in COUNTRIES:
+        return False
+    return before in _PLACE_BEFORE or following in _PLACE_BEHIND
+
+
+def _is_small_word(behind: str) -> bool:
+    """`on` and `me` are words unless written `ON`, `ME`."""
+    word = behind.strip(" ,.")
+    return len(word) == 2 and word.islower()
+
+
+MAX_REQUEST_LENGTH: Final = 8000
+MAX_VALUES: Final = 60
+
+_NUMBER_WITH_UNIT = re.compile(r"[$€£₪¥]? ?(-?[\d,]{1,40}(?:\.\d{1,20})?)\s?(.{0,20})")
+_MORE_BEHIND = re.compile(r"[./:x×-]\d")
+_MORE_BEFORE = re.compile(r"\d[./:x×-]")
+_LOOKS_LIKE_PATH = re.compile(
+    r"(?:~|\.{0,2}|[A-Za-z]:)[\\/][^*?\"<>|\n]*|[^*?\"<>|/\n]{1,200}\.[A-Za-z0-9]{1,5}"
+)
+_CONTAINING_KINDS: Final = frozenset(
+    {ValueKind.HOST, ValueKind.REVISION, ValueKind.PATTERN, ValueKind.SQL, ValueKind.DATE}
+)
+_ENTITY_KINDS: Final = {
+    EntityKind.PATH: ValueKind.PATH,
+    EntityKind.URL: ValueKind.URL,
+    EntityKind.EMAIL: ValueKind.EMAIL,
+    EntityKind.ID: ValueKind.ID,
+}
+
+
+def extract_values(text: str, signals: Signals, today: date) -> tuple[RequestValue, ...]:
+    """The values of the request, in the order they stand."""
+    text = text[:MAX_REQUEST_LENGTH]
+    read = list(_convert_entities(text, signals.entities, today))
+    quoted = [value for value in read if value.kind is ValueKind.TEXT]
+    # A quotation is one thing, even where it holds another.
+    outside = [value for value in read if value.kind is ValueKind.TEXT or not _is_within(value, quoted)]
+    own = [value for value in extract_extra_values(text) if not _is_within(value, quoted)]
+    kept = [value for value in outside if not _is_part_of_value(value, own)]
+    kept += [
+        value
+        for value in own
+        if value.kind not in (ValueKind.PATH, ValueKind.NAME) or not _is_within(value, kept)
+    ]
+    kept += [
+        replace(value, kind=ValueKind.PATH) for value in quoted if _LOOKS_LIKE_PATH.fullmatch(value.text)
+    ]
+    ordered = sorted(kept, key=lambda value: (value.start, value.end, value.kind))
+    return share_roles([add_context(value, text) for value in ordered[:MAX_VALUES]], text)
+
+
+def _is_within(value: RequestValue, others: Iterable[RequestValue]) -> bool:
+    return any(value is not other and value.overlaps_with(other) for other in others)
+
+
+def _is_part_of_value(value: RequestValue, own: Iterable[RequestValue]) -> bool:
+    """Whether a number is only a piece of something else that was found: an IP address, a revision."""
+    return value.kind in (ValueKind.NUMBER, ValueKind.TIME, ValueKind.DATE) and any(
+        value.overlaps_with(other) and other.kind in _CONTAINING_KINDS for other in own
+    )
+
+
+def _convert_entities(text: str, entities: tuple[Entity, ...], today: date) -> Iterator[RequestValue]:
+    for entity, start in locate_entities(text, entities):
+        value = _convert_entity(entity, start, text, today)
+        if value is not None:
+            yield value
+
+
+def locate_entities(text: str, entities: tuple[Entity, ...]) -> Iterator[tuple[Entity, int]]:
+    """The signals' entities and where they stand in the text. They come in order; only quotations overlap."""
+    begun = ended = 0
+    for entity in entities:
+        quoted = entity.kind is EntityKind.QUOTED
+        start = _find_whole_word(text, entity.text, begun if quoted else ended)
+        if start is None:
+            continue
+        begun = start
+        ended = start if quoted else start + len(entity.text)
+        yield entity, start
+
+
+def _find_whole_word(text: str, wanted: str, cursor: int) -> int | None:
+    """Where it stands as a word of its own, from the cursor on."""
+    for _ in range(MAX_VALUES):
+        start = text.find(wanted, cursor)
+        if start < 0:
+            return None
+        before, behind = text[start - 1 : start], text[start + len(wanted) :][:1]
+        if not (_continues_token(before, wanted[0]) or _continues_token(behind, wanted[-1])):
+            return start
+        cursor = start + 1
+    return None
+
+
+def _continues_token(neighbour: str, edge: str) -> bool:
+    """Whether a number or a Latin word goes on: a Hebrew preposition may stand right before either."""
+    return neighbour.isalnum() and neighbour.isascii() and edge.isalnum() and edge.isascii()
+
+
+def _convert_entity(entity: Entity, start: int, text: str, today: date) -> RequestValue | None:
+    end = start + len(entity.text)
+    bare = RequestValue(kind=ValueKind.TEXT, text=entity.text, start=start, end=end, reading=entity.text)
+    match entity.kind:
+        case EntityKind.QUOTED:
+            return bare
+        case EntityKind.NUMBER:
+            return _parse_number(bare, text)
+        case EntityKind.DATE if is_datetime(entity.text):
+            return replace(bare, kind=ValueKind.MOMENT)
+        case EntityKind.DATE:
+            return replace(bare, kind=ValueKind.DATE, reading=parse_day(entity.text, today))
+        case EntityKind.TIME:
+            return replace(bare, kind=ValueKind.TIME, reading=parse_time(entity.text, text[end : end + 40]))
+        case _:
+            return replace(bare, kind=_ENTITY_KINDS[entity.kind])
+
+
+def _parse_number(bare: RequestValue, text: str) -> RequestValue | None:
+    """The number without its unit. A piece of a version, a ratio or a size (`800x600`) is no number."""
+    found = _NUMBER_WITH_UNIT.fullmatch(bare.text)
+    if found is None:
+        return None
+    start, end = bare.start + found.start(1), bare.start + found.end(1)
+    if _MORE_BEHIND.match(text[end : end + 2]) or _MORE_BEFORE.match(text[max(0, start - 2) : start]):
+        return None
+    digits = found[1].replace(",", "")
+    try:
+        reading = float(digits)
+    except ValueError:
+        return None
+    sign = bare.text[0] if bare.text[0] in "$€£₪¥" else ""
+    return replace(
+        bare,
+        kind=ValueKind.NUMBER,
+        start=start,
+        end=end,
+        text=digits,
+        reading=reading,
+        unit=sign + found[2].lower(),
+    )

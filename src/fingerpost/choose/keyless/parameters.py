@@ -1,0 +1,698 @@
+"""Tool parameters read from the JSON Schema, and which values fit each of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Final
+
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.choose.keyless.tables import ENGLISH_NAMES
+from fingerpost.choose.keyless.values import RequestValue, ValueKind, ValueRole
+from fingerpost.frozen import frozen
+from fingerpost.records import Effect, Json, JsonObject, ToolCard
+from fingerpost.redaction import is_secret_name
+
+MAX_PARAMETERS: Final = 60
+MAX_ENUM_VALUES: Final = 60
+_MAX_RESOLVE_STEPS: Final = 8  # through references and alternatives
+_EMPTY_SCHEMA: Final[JsonObject] = {}
+
+
+@frozen
+class ValueSchema:
+    """What one value has to look like."""
+
+    type: str  # string, integer, number, boolean, or "" for anything that cannot be filled
+    form: str = ""  # the schema's `format`
+    options: tuple[str, ...] = ()
+    rules: JsonObject = field(default_factory=dict[str, Json])
+
+    def accepts(self, value: Json) -> bool:
+        """Whether type and bounds are kept. Patterns are left to the call path, which bounds their cost."""
+        if self.options and value not in self.options:
+            return False
+        match self.type:
+            case "string":
+                return isinstance(value, str) and self._is_length_valid(value)
+            case "boolean":
+                return isinstance(value, bool)
+            case "integer":
+                return isinstance(value, int) and not isinstance(value, bool) and self._is_in_range(value)
+            case "number":
+                return (
+                    isinstance(value, int | float)
+                    and not isinstance(value, bool)
+                    and self._is_in_range(value)
+                )
+            case _:
+                return False
+
+    def _is_length_valid(self, value: str) -> bool:
+        least, most = _get_bound(self.rules, "minLength"), _get_bound(self.rules, "maxLength")
+        return (least is None or len(value) >= least) and (most is None or len(value) <= most)
+
+    def _is_in_range(self, value: float) -> bool:
+        if not math.isfinite(value):
+            return False
+        least, most = _get_bound(self.rules, "minimum"), _get_bound(self.rules, "maximum")
+        above, below = _get_bound(self.rules, "exclusiveMinimum"), _get_bound(self.rules, "exclusiveMaximum")
+        step = _get_bound(self.rules, "multipleOf")
+        return (
+            (least is None or value >= least)
+            and (most is None or value <= most)
+            and (above is None or value > above)
+            and (below is None or value < below)
+            and (not step or value % step == 0)
+        )
+
+
+@frozen
+class Parameter:
+    """One parameter: its name, its shape, and whether it takes a list of such values."""
+
+    name: str
+    shape: ValueSchema
+    required: bool
+    description: str = ""
+    is_list: bool = False
+    min_items: int = 0  # of a list
+    max_items: int | None = None
+
+    def accepts(self, value: Json) -> bool:
+        if not self.is_list:
+            return self.shape.accepts(value)
+        if not isinstance(value, list):
+            return False
+        enough = len(value) >= self.min_items and (self.max_items is None or len(value) <= self.max_items)
+        return enough and all(self.shape.accepts(item) for item in value)
+
+
+def parse_parameters(card: ToolCard) -> tuple[Parameter, ...]:
+    """The tool's parameters, the required ones first, each group in the schema's order."""
+    schema = _as_object(card.definition.get("inputSchema"))
+    needed = schema.get("required")
+    listed = needed if isinstance(needed, list | tuple) else ()
+    required = {name for name in listed if isinstance(name, str)}
+    properties = _as_object(schema.get("properties"))
+    # What must be given comes first, so that a long list of extras never hides it.
+    names = sorted(properties, key=lambda name: name not in required)[:MAX_PARAMETERS]
+    return tuple(
+        _parse_parameter(name, _as_object(properties[name]), schema, name in required) for name in names
+    )
+
+
+def _parse_parameter(name: str, prop: JsonObject, root: JsonObject, required: bool) -> Parameter:
+    described = prop.get("description")
+    resolved = _resolve(prop, root)
+    if not isinstance(described, str):
+        described = resolved.get("description")
+    many = _get_type(resolved) == "array"
+    fewest, most = _get_bound(resolved, "minItems"), _get_bound(resolved, "maxItems")
+    item = _resolve(_as_object(resolved.get("items")), root) if many else resolved
+    return Parameter(
+        name=name,
+        shape=_parse_value_schema(item),
+        required=required,
+        description=described[:600] if isinstance(described, str) else "",
+        is_list=many,
+        min_items=int(fewest or 0),
+        max_items=None if most is None else int(most),
+    )
+
+
+def _parse_value_schema(schema: JsonObject) -> ValueSchema:
+    kind = _get_type(schema)
+    form = schema.get("format")
+    listed = schema.get("enum")
+    options: tuple[str, ...] = ()
+    if isinstance(listed, list | tuple):
+        options = tuple(option for option in listed if isinstance(option, str))[:MAX_ENUM_VALUES]
+        if not options:
+            kind = ""  # only these will do, and none of them is a word
+        elif not kind:
+            kind = "string"
+    if "const" in schema:
+        kind = ""
+    return ValueSchema(
+        type=kind if kind in ("string", "integer", "number", "boolean") else "",
+        form=form if isinstance(form, str) else "",
+        options=options,
+        rules=schema,
+    )
+
+
+def _resolve(schema: JsonObject, root: JsonObject) -> JsonObject:
+    """The schema itself behind references and "or null"; an empty one when it has several shapes."""
+    for _ in range(_MAX_RESOLVE_STEPS):
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            schema = _resolve_reference(reference, root)
+            continue
+        choices = schema.get("anyOf", schema.get("oneOf"))
+        if not isinstance(choices, list | tuple):
+            return schema
+        real = [entry for choice in choices if (entry := _as_object(choice)).get("type") != "null"]
+        if len(real) != 1:
+            return _EMPTY_SCHEMA
+        schema = real[0]
+    return _EMPTY_SCHEMA
+
+
+def _resolve_reference(reference: str, root: JsonObject) -> JsonObject:
+    place: Json = root
+    if not reference.startswith("#/"):
+        return _EMPTY_SCHEMA
+    for step in reference[2:].split("/")[:_MAX_RESOLVE_STEPS]:
+        place = _as_object(place).get(step)
+    return _as_object(place)
+
+
+def _get_type(schema: JsonObject) -> str:
+    named = schema.get("type")
+    if isinstance(named, list | tuple):
+        real = [one for one in named if one != "null"]
+        named = real[0] if len(real) == 1 else ""
+    return named if isinstance(named, str) else ""
+
+
+def _as_object(value: Json) -> JsonObject:
+    return value if isinstance(value, Mapping) else _EMPTY_SCHEMA
+
+
+def _get_bound(schema: JsonObject, name: str) -> float | None:
+    value = schema.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value
+
+
+_KIND_BY_FORMAT: Final = {
+    "uri": ValueKind.URL,
+    "url": ValueKind.URL,
+    "email": ValueKind.EMAIL,
+    "date": ValueKind.DATE,
+    "date-time": ValueKind.MOMENT,
+    "time": ValueKind.TIME,
+    "uuid": ValueKind.ID,
+    "ipv4": ValueKind.HOST,
+    "hostname": ValueKind.HOST,
+}
+_KIND_BY_NAME: Final = {
+    ValueKind.PATH: parse_word_set("path file filename filepath dir directory folder cwd pathname"),
+    ValueKind.URL: parse_word_set("url uri link href website webpage"),
+    ValueKind.EMAIL: parse_word_set("email mail recipient"),
+    ValueKind.DATE: parse_word_set("date day deadline due since until birthday"),
+    ValueKind.MOMENT: parse_word_set("datetime timestamp"),
+    ValueKind.TIME: parse_word_set("time"),
+    ValueKind.ZONE: parse_word_set("timezone tz zone"),
+    ValueKind.REVISION: parse_word_set("sha commit revision rev commitish"),
+    ValueKind.ID: parse_word_set("id uuid guid"),
+    ValueKind.LANGUAGE: parse_word_set("language lang locale"),
+    ValueKind.CURRENCY: parse_word_set("currency"),
+    ValueKind.CITY: parse_word_set("city town location place"),
+    ValueKind.HOST: parse_word_set("host hostname domain ip"),
+    ValueKind.PATTERN: parse_word_set("pattern glob"),
+    ValueKind.SQL: parse_word_set("sql statement"),
+}
+# Names that say where something goes but not what it is: the rest of the tool has to say it.
+_NEUTRAL_NAMES: Final = parse_word_set(
+    "source target destination src dst dest input output from to origin contain base"
+)
+_KIND_BY_DESCRIPTION: Final = (
+    (ValueKind.ZONE, re.compile(r"\btime ?zone\b", re.IGNORECASE)),
+    (ValueKind.EMAIL, re.compile(r"\be-?mail\b|\brecipient\b", re.IGNORECASE)),
+    (ValueKind.URL, re.compile(r"\bUR[LI]\b")),
+    (ValueKind.CURRENCY, re.compile(r"\bcurrency\b", re.IGNORECASE)),
+    (ValueKind.LANGUAGE, re.compile(r"\blanguage\b", re.IGNORECASE)),
+    (ValueKind.REVISION, re.compile(r"\b(?:commits?|sha|revisions?)\b", re.IGNORECASE)),
+    (ValueKind.PATH, re.compile(r"\b(?:path|file|folder|directory)\b", re.IGNORECASE)),
+    (ValueKind.CITY, re.compile(r"\bcity\b", re.IGNORECASE)),
+)
+_SQL_MENTION = re.compile(r"\bSQL\b")
+_CODE_MENTION = re.compile(
+    r"\b(?:SQL|GraphQL|JQL|Cypher|XPath|JSONPath|regex|regular expression|CSS selector|jq)\b", re.IGNORECASE
+)
+_FROM_NAMES: Final = parse_word_set("from source src origin since start begin after checkin sender old")
+_TO_NAMES: Final = parse_word_set("to target destination dst dest until end before checkout recipient new")
+_SECRET_NAMES: Final = parse_word_set(
+    "password passwd passphrase secret token credential credentials pin otp cvv apikey pwd"
+)
+_KEY_NAMES: Final = parse_word_set("api access private secret ssh auth encryption signing license")
+_QUOTED_VALUE = re.compile(r"['‘“\"`]([A-Za-z][\w-]{1,30})['’”\"`]")
+_EXAMPLE_MARK = re.compile(r"\be\.?g\b|\bfor example\b|\bsuch as\b|\blike\b|\bi\.e\b", re.IGNORECASE)
+
+
+@frozen
+class ParameterSlot:
+    """One parameter with what it would take."""
+
+    parameter: Parameter
+    words: tuple[str, ...]  # of its name, in the singular
+    kinds: frozenset[ValueKind] = frozenset()
+    role: ValueRole | None = None
+    options: tuple[str, ...] = ()  # only these will do, as the schema or its description lists them
+    is_secret: bool = False
+    description_words: frozenset[str] = field(default_factory=frozenset[str])  # words of its description
+    tool_words: frozenset[str] = field(
+        default_factory=frozenset[str]
+    )  # words of its name, description and listed values
+
+    @property
+    def name(self) -> str:
+        return self.parameter.name
+
+    @property
+    def required(self) -> bool:
+        return self.parameter.required
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it takes whatever somebody puts between quotes."""
+        free = not self.kinds - {ValueKind.PATTERN, ValueKind.SQL}
+        return self.parameter.shape.type == "string" and free and not self.options
+
+    @property
+    def is_number(self) -> bool:
+        return self.parameter.shape.type in ("integer", "number") and not self.parameter.is_list
+
+
+def build_slots(card: ToolCard) -> tuple[ParameterSlot, ...]:
+    """The tool's parameters, each with what it would take."""
+    known = parse_parameters(card)
+    listed = " ".join(option for parameter in known for option in parameter.shape.options)
+    spoken = (*split_words(card.name), *split_words(card.description[:400]), *split_words(listed))
+    about = frozenset(to_singular(word) for word in spoken)
+    return tuple(_build_slot(parameter, card, about) for parameter in known)
+
+
+def is_search(card: ToolCard, slot: ParameterSlot) -> bool:
+    """Whether the tool looks something up by words in ordinary language, given in this parameter."""
+    named = {"query", "q", "search", "keyword", "topic", "term", "phrase", "searchterm", "text"}
+    verbs = {"search", "find", "lookup", "query", "look", "seek"}
+    return (
+        card.effect.value is Effect.READ
+        and slot.is_text
+        and ValueKind.SQL not in slot.kinds
+        and not slot.parameter.is_list
+        and slot.words[-1:] != ()
+        and slot.words[-1] in named
+        and bool(verbs & {*split_words(card.name), *slot.words})
+        and _CODE_MENTION.search(slot.parameter.description) is None
+    )
+
+
+def _build_slot(parameter: Parameter, card: ToolCard, tool: frozenset[str]) -> ParameterSlot:
+    name = tuple(to_singular(word) for word in split_words(parameter.name[:80]))
+    options = parameter.shape.options or _parse_listed_values(parameter)
+    return ParameterSlot(
+        parameter=parameter,
+        words=name,
+        kinds=_infer_kinds(parameter, name, card),
+        role=_infer_slot_role(name),
+        options=options,
+        is_secret=_is_secret(parameter, name),
+        description_words=frozenset(to_singular(word) for word in split_words(parameter.description)),
+        tool_words=tool,
+    )
+
+
+def _infer_kinds(parameter: Parameter, name: tuple[str, ...], card: ToolCard) -> frozenset[ValueKind]:
+    if parameter.shape.options:
+        return frozenset({ValueKind.LANGUAGE}) if name[-1:] in (("language",), ("lang",)) else frozenset()
+    if parameter.shape.type in ("integer", "number"):
+        return frozenset({ValueKind.NUMBER})
+    if parameter.shape.type != "string":
+        return frozenset()
+    if parameter.shape.form:
+        kind = _KIND_BY_FORMAT.get(parameter.shape.form)
+        return frozenset() if kind is None else frozenset({kind})
+    if _SQL_MENTION.search(parameter.description):
+        return frozenset({ValueKind.SQL})
+    kind = _infer_kind_from_name(name) or _infer_kind_from_context(parameter, name, card)
+    return frozenset() if kind is None else frozenset({kind})
+
+
+def _infer_kind_from_name(name: tuple[str, ...]) -> ValueKind | None:
+    if name[-2:] == ("time", "zone"):
+        return ValueKind.ZONE
+    if name[-2:] in (("file", "name"), ("folder", "name"), ("directory", "name")):
+        return ValueKind.PATH
+    if name[-2:] in (("language", "code"), ("currency", "code")):
+        return ValueKind.LANGUAGE if name[-2] == "language" else ValueKind.CURRENCY
+    if name[:1] == ("date",) and name[-1:] in (("from",), ("to",), ("start",), ("end",)):
+        return ValueKind.DATE
+    if name in (("check", "in"), ("check", "out"), ("checkin",), ("checkout",)):
+        return ValueKind.DATE
+    if len(name) > 1 and name[-1] == "key" and name[-2] not in _KEY_NAMES:
+        return ValueKind.ID
+    head = name[-1:] or ("",)
+    return next((kind for kind, heads in _KIND_BY_NAME.items() if head[0] in heads), None)
+
+
+def _infer_kind_from_context(parameter: Parameter, name: tuple[str, ...], card: ToolCard) -> ValueKind | None:
+    """For a name like `source`: what its description or, without one, the tool's name is about."""
+    if not name or name[-1] not in _NEUTRAL_NAMES:
+        return None
+    text = parameter.description[:200] or card.name.replace("_", " ").replace("-", " ")
+    if not parameter.description and parameter.name == "target":
+        text = f"{card.name} {card.description[:200]}"
+    return next((kind for kind, pattern in _KIND_BY_DESCRIPTION if pattern.search(text)), None)
+
+
+def _infer_slot_role(name: tuple[str, ...]) -> ValueRole | None:
+    if name in (("check", "in"), ("check", "out")):
+        return ValueRole.FROM if name[1] == "in" else ValueRole.TO
+    known = set(name)
+    is_from, is_to = bool(known & _FROM_NAMES), bool(known & _TO_NAMES)
+    if is_from == is_to:
+        return None
+    return ValueRole.FROM if is_from else ValueRole.TO
+
+
+def _is_secret(parameter: Parameter, name: tuple[str, ...]) -> bool:
+    if parameter.shape.type not in ("string", ""):
+        return False
+    known = set(name)
+    if (
+        known & _SECRET_NAMES
+        or ("key" in known and known & _KEY_NAMES)
+        or is_secret_name(parameter.name[:80])
+    ):
+        return True
+    return name == ("key",) and bool(set(split_words(parameter.description)) & (_KEY_NAMES | _SECRET_NAMES))
+
+
+def _parse_listed_values(parameter: Parameter) -> tuple[str, ...]:
+    """Values a description lists in quotes ("'local', 'remote' or 'all'"), unless they are examples."""
+    if parameter.shape.type != "string" or parameter.shape.form or parameter.is_list:
+        return ()
+    text = parameter.description[:300]
+    found = tuple(dict.fromkeys(_QUOTED_VALUE.findall(text)))
+    return found if len(found) > 1 and _EXAMPLE_MARK.search(text) is None else ()
+
+
+_UNIT_SECONDS: Final = {
+    "ms": 0.001,
+    "millisecond": 0.001,
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "min": 60.0,
+    "minute": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+    "week": 604800.0,
+    "שניות": 1.0,
+    "שנייה": 1.0,
+    "דקות": 60.0,
+    "דקה": 60.0,
+    "שעות": 3600.0,
+    "שעה": 3600.0,
+    "ימים": 86400.0,
+}
+# As parameters say it: always in the plural, for "the second number" is no length of time.
+_DURATION_UNITS: Final = {
+    f"{unit}s": seconds for unit, seconds in _UNIT_SECONDS.items() if unit.isascii() and len(unit) > 2
+}
+_MONEY: Final = parse_word_set("amount price sum budget cost total")
+_DURATION_WORDS: Final = parse_word_set("duration length second minute hour")
+_MONEY_UNITS: Final = parse_word_set(
+    "$ € £ ₪ ¥ usd eur gbp ils nis btc eth dollar euro shekel שקלים שקל דולר דולרים אירו יורו"
+)
+_COUNT_PARAMETERS: Final = parse_word_set(
+    "count limit max maximum top k n size results number per page num amount"
+)
+_COUNTED_NOUNS: Final = parse_word_set("result item entry record row match hit")
+# Words before a number that do not say what it counts.
+_NEUTRAL_WORDS: Final = parse_word_set(
+    """
+    the a an of to for is with by at and or plus in on my this that get show read give me about id
+    number no only exactly set be are was what from into it add sum last first top latest most next wait
+    sleep how much many past please than equals up down over under every run start make print display
+    list root count convert divide multiply maximum max של ל את ה על עד מספר עם כמה זה
+    """
+)
+_CONNECTIVES: Final = parse_word_set(
+    """
+    and or to by of from in on with for x please plus times at is are if then the as per into using more
+    but when do does ו של עם ב ל
+    """
+)
+_OPPOSITES: Final = {"first": "last", "top": "last", "last": "first"}
+_PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_HASH_NUMBER = re.compile(r"#(\d{1,15})")
+
+
+def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
+    """The number as this parameter would take it; None when it counts something else."""
+    if value.kind is ValueKind.ID:
+        found = _HASH_NUMBER.fullmatch(value.text)
+        numbered = slot.words[-1:] in (("id",), ("number",), ("issue",), ("ticket",), ("pr",))
+        whose = value.label in {*slot.words, *slot.description_words} - _NEUTRAL_WORDS or (
+            numbered and value.label in _NEUTRAL_WORDS
+        )
+        return int(found[1]) if found is not None and (whose or (numbered and not value.label)) else None
+    if not isinstance(value.reading, float) or not _has_label(slot, value):
+        return None
+    factor = _get_unit_factor(slot, value)
+    if factor is None:
+        return None
+    amount = value.reading * factor
+    whole = amount.is_integer() and abs(amount) < 2**53
+    if slot.parameter.shape.type == "integer":
+        return int(amount) if whole else None
+    return int(amount) if whole else round(amount, 12)
+
+
+def is_number_meant(slot: ParameterSlot, value: RequestValue) -> bool:
+    """Whether the words around a number say that this parameter is meant, as an optional one needs."""
+    if (
+        _OPPOSITES.get(value.cue, "") in slot.tool_words | slot.description_words
+        and value.cue not in slot.tool_words | slot.description_words
+    ):
+        return False
+    near = {word for word in (value.noun, to_singular(value.unit)) if word} - _CONNECTIVES
+    if slot.words and (
+        slot.words == value.behind[: len(slot.words)] or slot.words == (to_singular(value.unit),)
+    ):
+        return True
+    if value.cue and value.cue in slot.description_words and near & slot.description_words:
+        return True
+    if to_singular(value.unit) in _UNIT_SECONDS and set(slot.words) & _DURATION_WORDS:
+        return True
+    if not set(slot.words) <= _COUNT_PARAMETERS and slot.words[-1:] != ("count",):
+        return False
+    counted = slot.tool_words | slot.description_words | _COUNTED_NOUNS
+    return bool(near & counted) or (bool(value.cue) and not near)
+
+
+def has_slot_word(slot: ParameterSlot, value: RequestValue) -> bool:
+    """Whether a word beside the number is one of the parameter's own: then other numbers do not matter."""
+    own = {*slot.words, *slot.description_words} - _NEUTRAL_WORDS
+    return bool(own & {value.label, value.noun, to_singular(value.unit)}) or bool(value.unit)
+
+
+def allows_bare_number(slot: ParameterSlot) -> bool:
+    """Whether a number without a word of its own may be meant: never as the number of some record."""
+    return slot.words[-1:] not in (("id",), ("number",)) or len(slot.words) < 2
+
+
+def _get_unit_factor(slot: ParameterSlot, value: RequestValue) -> float | None:
+    """What the number is multiplied with; None when its unit is not the parameter's."""
+    unit = to_singular(value.unit)
+    known = {*slot.words, *slot.description_words}
+    if not unit:
+        if _find_duration_units(slot):
+            return None  # five what? A length of time without its unit is a guess
+        noun = value.noun
+        return 1.0 if not noun or noun in _CONNECTIVES or noun in known | slot.tool_words else None
+    if unit in known and unit not in _UNIT_SECONDS:
+        return 1.0
+    if unit in _MONEY_UNITS:
+        return 1.0 if set(slot.words) & _MONEY else None
+    if unit in _UNIT_SECONDS:
+        wanted = _find_duration_units(slot)
+        return _UNIT_SECONDS[unit] / wanted.pop() if len(wanted) == 1 else None
+    return 1.0 if unit in slot.tool_words else None
+
+
+def _find_duration_units(slot: ParameterSlot) -> set[float]:
+    """The units of time the parameter's name and description speak of, in seconds."""
+    spoken = (*split_words(slot.name[:80]), *split_words(slot.parameter.description))
+    return {_DURATION_UNITS[word] for word in spoken if word in _DURATION_UNITS}
+
+
+def _has_label(slot: ParameterSlot, value: RequestValue) -> bool:
+    label = value.label
+    return (
+        not label
+        or label in _NEUTRAL_WORDS
+        or label in {*slot.words, *slot.description_words}
+        or label in slot.tool_words
+    )
+
+
+def parse_bare_number(word: str) -> Json:
+    """A number somebody wrote on its own."""
+    if _PLAIN_NUMBER.fullmatch(word) is None:
+        return None
+    return float(word) if "." in word else int(word)
+
+
+_OTHER_DATES = re.compile(r"MM/DD|DD/MM|DD\.MM|MM-DD-|DD-MM-|epoch|unix|seconds|millis|\bHH\b", re.IGNORECASE)
+_TAKES_DAYS = re.compile(r"YYYY-MM-DD|'\d{4}-\d{2}-\d{2}'", re.IGNORECASE)
+_TWELVE_HOURS = re.compile(r"\bAM\b|\bPM\b|12-hour|ISO|RFC|YYYY", re.IGNORECASE)
+_WITH_SECONDS = re.compile(r"HH:MM:SS", re.IGNORECASE)
+_PLAIN_HOUR = re.compile(r"HH:MM|24-hour|time of day", re.IGNORECASE)
+_LANGUAGE_CODE = re.compile(r"\bcode\b|\bISO\b|639|['\"][a-z]{2}['\"]", re.IGNORECASE)
+_LANGUAGE_NAME = re.compile(
+    r"\bname of the language\b|language name|['\"](?:English|French|Spanish|German)['\"]"
+)
+_ROLE_REQUIRED_WORDS: Final = parse_word_set("from since after sender")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://")
+# A word before an id or a number that does not say whose it is.
+NEUTRAL_LABELS: Final = parse_word_set(
+    """
+    the a an of to for is with by at and or plus in on my this that get show read open find look up
+    lookup me about id number no nr called named only exactly value set be are was what from into it add
+    sum see check fetch please give print display view והוא של את מספר הוא על עם ל ב display tell equals
+    use using than as out
+    """
+)
+
+
+def convert_value(slot: ParameterSlot, value: RequestValue) -> Json:
+    """The argument the value would make, or None when it would not do. Roles are somebody else's matter."""
+    if value.denied or slot.is_secret:
+        return None
+    made = _convert_by_kind(slot, value)
+    if made is None or not slot.parameter.shape.accepts(made):
+        return None
+    return made
+
+
+def _convert_by_kind(slot: ParameterSlot, value: RequestValue) -> Json:
+    if slot.options:
+        return _convert_option(slot, value)
+    if slot.is_number:
+        return convert_number(slot, value) if value.kind in (ValueKind.NUMBER, ValueKind.ID) else None
+    if value.kind is ValueKind.TEXT and slot.is_text:
+        return value.text
+    if value.kind is ValueKind.URL and ValueKind.HOST in slot.kinds:
+        return value.text if "/" not in value.text else None
+    if value.kind is ValueKind.HOST and ValueKind.URL in slot.kinds:
+        return None  # a bare domain comes as an address, too
+    if value.kind is ValueKind.DATE and ValueKind.MOMENT in slot.kinds:
+        return value.reading if _TAKES_DAYS.search(slot.parameter.description) else None
+    if value.kind not in slot.kinds and not (value.kind is ValueKind.ID and ValueKind.REVISION in slot.kinds):
+        return None
+    return _CONVERTERS[value.kind](slot, value) if value.kind in _CONVERTERS else value.reading
+
+
+def _convert_option(slot: ParameterSlot, value: RequestValue) -> Json:
+    if value.kind is ValueKind.LANGUAGE and ValueKind.LANGUAGE in slot.kinds:
+        return value.reading if value.reading in slot.options else None
+    return value.reading if value.kind is ValueKind.OPTION and value.reading in slot.options else None
+
+
+def _convert_url(slot: ParameterSlot, value: RequestValue) -> Json:
+    """A bare domain is given the scheme everybody means."""
+    return value.text if _SCHEME.match(value.text) else f"https://{value.text}"
+
+
+def _convert_day(slot: ParameterSlot, value: RequestValue) -> Json:
+    about = slot.parameter.description
+    if not slot.parameter.shape.form and _OTHER_DATES.search(about) and not _TAKES_DAYS.search(about):
+        return None
+    return value.reading
+
+
+def _convert_time(slot: ParameterSlot, value: RequestValue) -> Json:
+    about = slot.parameter.description
+    plain = _PLAIN_HOUR.search(about) is not None
+    if not isinstance(value.reading, str) or (_TWELVE_HOURS.search(about) and not plain):
+        return None
+    if slot.parameter.shape.form == "time" or _WITH_SECONDS.search(about):
+        return f"{value.reading}:00"
+    # `start_time` may well want a day, too, unless it says how an hour is written.
+    return value.reading if plain or slot.words == ("time",) else None
+
+
+def _convert_language(slot: ParameterSlot, value: RequestValue) -> Json:
+    about = slot.parameter.description
+    if slot.words[-1:] == ("code",) or _LANGUAGE_CODE.search(about):
+        return value.reading
+    if _LANGUAGE_NAME.search(about) and isinstance(value.reading, str):
+        return ENGLISH_NAMES[value.reading].capitalize()
+    return None
+
+
+def _convert_id(slot: ParameterSlot, value: RequestValue) -> Json:
+    """An id belongs to what stands before it: "order ORD-1", "customer CUS-2"."""
+    if slot.parameter.shape.form == "uuid" and not _UUID.fullmatch(value.text):
+        return None
+    if value.text.startswith("#") or not has_matching_label(slot, value):
+        return None
+    return value.text
+
+
+def has_matching_label(slot: ParameterSlot, value: RequestValue) -> bool:
+    """Whether the word before the value says nothing, or says this parameter."""
+    label = value.label
+    return (
+        not label
+        or label in NEUTRAL_LABELS
+        or label in {*slot.words, *slot.description_words}
+        or label in slot.tool_words
+        or to_singular(label) in slot.words
+    )
+
+
+_CONVERTERS: Final = {
+    ValueKind.URL: _convert_url,
+    ValueKind.DATE: _convert_day,
+    ValueKind.TIME: _convert_time,
+    ValueKind.LANGUAGE: _convert_language,
+    ValueKind.ID: _convert_id,
+}
+
+
+def has_matching_role(
+    slot: ParameterSlot,
+    value: RequestValue,
+    values: tuple[RequestValue, ...],
+    slots: tuple[ParameterSlot, ...],
+) -> bool:
+    """Whether the value stands where the parameter wants it: "from Rome to Athens"."""
+    if slot.role is None:
+        return True
+    if value.role is not None:
+        return value.role is slot.role
+    paired = any(
+        other.role not in (None, slot.role) and _takes_same_kinds(slot, other)
+        for other in slots
+        if other is not slot
+    )
+    if not paired:
+        return _allows_missing_role(slot, value)
+    # "copy a.txt to b.txt": the one without a word of its own is where it comes from.
+    others = {(other.role, other.reading) for other in values if _is_same_kind(other, value)}
+    return slot.role is ValueRole.FROM and len(others) == 1 and next(iter(others))[0] is ValueRole.TO
+
+
+def _allows_missing_role(slot: ParameterSlot, value: RequestValue) -> bool:
+    """Without a counterpart only names like `since` and `from` insist on their word."""
+    return slot.role is ValueRole.TO or not set(slot.words) & _ROLE_REQUIRED_WORDS
+
+
+def _is_same_kind(other: RequestValue, value: RequestValue) -> bool:
+    return other.kind is value.kind and other.start != value.start and not other.denied
+
+
+def _takes_same_kinds(one: ParameterSlot, other: ParameterSlot) -> bool:
+    return bool(one.kinds & other.kinds) or bool(set(one.options) & set(other.options))

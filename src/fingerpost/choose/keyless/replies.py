@@ -1,0 +1,349 @@
+"""Replies written without a model: tool results, greetings, exact arithmetic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final
+
+from fingerpost.choose.keyless.choice import to_short_line
+from fingerpost.records import Entity, Narrowing, Step
+
+MAX_EXPRESSION_LENGTH: Final = 200
+_MAX_TOKENS: Final = 100
+_MAX_DEPTH: Final = 20
+_MAX_DIGITS: Final = 60
+_MAX_EXPONENT: Final = 200
+
+_EXPRESSION_LEAD = re.compile(
+    r"^(?:please )?(?:what(?:'s| is| are)?|how much is|calculate|compute|work out|evaluate"
+    r"|כמה (?:זה|הם|יוצא)|כמה|חשבי?|תחשבי?)[: ]+",
+    re.IGNORECASE,
+)
+_EXPRESSION_TAIL = re.compile(r"(?: (?:please|equals?|בבקשה))?[ ?!.=]*$", re.IGNORECASE)
+_OPERATOR_WORDS: Final = (
+    (re.compile(r"\bdivided by\b", re.IGNORECASE), "/"),
+    (re.compile(r"\b(?:times|multiplied by)\b|(?<=\d) ?[x×] ?(?=\d)|כפול", re.IGNORECASE), "*"),
+    (re.compile(r"\bplus\b|ועוד|פלוס", re.IGNORECASE), "+"),
+    (re.compile(r"\bminus\b|פחות|מינוס|[−–]", re.IGNORECASE), "-"),
+    (re.compile(r"\bto the power of\b|\*\*", re.IGNORECASE), "^"),
+    (re.compile(r"חלקי|÷"), "/"),
+    (re.compile(r"·"), "*"),
+)
+_EXPRESSION_TOKEN = re.compile(r"\s*(\d{1,40}(?:,\d{3})*(?:\.\d{1,40})?|[-+*/^%()])")
+_OPERATION = re.compile(r"\d\s{0,3}[-+*/^%]\s{0,3}[-(]{0,3}\d|\)\s{0,3}[-+*/^%]|[-+*/^%]\s{0,3}\(")
+_DATE_OR_ID = re.compile(r"^\s*\d{1,4}([-/])\d{1,2}\1\d{1,4}\s*$")
+
+
+class _NotComputable(Exception):
+    """Not a sum, or too large a one."""
+
+
+def evaluate_expression(text: str) -> str | None:
+    """The exact result of the one sum the request consists of; None when it is anything else."""
+    said = _EXPRESSION_TAIL.sub("", _EXPRESSION_LEAD.sub("", text[: MAX_EXPRESSION_LENGTH + 1].strip()))
+    if len(text) > MAX_EXPRESSION_LENGTH or _DATE_OR_ID.match(said):
+        return None
+    for pattern, sign in _OPERATOR_WORDS:
+        said = pattern.sub(sign, said)
+    tokens = _tokenize(said)
+    if tokens is None or not _OPERATION.search(said):
+        return None
+    try:
+        reader = _ExpressionParser(tokens)
+        result = reader.parse_sum(0)
+    except (_NotComputable, ZeroDivisionError):
+        return None
+    return _format_fraction(result) if reader.is_done else None
+
+
+def _tokenize(text: str) -> list[str] | None:
+    found: list[str] = []
+    place = 0
+    while place < len(text.rstrip()):
+        match = _EXPRESSION_TOKEN.match(text, place)
+        if match is None or len(found) >= _MAX_TOKENS:
+            return None
+        found.append(match[1].replace(",", ""))
+        place = match.end()
+    return found
+
+
+class _ExpressionParser:
+    """Reads a sum from left to right, the way it is taught at school."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens
+        self._place = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self._place == len(self._tokens)
+
+    def parse_sum(self, depth: int) -> Fraction:
+        if depth > _MAX_DEPTH:
+            raise _NotComputable
+        total = self._parse_product(depth)
+        while (sign := self._accept("+-")) is not None:
+            other = self._parse_product(depth)
+            total = _check_size(total + other if sign == "+" else total - other)
+        return total
+
+    def _parse_product(self, depth: int) -> Fraction:
+        total = self._parse_signed(depth)
+        while (sign := self._accept("*/%")) is not None:
+            other = self._parse_signed(depth)
+            if sign == "*":
+                total = _check_size(total * other)
+            else:
+                total = _check_size(total / other if sign == "/" else total % other)
+        return total
+
+    def _parse_signed(self, depth: int) -> Fraction:
+        signs = 0
+        while (sign := self._accept("+-")) is not None:
+            signs += sign == "-"
+        value = self._parse_power(depth)
+        return -value if signs % 2 else value
+
+    def _parse_power(self, depth: int) -> Fraction:
+        if depth > _MAX_DEPTH:
+            raise _NotComputable
+        base = self._parse_operand(depth)
+        if self._accept("^") is None:
+            return base
+        exponent = self._parse_signed(depth + 1)
+        if exponent.denominator != 1 or abs(exponent) > _MAX_EXPONENT:
+            raise _NotComputable
+        digits = len(str(base.numerator)) + len(str(base.denominator))
+        if digits * abs(exponent) > 4 * _MAX_DIGITS and abs(base) != 1:
+            raise _NotComputable
+        return _check_size(base ** int(exponent))
+
+    def _parse_operand(self, depth: int) -> Fraction:
+        if self._accept("(") is not None:
+            value = self.parse_sum(depth + 1)
+            if self._accept(")") is None:
+                raise _NotComputable
+            return value
+        if self.is_done or not self._tokens[self._place][0].isdigit():
+            raise _NotComputable
+        self._place += 1
+        return Fraction(self._tokens[self._place - 1])
+
+    def _accept(self, signs: str) -> str | None:
+        if self.is_done or self._tokens[self._place] not in signs:
+            return None
+        self._place += 1
+        return self._tokens[self._place - 1]
+
+
+def _check_size(value: Fraction) -> Fraction:
+    if len(str(abs(value.numerator))) > _MAX_DIGITS or len(str(value.denominator)) > _MAX_DIGITS:
+        raise _NotComputable
+    return value
+
+
+def _format_fraction(value: Fraction) -> str:
+    """A whole number, a finite decimal, or about twelve digits of an endless one."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    if rest == 1:
+        return _format_decimal(value, 60)
+    return f"≈ {_format_decimal(value, 12)}"
+
+
+def _format_decimal(value: Fraction, places: int) -> str:
+    scaled = round(abs(value) * 10**places)
+    whole, part = divmod(scaled, 10**places)
+    sign = "-" if value < 0 else ""
+    decimals = f"{part:0{places}}".rstrip("0")
+    return f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
+
+
+MAX_REPLY_LENGTH: Final = 20_000
+MAX_NAMED_ABILITIES: Final = 6
+
+# As the call path writes it: the mark cannot occur in the text between.
+_DATA_FENCE = re.compile(
+    r'^<data-([0-9a-f]{8,64}) from="[^"\n]{0,400}">\n[^\n]{0,300}\n(.*)\n</data-\1>$', re.DOTALL
+)
+_FEW_WORDS: Final = r"(?:\W{1,5}\w{1,20}){0,3}\W{0,5}$"  # a longer text only begins like a greeting
+_GREETING = re.compile(
+    r"^\W{0,5}(?:hi|hello|hey|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|shalom"
+    r"|שלום|היי|הי|אהלן|בוקר טוב|ערב טוב|צהריים טובים|מה נשמע|מה שלומך|how are you)\b" + _FEW_WORDS,
+    re.IGNORECASE,
+)
+_THANKS = re.compile(
+    r"^\W{0,5}(?:thanks?|thank you|thx|cheers|great, thanks|תודה)\b" + _FEW_WORDS, re.IGNORECASE
+)
+_FAREWELL = re.compile(
+    r"^\W{0,5}(?:bye|goodbye|see you|good night|ביי|להתראות|לילה טוב)\b" + _FEW_WORDS, re.IGNORECASE
+)
+_SHORT_LENGTH: Final = 80
+
+_REPLY_PHRASES: Final = {
+    "en": {
+        "from": "From {tool}:",
+        "empty": "{tool} answered with nothing.",
+        "failed": "{tool} could not do it. Check what you named, or ask in another way.",
+        "none": "No language model is configured",
+        "silent": "The language model did not answer",
+        "own": "this is the tool's own reply.",
+        "owns": "these are the tools' own replies.",
+        "unused": "Not taken into account: {things}.",
+        "undone": "Not done, because no tool for it is certain without a language model: {things}.",
+        "hello": "Hello! I can use tools for you, even though no language model is configured.",
+        "welcome": "You're welcome.",
+        "bye": "Goodbye.",
+        "sum": "{result} (worked out exactly, without a language model)",
+        "needs_model": "This needs no tool, but a language model to answer it, and none is configured. "
+        "Set one up under models.prime in the settings (base_url, model, and the key in the environment).",
+        "can": "Without a model I can use: {tools}.",
+        "greeting": "Hello!",
+        "off": "No tool was used: tool routing is switched off (tool_routing.enabled = false). "
+        "Switch it on to have this done with a tool.",
+        "no_tools": "No tools are connected yet: add a server to the settings.",
+        "down": "No tools can be used at the moment, because no server can be reached: {servers}. "
+        "See what is wrong with `fingerpost doctor`.",
+        "cut": "(cut here)",
+    },
+    "he": {
+        "from": "מתוך {tool}:",
+        "empty": "{tool} לא החזיר דבר.",
+        "failed": "{tool} לא הצליח. אפשר לבדוק את מה שצוין בבקשה, או לנסח אותה אחרת.",
+        "none": "לא מוגדר מודל שפה",
+        "silent": "מודל השפה לא ענה",
+        "own": "זו התשובה של הכלי עצמו.",
+        "owns": "אלה התשובות של הכלים עצמם.",
+        "unused": "לא הובא בחשבון: {things}.",
+        "undone": "לא בוצע, כי בלי מודל שפה לא ברור איזה כלי מתאים: {things}.",
+        "hello": "שלום! אפשר להפעיל כלים דרכי גם בלי מודל שפה מוגדר.",
+        "welcome": "בשמחה.",
+        "bye": "להתראות.",
+        "sum": "{result} (חושב במדויק, בלי מודל שפה)",
+        "needs_model": "לבקשה הזאת לא דרוש כלי אלא מודל שפה, ולא מוגדר כזה. "
+        "אפשר להגדיר אותו בהגדרות תחת models.prime (base_url, model, והמפתח במשתני הסביבה).",
+        "can": "בלי מודל אפשר להשתמש ב: {tools}.",
+        "greeting": "שלום!",
+        "off": "לא הופעל שום כלי: ניתוב הכלים כבוי (tool_routing.enabled = false). "
+        "אפשר להפעיל אותו כדי לבצע את הבקשה בעזרת כלי.",
+        "no_tools": "עדיין לא מחובר שום כלי: יש להוסיף שרת להגדרות.",
+        "down": "אי אפשר להשתמש בכלים כרגע, כי אף שרת אינו זמין: {servers}. "
+        "הפקודה `fingerpost doctor` מראה מה הבעיה.",
+        "cut": "(נחתך כאן)",
+    },
+}
+
+
+def build_keyless_answer(
+    steps: Sequence[Step],
+    language: str = "en",
+    *,
+    unused_entities: Sequence[Entity] = (),
+    undone_needs: Sequence[str] = (),
+    configured: bool = False,
+) -> str:
+    """The tools' replies as the answer, each under the tool's name; `unused` is what no argument took up.
+
+    `undone` is what was asked for beside it and could not be done.
+    `configured`: there is a model, and it did not answer.
+    """
+    says = _get_phrases(language)
+    parts = [_format_step(step, says) for step in steps]
+    if unused_entities:
+        things = ", ".join(
+            dict.fromkeys(to_short_line(entity.text) for entity in unused_entities[:MAX_NAMED_ABILITIES])
+        )
+        parts.append(says["unused"].format(things=things))
+    if undone_needs:
+        parts.append(
+            says["undone"].format(
+                things="; ".join(to_short_line(one) for one in undone_needs[:MAX_NAMED_ABILITIES])
+            )
+        )
+    own = says["own" if len(steps) == 1 else "owns"]
+    parts.append(f"{says['silent' if configured else 'none']}; {own}")
+    return "\n\n".join(parts)
+
+
+def build_direct_reply(
+    narrowing: Narrowing,
+    text: str,
+    language: str | None = None,
+    *,
+    abilities: Sequence[str] = (),
+    down: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """What can be said to a request that needs no tool; `abilities` names what there is here.
+
+    `down`: servers that cannot be reached, each with the reason.
+    """
+    says = _get_phrases(language or narrowing.signals.language)
+    if (known := _find_known_reply(text, says)) is not None:
+        return "\n".join(
+            [known, *([_describe_abilities(abilities, down, says)] if known == says["hello"] else [])]
+        )
+    if down and not abilities:  # whether a tool of theirs is needed cannot be known
+        return f"{_describe_abilities(abilities, down, says)} {says['none']}."
+    return "\n".join([says["needs_model"], _describe_abilities(abilities, down, says)])
+
+
+def build_routing_off_reply(text: str, language: str) -> str:
+    """What can be said without a model and without tools, because tool routing is switched off."""
+    says = _get_phrases(language)
+    known = _find_known_reply(text, says)
+    return says["off"] if known is None else says["greeting"] if known == says["hello"] else known
+
+
+def _find_known_reply(text: str, phrases: dict[str, str]) -> str | None:
+    """The reply to a greeting, thanks, a farewell or an exact sum."""
+    said = text.strip()
+    if len(said) <= _SHORT_LENGTH:
+        for pattern, reply in ((_GREETING, "hello"), (_THANKS, "welcome"), (_FAREWELL, "bye")):
+            if pattern.match(said):
+                return phrases[reply]
+    result = evaluate_expression(said)
+    return None if result is None else phrases["sum"].format(result=result)
+
+
+def remove_fence(text: str) -> str:
+    """A tool's reply without the lines that tell a model it is data."""
+    found = _DATA_FENCE.match(text.strip())
+    return found[2] if found is not None else text
+
+
+def _get_phrases(language: str) -> dict[str, str]:
+    return _REPLY_PHRASES["he" if language == "he" else "en"]
+
+
+def _format_step(step: Step, phrases: dict[str, str]) -> str:
+    tool = to_short_line(step.tool)
+    if not step.success:
+        return phrases["failed"].format(tool=tool)
+    reply = remove_fence(step.text).strip()
+    if not reply:
+        return phrases["empty"].format(tool=tool)
+    if len(reply) > MAX_REPLY_LENGTH:
+        reply = f"{reply[:MAX_REPLY_LENGTH].rstrip()}\n{phrases['cut']}"
+    return f"{phrases['from'].format(tool=tool)}\n{reply}"
+
+
+def _describe_abilities(abilities: Sequence[str], down: Mapping[str, str], phrases: dict[str, str]) -> str:
+    if not abilities and down:
+        servers = (
+            f"{to_short_line(name)} ({to_short_line(reason)})"
+            for name, reason in list(down.items())[:MAX_NAMED_ABILITIES]
+        )
+        return phrases["down"].format(servers=", ".join(servers))
+    if not abilities:
+        return phrases["no_tools"]
+    return phrases["can"].format(
+        tools=", ".join(to_short_line(one) for one in abilities[:MAX_NAMED_ABILITIES])
+    )

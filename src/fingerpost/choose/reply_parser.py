@@ -1,0 +1,215 @@
+"""Parse JSON objects and confidences from model replies."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NoReturn, TypeVar, cast
+
+from fingerpost.frozen import frozen
+from fingerpost.llm import Ask, ModelReply, ModelRequest
+from fingerpost.records import Json, JsonObject, Message
+from fingerpost.records.json import MAX_DEPTH, to_valid_text
+from fingerpost.redaction import scrub
+
+T = TypeVar("T")
+
+MAX_REPLY_LENGTH: Final = 100_000  # characters in which objects are looked for: many times what was asked for
+MAX_OBJECTS: Final = 200
+_MAX_STRAY_BRACKETS: Final = 4  # braces in prose that never close: each costs a look at all the rest
+_MAX_REPEATED_LENGTH: Final = 2_000
+_MAX_TEXT_LENGTH: Final = 20_000
+
+_THOUGHT_TAG: Final = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
+_OBJECT_OPENING: Final = re.compile(r"[{\[]")
+# What begins like data, well written or not. A brace or bracket followed by anything else is prose.
+_DATA_START: Final = re.compile(
+    r"""\{\s*+(?:["'{}\[/\#]|[\w$-]{1,40}+\s*+[:=])|\[\s*+(?:["'{\[\]/\#0-9-]|true|false|null)"""
+)
+# A string (even one that never ends) is passed over whole, so that a bracket inside it does not count.
+_STRINGS_AND_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+_SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*+[}\]])', re.DOTALL)
+_UNQUOTED_CLAIM: Final = re.compile(r'("confidence"\s{0,9}:\s{0,9})([^\s",{}\[\]\\]{1,40})', re.IGNORECASE)
+
+
+@frozen
+class UnusableReply:
+    """A reply nothing can be made of, and what was wrong with it, in words the model can act on."""
+
+    problem: str
+
+
+async def ask_and_parse(
+    ask: Ask, request: ModelRequest, parse: Callable[[ModelReply], T | UnusableReply]
+) -> T | UnusableReply:
+    """What `read` makes of the reply. One that is unusable is asked for once more, saying what was wrong.
+
+    A `ModelError` passes.
+    """
+    reply = await ask(request)
+    found = parse(reply)
+    if not isinstance(found, UnusableReply):
+        return found
+    return parse(await ask(_build_retry_request(request, reply, found.problem)))
+
+
+def _build_retry_request(request: ModelRequest, reply: ModelReply, problem: str) -> ModelRequest:
+    said = to_valid_text(reply.text[:_MAX_REPEATED_LENGTH]).strip()
+    before = (Message(role="assistant", text=said),) if said else ()
+    told = f"That could not be used: {problem}. Answer once more, with JSON only, in the form asked for."
+    return replace(request, messages=(*request.messages, *before, Message(role="user", text=told)))
+
+
+def describe_unusable(reply: ModelReply, problem: str) -> UnusableReply:
+    """The problem; a reply that was cut short says so."""
+    cut = "; it was cut short, so answer more briefly" if reply.finish == "length" else ""
+    return UnusableReply(problem=f"{problem}{cut}")
+
+
+def find_outermost_objects(text: str, *, whole: bool = False) -> list[tuple[JsonObject, ...]]:
+    """The objects in `text` that stand in no other, in order; those of one list together.
+
+    `whole`: where all of `text` is one value it may be of any length, because an answer may stand in it.
+    """
+    found = _group_objects(decode_json((text if whole else text[:MAX_REPLY_LENGTH]).strip()))
+    if found:
+        return [found]
+    return [
+        group
+        for value in _scan_values(_strip_thoughts(text[:MAX_REPLY_LENGTH]))
+        if (group := _group_objects(value))
+    ]
+
+
+def _group_objects(value: object) -> tuple[JsonObject, ...]:
+    values = cast("list[object]", value) if isinstance(value, list) else [value]
+    return tuple(cast("JsonObject", each) for each in values[:MAX_OBJECTS] if isinstance(each, dict))
+
+
+def _strip_thoughts(text: str) -> str:
+    """What was written after thinking. A thought that never ended is not an answer."""
+    begin, end, thinking = 0, len(text), False
+    for tag in _THOUGHT_TAG.finditer(text):
+        if tag[1]:
+            begin, end, thinking = tag.end(), len(text), False
+        elif not thinking:
+            end, thinking = tag.start(), True
+    return text[begin:end]
+
+
+def _scan_values(text: str) -> Iterator[object]:
+    at, strays = 0, 0
+    for _ in range(MAX_OBJECTS):
+        opening = _OBJECT_OPENING.search(text, at)
+        if opening is None:
+            return
+        begin = opening.start()
+        end = _find_closing_bracket(text, begin)
+        if end is not None:
+            at = end
+            yield decode_json(text[begin:end])
+        elif _DATA_START.match(text, begin) or strays == _MAX_STRAY_BRACKETS:
+            return  # cut short: what follows is inside it
+        else:
+            at, strays = begin + 1, strays + 1
+
+
+def _find_closing_bracket(text: str, begin: int) -> int | None:
+    """Where the bracket at `begin` is closed; None where it is not, or not within reason."""
+    depth = 0
+    for mark in _STRINGS_AND_BRACKETS.finditer(text, begin):
+        if mark[0] in "{[":
+            depth += 1
+            if depth > 2 * MAX_DEPTH:
+                return None  # nobody would hold it anyway
+        elif mark[0] in "}]":
+            depth -= 1
+            if depth == 0:
+                return mark.end()
+    return None
+
+
+def decode_json(text: str) -> object:
+    """The value, or None. A comma too many and a claim that is no number are put right."""
+    if not text.startswith(("{", "[")):
+        return None
+    for candidate in (text, _repair_json(text)):
+        try:
+            return json.loads(
+                candidate,
+                strict=False,
+                object_pairs_hook=_reject_repeated_keys,
+                parse_constant=_reject_constant,
+            )
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _repair_json(text: str) -> str:
+    text = _SPARE_COMMA.sub(lambda match: "" if match[0] == "," else match[0], text)
+    return _UNQUOTED_CLAIM.sub(_quote_claim, text)
+
+
+def _quote_claim(match: re.Match[str]) -> str:
+    try:
+        json.loads(match[2], parse_constant=_reject_constant)
+    except ValueError:
+        return f'{match[1]}"{match[2]}"'
+    return match[0]
+
+
+def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found and found[key] != value:
+            message = f"two values for {key[:40]!r}"
+            raise ValueError(message)
+        found[key] = value
+    return found
+
+
+def _reject_constant(constant: str) -> NoReturn:
+    message = f"{constant} is not JSON"
+    raise ValueError(message)
+
+
+def get_plain_fields(entry: object) -> Mapping[str, Json]:
+    """The fields of an object by plain names: `Tool-Name` is `tool_name`. Nothing for anything else."""
+    if not isinstance(entry, Mapping):
+        return {}
+    written = cast("JsonObject", entry)
+    return {re.sub(r"[\s-]+", "_", key[:64].strip().casefold()): value for key, value in written.items()}
+
+
+def parse_confidence(value: object) -> float | None:
+    """A confidence between 0 and 1 as models write it: 0.85, 85, "85%"; None when it is none.
+
+    What lies a little above 1 is 1, from 2 to 100 it is per cent; below 0 it is 0.
+    """
+    if isinstance(value, str):
+        value = _parse_number(value.strip())
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not -math.inf < value <= 100:  # no number, endless, or a figure nobody can interpret
+        return None
+    return min(1.0, max(0.0, float(value))) if value < 2 else value / 100
+
+
+def _parse_number(text: str) -> float | None:
+    share = text.endswith("%")
+    digits = text.removesuffix("%").strip().replace(",", ".", 1)
+    if not re.fullmatch(r"[+-]?(?:[0-9]{1,9}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})", digits):
+        return None
+    return float(digits) / 100 if share and float(digits) <= 100 else None if share else float(digits)
+
+
+def to_single_line(value: object, limit: int) -> str:
+    """A text on one line, whole characters only, at most so long; nothing for anything but a text."""
+    if not isinstance(value, str):
+        return ""
+    line = scrub(" ".join(to_valid_text(value[:_MAX_TEXT_LENGTH]).split()))
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"

@@ -1,0 +1,730 @@
+"""Parse the tool calls in a block of text: JSON, tags, Python and YAML."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NoReturn, cast
+
+from fingerpost.choose.syntax_guard.vocabulary import (
+    WrittenToolNames,
+    has_action_name,
+    is_distinctive,
+    is_namespaced,
+    is_tool_like,
+    split_words,
+)
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject, check_json
+
+MAX_CALLS: Final = 32  # of one block
+_MAX_NESTING: Final = 4  # wrappers within wrappers
+
+_TOOL_NAME_KEYS: Final = split_words(
+    "name tool toolname function functionname func action recipientname recipient api apiname call"
+    " toolid usetool selectedtool שם כלי שםהכלי פעולה פונקציה"
+)
+_VAGUE_NAME_KEYS: Final = split_words(
+    "action func api call recipient פעולה"
+)  # events and logs have them, too
+_SURE_ARGUMENT_KEYS: Final = split_words(
+    "actioninput toolinput toolargs toolarguments toolparameters actionargs"
+)
+_TOOL_NAME: Final = re.compile(r"[^\W\d][\w.\-/:]{1,120}")
+_ARGUMENT_KEYS: Final = split_words(
+    "arguments args parameters params param input inputs actioninput toolinput kwargs toolargs"
+    " toolarguments functionargs functionarguments functionparameters toolparameters toolparams"
+    " actionargs parameter ארגומנטים פרמטרים קלט קלטלפעולה"
+)
+_WRAPPER_KEYS: Final = split_words(
+    "toolcalls toolcall functioncall functioncalls calls tooluses tooluse actions invoke toolrequest"
+    " toolrequests message choices קריאות קריאהלכלי"
+)
+_ACCOMPANYING_KEYS: Final = split_words(
+    "id type index callid toolcallid thought thoughts reason reasoning rationale explanation server"
+    " servername confidence jsonrpc method role content refusal plan remaining finishreason step"
+    " stepnumber purpose mcpserver מזהה סוג מחשבה"
+)
+CALL_KEYS: Final = _TOOL_NAME_KEYS | _ARGUMENT_KEYS | _WRAPPER_KEYS | _ACCOMPANYING_KEYS
+_REQUEST_KEYS: Final = split_words("query question prompt task searchquery")  # what a record does not have
+_IGNORED_KEY_CHARACTERS: Final = re.compile(r"[\W_]+")
+
+
+@frozen
+class WrittenCall:
+    """A call as it was written."""
+
+    name: str
+    arguments: JsonObject | None
+    has_keywords: bool = True  # as program text: every value has its parameter's name
+    is_explicit: bool = False  # as JSON: a tool's name, and an object that is nothing but its arguments
+    is_doubtful: bool = False  # as JSON: the same, where the name may be that of a record
+
+
+def is_name_key(plain: str) -> bool:
+    return plain in _TOOL_NAME_KEYS
+
+
+def fold_key(key: str) -> str:
+    return _IGNORED_KEY_CHARACTERS.sub("", key).casefold()
+
+
+def find_calls(value: object, names: WrittenToolNames, *, depth: int = 0) -> tuple[WrittenCall, ...]:
+    """The calls this JSON value is made of; nothing when it is not made of calls."""
+    if depth > _MAX_NESTING:
+        return ()
+    if isinstance(value, list):
+        return _find_calls_in_list(cast("Sequence[object]", value), names, depth)
+    if not isinstance(value, dict) or not value:
+        return ()
+    entries = {fold_key(str(key)): item for key, item in cast("Mapping[object, object]", value).items()}
+    if len(entries) == 1 and (
+        only := _parse_call_named_by_key(cast("Mapping[object, object]", value), names)
+    ):
+        return (only,)
+    if not entries.keys() <= CALL_KEYS:
+        return ()
+    return _find_wrapped_calls(entries, names, depth) or _parse_plain_call(entries)
+
+
+def _find_calls_in_list(
+    values: Sequence[object], names: WrittenToolNames, depth: int
+) -> tuple[WrittenCall, ...]:
+    if (
+        len(values) == 2
+        and isinstance(values[0], str)
+        and isinstance(values[1], dict)
+        and names.is_known(values[0])
+    ):
+        return (WrittenCall(name=values[0], arguments=parse_json_arguments(cast("object", values[1]))),)
+    found: list[WrittenCall] = []
+    for value in values[:MAX_CALLS]:
+        calls = find_calls(value, names, depth=depth + 1)
+        if not calls:
+            return ()
+        found.extend(calls)
+    return tuple(found)
+
+
+def _parse_call_named_by_key(value: Mapping[object, object], names: WrittenToolNames) -> WrittenCall | None:
+    """`{"get_weather": {"city": "Haifa"}}`"""
+    ((key, item),) = value.items()
+    if not isinstance(key, str) or not is_distinctive(key) or not isinstance(item, dict):
+        return None
+    arguments = parse_json_arguments(cast("object", item))
+    asks = arguments is not None and not _REQUEST_KEYS.isdisjoint(map(fold_key, arguments))
+    acts = has_action_name(key)
+    if not names.is_known(key) and (acts is False or fold_key(key) in CALL_KEYS):
+        return None
+    sure = is_namespaced(key) or acts is True or asks
+    return WrittenCall(name=key, arguments=arguments, is_explicit=sure, is_doubtful=not sure)
+
+
+def _find_wrapped_calls(
+    entries: Mapping[str, object], names: WrittenToolNames, depth: int
+) -> tuple[WrittenCall, ...]:
+    for key, item in entries.items():
+        inside = key in _WRAPPER_KEYS or (key in _TOOL_NAME_KEYS and isinstance(item, dict))
+        remote = key == "params" and entries.get("method") == "tools/call"
+        if (inside or remote) and isinstance(item, dict | list):
+            return find_calls(cast("object", item), names, depth=depth + 1)
+    return ()
+
+
+def _parse_plain_call(entries: Mapping[str, object]) -> tuple[WrittenCall, ...]:
+    named = next((key for key in entries if key in _TOOL_NAME_KEYS and isinstance(entries[key], str)), None)
+    if named is None:
+        return ()
+    written = str(entries[named])
+    given = next((key for key in entries if key in _ARGUMENT_KEYS), None)
+    if given is None and not is_distinctive(written):
+        return ()
+    arguments: JsonObject | None = parse_json_arguments(entries[given]) if given is not None else {}
+    if arguments is None and not is_distinctive(written):
+        return ()
+    if arguments is not None and _is_parameter_schema(arguments):
+        return ()
+    whole = arguments is not None or given in _SURE_ARGUMENT_KEYS
+    explicit = given is not None and whole and _TOOL_NAME.fullmatch(written) is not None
+    sure = is_distinctive(written) or named not in _VAGUE_NAME_KEYS or given in _SURE_ARGUMENT_KEYS
+    return (WrittenCall(name=written, arguments=arguments, is_explicit=explicit and sure),)
+
+
+def parse_json_arguments(value: object) -> JsonObject | None:
+    """Arguments, also when they are JSON in a string; None when they are neither."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or check_json(cast("object", value)) is not None:
+        return None
+    return cast("dict[str, Json]", value)
+
+
+def _is_parameter_schema(arguments: JsonObject) -> bool:
+    """The parameters of a definition, not the arguments of a call."""
+    return isinstance(arguments.get("properties"), dict) or arguments.get("type") == "object"
+
+
+MAX_PROGRAM_LENGTH: Final = 16_000
+_MAX_LITERAL_DEPTH: Final = 60
+_BRACKET_SIGNS: Final = re.compile(r"[\[({]")
+_WRAPPER_WORDS: Final = frozenset({"print", "await"})
+
+
+def parse_program_calls(text: str) -> tuple[WrittenCall, ...]:
+    """The calls this text is made of: each an expression or a member of a list, with plain values."""
+    tree = _parse_python(text.strip())
+    if not isinstance(tree, ast.Module):
+        return ()
+    found: list[WrittenCall] = []
+    for statement in tree.body[:MAX_CALLS]:
+        if not isinstance(statement, ast.Expr):
+            return ()
+        for node in _iterate_members(statement.value):
+            call = _parse_call_node(node)
+            if call is None:
+                return ()
+            found.append(call)
+    return tuple(found)
+
+
+def parse_session_calls(text: str) -> tuple[WrittenCall, ...]:
+    """The calls of a Python session that shows no output and imports nothing; none where it does."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    if not all(line.startswith((">>>", "...")) for line in lines):
+        return ()
+    tree = _parse_python("\n".join(line[3:].removeprefix(" ") for line in lines))
+    if not isinstance(tree, ast.Module):
+        return ()
+    found: list[WrittenCall] = []
+    for statement in tree.body[:MAX_CALLS]:
+        if not isinstance(statement, ast.Expr | ast.Assign):
+            return ()
+        found += [
+            call for node in _iterate_members(statement.value) if (call := _parse_call_node(node)) is not None
+        ]
+    return tuple(found)
+
+
+def parse_literal(text: str) -> object:
+    """A value written as a Python literal, or None."""
+    tree = _parse_python(text.strip())
+    if isinstance(tree, ast.Module) and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
+        return _evaluate_node(tree.body[0].value)
+    return None
+
+
+def _parse_python(text: str) -> ast.AST | None:
+    if (
+        len(text) > MAX_PROGRAM_LENGTH
+        or len(_BRACKET_SIGNS.findall(text)) > _MAX_LITERAL_DEPTH * 10
+        or _is_too_deep(text)
+    ):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _is_too_deep(text: str) -> bool:
+    """Python's own parser gives up on deep nesting, not always gently; so does this, before it."""
+    depth = 0
+    for sign in re.findall(r"[\[({\])}]|[-+~]{3,}", text):
+        depth += 1 if sign in "[({" else -1
+        if depth > _MAX_LITERAL_DEPTH or len(sign) > _MAX_LITERAL_DEPTH:
+            return True
+    return False
+
+
+def _iterate_members(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Await):
+        node = node.value
+    if isinstance(node, ast.List | ast.Tuple):
+        yield from node.elts[:MAX_CALLS]
+    elif isinstance(node, ast.Call) and _get_dotted_name(node.func) in _WRAPPER_WORDS and len(node.args) == 1:
+        yield node.args[0]
+    else:
+        yield node
+
+
+def _parse_call_node(node: ast.expr) -> WrittenCall | None:
+    if not isinstance(node, ast.Call):
+        return None
+    name = _get_dotted_name(node.func)
+    if not name:
+        return None
+    values: dict[str, object] = {}
+    for keyword in node.keywords:
+        value = _evaluate_node(keyword.value)
+        if keyword.arg is None or (value is None and not _is_none(keyword.value)):
+            return WrittenCall(name=name, arguments=None)
+        values[keyword.arg] = value
+    # A value without a name could be any parameter: it is not for us to guess which.
+    arguments = None if node.args else parse_json_arguments(values)
+    return WrittenCall(name=name, arguments=arguments, has_keywords=not node.args)
+
+
+def _get_dotted_name(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join((node.id, *reversed(parts)))
+
+
+def _evaluate_node(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+_OUTSIDE_STRING: Final = re.compile(r"[\"'\[\](){}<]")
+_PLAIN_BRACKETS: Final = re.compile(r"[\"'\[\](){}]")
+_INSIDE_STRING: Final = {'"': re.compile(r'\\.|"', re.DOTALL), "'": re.compile(r"\\.|'", re.DOTALL)}
+_OPENING_BRACKETS: Final = frozenset("[({")
+
+
+class BracketReader:
+    """One value on its way: `find_end` until it says where the value ends."""
+
+    def __init__(self, *, markers: bool = True) -> None:
+        self._outside = _OUTSIDE_STRING if markers else _PLAIN_BRACKETS
+        self.at = 0  # how far the given text was read; the next text goes on there
+        self.broken = False  # a marker came before the last bracket
+        self._depth = 0
+        self._quote = ""
+
+    def find_end(self, text: str, start: int, *, final: bool = False) -> int | None:
+        """The end of the value that begins at `start` or went on there, or None when it is not in sight."""
+        self.at = start
+        while True:
+            pattern = _INSIDE_STRING[self._quote] if self._quote else self._outside
+            found = pattern.search(text, self.at)
+            if found is None:
+                self._skip_rest(text, final=final)
+                return None
+            if found[0] == "<" and found.end() == len(text) and not final:
+                self.at = found.start()
+                return None
+            if self._handle_sign(found, text):
+                return self.at
+
+    def _skip_rest(self, text: str, *, final: bool) -> None:
+        # A backslash at the very end belongs to a character that has not come yet.
+        waits = self._quote and text.endswith("\\") and not final
+        self.at = max(self.at, len(text) - 1) if waits else len(text)
+
+    def _handle_sign(self, found: re.Match[str], text: str) -> bool:
+        sign = found[0]
+        self.at = found.end()
+        if self._quote:
+            self._quote = "" if sign == self._quote else self._quote
+        elif sign in "\"'":
+            self._quote = sign
+        elif sign == "<":
+            self.broken = text[found.end() : found.end() + 1] in ("/", "|")
+            self.at = found.start() if self.broken else found.end()
+            return self.broken
+        elif sign in _OPENING_BRACKETS:
+            self._depth += 1
+        else:
+            self._depth -= 1
+            return self._depth <= 0
+        return False
+
+
+def find_value_end(text: str, start: int, *, final: bool = False) -> int | None:
+    """The end of the value in brackets that begins at `start`."""
+    brackets = BracketReader()
+    end = brackets.find_end(text, start, final=final)
+    return None if brackets.broken else end
+
+
+MAX_BLOCK_LENGTH: Final = 64_000  # characters looked at
+_MAX_PARSE_ATTEMPTS: Final = 60
+_JSON_OPENING: Final = re.compile(r"[{\[]")
+_NAME_WORD: Final = re.compile(r"[^\W\d][\w.\-/:]{0,120}")
+_SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
+_OBSERVATION_LABEL: Final = re.compile(
+    r"^[ \t>*_#-]{0,12}(?:observation|תצפית)[ \t]?\d{0,3}[ \t*_]{0,4}:", re.IGNORECASE | re.MULTILINE
+)
+_NAMED_TAG: Final = re.compile(
+    r"(?:<\s*(?:[\w|]{1,20}[:|])?(?:invoke|function|tool|call|tool_call|function_call|tool_use)\b[^<>]{0,60}?"
+    r"(?:name|tool)\s*=\s*[\"']?|<\s*function\s*=\s*[\"']?|<\s*tool\s*=\s*[\"']?|call tool=\")"
+    r"([\w.\-/:]{1,120})",
+    re.IGNORECASE,
+)
+_NAME_TAG: Final = re.compile(
+    r"<\s*(?:tool_?name|function_?name|name|tool|function|action)\s*>\s*([\w.\-/:]{1,120})\s*<\s*/",
+    re.IGNORECASE,
+)
+_PARAMETER_TAG: Final = re.compile(
+    r"<\s*(?:[\w|]{1,20}[:|])?(?:parameter|param|arg|argument)(?:\s+[^<>]{0,40}?(?:name|key)\s*=\s*"
+    r"|\s*=\s*)[\"']?"
+    r"([\w.\-]{1,80})[\"']?(?:\s[^<>]{0,60})?>(.*?)(?:<\s*/\s*(?:[\w|]{1,20}[:|])?(?:parameter|param"
+    r"|arg|argument)\s*>|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+_TAG_PAIR: Final = re.compile(
+    r"<\s*arg_key\s*>\s*([\w.\-]{1,80})\s*<\s*/\s*arg_key\s*>\s*<\s*arg_value\s*>(.{0,8000}?)<\s*/\s*arg_value\s*>",
+    re.IGNORECASE | re.DOTALL,
+)
+_OPEN_TAG_PAIR: Final = re.compile(
+    r'argument key="([\w.\-]{1,80})"[^<>]{0,60}<\|sep\|>(.{0,8000}?)<\|close\|>', re.DOTALL
+)
+_LEAF_TAG: Final = re.compile(r"<\s*([^\W\d][\w\-]{0,80})\s*>([^<]*)<\s*/\s*\1\s*>")
+_WRAPPER_TAGS: Final = split_words(
+    "tool_name toolname name tool function function_name action server_name arguments args parameters"
+)
+
+
+def _reject_constant(constant: str) -> NoReturn:
+    message = f"{constant} is not JSON"
+    raise ValueError(message)
+
+
+_JSON_DECODER: Final = json.JSONDecoder(parse_constant=_reject_constant, strict=False)
+
+
+def parse_calls(block: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
+    """The calls in this block. A `Call` whose name no real tool has is not left out: it was still a call."""
+    text = block[:MAX_BLOCK_LENGTH]
+    found = tuple(_parse_json_calls(text, names))[:MAX_CALLS]
+    # A name with nothing to it is believed only when no other reading gives arguments.
+    if found and any(call.arguments for call in found):
+        return found
+    return (
+        _parse_tag_calls(text, names)
+        or found
+        or _parse_program_in_text(text, names)
+        or _parse_name_only(text, names)
+    )
+
+
+def cut_at_observation(block: str) -> str:
+    """A script up to its first observation. That one is invented, so what builds on it is not to be done."""
+    found = _OBSERVATION_LABEL.search(block, 0, MAX_BLOCK_LENGTH)
+    return block if found is None else block[: found.start()]
+
+
+def parse_json_value(text: str) -> object:
+    """What this text is as JSON, with a spare comma or as a Python literal; None when it is neither."""
+    for candidate in (text, _remove_spare_commas(text)):
+        try:
+            return json.loads(candidate, parse_constant=_reject_constant, strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return parse_literal(text)
+
+
+def _parse_json_calls(text: str, names: WrittenToolNames) -> Iterator[WrittenCall]:
+    """Calls in JSON. An object that is no call is the arguments of the name that stands before it."""
+    at = behind = 0
+    for _ in range(_MAX_PARSE_ATTEMPTS):
+        opening = _JSON_OPENING.search(text, at)
+        if opening is None:
+            return
+        value, at = _parse_value_at(text, opening.start())
+        if value is None:
+            # Inside an object that broke off, what is whole is only a part of the arguments.
+            if opening[0] == "{":
+                return
+            at = opening.end()
+            continue
+        calls = find_calls(value, names)
+        if not calls and isinstance(value, dict):
+            name = _find_last_name(text[behind : opening.start()], names)
+            calls = (
+                (WrittenCall(name=name, arguments=parse_json_arguments(cast("object", value))),)
+                if name
+                else ()
+            )
+        if calls:
+            behind = at
+        yield from calls
+
+
+def _parse_value_at(text: str, start: int) -> tuple[object, int]:
+    """The value that begins here and where it ends; None when it cannot be read."""
+    try:
+        return _JSON_DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        end = find_value_end(text, start, final=True)
+    return (None, start) if end is None else (parse_json_value(text[start:end]), end)
+
+
+def _find_last_name(text: str, names: WrittenToolNames) -> str:
+    """The last real tool named here."""
+    words = [found[0] for found in _NAME_WORD.finditer(text[-400:])]
+    return next((word for word in reversed(words) if names.is_known(word)), "")
+
+
+def _parse_tag_calls(text: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
+    """One call per named tag, each with the parameters that follow it."""
+    marks = [(found.start(), found[1]) for found in _NAMED_TAG.finditer(text)][:MAX_CALLS]
+    if not marks:
+        marks = [(found.start(), found[1]) for found in _NAME_TAG.finditer(text) if names.is_known(found[1])]
+    if not marks:
+        marks = [
+            (found.start(), found[0]) for found in _NAME_WORD.finditer(text[:400]) if names.is_known(found[0])
+        ][:1]
+    calls: list[WrittenCall] = []
+    for index, (start, name) in enumerate(marks[:MAX_CALLS]):
+        end = marks[index + 1][0] if index + 1 < len(marks) else len(text)
+        arguments = _parse_tag_arguments(text[start:end], name)
+        if arguments is not None:
+            calls.append(WrittenCall(name=name, arguments=arguments))
+    return tuple(calls)
+
+
+def _parse_tag_arguments(text: str, name: str) -> JsonObject | None:
+    for pattern in (_PARAMETER_TAG, _TAG_PAIR, _OPEN_TAG_PAIR):
+        if found := pattern.findall(text):
+            return {key: _parse_tag_value(value) for key, value in found[:MAX_CALLS]}
+    leaves = [
+        (key, value)
+        for key, value in _LEAF_TAG.findall(text)
+        if key.lower() not in _WRAPPER_TAGS and key != name
+    ]
+    if leaves:
+        return {key: _parse_tag_value(value) for key, value in leaves[:MAX_CALLS]}
+    return None
+
+
+def _parse_tag_value(text: str) -> Json:
+    """What stands in a tag: JSON where it is a number, a truth or a container, else text as it is."""
+    inner = text.strip("\n")
+    try:
+        value: object = json.loads(inner, parse_constant=_reject_constant)
+    except (ValueError, RecursionError):
+        return inner
+    if isinstance(value, str) or check_json(value) is not None:
+        return inner
+    return cast("Json", value)
+
+
+_CALL_IN_TEXT: Final = re.compile(r"\[?\s*(?:print\(\s*)?[^\W\d][\w.]{0,120}\s*\(")
+
+
+def _parse_program_in_text(text: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
+    """Program text somewhere in the block, beginning with a call and ending with its line or the block."""
+    for found in list(_CALL_IN_TEXT.finditer(text))[:8]:
+        end = _find_program_end(text, found.start())
+        calls = parse_program_calls(text[found.start() : end])
+        if any(names.is_known(call.name) for call in calls):
+            return calls
+    return ()
+
+
+def _find_program_end(text: str, start: int) -> int:
+    from_last = max(text.rfind(")", start), text.rfind("]", start))
+    marker = text.find("<", start)
+    if marker >= 0 and from_last > marker:
+        from_last = max(text.rfind(")", start, marker), text.rfind("]", start, marker))
+    return from_last + 1 if from_last >= 0 else len(text)
+
+
+def _parse_name_only(text: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
+    """A real tool named and nothing more that can be read."""
+    name = next((found[0] for found in _NAME_WORD.finditer(text[:600]) if names.is_known(found[0])), "")
+    return (WrittenCall(name=name, arguments=None),) if name else ()
+
+
+def _remove_spare_commas(text: str) -> str:
+    return _SPARE_COMMA.sub(lambda match: match[0] if match[0] != "," else "", text)
+
+
+_PYTHON_PROMPT: Final = re.compile(
+    r"[ \t]{0,4}>>> ?(?:await |[^\W\d]\w{0,40} ?= ?(?:await )?)?[^\W\d][\w.]{0,120}\("
+)
+_YAML_NAME_KEYS: Final = ("tool", "tool_name", "function", "function_name", "action", "name")
+_YAML_ARGUMENT_KEYS: Final = ("arguments", "args", "parameters", "params", "inputs", "input", "kwargs")
+_YAML_NAME: Final = re.compile(
+    rf"[ \t]{{0,4}}(?:- {{1,3}})?(?P<key>{'|'.join(_YAML_NAME_KEYS)}):[ \t]{{1,4}}"
+    r"[\"']?(?P<name>[\w.\-/]{2,120})[\"']?[ \t]{0,9}\n",
+    re.IGNORECASE,
+)
+_YAML_ARGUMENTS: Final = re.compile(
+    rf"[ \t]{{0,9}}(?:{'|'.join(_YAML_ARGUMENT_KEYS)}):[ \t]{{0,9}}\n", re.IGNORECASE
+)
+_YAML_ENTRY: Final = re.compile(r"[ \t]{1,20}[\w\-]{1,80}:(?:[ \t][^\n]{0,2000})?(?:\n|\Z)")
+_YAML_WRAPPERS: Final = ("tool_call", "tool_calls", "function_call", "function_calls", "calls")
+_YAML_WRAPPER: Final = re.compile(rf"[ \t]{{0,4}}(?:{'|'.join(_YAML_WRAPPERS)}):\n", re.IGNORECASE)
+_BLOCK_START: Final = re.compile(
+    r"[ \t]{0,4}(?:>{0,3}|>>> ?[\w =.]{0,180}|(?:- {0,3})?(?P<key>[a-z_]{0,20})"
+    r"|(?:- {1,3})?(?P<whole>[a-z_]{1,20}):[ \t]{0,4}[\"']?[\w.\-/]{0,120}[\"']?[ \t]{0,9}"
+    r"(?:\n[ \t]{0,9}(?P<second>[a-z]{0,12}):?[ \t]{0,9})?)\Z",
+    re.IGNORECASE,
+)
+_PARAGRAPH_END: Final = re.compile(r"\n[ \t]{0,9}(?=\n|[`~]{3})")
+
+
+def may_begin_block(text: str) -> bool | None:
+    """Whether lines that begin so can be a call; None: too little has come."""
+    if _PYTHON_PROMPT.match(text):
+        return True
+    wrapper = _YAML_WRAPPER.match(text)
+    if wrapper is not None:
+        text = text[wrapper.end() :]
+    name = _YAML_NAME.match(text)
+    if name is not None and _YAML_ARGUMENTS.match(text, name.end()):
+        return True
+    begun = _BLOCK_START.match(text)
+    if begun is None:
+        return False
+    key, whole, second = (begun[part] for part in ("key", "whole", "second"))
+    wraps = whole is not None and begun.end("whole") + 1 == len(text) and whole.casefold() in _YAML_WRAPPERS
+    known = whole is None or whole.casefold() in _YAML_NAME_KEYS or wraps
+    likely = key is None or any(
+        word.startswith(key.casefold()) for word in (*_YAML_NAME_KEYS, *_YAML_WRAPPERS)
+    )
+    follows = not second or any(word.startswith(second.casefold()) for word in _YAML_ARGUMENT_KEYS)
+    return None if known and likely and follows else False
+
+
+def find_paragraph_end(text: str, start: int, limit: int) -> int | None:
+    """Where the paragraph that begins at `start` ends; None: not before `limit`."""
+    found = _PARAGRAPH_END.search(text, start, limit)
+    return None if found is None else found.start()
+
+
+def find_call_block_end(text: str) -> int:
+    """Where the call ends that this paragraph begins with; 0: it begins with none."""
+    if _PYTHON_PROMPT.match(text):
+        names = [call.name for call in parse_session_calls(text)]
+        return len(text) if any(map(_may_be_tool_name, names)) else 0
+    wrapper = _YAML_WRAPPER.match(text)
+    end = start = 0 if wrapper is None else wrapper.end()
+    while (following := _find_yaml_call_end(text, end, wrapped=start > 0)) > end:
+        end = following
+    return end if end > start else 0
+
+
+def _may_be_tool_name(name: str) -> bool:
+    """Whether a function may be a tool's; a method is one only if its name says what it does."""
+    own = name.rpartition(".")[2]
+    return is_distinctive(own) and (own == name or has_action_name(name) is True)
+
+
+def _find_yaml_call_end(text: str, start: int, *, wrapped: bool) -> int:
+    """Behind one call in YAML: a tool's name, and an object that is nothing but its arguments."""
+    name = _YAML_NAME.match(text, start)
+    arguments = None if name is None else _YAML_ARGUMENTS.match(text, name.end())
+    if name is None or arguments is None or not is_distinctive(name["name"]):
+        return start
+    if not wrapped and name["key"].casefold() == "name" and not is_tool_like(name["name"]):
+        return start
+    end = first = arguments.end()
+    while (entry := _YAML_ENTRY.match(text, end)) is not None and end < len(text):
+        end = entry.end()
+    return end if end > first else start
+
+
+MAX_BARE_CALL_LENGTH: Final = 2_000
+_CALLING_WORDS: Final = split_words(
+    "tool tools function functions call calls calling called invoke invoking invocation use"
+    " using uses run running"
+    " execute executing request action api mcp plugin helper agent skill toolcall functioncall"
+    " כלי קריאה הפעלה"
+)
+_NEUTRAL_CALL_WORDS: Final = split_words(
+    "the a with and of to name names args arg arguments argument input inputs params parameters"
+    " parameter json xml"
+    " yaml python param id type start begin end finish assistant memory for כלי עם"
+)
+_BARE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z][a-z0-9]+(?:[A-Z][a-z0-9]+)+")
+_BARE_TOKEN: Final = re.compile(r"[^\W\d][\w.\-]*")
+_JSON_NAME_FIELDS: Final = split_words("toolcall functioncall command method")
+_ARGUMENT_PATTERN: Final = re.compile(
+    r"\"(?:[^\"\\]|\\.)*\"|(?<!\w)'(?:[^'\\]|\\.)*'|[\w\-]+[ \t]*=[ \t]*[^\s,;)\]}|>]*"
+    r"|^[ \t]+(?:- )?[\w\-]{1,40}:(?!//)[^\n]*$|\b[\w\-]{1,40}:(?!//)[ \t]*[\w.\-\"]+",
+    re.MULTILINE,
+)
+_OPENING_BRACKET: Final = re.compile(r"[({\[]")
+_DIRECT_CALL: Final = re.compile(r"\s?(?:\[[^\[\]\n]{0,300}\]|\([^()\n]{0,300}\))")
+_CODE_FENCE: Final = re.compile(r"\A\s*[`~]{3,}\w*\s*|\s*[`~]{3,}\s*\Z")
+_NOT_A_CALL_END: Final = re.compile(r"=\s*\Z|>>>\s*\Z")  # a value that is kept, a line of a session
+
+
+def may_be_bare_call(text: str) -> bool:
+    """Whether an answer that begins so can still be nothing but a call."""
+    if len(text) > MAX_BARE_CALL_LENGTH:
+        return False
+    at = text.lstrip()[:1]
+    if at in ("{", "["):
+        return True
+    for found in _BARE_TOKEN.finditer(text):
+        if found.end() == len(text):
+            return True  # the word may go on
+        written = found[0].rstrip(".-")
+        if _is_tool_like_name(written):
+            return True
+        if not _is_call_word(written):
+            return False
+    return True
+
+
+def is_bare_call(text: str) -> bool:
+    """Whether this whole answer is nothing but a call."""
+    if len(text) > MAX_BARE_CALL_LENGTH or not may_be_bare_call(text):
+        return False
+    inner = _CODE_FENCE.sub("", text).strip()
+    if inner.startswith(("{", "[")) and (value := parse_json_value(inner)) is not None:
+        return isinstance(value, dict) and _is_json_call(cast("Mapping[str, object]", value))
+    name = next(
+        (found for found in _BARE_TOKEN.finditer(text) if _is_tool_like_name(found[0].rstrip(".-"))), None
+    )
+    if name is None:
+        return False
+    lead, behind = text[: name.start()], text[name.start() + len(name[0].rstrip(".-")) :].lstrip("\"'")
+    before = _BARE_TOKEN.findall(lead)
+    said = any(map(_is_calling_word, before)) or (lead.strip() == "<" and behind.rstrip().endswith("/>"))
+    if _NOT_A_CALL_END.search(lead) or not (said or _OPENING_BRACKET.match(behind.lstrip())):
+        return False
+    left = _ARGUMENT_PATTERN.sub(" ", _DIRECT_CALL.sub(" ", behind, count=1) if said else behind)
+    return has_only_call_words(left)
+
+
+def has_only_call_words(text: str) -> bool:
+    """Whether a text has no word that is not one of tools and calls."""
+    return all(_is_call_word(word) or _is_tool_like_name(word) for word in _BARE_TOKEN.findall(text))
+
+
+def _is_call_word(word: str) -> bool:
+    parts = [part for part in re.split(r"[_.\-]+", word.casefold()) if part]
+    return bool(parts) and all(part in _CALLING_WORDS or part in _NEUTRAL_CALL_WORDS for part in parts)
+
+
+def _is_calling_word(word: str) -> bool:
+    return any(part in _CALLING_WORDS for part in re.split(r"[_.\-]+", word.casefold()))
+
+
+def _is_tool_like_name(word: str) -> bool:
+    return _BARE_NAME.fullmatch(word) is not None and not _is_call_word(word)
+
+
+def _is_json_call(value: Mapping[str, object]) -> bool:
+    """`{"tool": "brew_tea", "cups": 2}`"""
+    named = (
+        item
+        for key, item in value.items()
+        if (is_name_key(fold_key(key)) and fold_key(key) != "name") or fold_key(key) in _JSON_NAME_FIELDS
+    )
+    return any(isinstance(item, str) and _is_tool_like_name(item) for item in named)

@@ -1,0 +1,546 @@
+"""Known formats of tool syntax: markers, tags and labels, and how a hidden block of each ends."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Protocol, TypeAlias
+
+from fingerpost.choose.syntax_guard.call_parser import BracketReader
+from fingerpost.choose.syntax_guard.vocabulary import (
+    WrittenToolNames,
+    is_announcing_call,
+    is_asking_how,
+    is_introducing_data,
+    split_words,
+)
+from fingerpost.frozen import frozen
+
+MAX_HELD_LENGTH: Final = 32_000  # characters held back, at most, before something is decided
+
+
+class HiddenMode(Protocol):
+    """The inside of something hidden: says how much more of the text belongs to it."""
+
+    def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        """Up to where the text is hidden, and whether that is the end of it."""
+        ...
+
+
+@frozen(kw_only=False)
+class WaitForMore:
+    """What comes next decides."""
+
+
+@frozen(kw_only=False)
+class ShowUntil:
+    """Ordinary text up to here."""
+
+    to: int
+    values_checked_to: int = 0  # values up to there were looked at already
+    tags_checked_to: int = 0  # tags that need an end have none up to there
+
+
+@frozen(kw_only=False)
+class HideUntil:
+    """Tool syntax up to here, and as far as the mode says."""
+
+    to: int
+    syntax: str
+    mode: HiddenMode | None = None
+    is_stray: bool = False  # a stray marker: not worth counting behind a block
+    has_no_calls: bool = False  # somebody's turn, a result: no call is looked for in it
+
+
+@frozen(kw_only=False)
+class ShowCodeBlock:
+    """The opening line of a code block: it and what follows it are shown as they are."""
+
+    to: int
+    fence: str
+
+
+ScanVerdict: TypeAlias = WaitForMore | ShowUntil | HideUntil | ShowCodeBlock
+WAIT_FOR_MORE: Final = WaitForMore()
+
+
+@dataclass(slots=True)
+class ScanPosition:
+    """One place in a text, as far as the text has come."""
+
+    text: str
+    at: int
+    final: bool  # no more text will come
+    line: str  # what was shown of this line before it
+    before: str  # the end of what was shown before it
+    names: WrittenToolNames
+    request: str  # what the text answers
+    is_about_syntax: bool  # that is tool syntax itself
+    asks_for_data: bool  # it asks for data or code
+    follows_hidden: bool = False  # a block was hidden just before it
+    tags_checked_to: int = 0  # tags that need an end have none before this
+
+    @property
+    def limit(self) -> int:
+        """How far may be looked: the same however the text arrives."""
+        return min(len(self.text), self.at + MAX_HELD_LENGTH)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether waiting would show nothing more."""
+        return self.final or len(self.text) - self.at >= MAX_HELD_LENGTH
+
+    @property
+    def accepts_unknown_tools(self) -> bool:
+        """Whether what has the shape of a call is one even where no real tool is called so."""
+        return not (self.is_about_syntax or self.asks_for_data or is_introducing_data(self.before))
+
+    @property
+    def accepts_lines(self) -> bool:
+        """The same for lines that look like a session or a file: they also explain how something is done."""
+        return self.accepts_unknown_tools and not is_asking_how(self.request)
+
+    @property
+    def expects_call(self) -> bool:
+        """The same for program text: nothing stands before it, or a call is announced."""
+        return self.accepts_lines and (not self.before.strip() or is_announcing_call(self.before))
+
+    @property
+    def is_line_start(self) -> bool:
+        return not self.line.strip(" \t>*-•")
+
+    def find_last_two(self, sign: str) -> int:
+        """Where the last two of a run of the same sign begin that is at least that long."""
+        runs_on = re.compile(f"{re.escape(sign)}+").match(self.text, self.at)
+        return (runs_on.end() if runs_on is not None else self.at + 2) - 2
+
+    def look_ahead(self, start: int, count: int) -> tuple[str, bool]:
+        """The text from `start`, `count` characters at most, and whether no more of it is to come."""
+        piece = self.text[start : start + count]
+        return piece, self.final or len(piece) == count
+
+
+_CALL_WORD_PATTERN: Final = (
+    r"(?:tools?|functions?|actions?|plugin|api|mcp|python|recipient|invoke|interpreter|ipython|observation"
+    r"|כלי|כלים|פונקציה|פעולה|תוסף)"
+)
+_END_WORD_PATTERN: Final = (
+    r"(?:end|ends|ended|stop|close|closed|suffix|finish|finished|done|complete|eom|eot|סוף|סיום|סגירה)"
+)
+
+
+class MarkerKind(Enum):
+    """What a marker does to the text behind it."""
+
+    BLOCK = auto()  # opens a call
+    SPAN = auto()  # opens something that is hidden up to its closer: thinking aloud, mostly
+    TURN = auto()  # opens somebody's turn: the role stands behind it
+    CHANNEL = auto()  # opens a message whose header says for whom it is
+    ALONE = auto()  # nothing
+
+
+@frozen
+class SyntaxMarker:
+    """One marker: its family, what it does, and how the block it opens ends."""
+
+    syntax: str
+    kind: MarkerKind
+    closer: re.Pattern[str] | None = None
+    is_result: bool = False  # of what a tool is said to have answered
+
+
+def _build_closer(words: str) -> re.Pattern[str]:
+    return re.compile(words, re.IGNORECASE)
+
+
+# Tokens in pipes, by what stands between the pipes. The first that fits counts.
+_TOKEN_TABLE: Final = tuple(
+    (re.compile(words, re.IGNORECASE), syntax, kind)
+    for words, syntax, kind in (
+        (r"im_start", "chatml", MarkerKind.TURN),
+        (r"im_end|im_sep|endoftext", "chatml", MarkerKind.ALONE),
+        (r"python_tag|python_start", "llama", MarkerKind.BLOCK),
+        (r"start_header_id|header_start", "llama", MarkerKind.TURN),
+        (
+            r"(?:e|b)o[tms]_id|end_header_id|header_end|eo[tms]|begin_of_text|end_of_text|python_end",
+            "llama",
+            MarkerKind.ALONE,
+        ),
+        (r"start_of_role", "granite", MarkerKind.TURN),
+        (r"end_of_role", "granite", MarkerKind.ALONE),
+        (r"start_thinking|thinking|think|thought|begin_of_thought|reasoning", "thought", MarkerKind.SPAN),
+        (r"/?(?:end_thinking|end_of_thought|/think|/thinking|/thought)", "thought", MarkerKind.ALONE),
+        (r"start_action|start_tool_results?", "command-r", MarkerKind.BLOCK),
+        (
+            r"(?:start|end)_(?:response|action|tool_results?|of_turn_token|text)|chatbot_token",
+            "command-r",
+            MarkerKind.ALONE,
+        ),
+        (r"channel", "harmony", MarkerKind.CHANNEL),
+        (r"start", "harmony", MarkerKind.TURN),
+        (r"message|constrain|call|return|end", "harmony", MarkerKind.ALONE),
+        (r"recipient", "functionary", MarkerKind.BLOCK),
+        (r"from|content|stop", "functionary", MarkerKind.ALONE),
+        (r"pad|unk|bos|eos|eod|eop|sep|cls|mask|fim_\w+|endofprompt", "marker", MarkerKind.ALONE),
+        (r"open", "kimi", MarkerKind.SPAN),
+        (r"close|sep", "kimi", MarkerKind.ALONE),
+        (r"tool_calls?_section_begin|tool_call_argument_begin", "kimi", MarkerKind.BLOCK),
+        (r"action_start|plugin|interpreter", "internlm", MarkerKind.BLOCK),
+        (r"tools_prefix", "apertus", MarkerKind.BLOCK),
+        (r"tool_call_start", "lfm", MarkerKind.BLOCK),
+        (
+            r"(?:dsml\|?)?(?:tool_?calls?_?begin|tool_?outputs?_?begin|tool_sep|function_calls|invoke|dsml)",
+            "deepseek",
+            MarkerKind.BLOCK,
+        ),
+        (r"begin_?of_?sentence|end_?of_?sentence", "deepseek", MarkerKind.ALONE),
+        (
+            r"user|system|developer|human|tool|function|ipython|observation|environment",
+            "chatml",
+            MarkerKind.TURN,
+        ),
+        (r"assistant|bot|model", "chatml", MarkerKind.ALONE),
+        (r"tool_calls?", "granite", MarkerKind.BLOCK),
+        (r"/tool_calls?", "phi", MarkerKind.ALONE),
+    )
+)
+_RESULT_NAME: Final = re.compile(r"result|output|response|observation|תוצא", re.IGNORECASE)
+_HEBREW_MARKER: Final = re.compile(r"[א-ת]")
+_TOKEN_SPELLING: Final = re.compile(r"[\s_\-]+")
+_ENDING_TOKEN: Final = re.compile(rf"(?:\A/|(?:\A|_){_END_WORD_PATTERN}(?:_|\Z))", re.IGNORECASE)
+_CALLING_TOKEN: Final = re.compile(rf"(?:\A|_){_CALL_WORD_PATTERN}(?:_|\Z|calls?)", re.IGNORECASE)
+# Any next token in pipes that is an end, or the written-out end of the older relatives.
+TOKEN_CLOSER: Final = _build_closer(
+    rf"<\|\s*(?:/[^|<>\n]{{1,60}}|(?:[^|<>\n]{{0,60}}[\s_])?{_END_WORD_PATTERN}(?:[\s_][^|<>\n]{{0,60}}|_id)?|call|im_end|endoftext)\s*\|>"
+    r"|<[^|<>\n]{1,40}\|>"
+)
+_THOUGHT_CLOSER: Final = _build_closer(
+    r"<\|?\s*/?\s*(?:end_thinking|end_of_thought|/?think|/?thinking|/?thought|/?reasoning)\s*\|?>"
+    r"|<\|start_(?:response|action)\|>"
+)
+
+_SPAN_CLOSERS: Final = {
+    "thought": _THOUGHT_CLOSER,
+    "kimi": _build_closer(r"<\|close\|>(?:tools|message)\w{0,20}<\|sep\|>"),
+}
+_DSML_TOKEN: Final = re.compile(r"/?dsml\|(/?\w+)", re.IGNORECASE)
+
+
+def build_token_marker(inner: str) -> SyntaxMarker:
+    """The marker `<|inner|>`: every such token is one, known or not."""
+    if dsml := _DSML_TOKEN.match(inner):
+        closing = inner.startswith("/") or dsml[1].startswith("/")
+        return SyntaxMarker(
+            syntax="deepseek",
+            kind=MarkerKind.ALONE if closing else MarkerKind.BLOCK,
+            closer=_build_closer(rf"<\|?\s*/\s*\|?dsml\|{dsml[1].lstrip('/')}>"),
+        )
+    plain = _TOKEN_SPELLING.sub("_", inner.strip())
+    for pattern, syntax, kind in _TOKEN_TABLE:
+        if pattern.fullmatch(plain):
+            closer = _SPAN_CLOSERS.get(syntax, TOKEN_CLOSER)
+            return SyntaxMarker(syntax=syntax, kind=kind, closer=closer, is_result=is_result_name(plain))
+    syntax = "hebrew" if _HEBREW_MARKER.search(plain) else "marker"
+    opens = _CALLING_TOKEN.search(plain) and not _ENDING_TOKEN.search(plain)
+    kind = MarkerKind.BLOCK if opens else MarkerKind.ALONE
+    return SyntaxMarker(syntax=syntax, kind=kind, closer=TOKEN_CLOSER, is_result=is_result_name(plain))
+
+
+def is_result_name(name: str) -> bool:
+    """Whether a marker of this name opens what a tool is said to have answered."""
+    return _RESULT_NAME.search(name) is not None
+
+
+def is_sure_token(inner: str) -> bool:
+    """Whether the words between the pipes are a marker's even with spaces around them, or cut short."""
+    plain = _TOKEN_SPELLING.sub("_", inner.strip())
+    return any(pattern.fullmatch(plain) for pattern, _, _ in _TOKEN_TABLE) or bool(
+        _CALLING_TOKEN.search(plain)
+    )
+
+
+_ROLE_FOLLOWS: Final = frozenset({"im_start", "start_header_id", "header_start", "start_of_role", "start"})
+_TOKEN_WORDS: Final = split_words(
+    "im_start im_end im_sep endoftext python_tag python_start start_header_id end_header_id"
+    " header_start eot_id eom_id begin_of_text end_of_text start_of_role end_of_role start_thinking"
+    " end_thinking start_action end_action start_tool_result start_response channel message constrain"
+    " recipient content tool_call tool_calls_section_begin tool_calls_begin tool_call_begin tool_sep"
+    " action_start plugin tools_prefix tool_call_start begin_of_sentence end_of_sentence assistant"
+    " system function_calls start_of_tool_call start_of_memory_helper_tool_call"
+)
+
+
+def is_role_expected(inner: str) -> bool:
+    return _TOKEN_SPELLING.sub("_", inner.strip()).casefold() in _ROLE_FOLLOWS
+
+
+def is_unfinished_token(rest: str) -> bool:
+    """Whether a text that ends here ended within a token: what stands so far is the start of one."""
+    plain = _TOKEN_SPELLING.sub("_", rest.rstrip("|").strip()).casefold()
+    if len(plain) < 3:
+        return False
+    return any(word.startswith(plain) or plain.startswith(word) for word in _TOKEN_WORDS) or bool(
+        _CALLING_TOKEN.search(plain)
+    )
+
+
+_MAX_CLOSER_LENGTH: Final = 200
+_MAX_HEAD_LENGTH: Final = 240
+_MAX_GAP_LENGTH: Final = 200
+# What may stand between a marker and the JSON of its call: a name, other markers, an opened fence.
+_BODY_HEAD: Final = re.compile(
+    r"(?:[\s\w.\-/:=\"'`,✿]|<\|(?!\s*(?:/|end\b|call\b))(?![^|<>\n]{0,60}[\s_](?:end"
+    r"|סוף))[^|<>\n]{1,60}\|>|\[(?:ARGS|CALL_ID)\])*",
+    re.IGNORECASE,
+)
+_BODY_GAP: Final = re.compile(r"[\s,;]*")
+_TURN_ROLE: Final = re.compile(r"\s{0,4}([^\W\d][\w.]{0,60})")
+_ASSISTANT_ROLES: Final = frozenset({"assistant", "model", "bot", "chatbot", "ai"})
+TURN_CLOSER: Final = re.compile(
+    r"<\|(?:im_end|eot_id|eom_id|end_of_text|endoftext|end|return|call)\|>"
+    r"|(?=<\|(?:im_start|start_header_id|start_of_role|start|assistant)\|>)",
+    re.IGNORECASE,
+)
+_ANALYSIS_CLOSER: Final = re.compile(r"<\|(?:end|return|call)\|>|(?=<\|(?:start|channel)\|>)", re.IGNORECASE)
+
+
+class UntilCloser:
+    """Hidden up to and with the closing marker, or to the end."""
+
+    def __init__(self, closer: re.Pattern[str]) -> None:
+        self._closer = closer
+
+    def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        found = self._closer.search(text, at)
+        # A closer that touches the end of what has come may still grow.
+        if found is not None and (final or found.end() < len(text)):
+            return found.end(), True
+        if final:
+            return len(text), True
+        edge = found.start() if found is not None else len(text) - _MAX_CLOSER_LENGTH
+        return max(at, edge), False
+
+
+class MarkedCall:
+    """A call behind its marker: JSON, ending with the JSON, or anything else up to the closing marker."""
+
+    def __init__(self, closer: re.Pattern[str] | None) -> None:
+        self._until = UntilCloser(closer or TOKEN_CLOSER)
+        self._brackets: BracketReader | None = None
+        self._phase = self._skip_head
+
+    def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        while True:
+            phase = self._phase
+            at, done = phase(text, at, final=final)
+            if done or self._phase == phase:
+                return at, done
+
+    def _skip_head(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        found = _BODY_HEAD.match(text, at, at + _MAX_HEAD_LENGTH)
+        stop = found.end() if found is not None else at
+        if stop == len(text) and stop < at + _MAX_HEAD_LENGTH and not final:
+            return at, False
+        if not final and _is_half_marker(text, stop):
+            return at, False
+        if text[stop : stop + 1] in ("{", "["):
+            self._phase = self._skip_value
+            return stop, False
+        self._phase = self._skip_to_closer
+        return at, False
+
+    def _skip_value(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        brackets = self._brackets = self._brackets or BracketReader()
+        end = brackets.find_end(text, at, final=final)
+        if end is None:
+            return brackets.at, final
+        self._brackets = None
+        if brackets.broken:
+            return end, True
+        self._phase = self._skip_gap
+        return end, False
+
+    def _skip_gap(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        """More JSON belongs to the same block, and so does the end of a fence; prose does not."""
+        found = _BODY_GAP.match(text, at, at + _MAX_GAP_LENGTH)
+        stop = found.end() if found is not None else at
+        seen = text[stop : stop + 3]
+        if len(seen) < 3 and stop < at + _MAX_GAP_LENGTH and not final:
+            return at, False
+        if seen.startswith("{") or re.match(r"\[\s*\{", seen):
+            self._phase = self._skip_value
+            return stop, False
+        return (stop + 3 if seen == "```" else at), True
+
+    def _skip_to_closer(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        return self._until.step(text, at, final=final)
+
+
+def _is_half_marker(text: str, at: int) -> bool:
+    """Whether a marker has begun here and not all of it has come."""
+    rest = text[at : at + _MAX_HEAD_LENGTH]
+    if rest.startswith("<"):
+        return len(rest) < _MAX_HEAD_LENGTH and ">" not in rest
+    return rest.startswith("[") and any(word.startswith(rest.upper()) for word in ("[ARGS]", "[CALL_ID]"))
+
+
+class ConversationTurn:
+    """A turn of a conversation: somebody else's is hidden, of the assistant's own only the heading."""
+
+    def __init__(self) -> None:
+        self._until: UntilCloser | None = None
+
+    def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        if self._until is None:
+            role = _TURN_ROLE.match(text, at)
+            if role is None:
+                rest = text[at : at + 5]
+                return at, final or len(rest) > 4 or bool(rest.strip())
+            if role.end() == len(text) and not final:
+                return at, False
+            if role[1].casefold() in _ASSISTANT_ROLES:
+                return role.end(), True
+            self._until = UntilCloser(TURN_CLOSER)
+        return self._until.step(text, at, final=final)
+
+
+_CHANNEL_HEADER_END: Final = re.compile(r"<\|message\|>", re.IGNORECASE)
+
+
+class ChannelMessage:
+    """A message whose header says whether it is a call, a thought, or for the reader."""
+
+    def __init__(self) -> None:
+        self._mode: HiddenMode | None = None
+
+    def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        if self._mode is None:
+            end = _CHANNEL_HEADER_END.search(text, at, at + _MAX_HEAD_LENGTH)
+            if end is None and len(text) - at < _MAX_HEAD_LENGTH and not final:
+                return at, False
+            header = text[at : end.start()] if end is not None else text[at : at + 40]
+            stop = end.end() if end is not None else at
+            if re.search(r"\bto=(?!assistant|user|all)", header):
+                self._mode = MarkedCall(None)
+            elif re.match(r"\s*analysis", header, re.IGNORECASE):
+                self._mode = UntilCloser(_ANALYSIS_CLOSER)
+            else:
+                word = re.match(r"\s*(?:final|commentary)?", header)
+                return (stop if end is not None else at + (word.end() if word else 0)), True
+            at = stop
+        return self._mode.step(text, at, final=final)
+
+
+# Tags, by their name without case, name space, separators. Strong ones are nobody's ordinary markup.
+_STRONG_TAG_TABLE: Final = {
+    "hermes": "toolcall toolcalls toolscall",
+    "claude": "functioncalls antmlfunctioncalls antmlinvoke",
+    "gemma": "toolcode startfunctioncall callfunction",
+    "granite": "functioncall",
+    "xml": (
+        "tooluse tooluses usetool usemcptool toolrequest toolinvocation toolcalling calltool runtool"
+        " executetool"
+        " invoketool mcpcall mcptoolcall apicall toolname toolinput toolargs toolarguments functionname"
+        " toolresponse toolresult toolresults tooloutput tooloutputs functionresult functionresults"
+        " functionresponse functionoutput toolparameters accessmcpresource xaitoolcall toolaction"
+        " toolexecution"
+    ),
+    "nemotron": "toolcallnemotron",
+    "hebrew": "קריאהלכלי קריאותלכלי קריאתכלי הפעלתכלי שימושבכלי קריאהלפונקציה תוצאתכלי",
+    "thought": "think thinking thought thoughts reasoning reflection scratchpad innermonologue antmlthinking",
+}
+STRONG_TAGS: Final = {
+    name: syntax for syntax, names in _STRONG_TAG_TABLE.items() for name in split_words(names)
+}
+# Tags that are a call's only when what they hold is one.
+WEAK_TAGS: Final = split_words(
+    "invoke function tool action call execute run command api tools use request act כלי פעולה פונקציה"
+)
+# Closing tags that are taken out directly behind a block, to which they must have belonged.
+LEFTOVER_TAGS: Final = split_words("s parameter parameters arguments args param arg antmlparameter")
+_TAG_NAME: Final = re.compile(r"[\W_]+")
+
+_ANY_CALL_TAG: Final = re.compile(r"\w{1,30}?((?:tool|function)calls?)")
+
+
+def normalize_tag_name(written: str) -> str:
+    """A tag's name as the tables have it: `seed:tool_call`, `TOOLCALL` and `tool-call` are one."""
+    plain = _TAG_NAME.sub("", written.rsplit(":", 1)[-1].rsplit("|", 1)[-1]).casefold()
+    calls = _ANY_CALL_TAG.fullmatch(plain)
+    return calls[1] if calls is not None else plain
+
+
+def build_tag_closer(written: str) -> re.Pattern[str]:
+    """How the tag that was opened so ends."""
+    letters = re.split(r"[\W_]+", written)
+    name = r"[\W_]?".join(re.escape(part) for part in letters if part)
+    ending = r"|<end_function_call>" if normalize_tag_name(written) == "startfunctioncall" else ""
+    return re.compile(rf"<\|?\s*/\s*(?:\|?\w{{1,20}}[|:])?{name}s?\s*\|?>|<{name}\|>{ending}", re.IGNORECASE)
+
+
+_LABEL_WORDS_BY_KIND: Final = {
+    "thought": "thought, thoughts, reasoning, מחשבה",
+    "action": "action, act, פעולה",
+    "input": (
+        "action input, action_input, action inputs, action arguments, action args, action parameters,"
+        " tool input, tool_input, tool arguments, tool args, input, arguments, args, parameters, params,"
+        " קלט לפעולה, קלט הפעולה, קלט פעולה, קלט, ארגומנטים, פרמטרים"
+    ),
+    "observation": (
+        "observation, observations, tool result, tool output, tool response, תצפית, תוצאה, תוצאת הכלי"
+    ),
+    "final": "final answer, final_answer, final response, תשובה סופית",
+    "tool": "tool, function, tool name, tool_name, function name, כלי, פונקציה",
+    "call": (
+        "tool call, tool_call, toolcall, tool-call, tool calls, tool_calls, tool request, tool_request,"
+        " tool invocation, tool_invocation, tool_code, tool code, function-call, function_calls, api call,"
+        " mcp call, mcp tool call, running tool, running, invoke, invoking, assistant tool call,"
+        " function call, function_call, calling tool, calling function,"
+        " calling, call, invoke tool, invoking tool, using tool, use tool, tool use, tool_use, call tool,"
+        " run tool, execute tool, executing tool, קריאה לכלי, קריאת כלי, קורא לכלי, קוראת לכלי, הפעלת כלי,"
+        " מפעיל כלי, מפעיל את הכלי, שימוש בכלי, קריאה לפונקציה"
+    ),
+}
+LABEL_KINDS: Final = {
+    word: kind for kind, words in _LABEL_WORDS_BY_KIND.items() for word in words.split(", ")
+}
+_LABEL_LEAD: Final = r"[ \t>*_#•🔧🛠️→\-]{0,12}"
+_ANY_LABEL: Final = "|".join(re.escape(word) for word in sorted(LABEL_KINDS, key=len, reverse=True))
+LABEL_PATTERN: Final = re.compile(
+    rf"(?P<lead>{_LABEL_LEAD})(?P<label>{_ANY_LABEL})(?P<number>[ \t]?\d{{1,3}})?"
+    rf"[ \t*_`]{{0,4}}[:=][*_]{{0,3}}[ \t]{{0,4}}",
+    re.IGNORECASE,
+)
+_LABEL_DECORATION: Final = re.compile(_LABEL_LEAD)
+MAX_LABEL_LENGTH: Final = 60
+
+
+def get_label_kind(found: re.Match[str]) -> str:
+    return LABEL_KINDS[found["label"].casefold()]
+
+
+def may_become_label(head: str) -> bool:
+    """Whether a line that begins so may still turn out to have a label."""
+    lead = _LABEL_DECORATION.match(head)
+    written = head[lead.end() if lead is not None else 0 :].casefold()
+    if len(head) >= MAX_LABEL_LENGTH or "\n" in head:
+        return False
+    return any(word.startswith(written) or _is_numbered_word(written, word) for word in LABEL_KINDS)
+
+
+def match_label(text: str, at: int, *, final: bool) -> re.Match[str] | bool:
+    """The label of the line that begins at `at`; False: none; True: what has come may become one."""
+    found = LABEL_PATTERN.match(text, at)
+    head = text[at : at + MAX_LABEL_LENGTH]
+    if found is not None:
+        return True if found.end() == len(text) and not final else found
+    cut = "\n" not in head and len(head) < MAX_LABEL_LENGTH and not final
+    return cut and (not head.strip() or may_become_label(head))
+
+
+def _is_numbered_word(written: str, word: str) -> bool:
+    return (
+        written.startswith(word)
+        and re.fullmatch(r"[ \t]?\d{0,3}[ \t*_`]{0,4}", written[len(word) :]) is not None
+    )

@@ -1,0 +1,956 @@
+"""Detect tool syntax inside a line: JSON values, tags, tokens, square brackets and marker words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from fingerpost.choose.syntax_guard.call_parser import (
+    CALL_KEYS,
+    find_calls,
+    find_value_end,
+    fold_key,
+    is_name_key,
+    parse_calls,
+    parse_json_value,
+    parse_program_calls,
+)
+from fingerpost.choose.syntax_guard.formats import (
+    LEFTOVER_TAGS,
+    STRONG_TAGS,
+    TURN_CLOSER,
+    WAIT_FOR_MORE,
+    WEAK_TAGS,
+    ChannelMessage,
+    ConversationTurn,
+    HiddenMode,
+    HideUntil,
+    MarkedCall,
+    MarkerKind,
+    ScanPosition,
+    ScanVerdict,
+    ShowUntil,
+    SyntaxMarker,
+    UntilCloser,
+    build_tag_closer,
+    build_token_marker,
+    is_result_name,
+    is_role_expected,
+    is_sure_token,
+    is_unfinished_token,
+    normalize_tag_name,
+)
+from fingerpost.choose.syntax_guard.vocabulary import (
+    WrittenToolNames,
+    is_distinctive,
+    is_tool_like,
+    split_words,
+)
+from fingerpost.records import JsonObject
+
+_MAX_JSON_HEAD_LENGTH: Final = 400
+_NO_NAMES: Final = WrittenToolNames(())
+_PLAIN_NAME: Final = re.compile(r"[^\W\d][\w.\-/:]{1,120}")
+_TRUNCATED_CALL: Final = re.compile(
+    r"\s*\[?\s*\{\s*[\"'](?:name|tool|tool_name|function|recipient_name)[\"']\s*:\s*[\"'][^\W\d][\w.\-/:]{1,120}[\"']"
+    r"\s*,\s*[\"'](?:arguments|parameters|args|params|input|tool_input)[\"']\s*:\s*(?:[\"']?\{|\Z)",
+    re.IGNORECASE,
+)
+MAX_SEARCHED_LENGTH: Final = 4_000  # characters of a value without an end in which a name is looked for
+_JSON_KEY: Final = re.compile(r"[\s\[]{0,200}\{\s{0,200}([\"']?)([^\W\d][\w \-./]{0,60})\1\s{0,20}:")
+_JSON_KEY_START: Final = re.compile(
+    r"[\s\[]{0,200}(?:\{\s{0,200}(?:[\"']?(?:[^\W\d][\w \-./]{0,60})?[\"']?\s{0,20})?)?\Z"
+)
+_JSON_NAME_VALUE: Final = re.compile(r"\s{0,40}([\"'])([^\"'\\\n]{0,160})\1")
+_JSON_NAME_VALUE_START: Final = re.compile(r"\s{0,40}(?:[\"'][^\"'\\\n]{0,160})?\Z")
+_UNQUOTED_NAME: Final = re.compile(
+    r"[\"']?(?:name|tool|tool_name|function|function_name|action|recipient_name|toolname|שם"
+    r"|כלי)[\"']?\s{0,10}:\s{0,10}"
+    r"[\"']([^\"'\n]{1,160})(?:[\"']|\Z)",
+    re.IGNORECASE,
+)
+
+
+def examine_brace(position: ScanPosition) -> ScanVerdict:
+    """What the `{` at this place begins."""
+    if position.text.startswith("{{{", position.at):
+        return ShowUntil(position.find_last_two("{"))
+    if position.text.startswith("{{", position.at):
+        return _examine_template(position)
+    return examine_json(position)
+
+
+def examine_json(position: ScanPosition) -> ScanVerdict:
+    """An object or a list of objects, as far as it can still be a call."""
+    head = position.text[position.at : position.at + _MAX_JSON_HEAD_LENGTH]
+    possible = may_be_call_head(head, position.names, allow_unknown=True)
+    if possible is None and not _is_over_limit(position):
+        return WAIT_FOR_MORE
+    unknown = possible is not False and position.accepts_unknown_tools
+    if possible is False or (
+        not unknown and may_be_call_head(head, position.names, allow_unknown=False) is False
+    ):
+        return ShowUntil(position.at + 1)
+    end = find_value_end(position.text[position.at : position.limit], 0)
+    if end is None and not position.is_closed:
+        return WAIT_FOR_MORE
+    value = position.text[position.at : position.at + end if end is not None else position.limit]
+    call = is_real_tool_call(value, position.names) and not (position.is_about_syntax and position.line)
+    if not call and unknown and has_call_shape(value, position.request):
+        alone = is_line_end(position, position.at + len(value))
+        if alone is None:
+            return WAIT_FOR_MORE
+        call = alone
+    if call:
+        return HideUntil(
+            position.at + len(value), "json", None if end is not None else UntilCloser(_NEVER_MATCHES)
+        )
+    return ShowUntil(
+        position.at + 1,
+        values_checked_to=position.at + (len(value) if end is not None else MAX_SEARCHED_LENGTH),
+    )
+
+
+_NEVER_MATCHES: Final = re.compile(r"(?!)")
+
+
+def is_line_end(position: ScanPosition, end: int) -> bool | None:
+    """Whether nothing follows in the line: a sentence that goes on speaks of what it holds."
+    " None: not known yet."""
+    behind, complete = position.look_ahead(end, 40)
+    line, newline, _ = behind.partition("\n")
+    if line.strip(" \t,;.`*_)]"):
+        return False
+    return True if newline or complete else None
+
+
+def _is_over_limit(position: ScanPosition) -> bool:
+    return position.final or len(position.text) - position.at >= _MAX_JSON_HEAD_LENGTH
+
+
+def may_be_call_head(head: str, names: WrittenToolNames, *, allow_unknown: bool) -> bool | None:
+    """Whether JSON that begins so can be a call; None: too little of it has come.
+
+    `unknown`: also of a tool that is not known.
+    """
+    key = _JSON_KEY.match(head)
+    if key is None:
+        return None if _JSON_KEY_START.match(head) else False
+    plain = fold_key(key[2])
+    if plain not in CALL_KEYS:
+        return is_distinctive(key[2]) and (names.is_known(key[2]) or (allow_unknown and is_tool_like(key[2])))
+    if not is_name_key(plain):
+        return True
+    value = _JSON_NAME_VALUE.match(head, key.end())
+    if value is not None:
+        return names.is_known(value[2]) or (allow_unknown and _PLAIN_NAME.fullmatch(value[2]) is not None)
+    if _JSON_NAME_VALUE_START.match(head, key.end()):
+        return None
+    return head[key.end() :].lstrip().startswith("{")
+
+
+def has_call_shape(text: str, request: str) -> bool:
+    """Whether this is a name and arguments and nothing else, in whole or broken off, whatever the name."""
+    value = parse_json_value(text)
+    if value is not None:
+        calls = find_calls(value, _NO_NAMES)
+        return bool(calls) and all(
+            call.is_explicit or (call.is_doubtful and _repeats_request(call.arguments or {}, request))
+            for call in calls
+        )
+    return _TRUNCATED_CALL.match(text) is not None
+
+
+def _repeats_request(arguments: JsonObject, request: str) -> bool:
+    """Whether every value is taken from the request: those of a call are, a record says something new."""
+    asked = request.casefold()
+    values = [re.findall(r"\w{2,}", str(value).casefold()) for value in arguments.values()]
+    return bool(values) and all(any(word in asked for word in words) for words in values)
+
+
+def is_real_tool_call(text: str, names: WrittenToolNames) -> bool:
+    """Whether this is a call of a real tool, in whole or broken off."""
+    value = parse_json_value(text)
+    if value is not None:
+        return any(names.is_known(call.name) for call in find_calls(value, names))
+    written = _UNQUOTED_NAME.search(text[:MAX_SEARCHED_LENGTH])
+    if written is None:
+        return False
+    whole = text.rstrip().endswith(("}", "]"))
+    keys = {
+        fold_key(found)
+        for found in re.findall(r"[\"']?\b(\w{1,40})[\"']?\s{0,10}:", text[:_MAX_JSON_HEAD_LENGTH])
+    }
+    if names.is_known(written[1]):
+        return bool(keys & CALL_KEYS) if not whole else bool(keys & CALL_KEYS - {"name"})
+    return not whole and len(written[1]) > 3 and written.end() == len(text) and names.is_prefix(written[1])
+
+
+def _examine_template(position: ScanPosition) -> ScanVerdict:
+    """`{{get_weather(city="Haifa")}}`, `{{tool: get_weather}}`"""
+    rest, complete = position.look_ahead(position.at, _MAX_JSON_HEAD_LENGTH)
+    found = re.match(
+        r"\{\{\s{0,9}(?:(?:tool|function|call"
+        r"|tool_call)\s{0,3}[:|]?\s{0,3})?([\w.\-/]{2,120})\s{0,9}([(:|}{]|\Z)",
+        rest,
+    )
+    if not complete and re.match(r"\{\{[\s\w.\-/:|]{0,160}\Z", rest):
+        return WAIT_FOR_MORE
+    if found is None:
+        return ShowUntil(position.at + 1)
+    closing = rest.find("}}")
+    if closing < 0 and not complete:
+        return WAIT_FOR_MORE
+    if (
+        closing > 0
+        and (position.names.is_known(found[1]) or (position.accepts_unknown_tools and is_tool_like(found[1])))
+        and is_distinctive(found[1])
+        and found[2] != "}"
+        and not position.is_about_syntax
+    ):
+        return HideUntil(position.at + closing + 2, "marker")
+    return ShowUntil(position.at + 1)
+
+
+_MAX_UNSEEN_LENGTH: Final = 4_000
+_QUOTE_MARKS: Final = frozenset("\"'“”‘’«»״׳")
+
+
+def _create_mode(marker: SyntaxMarker) -> HiddenMode | None:
+    if marker.kind is MarkerKind.BLOCK:
+        return MarkedCall(marker.closer)
+    if marker.kind is MarkerKind.TURN:
+        return UntilCloser(marker.closer) if marker.closer is not None else ConversationTurn()
+    if marker.kind is MarkerKind.SPAN and marker.closer is not None:
+        return UntilCloser(marker.closer)
+    return ChannelMessage() if marker.kind is MarkerKind.CHANNEL else None
+
+
+def examine_open_marker(position: ScanPosition, end: int, marker: SyntaxMarker) -> ScanVerdict:
+    """A marker that certainly is one: hidden, unless syntax is the subject and no real tool is meant."""
+    if position.is_about_syntax:
+        return _examine_as_subject(position, end, marker)
+    mute = marker.is_result or marker.kind is MarkerKind.TURN
+    return HideUntil(
+        end, marker.syntax, _create_mode(marker), is_stray=marker.kind is MarkerKind.ALONE, has_no_calls=mute
+    )
+
+
+def _examine_as_subject(position: ScanPosition, end: int, marker: SyntaxMarker) -> ScanVerdict:
+    if marker.kind is not MarkerKind.BLOCK:
+        return ShowUntil(end)
+    mode = MarkedCall(marker.closer)
+    text = position.text[: position.limit]
+    at, done = end, False
+    while not done:
+        to, done = mode.step(text, at, final=position.is_closed)
+        if to == at and not done:
+            return WAIT_FOR_MORE
+        at = to
+    calls = parse_calls(text[position.at : at], position.names)
+    if any(position.names.is_known(call.name) for call in calls):
+        return HideUntil(at, marker.syntax)
+    # What has no end is not shown unseen as a whole: there may be a call further on.
+    return ShowUntil(at if at < position.limit or position.final else min(at, end + _MAX_UNSEEN_LENGTH))
+
+
+def is_quoted_alone(position: ScanPosition, end: int) -> bool | None:
+    """Whether the marker stands in quotation marks by itself; None: the closing one may still come."""
+    if position.before[-1:] not in _QUOTE_MARKS or not position.before:
+        return False
+    behind, complete = position.look_ahead(end, 1)
+    if not behind and not complete:
+        return None
+    return behind in _QUOTE_MARKS and bool(behind)
+
+
+_MAX_TAG_LENGTH: Final = 400
+_MAX_WEAK_LENGTH: Final = 8_000  # characters a tag that may be a call's is held for its end
+_TAG_START: Final = re.compile(r"<\s{0,3}(/?)\s{0,3}(\|?(?:\w{1,20}[:|])?(?:[^\W\d][\w\-.]{0,80})?)")
+_TAG: Final = re.compile(
+    r"<\s{0,3}(/?)\s{0,3}(\|?(?:\w{1,20}[:|])?[^\W\d][\w\-.]{0,80})((?:[\s=:][^<>]{0,300})?)(\|?)>"
+)
+
+
+def examine_tag(position: ScanPosition) -> ScanVerdict:
+    start = _TAG_START.match(position.text, position.at)
+    name = (start[2] or "") if start is not None else ""
+    if start is not None and start.end() == len(position.text) and not position.final:
+        return WAIT_FOR_MORE
+    if name.endswith("|") and position.text.startswith(">", position.at + 1 + len(name)):
+        known = normalize_tag_name(name[:-1]) in STRONG_TAGS and not position.is_about_syntax
+        return (
+            HideUntil(position.at + len(name) + 2, "gemma", is_stray=True)
+            if known
+            else ShowUntil(position.at + 1)
+        )
+    plain = normalize_tag_name(name)
+    own = is_distinctive(name) and (
+        position.names.is_known(name) or (is_tool_like(name) and position.accepts_unknown_tools)
+    )
+    if not name or not (
+        plain in STRONG_TAGS
+        or plain in WEAK_TAGS
+        or own
+        or (position.follows_hidden and plain in LEFTOVER_TAGS)
+    ):
+        return ShowUntil(position.at + 1)
+    found = _TAG.match(position.text, position.at)
+    if found is None:
+        return _examine_cut_tag(position, plain)
+    if plain in STRONG_TAGS or (plain == "function" and found[3].lstrip().startswith("=")):
+        return _examine_strong_tag(position, found, plain)
+    if found[1]:
+        return (
+            HideUntil(found.end(), "xml", is_stray=True)
+            if position.follows_hidden
+            else ShowUntil(found.end())
+        )
+    return _examine_weak_tag(position, found, own=own)
+
+
+def _examine_cut_tag(position: ScanPosition, plain: str) -> ScanVerdict:
+    rest, complete = position.look_ahead(position.at + 1, _MAX_TAG_LENGTH)
+    if not complete and not re.search(r"[<>]", rest):
+        return WAIT_FOR_MORE
+    if (
+        position.final
+        and plain in STRONG_TAGS
+        and not re.search(r"[<>]", rest)
+        and STRONG_TAGS[plain] != "thought"
+    ):
+        return HideUntil(len(position.text), STRONG_TAGS[plain])
+    return ShowUntil(position.at + 1)
+
+
+_CALL_AFTER_TAG: Final = re.compile(r"\s*(?:[{\[<`]|\n|call:)")
+_ELLIPSIS_TEXT: Final = re.compile(
+    r"\s*(?:\{\s*)?(?:\.{2,}|…|json|JSON|payload|name|body)?(?:\s*\})?\s*(?=</)"
+)
+_MENTION_WORDS: Final = re.compile(
+    r"[ \t]{0,3}(?:$|[,.;:!?)\"'”*]|(?:and|or|to|is|are|was|tags?|tokens?|blocks?|markers?|ו|או|הוא|היא)\b)"
+)
+
+
+def _examine_strong_tag(position: ScanPosition, found: re.Match[str], plain: str) -> ScanVerdict:
+    syntax = STRONG_TAGS.get(plain, "llama")
+    if syntax == "thought":
+        return _examine_thought_tag(position, found)
+    quoted = is_quoted_alone(position, found.end())
+    if quoted is None:
+        return WAIT_FOR_MORE
+    talk = quoted or (position.is_about_syntax and bool(found[1]))
+    if not talk and not found[3].strip():
+        mentioned = _is_mentioned(position, found.end(), closing=bool(found[1]), name=found[2])
+        if mentioned is None:
+            return WAIT_FOR_MORE
+        talk = mentioned
+    if talk and not (found[1] and position.follows_hidden):
+        return ShowUntil(found.end())
+    if found[1] or found[3].endswith("/"):
+        return HideUntil(found.end(), syntax, is_stray=bool(found[1]))
+    closer = build_tag_closer(found[2])
+    marker = SyntaxMarker(
+        syntax=syntax, kind=MarkerKind.BLOCK, closer=closer, is_result=is_result_name(plain)
+    )
+    return examine_open_marker(position, found.end(), marker)
+
+
+def _is_mentioned(position: ScanPosition, end: int, *, closing: bool, name: str) -> bool | None:
+    """Whether the tag is spoken of in a sentence, not used; None: what follows decides."""
+    behind, complete = position.look_ahead(end, 300)
+    if not complete:
+        return None
+    line = behind.partition("\n")[0]
+    prose = bool(re.search(r"\w", position.line[-80:])) and not re.search(r"[>}\])]\s*\Z", position.line)
+    if closing:
+        opened = re.search(rf"<\|?\s?{re.escape(name)}\b", position.line)
+        if opened is None and not line.strip() and re.search(r"[.!?…]\Z", position.line):
+            return False  # left over behind a whole sentence: whoever speaks of it goes on
+        return opened is not None or (prose and _MENTION_WORDS.match(line) is not None)
+    if prose and _ELLIPSIS_TEXT.match(line):
+        return True
+    if _CALL_AFTER_TAG.match(behind) or not behind.strip():
+        return False
+    inside = build_tag_closer(name).search(line)
+    if inside is not None:
+        return not re.search(r"\w", re.sub(r"\b(?:and|or|to|with|ו|עד)\b", "", line[: inside.start()]))
+    word = re.match(r"\s*([\w.\-/]+)", line)
+    if word is not None and position.names.is_known(word[1]) and is_distinctive(word[1]):
+        return False
+    return (
+        prose
+        or re.match(r" (?:is|are|was|tags?|marks?|means|opens|starts|הוא|היא|זה|פותח)\b", line) is not None
+    )
+
+
+def _examine_thought_tag(position: ScanPosition, found: re.Match[str]) -> ScanVerdict:
+    """Thinking aloud stands at the start of a line; in a sentence the tag is only spoken of."""
+    if found[1]:
+        alone = position.is_line_start or re.search(r"[.!?…]\s*\Z", position.line) is not None
+        return (
+            HideUntil(found.end(), "thought", is_stray=True)
+            if alone and not position.is_about_syntax
+            else ShowUntil(found.end())
+        )
+    if position.is_about_syntax or not position.is_line_start:
+        return ShowUntil(found.end())
+    return HideUntil(found.end(), "thought", UntilCloser(build_tag_closer(found[2])))
+
+
+def _examine_weak_tag(position: ScanPosition, found: re.Match[str], *, own: bool) -> ScanVerdict:
+    """A tag that ordinary markup has too: a call's only if it names a real tool or has parameters."""
+    behind, complete = position.look_ahead(found.end(), 60)
+    if normalize_tag_name(found[2]) == "invoke" and re.search(r"\bname\s*=", found[3]):
+        if re.match(r"\s*<\s*(?:\w{1,20}:)?parameter\b", behind):
+            return examine_open_marker(
+                position,
+                found.end(),
+                SyntaxMarker(syntax="claude", kind=MarkerKind.BLOCK, closer=build_tag_closer(found[2])),
+            )
+        if not complete:
+            return WAIT_FOR_MORE
+    generic = position.at > 0 and (
+        position.text[position.at - 1].isalnum() or position.text[position.at - 1] == "_"
+    )
+    if (generic and not own) or (position.at < position.tags_checked_to and not own):
+        return ShowUntil(found.end())  # `List<Tool>` is a type, and opens nothing that could be closed
+    end = min(len(position.text), position.at + _MAX_WEAK_LENGTH)
+    closed = position.final or len(position.text) - position.at >= _MAX_WEAK_LENGTH
+    closer = build_tag_closer(found[2]).search(position.text, found.end(), end)
+    if closer is None and not closed and not found[3].endswith("/"):
+        return WAIT_FOR_MORE
+    to = closer.end() if closer is not None else found.end()
+    block = position.text[position.at : to]
+    bare = re.fullmatch(r"\s+name\s*=\s*[\"'][\w.\-]{2,120}[\"']\s*/?", found[3])
+    if (
+        position.accepts_unknown_tools
+        and normalize_tag_name(found[2]) == "invoke"
+        and bare
+        and found[3].endswith("/")
+    ):
+        return HideUntil(found.end(), "claude")
+    if position.accepts_unknown_tools and _contains_call(
+        position, found, block if closer is not None else position.text[position.at : end]
+    ):
+        return HideUntil(to if closer is not None else end, "xml")
+    named = (
+        own and closer is not None and ("<" in position.text[found.end() : closer.start()] or "{" in block)
+    )
+    if named or any(map(position.names.is_known, _find_sure_names(position, found, block))):
+        return HideUntil(to, "xml")
+    return ShowUntil(found.end(), tags_checked_to=end if closer is None and not found[3].endswith("/") else 0)
+
+
+_CHILD_TAG: Final = re.compile(
+    r"<\s*(?:\w{1,20}:)?(?:arguments|args|parameters?|params|inputs?|tool_?input|arg)\b", re.IGNORECASE
+)
+_NAME_CHILD_TAG: Final = re.compile(
+    r"<\s*(?:tool_?|function_?)?(?:name|tool|function)\s*(?:>|=)", re.IGNORECASE
+)
+
+
+def _contains_call(position: ScanPosition, found: re.Match[str], block: str) -> bool:
+    """Whether a weak tag holds a call of a tool nobody knows: a name and arguments, and nothing else."""
+    inner = re.sub(r"<\s*/[^<>]{1,100}>\s*\Z", "", block[found.end() - position.at :]).strip()
+    if inner[:1] in ("{", "["):
+        attribute = re.search(r"\b(?:name|tool|function)\s*=", found[3])
+        return has_call_shape(inner, position.request) or (attribute is not None and inner[-1:] in ("}", "]"))
+    if inner.startswith("<"):
+        named = _NAME_CHILD_TAG.search(inner) or re.search(r"\bname\s*=", inner[:200])
+        return named is not None and _CHILD_TAG.search(inner) is not None
+    return position.is_line_start and is_tool_like(inner)
+
+
+def _find_sure_names(position: ScanPosition, found: re.Match[str], block: str) -> tuple[str, ...]:
+    """The names in a weak tag that are a call's beyond doubt: in an attribute, or all a tag of it says."""
+    attribute = re.search(r"\b(?:name|tool|function)\s*=\s*[\"']?([\w.\-/:]{1,120})", found[3])
+    if attribute is not None:
+        return (attribute[1],)
+    inner = block[found.end() - position.at :]
+    word = re.match(r"\s*(?:<\s*(?:tool_?)?name\s*>\s*)?([\w.\-/:]{1,120})\s*(?:<|\(|\[|\{)", inner)
+    if word is not None and is_distinctive(word[1]):
+        return (word[1],)
+    if inner.lstrip()[:1] in ("{", "["):
+        return tuple(call.name for call in parse_calls(inner, position.names))
+    return ()
+
+
+_PIPE_TOKEN: Final = re.compile(r"<\|([^|<>\n]{1,80})\|>|<\|(/?DSML\|[^<>\n]{1,200}|/?[^\W\d]\w{2,40})>")
+_PIPE_TOKEN_START: Final = re.compile(r"<\|(?:[^|<>\n]{0,80}\|?|/?DSML\|[^<>\n]{0,200})\Z", re.IGNORECASE)
+# An unknown token: two words or a long one. Physicists and F# write short ones between such signs.
+_UNKNOWN_MARKER: Final = re.compile(r"(?=[^|<>\n]*[\w][ _][\w]|[^|<>\n]{10})[\w/][^|<>\n]*[\w.!?)]\Z")
+
+
+def examine_marker(position: ScanPosition) -> ScanVerdict:
+    """What the `<` at this place begins."""
+    second, complete = position.look_ahead(position.at + 1, 1)
+    if not second:
+        return ShowUntil(position.at + 1) if complete else WAIT_FOR_MORE
+    if second == "<":
+        return _examine_double_brackets(position)
+    return _examine_pipe_token(position) if second == "|" else examine_tag(position)
+
+
+_DOUBLE_BRACKETS: Final = re.compile(r"<<\s?(/?)\s?([^\W\d][\w \-]{1,40})>>")
+_DOUBLE_BRACKETS_START: Final = re.compile(r"<<\s?/?\s?[\w \-]{0,41}>?\Z")
+
+
+def _examine_double_brackets(position: ScanPosition) -> ScanVerdict:
+    """`<<tool_call>>`"""
+    rest, complete = position.look_ahead(position.at, 50)
+    found = _DOUBLE_BRACKETS.match(rest)
+    if found is None:
+        return (
+            WAIT_FOR_MORE
+            if _DOUBLE_BRACKETS_START.match(rest) and not complete
+            else ShowUntil(position.at + 1)
+        )
+    end = position.at + found.end()
+    if normalize_tag_name(found[2]) not in STRONG_TAGS or position.is_about_syntax:
+        return ShowUntil(end)
+    closer = re.compile(rf"<<\s?/\s?{re.escape(found[2])}\s?>>", re.IGNORECASE)
+    return HideUntil(end, "marker", None if found[1] else MarkedCall(closer), is_stray=bool(found[1]))
+
+
+def _examine_pipe_token(position: ScanPosition) -> ScanVerdict:
+    found = _PIPE_TOKEN.match(position.text, position.at)
+    if found is None:
+        rest, complete = position.look_ahead(position.at, 300)
+        if _PIPE_TOKEN_START.match(rest):
+            if not complete:
+                return WAIT_FOR_MORE
+            if position.final and is_unfinished_token(rest[2:]):
+                return HideUntil(len(position.text), build_token_marker(rest[2:].rstrip("|")).syntax)
+        return ShowUntil(position.at + 2)
+    inner = found[1] or found[2]
+    if not (is_sure_token(inner) or _UNKNOWN_MARKER.match(inner)):
+        return ShowUntil(position.at + 2)
+    quoted = is_quoted_alone(position, found.end())
+    if quoted is not False:
+        return WAIT_FOR_MORE if quoted is None else ShowUntil(found.end())
+    return examine_open_marker(position, found.end(), _add_turn_role(build_token_marker(inner), inner))
+
+
+def _add_turn_role(marker: SyntaxMarker, inner: str) -> SyntaxMarker:
+    """`<|user|>` names the role itself; behind `<|im_start|>` it still has to come."""
+    if marker.kind is MarkerKind.TURN and not is_role_expected(inner):
+        return replace(marker, closer=TURN_CLOSER)
+    return replace(marker, closer=None) if marker.kind is MarkerKind.TURN else marker
+
+
+_MAX_BRACKETED_LENGTH: Final = 2_000  # characters in which the end of a marked block is looked for
+_BRACKET_MARKER: Final = re.compile(
+    r"\[\[?\s*(?P<end>/|END[ _]|end[ _](?:of[ _])?|סוף )?(?:start[ _](?:of[ _])?|begin[ _]|תחילת )?"
+    r"(?P<word>(?:available[ _]|memory[ _])?(?:tools?|functions?)[ _-]?(?:calls?|requests?|use|uses"
+    r"|results?|invocations?|code)"
+    r"|AVAILABLE_TOOLS|TOOLS?|ARGS|CALL_ID|TOOL_CONTENT|THINK|קריאה לכלי|קריאת כלי|הפעלת כלי"
+    r"|שימוש בכלי)\s*\]\]?",
+    re.IGNORECASE,
+)
+_MARKER_PARTS: Final = split_words("tool tools args call_id tool_content")  # markers only beside another one
+_BRACKET_MARKER_CLOSER: Final = re.compile(r"\[\[?\s*(?:/|END[ _]|סוף )[^\[\]\n]{1,40}\]\]?", re.IGNORECASE)
+_MARKER_WORDS: Final = tuple(
+    lead + word
+    for lead in ("", "/", "end_", "end ", "start_", "start ", "begin_", "begin ", "סוף ", "תחילת ")
+    for word in (
+        "available_tools",
+        "memory tool call",
+        "memory_tool_call",
+        "tool_calls",
+        "tool calls",
+        "tool-calls",
+        "toolcalls",
+        "tool_requests",
+        "tool requests",
+        "tool_results",
+        "tool results",
+        "tool_invocations",
+        "tool_use",
+        "tool use",
+        "tool_uses",
+        "tools",
+        "tool_code",
+        "function_calls",
+        "function calls",
+        "functions",
+        "args",
+        "call_id",
+        "tool_content",
+        "think",
+        "קריאה לכלי",
+        "קריאת כלי",
+        "הפעלת כלי",
+        "שימוש בכלי",
+    )
+)
+_BRACKETED_PROGRAM: Final = re.compile(r"\[\s{0,40}([^\W\d][\w.\-]{0,120})\s?(\()")
+_BRACKETED_CALL: Final = re.compile(
+    r"\[\s{0,3}(?:calling|call|using|use|invoking|invoke|executing|execute|running|run|tool|function"
+    r"|קורא ל|מפעיל|מריץ|כלי)\b"
+    r"[\s:]{0,3}(?:the\s|tool\b|function\b|call\b|:|\s|כלי\b|את\s"
+    r"|הכלי\b){0,3}[\s:=`\"']{0,4}([\w.\-/]{2,120})[^\[\]\n]{0,20}[({:=\]]",
+    re.IGNORECASE,
+)
+_BRACKETED_CALL_WORDS: Final = split_words(
+    "calling call using use invoking invoke executing execute running run tool function קורא מפעיל מריץ כלי"
+)
+
+
+def examine_square_bracket(position: ScanPosition) -> ScanVerdict:
+    """What the `[` at this place begins."""
+    if position.text.startswith("[[[", position.at):
+        return ShowUntil(position.find_last_two("["))
+    rest, complete = position.look_ahead(position.at, 200)
+    inner = rest.lstrip("[ \t\n")
+    if not inner and len(rest) < 100:
+        return ShowUntil(position.at + 1) if complete else WAIT_FOR_MORE
+    if inner.startswith("{"):
+        return examine_json(position)
+    if inner[0] in "\"'":
+        return _examine_pair(position, rest, complete=complete)
+    if not _may_be_bracket_syntax(rest, inner, position):
+        return ShowUntil(position.at + 1)
+    return _examine_bracketed_words(position, rest) if complete else WAIT_FOR_MORE
+
+
+_NAME_ARGUMENTS_PAIR: Final = re.compile(r"\[\s{0,40}([\"'])([\w.\-/]{2,120})\1\s{0,9},\s{0,40}\{")
+_NAME_ARGUMENTS_PAIR_START: Final = re.compile(
+    r"\[\s{0,40}[\"'][\w.\-/]{0,120}(?:[\"']\s{0,9}(?:,\s{0,40})?)?\Z"
+)
+
+
+def _examine_pair(position: ScanPosition, rest: str, *, complete: bool) -> ScanVerdict:
+    """`["get_weather", {"city": "Haifa"}]`"""
+    found = _NAME_ARGUMENTS_PAIR.match(rest)
+    if found is None:
+        return (
+            WAIT_FOR_MORE
+            if _NAME_ARGUMENTS_PAIR_START.match(rest) and not complete
+            else ShowUntil(position.at + 1)
+        )
+    if not (is_distinctive(found[2]) and position.names.is_known(found[2])) or position.is_about_syntax:
+        return ShowUntil(position.at + 1)
+    end = find_value_end(position.text[position.at : position.limit], 0)
+    if end is None and not position.is_closed:
+        return WAIT_FOR_MORE
+    return HideUntil(position.at + end if end is not None else position.limit, "json")
+
+
+def _may_be_bracket_syntax(rest: str, inner: str, position: ScanPosition) -> bool:
+    """Whether words in square brackets that begin so can be a marker or a call."""
+    names, first = position.names, not position.before.strip() and position.accepts_unknown_tools
+    words = re.match(r"[\w /-]{0,60}", inner)
+    stem = words[0].casefold() if words is not None else ""
+    if stem.startswith(tuple(_BRACKETED_CALL_WORDS)):
+        return True
+    name = re.match(r"[^\W\d][\w.\-]{0,120}", inner)
+    if len(stem) == len(inner) or (name is not None and name.end() == len(inner)):
+        begun = name is not None and (names.is_prefix(name[0]) or first)
+        return begun or any(word.startswith(stem) for word in (*_MARKER_WORDS, *_BRACKETED_CALL_WORDS))
+    known = name is not None and (names.is_known_from_start(name[0]) or (first and is_tool_like(name[0])))
+    called = name is not None and inner[name.end()] in "( " and known
+    return called or _BRACKET_MARKER.match(rest) is not None
+
+
+def _examine_bracketed_words(position: ScanPosition, rest: str) -> ScanVerdict:
+    marker = _BRACKET_MARKER.match(rest)
+    if marker is not None:
+        return _examine_bracket_marker(position, marker)
+    spoken = _BRACKETED_CALL.match(rest)
+    if spoken is not None:
+        return _examine_bracketed_call(position, spoken)
+    program = _BRACKETED_PROGRAM.match(rest)
+    if program is not None:
+        return _examine_bracketed_program(position, program[1])
+    inner = rest.lstrip("[ ")
+    cut = (
+        position.final and len(rest) == len(position.text) - position.at and "_" in inner and len(inner) >= 5
+    )
+    if (
+        cut
+        and any(word.startswith(inner.casefold()) for word in _MARKER_WORDS)
+        and not position.is_about_syntax
+    ):
+        return HideUntil(len(position.text), "marker")
+    return ShowUntil(position.at + 1)
+
+
+_CALL_AFTER_MARKER: Final = re.compile(
+    r"\s{0,20}(?:[{<`]|\[\s{0,20}[{\w]|[\w.\-/]{1,100}\s{0,3}(?:\[(?:ARGS|CALL_ID)|[({]))"
+)
+
+
+def _examine_bracket_marker(position: ScanPosition, marker: re.Match[str]) -> ScanVerdict:
+    end = position.at + marker.end()
+    behind, complete = position.look_ahead(end, 160)
+    if not complete:
+        return WAIT_FOR_MORE
+    loud = marker["word"].isupper()
+    if position.is_about_syntax or (behind.startswith(("(", "]", ":")) and not loud):
+        return ShowUntil(end)
+    if marker["word"].casefold() == "think":
+        return _examine_bracketed_thought(position, marker, end)
+    if marker["end"]:
+        return (
+            HideUntil(end, "mistral", is_stray=True)
+            if loud or position.is_line_start or position.follows_hidden
+            else ShowUntil(end)
+        )
+    if marker["word"].casefold() in _MARKER_PARTS:
+        return HideUntil(end, "mistral", is_stray=True) if position.follows_hidden else ShowUntil(end)
+    cut = not behind.strip() and (loud or "_" in marker["word"])
+    if cut or _CALL_AFTER_MARKER.match(behind) or _starts_with_tool(behind, position.names):
+        return HideUntil(end, _get_marker_family(marker[0]), MarkedCall(_BRACKET_MARKER_CLOSER))
+    if not position.is_line_start:
+        return ShowUntil(end)
+    closes = _BRACKET_MARKER_CLOSER.search(
+        position.text, end, min(len(position.text), end + _MAX_BRACKETED_LENGTH)
+    )
+    if closes is None and not position.final and len(position.text) - end < _MAX_BRACKETED_LENGTH:
+        return WAIT_FOR_MORE
+    return (
+        ShowUntil(end)
+        if closes is None
+        else HideUntil(end, _get_marker_family(marker[0]), MarkedCall(_BRACKET_MARKER_CLOSER))
+    )
+
+
+def _get_marker_family(marker: str) -> str:
+    if re.search("[א-ת]", marker):
+        return "hebrew"
+    return "mistral" if marker.startswith(("[TOOL_CALLS", "[TOOL_RESULTS", "[AVAILABLE")) else "marker"
+
+
+def _starts_with_tool(text: str, names: WrittenToolNames) -> bool:
+    word = re.match(r"\s{0,20}([\w.\-/]{2,120})", text)
+    return word is not None and is_distinctive(word[1]) and names.is_known(word[1])
+
+
+def _examine_bracketed_thought(position: ScanPosition, marker: re.Match[str], end: int) -> ScanVerdict:
+    if not marker["word"].isupper() or not position.is_line_start:
+        return ShowUntil(end)
+    if marker["end"]:
+        return HideUntil(end, "thought", is_stray=True)
+    return HideUntil(end, "thought", UntilCloser(re.compile(r"\[/THINK\]")))
+
+
+def _examine_bracketed_call(position: ScanPosition, spoken: re.Match[str]) -> ScanVerdict:
+    """`[Calling tool: get_weather({"city": "Haifa"})]`"""
+    known = position.names.is_known(spoken[1]) and not spoken[0].endswith("]")
+    invented = position.accepts_unknown_tools and (
+        is_tool_like(spoken[1]) or re.search(r"(?:tool|function)[\s:]", spoken[0], re.I)
+    )
+    if not (is_distinctive(spoken[1]) and (known or invented)) or position.is_about_syntax:
+        return ShowUntil(position.at + 1)
+    end = find_value_end(position.text[position.at : position.limit], 0)
+    if end is None and not position.is_closed:
+        return WAIT_FOR_MORE
+    return HideUntil(position.at + end if end is not None else position.limit, "marker")
+
+
+def _examine_bracketed_program(position: ScanPosition, name: str) -> ScanVerdict:
+    """`[get_weather(city="Haifa")]`: a list of calls, and nothing but calls."""
+    unknown = position.accepts_unknown_tools and is_tool_like(name) and not position.before.strip()
+    if not (position.names.is_known(name) or unknown):
+        return ShowUntil(position.at + 1)
+    end = find_value_end(position.text[position.at : position.limit], 0)
+    if end is None and not position.is_closed:
+        return WAIT_FOR_MORE
+    to = position.at + end if end is not None else position.limit
+    calls = parse_program_calls(position.text[position.at : to])
+    known = any(position.names.is_known(call.name) or unknown for call in calls)
+    cut = end is None and is_distinctive(name) and position.is_line_start
+    if ((known and all(call.has_keywords for call in calls)) or cut) and not (
+        position.is_about_syntax and position.line
+    ):
+        return HideUntil(to, "pythonic")
+    return ShowUntil(
+        position.at + 1, values_checked_to=to if end is not None else position.at + MAX_SEARCHED_LENGTH
+    )
+
+
+# The longest first: each is looked for as it stands.
+MARKER_LITERALS: Final = (
+    "assistantcommentary to=",
+    "assistantanalysis to=",
+    "assistant to=",
+    "commentary to=",
+    "analysis to=",
+    "to=functions.",
+    "functools[",
+    "✿function✿",
+    "✿args✿",
+    "✿result✿",
+    "✿return✿",
+    "◁think▷",
+    "◁/think▷",
+)
+# Labels of a call in the middle of a line.
+INLINE_LABELS: Final = (
+    *(f"tool{space}{noun}:" for space in " _-" for noun in ("call", "calls", "use", "request", "invocation")),
+    *(f"function{space}{noun}:" for space in " _-" for noun in ("call", "calls")),
+    *(
+        f"{verb} tool:"
+        for verb in ("call", "calling", "use", "using", "run", "running", "executing", "invoking")
+    ),
+    "tool_code:",
+    "mcp call:",
+    "api call:",
+    "invoke:",
+)
+INLINE_LABEL_WORDS: Final = tuple(label.removesuffix(":") for label in INLINE_LABELS)
+MARKER_WORDS: Final = re.compile(
+    rf"{'|'.join(map(re.escape, MARKER_LITERALS))}|\b(?:{'|'.join(map(re.escape, INLINE_LABELS))})"
+    rf"|(?<!\w)[*_](?=(?:{'|'.join(map(re.escape, INLINE_LABEL_WORDS))})[*_]?:)",
+    re.IGNORECASE,
+)
+_CALL_ADDRESS: Final = re.compile(r"[a-z ]{0,30}to=([\w.]{2,120})", re.IGNORECASE)
+_MAX_HEADER_LENGTH: Final = 260
+_FLORET_CLOSER: Final = re.compile(r"✿RESULT✿|✿RETURN✿:?", re.IGNORECASE)
+_RETURN_WORD: Final = re.compile(r"✿RETURN✿:?", re.IGNORECASE)
+_THOUGHT_END_WORD: Final = re.compile("◁/think▷")
+_DECORATED_LABEL: Final = re.compile(
+    rf"(?:[(\[]|[*_`]{{1,3}})(?:{'|'.join(map(re.escape, INLINE_LABEL_WORDS))})"
+    r"(?::[*_`]{0,3}|[*_`]{1,3}:)",
+    re.IGNORECASE,
+)
+_MAX_DECORATED_LENGTH: Final = 40
+_LABEL_TO_VALUE: Final = re.compile(r"[ *`]{0,6}(?:\n\s{0,9})?(?P<fence>`{3}\w{0,12}\s{1,9})?(?=[{\[])")
+_LABEL_TO_VALUE_START: Final = re.compile(r"[ *`]{0,6}(?:\n\s{0,9})?(?:`{1,3}|`{3}\w{0,12}\s{0,9})?")
+_LABEL_TO_PROGRAM: Final = re.compile(r"[ *`]{0,6}(?P<name>[^\W\d][\w.]{0,120})\(")
+_LABEL_TO_PROGRAM_START: Final = re.compile(r"[ *`]{0,6}(?:[^\W\d][\w.]{0,120})?")
+_LABEL_END: Final = re.compile(r"[ \t*_`).\]]{0,12}(?=\n|\Z)")  # to the end of the line
+_FENCE_END: Final = re.compile(r"\s{0,9}`{3}")
+
+
+def examine_marker_word(position: ScanPosition) -> ScanVerdict:
+    """What the word at this place begins."""
+    found = MARKER_WORDS.match(position.text, position.at)
+    word = found[0].casefold() if found is not None else ""
+    end = position.at + max(1, len(word))
+    if position.is_about_syntax or not word.strip("*_"):
+        return ShowUntil(end)
+    if word.endswith(":"):
+        return _examine_inline_label(position, end)
+    if word[0] == "✿":
+        return _examine_floret(position, word, end)
+    if word[0] == "◁":
+        return (
+            HideUntil(end, "thought", UntilCloser(_THOUGHT_END_WORD))
+            if "/" not in word
+            else HideUntil(end, "thought", is_stray=True)
+        )
+    if word == "functools[":
+        behind, complete = position.look_ahead(end, 1)
+        if not behind and not complete:
+            return WAIT_FOR_MORE
+        return HideUntil(end - 1, "phi", MarkedCall(None)) if behind == "{" else ShowUntil(end)
+    return _examine_address(position, end)
+
+
+def _examine_inline_label(position: ScanPosition, end: int) -> ScanVerdict:
+    """`Let me see. tool_call: {…}`: the label goes with the value behind it."""
+    program = _examine_labelled_program(position, end)
+    if program is not None:
+        return program
+    rest, complete = position.look_ahead(end, 40)
+    if not complete and _LABEL_TO_VALUE_START.fullmatch(rest):
+        return WAIT_FOR_MORE
+    found = _LABEL_TO_VALUE.match(rest)
+    if found is None:
+        return ShowUntil(end)
+    start = end + found.end()
+    verdict = examine_json(replace(position, at=start))
+    if isinstance(verdict, HideUntil) and verdict.mode is None and found["fence"]:
+        return _include_fence(position, verdict)
+    if isinstance(verdict, HideUntil) or verdict is WAIT_FOR_MORE:
+        return verdict
+    said = re.search(r"tool|function", position.text[position.at : end], re.IGNORECASE)
+    if not said or not position.accepts_unknown_tools:
+        return ShowUntil(end)
+    length = find_value_end(position.text[start : position.limit], 0)
+    if length is None:
+        return ShowUntil(end) if position.is_closed else WAIT_FOR_MORE
+    is_call: bool | None = has_call_shape(position.text[start : start + length], position.request)
+    if not is_call and position.text[start] == "{":
+        is_call = is_line_end(position, start + length)
+    if is_call is None:
+        return WAIT_FOR_MORE
+    return HideUntil(start + length, "json") if is_call else ShowUntil(end)
+
+
+def _examine_labelled_program(position: ScanPosition, end: int) -> ScanVerdict | None:
+    """`Let me see. Tool call: brew_tea(cups=2)`: the rest of the line; None: that is no call."""
+    if not position.accepts_unknown_tools:
+        return None
+    rest, complete = position.look_ahead(end, 140)
+    found = _LABEL_TO_PROGRAM.match(rest)
+    if found is None:
+        return WAIT_FOR_MORE if not complete and _LABEL_TO_PROGRAM_START.fullmatch(rest) else None
+    opening = end + found.end() - 1
+    length = find_value_end(position.text[opening : position.limit], 0)
+    if length is None:
+        return None if position.is_closed else WAIT_FOR_MORE
+    to = opening + length
+    calls = parse_program_calls(position.text[end + found.start("name") : to])
+    if not any(is_distinctive(call.name) or (call.has_keywords and call.arguments) for call in calls):
+        return None
+    alone = is_line_end(position, to)
+    if alone is None:
+        return WAIT_FOR_MORE
+    closing = _LABEL_END.match(position.text, to)
+    return HideUntil(to if closing is None else closing.end(), "marker") if alone else None
+
+
+def _include_fence(position: ScanPosition, value: HideUntil) -> ScanVerdict:
+    """The value with the end of the code block it is in."""
+    rest, complete = position.look_ahead(value.to, 12)
+    closing = _FENCE_END.match(rest)
+    if closing is None and not complete and not rest.strip("` \t\n"):
+        return WAIT_FOR_MORE
+    return value if closing is None else replace(value, to=value.to + closing.end())
+
+
+def examine_decorated_label(position: ScanPosition) -> ScanVerdict | None:
+    """`Let me see. **Tool call**: {…}`: such a label goes like a plain one; None: no such label."""
+    if position.is_about_syntax:
+        return None
+    rest, complete = position.look_ahead(position.at, _MAX_DECORATED_LENGTH)
+    found = _DECORATED_LABEL.match(rest)
+    if found is not None:
+        verdict = _examine_inline_label(position, position.at + found.end())
+        return None if isinstance(verdict, ShowUntil) else verdict
+    written = rest.lstrip("([*_`").casefold()
+    begun = (
+        word.startswith(written) or (written.startswith(word) and not written[len(word) :].strip("*_`:"))
+        for word in INLINE_LABEL_WORDS
+    )
+    return WAIT_FOR_MORE if not complete and any(begun) else None
+
+
+def _examine_floret(position: ScanPosition, word: str, end: int) -> ScanVerdict:
+    if "return" in word:
+        behind, complete = position.look_ahead(end, 1)
+        if not behind and not complete:
+            return WAIT_FOR_MORE
+        return HideUntil(end + (behind == ":"), "qwen", is_stray=True)
+    closer = _RETURN_WORD if "result" in word else _FLORET_CLOSER
+    return HideUntil(end, "qwen", UntilCloser(closer) if "result" in word else MarkedCall(closer))
+
+
+def _examine_address(position: ScanPosition, end: int) -> ScanVerdict:
+    """`to=functions.get_weather json {…}`: an address, at most one line break, and the arguments."""
+    rest, complete = position.look_ahead(position.at, _MAX_HEADER_LENGTH)
+    brace = rest.find("{")
+    header = rest[:brace] if brace >= 0 else rest
+    if header.count("\n") > 1 or (brace < 0 and complete):
+        return ShowUntil(end)
+    if brace < 0:
+        return WAIT_FOR_MORE
+    address = _CALL_ADDRESS.match(header)
+    name = address[1] if address is not None else ""
+    if position.names.is_known(name) or name.lower().startswith(("functions.", "tools.")):
+        return HideUntil(position.at + brace, "harmony", MarkedCall(None))
+    return ShowUntil(end)

@@ -1,0 +1,566 @@
+"""The scanner that removes tool syntax from model output, for a whole text or a stream."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from fingerpost.choose.syntax_guard.call_parser import (
+    MAX_BLOCK_LENGTH,
+    WrittenCall,
+    cut_at_observation,
+    has_only_call_words,
+    is_bare_call,
+    may_be_bare_call,
+    parse_calls,
+)
+from fingerpost.choose.syntax_guard.formats import (
+    WAIT_FOR_MORE,
+    HiddenMode,
+    HideUntil,
+    ScanPosition,
+    ScanVerdict,
+    ShowCodeBlock,
+    ShowUntil,
+    WaitForMore,
+)
+from fingerpost.choose.syntax_guard.inline_formats import (
+    INLINE_LABELS,
+    MARKER_LITERALS,
+    MARKER_WORDS,
+    examine_brace,
+    examine_decorated_label,
+    examine_marker,
+    examine_marker_word,
+    examine_square_bracket,
+)
+from fingerpost.choose.syntax_guard.line_formats import (
+    RULER,
+    build_fence_closer,
+    examine_aside,
+    examine_code,
+    examine_delimiter,
+    examine_line,
+)
+from fingerpost.choose.syntax_guard.vocabulary import (
+    WrittenToolNames,
+    get_written_names,
+    is_about_syntax,
+    is_asking_for_data,
+)
+from fingerpost.frozen import frozen
+from fingerpost.records import JsonObject, ToolCard
+
+MAX_RAW_LENGTH: Final = 2_000  # characters of a find that are kept for a person to look at
+
+
+@frozen
+class FoundSyntax:
+    """Tool syntax that stood in a text. With name and arguments it can be made a proper call."""
+
+    syntax: str  # the family: "hermes", "llama", "react", …; "thought" for thinking aloud
+    raw: str  # at most LONGEST_RAW characters of it
+    name: str | None = None  # the key of the real tool it names; of one that is not ours, its name
+    arguments: JsonObject | None = None  # as far as they could be read
+    is_call: bool = True  # not a stray marker, an invented result or turn, or thinking aloud
+
+
+@frozen
+class CleanedText:
+    """A text that may be shown, and what was taken out of it."""
+
+    text: str
+    removed: tuple[FoundSyntax, ...] = ()
+
+
+INVISIBLE: Final = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e007f"
+)
+_WIDE_CHARACTERS: Final = {ord("！") + offset: ord("!") + offset for offset in range(94)}
+_LOOKALIKES: Final = str.maketrans("▁│┃∣❘ǀ⏐‹›〈〉⟨⟩❮❯【】", "_||||||<><><><>[]")
+_FOLD_TABLE: Final = {**_WIDE_CHARACTERS, **_LOOKALIKES}
+_ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "vert": "|", "lbrace": "{", "rbrace": "}"}
+_ENTITY_CODES: Final = {60: "<", 62: ">", 124: "|", 34: '"', 39: "'"}
+_DISGUISED_CHARACTER: Final = re.compile(
+    rf"[{INVISIBLE}]+"
+    r"|&(?:amp;)?(?:(?P<name>lt|gt|quot|apos|vert|lbrace|rbrace)|#0{0,4}(?P<ten>60|62|124|34|39)"
+    r"|#x0{0,4}(?P<hex>3c|3e|7c|22|27));|\\u00(?P<escape>3c|3e|7c)",
+    re.IGNORECASE,
+)
+# The beginning of a disguise that may go on in the next piece.
+_UNFINISHED_ENTITY: Final = re.compile(
+    r"(?:&(?:amp;)?(?:[a-z]{0,6}|#x?[0-9a-f]{0,6})|\\(?:u[0-9a-f]{0,3})?)\Z", re.IGNORECASE
+)
+
+
+class FoldedText:
+    """Text that arrives in pieces, its plain view, and the way back from the view to the text."""
+
+    def __init__(self) -> None:
+        self.text = ""  # the view
+        self._raw = ""
+        self._late = ""  # the start of what may be a disguise, seen once it is complete
+        # Where the view and the text part: at this place of the view the text behind it ends
+        # here, and the text before it begins there.
+        self._places: list[int] = []
+        self._ends: list[int] = []
+        self._starts: list[int] = []
+
+    def append(self, piece: str, *, final: bool = False) -> None:
+        fresh = self._late + piece
+        self._late = ""
+        unfinished = None if final else _UNFINISHED_ENTITY.search(fresh, max(0, len(fresh) - 16))
+        if unfinished is not None:
+            self._late = fresh[unfinished.start() :]
+            fresh = fresh[: unfinished.start()]
+        self._append_folded(fresh)
+
+    def _append_folded(self, fresh: str) -> None:
+        base = len(self._raw)
+        parts: list[str] = []
+        length, at = len(self.text), 0
+        for found in _DISGUISED_CHARACTER.finditer(fresh):
+            plain = _unfold_match(found)
+            parts.append(fresh[at : found.start()])
+            length += found.start() - at
+            start = base + found.end() if not plain else base + found.start()
+            self._split_mapping(length, base + found.start(), start)
+            parts.append(plain)
+            length += len(plain)
+            if plain:
+                self._split_mapping(length, base + found.end(), base + found.end())
+            at = found.end()
+        parts.append(fresh[at:])
+        self._raw += fresh
+        self.text += "".join(parts).translate(_FOLD_TABLE)
+
+    def _split_mapping(self, place: int, end: int, start: int) -> None:
+        if self._places and self._places[-1] == place:
+            self._starts[-1] = start
+            return
+        self._places.append(place)
+        self._ends.append(end)
+        self._starts.append(start)
+
+    def get_text_start(self, place: int) -> int:
+        """Where in the text the character at this place of the view begins."""
+        index = bisect_right(self._places, place) - 1
+        return place if index < 0 else self._starts[index] + place - self._places[index]
+
+    def get_text_end(self, place: int) -> int:
+        """Where in the text the character before this place of the view ends."""
+        index = bisect_left(self._places, place)
+        if index < len(self._places) and self._places[index] == place:
+            return self._ends[index]
+        return self.get_text_start(place)
+
+    def get_raw(self, start: int, end: int) -> str:
+        """The text between two places of the text (not of the view)."""
+        return self._raw[start:end]
+
+    def discard_before(self, place: int) -> int:
+        """Let go of the view before `place`; gives how much of the text went with it."""
+        gone = self.get_text_end(place)
+        first = bisect_left(self._places, place)
+        self._places = [one - place for one in self._places[first:]]
+        self._ends = [one - gone for one in self._ends[first:]]
+        self._starts = [one - gone for one in self._starts[first:]]
+        self.text = self.text[place:]
+        self._raw = self._raw[gone:]
+        return gone
+
+
+def _unfold_match(found: re.Match[str]) -> str:
+    """The plain character behind a disguise; nothing for an invisible one."""
+    if name := found["name"]:
+        return _ENTITIES[name.lower()]
+    if ten := found["ten"]:
+        return _ENTITY_CODES[int(ten)]
+    code = found["hex"] or found["escape"]
+    return _ENTITY_CODES[int(code, 16)] if code else ""
+
+
+_REMEMBERED_LENGTH: Final = 600  # characters of what was shown, to tell talk from use
+_REMEMBERED_LINE_LENGTH: Final = 200
+_TRIGGER: Final = re.compile(
+    rf"[<`{{\[(«]|\n+|~~~|[{RULER}]{{2,}}|{MARKER_WORDS.pattern}", MARKER_WORDS.flags
+)
+_TRIGGER_OUTSIDE_VALUES: Final = re.compile(rf"[<`]|\n+|~~~|{MARKER_WORDS.pattern}", MARKER_WORDS.flags)
+_RULER_SIGNS: Final = RULER.replace("\\", "")
+_ORDINARY_SIGN: Final = re.compile(rf"[(«]|(?!~~~)[{RULER}]+")
+_WORD_PREFIXES: Final = frozenset(
+    word[:count] for word in (*MARKER_LITERALS, "~~~") for count in range(1, len(word))
+)
+_LABEL_PREFIXES: Final = frozenset(label[:count] for label in INLINE_LABELS for count in range(1, len(label)))
+_MAX_PREFIX_LENGTH: Final = max(map(len, (*_WORD_PREFIXES, *_LABEL_PREFIXES))) + 3
+
+
+@frozen(kw_only=False)
+class ShownText:
+    text: str
+
+
+@frozen(kw_only=False)
+class HiddenBlock:
+    """A block that ended: as it was written, and the plain view of it."""
+
+    raw: str
+    plain: str
+    syntax: str
+    alone: bool
+    mute: bool
+
+
+ScannedPart: TypeAlias = ShownText | HiddenBlock
+
+
+class SyntaxScanner:
+    """One text on its way through."""
+
+    def __init__(
+        self, names: WrittenToolNames, *, request: str, is_about_syntax: bool, asks_for_data: bool
+    ) -> None:
+        self._names = names
+        self._request = request
+        self._about = is_about_syntax
+        self._data = asks_for_data
+        self._fold = FoldedText()
+        self._at = 0  # in the view: what is before it is decided
+        self._done = 0  # in the text: what is before it was given out
+        self._line = ""
+        self._before = ""
+        self._fresh = True  # at the start of a line that was not looked at
+        self._blind = 0  # values before this place of the view were looked at
+        self._blind_tags = 0
+        self._wait_length = 0  # how much has to be there before looking again is worth it
+        self._mode: HiddenMode | None = None
+        self._fence: re.Pattern[str] | None = None
+        self._behind = False
+        self._raw = ""
+        self._plain = ""
+        self._syntax = ""
+        self._alone = False
+        self._mute = False
+
+    def scan(self, piece: str, *, final: bool = False) -> Iterator[ScannedPart]:
+        """What can be said now that this piece has come."""
+        self._fold.append(piece, final=final)
+        if len(self._fold.text) - self._at >= self._wait_length or final:
+            yield from self._advance_scan(final=final)
+            gone = self._fold.discard_before(self._at)
+            self._done -= gone
+            self._blind = max(0, self._blind - self._at)
+            self._blind_tags = max(0, self._blind_tags - self._at)
+            self._at = 0
+        if final:
+            yield from self._show(len(self._fold.text))
+
+    def _advance_scan(self, *, final: bool) -> Iterator[ScannedPart]:
+        self._wait_length = 0
+        text = self._fold.text
+        while self._at < len(text):
+            before = (self._at, self._mode, self._fence, self._fresh)
+            if self._mode is not None:
+                yield from self._scan_hidden(self._mode, text, final=final)
+            elif self._fence is not None:
+                yield from self._scan_code(self._fence, text, final=final)
+            else:
+                yield from self._scan_text(text, final=final)
+            if (self._at, self._mode, self._fence, self._fresh) == before:
+                held = len(text) - self._at
+                self._wait_length = held + max(1, held // 8) if held > 64 else 0
+                return
+        if final and self._mode is not None:
+            yield from self._scan_hidden(self._mode, text, final=True)
+
+    def _scan_hidden(self, mode: HiddenMode, text: str, *, final: bool) -> Iterator[ScannedPart]:
+        to, done = mode.step(text, self._at, final=final)
+        self._hide(to)
+        if done:
+            yield self._finish_block()
+
+    def _hide(self, to: int) -> None:
+        end = self._fold.get_text_end(to)
+        if to > self._at:
+            self._raw = (self._raw + self._fold.get_raw(self._done, end))[:MAX_BLOCK_LENGTH]
+            self._plain = (self._plain + self._fold.text[self._at : to])[:MAX_BLOCK_LENGTH]
+            self._done = max(self._done, end)
+        self._at = to
+
+    def _finish_block(self) -> HiddenBlock:
+        part = HiddenBlock(
+            raw=self._raw, plain=self._plain, syntax=self._syntax, alone=self._alone, mute=self._mute
+        )
+        self._mode, self._raw, self._plain = None, "", ""
+        self._fresh = not self._line
+        self._behind = True
+        return part
+
+    def _scan_code(self, closing: re.Pattern[str], text: str, *, final: bool) -> Iterator[ScannedPart]:
+        found = closing.search(text, self._at)
+        if found is not None and (final or found.end() < len(text)):
+            self._fence = None
+            yield from self._show(found.end())
+            return
+        edge = len(text)
+        if not final:
+            newline = text.rfind("\n", max(self._at, len(text) - _REMEMBERED_LINE_LENGTH))
+            tail = re.search(
+                r"[^\s`~]?[`~]+[ \t]*\Z|\S?\Z", text[max(self._at, len(text) - _REMEMBERED_LINE_LENGTH) :]
+            )
+            cut = (
+                max(self._at, len(text) - _REMEMBERED_LINE_LENGTH) + tail.start()
+                if tail is not None
+                else len(text)
+            )
+            blank = newline >= 0 and not text[newline:].strip(" \t>`~\n")
+            edge = min(cut, newline) if blank else cut
+        yield from self._show(max(self._at, edge))
+
+    def _scan_text(self, text: str, *, final: bool) -> Iterator[ScannedPart]:
+        if self._fresh:
+            verdict = examine_line(self._build_position(text, final=final))
+            if verdict is not None:
+                yield from self._apply_verdict(verdict)
+                self._fresh = self._fresh and isinstance(verdict, WaitForMore)
+                return
+            self._fresh = False
+        found, edge = self._find_next_trigger(text)
+        if found is None:
+            held = 0 if final else _count_held_tail(text, self._at)
+            yield from self._show(min(edge, len(text) - held))
+            return
+        yield from self._show(found.start())
+        if found[0][0] == "\n":
+            yield from self._show(found.end())
+            self._fresh = True
+            return
+        yield from self._apply_verdict(self._examine_sign(found[0], self._build_position(text, final=final)))
+
+    def _find_next_trigger(self, text: str) -> tuple[re.Match[str] | None, int]:
+        """The next place to look at; where there is none, how far that is known."""
+        if self._at >= self._blind:
+            return _TRIGGER.search(text, self._at), len(text)
+        # Braces that were looked at are passed over together, not one by one.
+        found = _TRIGGER_OUTSIDE_VALUES.search(text, self._at, self._blind + _MAX_PREFIX_LENGTH + 1)
+        return (found if found is not None and found.start() < self._blind else None), self._blind
+
+    def _examine_sign(self, sign: str, position: ScanPosition) -> ScanVerdict:
+        delimiter = None if sign[0] == "`" else examine_delimiter(position)
+        if delimiter is not None:
+            return delimiter
+        aside = examine_aside(position) if sign == "(" else None
+        if aside is None and (sign in "([`*_" or sign[:2] == "**"):
+            aside = examine_decorated_label(position)
+        if aside is not None:
+            return aside
+        if _ORDINARY_SIGN.fullmatch(sign):
+            grows = (
+                position.at + len(sign) == len(position.text) and not position.final and sign[0] not in "(«"
+            )
+            return WAIT_FOR_MORE if grows else ShowUntil(position.at + len(sign))
+        if sign == "<":
+            return examine_marker(position)
+        if sign[0] in "`~":
+            return examine_code(position)
+        if sign in "{[":
+            return examine_brace(position) if sign == "{" else examine_square_bracket(position)
+        return examine_marker_word(position)
+
+    def _build_position(self, text: str, *, final: bool) -> ScanPosition:
+        return ScanPosition(
+            text=text,
+            at=self._at,
+            final=final,
+            line=self._line,
+            before=self._before,
+            names=self._names,
+            request=self._request,
+            is_about_syntax=self._about,
+            asks_for_data=self._data,
+            follows_hidden=self._behind,
+            tags_checked_to=self._blind_tags,
+        )
+
+    def _apply_verdict(self, verdict: ScanVerdict) -> Iterator[ScannedPart]:
+        if isinstance(verdict, ShowUntil):
+            self._blind = max(self._blind, verdict.values_checked_to)
+            self._blind_tags = max(self._blind_tags, verdict.tags_checked_to)
+            yield from self._show(verdict.to)
+        elif isinstance(verdict, ShowCodeBlock):
+            yield from self._show(verdict.to)
+            self._fence = build_fence_closer(verdict.fence)
+        elif isinstance(verdict, HideUntil):
+            yield from self._show(self._at)  # invisible characters before the block are not part of it
+            self._syntax, self._mode = verdict.syntax, verdict.mode
+            self._alone, self._mute = verdict.is_stray, verdict.has_no_calls
+            self._hide(verdict.to)
+            if verdict.mode is None:
+                yield self._finish_block()
+
+    def _show(self, to: int) -> Iterator[ScannedPart]:
+        end = self._fold.get_text_start(to)
+        if to > self._at:
+            shown = self._fold.text[self._at : to]
+            self._before = (self._before + shown)[-_REMEMBERED_LENGTH:]
+            self._behind = self._behind and not shown.strip()
+            self._line = (self._line + shown).rpartition("\n")[2][-_REMEMBERED_LINE_LENGTH:]
+            self._at = to
+        if end > self._done:
+            yield ShownText(self._fold.get_raw(self._done, end))
+            self._done = end
+
+
+def _may_begin_word(tail: str, at: int) -> bool:
+    """Whether a word that matters may begin here; a label begins no later than its word."""
+    begun = tail[at:]
+    inside = at > 0 and (tail[at - 1].isalnum() or tail[at - 1] == "_")
+    label = begun.strip("*_") if begun[0] in "*_" else begun
+    return begun in _WORD_PREFIXES or (not inside and (label in _LABEL_PREFIXES or not label))
+
+
+def _count_held_tail(text: str, start: int) -> int:
+    """How much at the end may be the beginning of a word that matters."""
+    tail = text[max(start, len(text) - _MAX_PREFIX_LENGTH) :].casefold()
+    word = next((len(tail) - at for at in range(len(tail)) if _may_begin_word(tail, at)), 0)
+    return word or int(tail[-1:] in _RULER_SIGNS and bool(tail))
+
+
+MAX_FOUND: Final = 200  # finds of one text; more are hidden all the same
+_MAX_SPACE_HELD: Final = 256  # white space held back, which is dropped if only a block follows it
+_UNSEEN_CHARACTERS: Final = re.compile(f"[{INVISIBLE}]+")
+_WHITE_SPACE: Final = re.compile(rf"[\s{INVISIBLE}]*")
+_UNKNOWN_CALL: Final = WrittenCall(name="", arguments=None)
+_TRAILING_SPACE: Final = re.compile(rf"[\s{INVISIBLE}]{{0,{_MAX_SPACE_HELD}}}\Z")
+
+
+class SyntaxGuard:
+    """Takes invented tool syntax out of what models write. Knows the real tools, to tell a call from data.
+
+    `others`: the names of tools that are not ours; what calls one of them is found under that name.
+    """
+
+    def __init__(self, tools: Iterable[ToolCard] = (), *, others: Collection[str] = ()) -> None:
+        names = get_written_names(tools)
+        self._names = names.with_other_names(others) if others else names
+
+    def clean(self, text: str, *, request: str = "") -> CleanedText:
+        """The text without tool syntax, and what that was. `request`: what it answers."""
+        stream = self.stream(request=request)
+        shown = stream.feed(text) + stream.finish()
+        return CleanedText(text=shown, removed=stream.removed)
+
+    def stream(self, *, request: str = "") -> StreamGuard:
+        """The same for a text that comes in pieces."""
+        return StreamGuard(self._names, request)
+
+    def is_about_syntax(self, request: str) -> bool:
+        """Whether a request asks about tool syntax itself, so that the answer has to show some."""
+        return is_about_syntax(request)
+
+
+class StreamGuard:
+    """One text that comes in pieces. What is shown over all pieces does not depend on where they are cut."""
+
+    def __init__(self, names: WrittenToolNames, request: str) -> None:
+        self._names = names
+        about, data = is_about_syntax(request), is_asking_for_data(request)
+        self._scanner = SyntaxScanner(names, request=request, is_about_syntax=about, asks_for_data=data)
+        self._whole: list[str] | None = None if about or data else []  # while it may be nothing but a call
+        self._stopped: list[FoundSyntax] = []
+        self._gap = ""  # white space that may have to go
+        self._last = ""  # the last character given out
+        self._behind = False  # nothing but white space since the last block
+        self._wanting = False  # no white space came before that block: what comes behind it stays
+
+    @property
+    def removed(self) -> tuple[FoundSyntax, ...]:
+        """What was found so far."""
+        return tuple(self._stopped)
+
+    def feed(self, piece: str) -> str:
+        """What may be shown now."""
+        if self._whole is None:
+            return self._scan_piece(piece, final=False)
+        self._whole.append(piece)
+        whole = "".join(self._whole)
+        if may_be_bare_call(whole):
+            return ""
+        self._whole = None
+        return self._scan_piece(whole, final=False)
+
+    def finish(self) -> str:
+        """What may be shown at last: nothing more will come."""
+        whole = "".join(self._whole or ())
+        rest = self._scan_piece(whole, final=True)
+        if not self._behind:
+            rest += self._gap
+        self._gap = ""
+        if self._whole is None or not rest.strip():
+            return rest
+        if self._stopped and has_only_call_words(rest):
+            return ""
+        if is_bare_call(whole):
+            self._stopped.append(FoundSyntax(syntax="alone", raw=whole[:MAX_RAW_LENGTH]))
+            return ""
+        return rest
+
+    def _scan_piece(self, piece: str, *, final: bool) -> str:
+        shown: list[str] = []
+        for part in self._scanner.scan(piece, final=final):
+            if isinstance(part, ShownText):
+                shown.append(self._join_spacing(part.text))
+            else:
+                self._record_block(part)
+        return "".join(shown)
+
+    def _join_spacing(self, text: str) -> str:
+        """White space around a block is there once: before it, unless the block began the text."""
+        if self._behind:
+            space = _WHITE_SPACE.match(text)
+            end = space.end() if space is not None else 0
+            if self._wanting:
+                self._gap = (self._gap + text[:end])[:_MAX_SPACE_HELD]
+            text = text[end:]
+            if not text:
+                return ""
+            self._behind = False
+        whole = self._gap + text
+        trailing = _TRAILING_SPACE.search(whole, max(0, len(whole) - _MAX_SPACE_HELD))
+        cut = trailing.start() if trailing is not None else len(whole)
+        self._gap = whole[cut:]
+        given = whole[:cut]
+        self._last = given[-1:] or self._last
+        return given
+
+    def _record_block(self, part: HiddenBlock) -> None:
+        repeated = part.alone and self._behind
+        self._gap = _UNSEEN_CHARACTERS.sub("", self._gap) if self._last else ""
+        if not self._behind:
+            self._wanting = not self._gap and bool(self._last)
+        self._behind = True
+        if repeated or len(self._stopped) >= MAX_FOUND:
+            return
+        is_call = not (part.alone or part.mute or part.syntax == "thought")
+        for call in self._parse_block_calls(part) if is_call else (_UNKNOWN_CALL,):
+            self._stopped.append(
+                FoundSyntax(
+                    syntax=part.syntax,
+                    raw=part.raw[:MAX_RAW_LENGTH],
+                    name=self._names.get_key(call.name),
+                    arguments=call.arguments if self._names.get_key(call.name) else None,
+                    is_call=is_call,
+                )
+            )
+
+    def _parse_block_calls(self, part: HiddenBlock) -> tuple[WrittenCall, ...]:
+        known = self._find_known_calls(cut_at_observation(part.raw))
+        if part.plain != part.raw and all(call.arguments is None for call in known):
+            known = self._find_known_calls(cut_at_observation(part.plain)) or known
+        return known or (_UNKNOWN_CALL,)
+
+    def _find_known_calls(self, block: str) -> tuple[WrittenCall, ...]:
+        return tuple(call for call in parse_calls(block, self._names) if self._names.get_key(call.name))

@@ -1,0 +1,310 @@
+"""Tool names as models write them, and phrases that talk about tool syntax."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from fingerpost.records import ToolCard
+
+
+def split_words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MAX_WRITTEN_NAME_LENGTH: Final = 160
+_IGNORED_CHARACTERS: Final = re.compile(r"[\W_]+")
+# Name spaces models put before a name, and the counter some put behind it.
+_NAME_DECORATION: Final = re.compile(
+    r"\A(?:functions?|tools?|default_api|api|mcp|client|multi_tool_use)(?:\.|__|/|:)+|(?::\d+|\.call"
+    r"|\(\s*\))\Z",
+    re.IGNORECASE,
+)
+_NAMESPACES: Final = ("function", "functions", "tools", "defaultapi", "api", "mcp", "client", "multitooluse")
+_TOOL_NAMESPACE: Final = re.compile(r"(?:functions?|tools|default_api|multi_tool_use)(?:\.|__)(?=\w)")
+_ACTION_NAME: Final = re.compile(r"[a-z]+(?:_\w{2,80}|[A-Z]\w{2,80})")
+_NAME_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_ACTION_VERBS: Final = split_words(
+    "get make create search find send read write fetch query lookup look add delete remove update play turn"
+    " ask execute browse apply replace generate calculate compute convert translate brew cook compose"
+    " summarise summarize analyse analyze navigate reserve cancel submit notify insert append rename verify"
+    " validate transcribe extract consult perform locate recommend inspect publish subscribe describe"
+    " activate dispatch prepare assign recall remember save retrieve attempt invoke track sum"
+)
+# Also nouns: a record may begin with them (`order_status`, `store_hours`).
+_VERB_OR_NOUN: Final = split_words(
+    "set list run call check open close show book order schedule use store load start stop web"
+)
+_ACTOR_WORDS: Final = split_words(
+    "tool helper agent search lookup query finder retriever fetcher assistant function get fetch find send"
+)
+_OUTCOME_WORDS: Final = split_words(
+    "result results status state response responses data details settings options count total history log url"
+)
+_AGENT_NOUN: Final = re.compile(r"[a-z]{3,}(?:er|or)|check|update|off|on|call")
+_NAME_SEPARATOR: Final = re.compile(r"\.|/|::?|__")
+_INNER_CAPITAL: Final = re.compile(r"[a-zא-ת][A-Z0-9]|[_\-./]|\d[A-Za-z]")
+_recent_indexes: deque[tuple[tuple[ToolCard, ...], WrittenToolNames]] = deque(maxlen=4)
+
+
+class WrittenToolNames:
+    """Which real tool a written name means."""
+
+    def __init__(self, tools: Iterable[ToolCard]) -> None:
+        self._keys: dict[str, str | None] = {}  # None: several tools are called so
+        for card in tools:
+            for name in {card.key, card.exposed_name, card.name}:
+                plain = _fold_name(name)
+                if plain:
+                    same = self._keys.setdefault(plain, card.key) == card.key
+                    self._keys[plain] = card.key if same else None
+        self._spelled = sorted(self._keys)
+
+    def with_other_names(self, names: Iterable[str]) -> WrittenToolNames:
+        """The same with tools of somebody else's, each known by its name alone, which goes before all."""
+        found = WrittenToolNames(())
+        found._keys = {**self._keys, **{_fold_name(name): name for name in names if _fold_name(name)}}
+        found._spelled = sorted(found._keys)
+        return found
+
+    def is_known(self, written: str) -> bool:
+        """Whether a real tool is called so, or nearly so."""
+        return any(plain in self._keys for plain in _list_readings(written))
+
+    def get_key(self, written: str) -> str | None:
+        """The key of the one tool that is meant."""
+        for plain in _list_readings(written):
+            if plain in self._keys:
+                return self._keys[plain]
+        return None
+
+    def is_known_from_start(self, written: str) -> bool:
+        """Whether a real tool is called so, and its name could be told from its first letters on."""
+        return self.is_known(written) and self.is_prefix(_NAME_SEPARATOR.split(written.strip(), 1)[0])
+
+    def is_prefix(self, written: str) -> bool:
+        """Whether some name begins like this: what is being written may become it."""
+        plain = _fold_name(written)
+        if _NAME_SEPARATOR.search(written) or any(space.startswith(plain) for space in _NAMESPACES):
+            return True
+        at = bisect_left(self._spelled, plain)
+        return at < len(self._spelled) and self._spelled[at].startswith(plain)
+
+
+def get_written_names(tools: Iterable[ToolCard]) -> WrittenToolNames:
+    """The names of these tools; those of the last few catalogs are kept, for every answer needs them."""
+    cards = tools if isinstance(tools, tuple) else tuple(tools)
+    for known, names in tuple(_recent_indexes):
+        if known is cards:
+            return names
+    names = WrittenToolNames(cards)
+    _recent_indexes.append((cards, names))
+    return names
+
+
+def is_distinctive(name: str) -> bool:
+    """Whether a name is nobody's ordinary word: `get_weather` is not, `search` is."""
+    return len(name) >= 5 and _INNER_CAPITAL.search(name) is not None
+
+
+def is_tool_like(name: str) -> bool:
+    """Whether a name that no real tool has is a tool's all the same: it says what it does, or"
+    " its name space."""
+    return is_namespaced(name) or has_action_name(name) is not False
+
+
+def has_action_name(name: str) -> bool | None:
+    """Whether a name says what is done or what does it (`find_flight`, `memory_helper`); None: it may."""
+    own = _NAME_SEPARATOR.split(name)[-1]
+    if _ACTION_NAME.fullmatch(own) is None:
+        return False
+    parts = [part.casefold() for part in _NAME_PART.findall(own)]
+    if len(parts) < 2:
+        return False
+    first, last = parts[0], parts[-1]
+    if last in _ACTOR_WORDS or (
+        first in _ACTION_VERBS and (last not in _OUTCOME_WORDS or first not in _ACTOR_WORDS)
+    ):
+        return True
+    return None if first in _ACTION_VERBS or first in _VERB_OR_NOUN or _AGENT_NOUN.fullmatch(last) else False
+
+
+def is_namespaced(name: str) -> bool:
+    """Whether a name stands in a name space that models are given for tools: it is a tool's, known or not."""
+    return _TOOL_NAMESPACE.match(name) is not None
+
+
+def _list_readings(written: str) -> Iterable[str]:
+    """What may be meant, likeliest first: the whole, without name spaces, its last part."""
+    name = written.strip(" \t\n`*\"'")
+    if not name or len(name) > MAX_WRITTEN_NAME_LENGTH:
+        return
+    yield _fold_name(name)
+    bare = _NAME_DECORATION.sub("", _NAME_DECORATION.sub("", name))
+    yield _fold_name(bare)
+    parts = [part for part in _NAME_SEPARATOR.split(bare) if part]
+    if len(parts) > 1:
+        yield _fold_name(parts[-1])
+
+
+def _fold_name(name: str) -> str:
+    return _IGNORED_CHARACTERS.sub("", name).casefold()
+
+
+MAX_TALK_LENGTH: Final = 8_000
+# Words that mean tool syntax by themselves, and words that mean it only beside others: Hermes is also
+# a god, React a library, Mistral a wind.
+_SYNTAX_SUBJECT: Final = re.compile(
+    r"tool[ _-]?(?:calls?|use|calling)\b|function[ _-]?call|chat ?ml\b|special tokens?|chat templates?"
+    r"|control tokens?"
+    r"|stop tokens?|end[- ]of[- ](?:text|turn|sequence)|reasoning tags?|think(?:ing)? (?:tags?|blocks?)"
+    r"|\[/?(?:TOOL_\w+|INST|AVAILABLE_TOOLS)\]|<\|[\w /]{1,60}\|>|</?(?:tool|function)_?(?:calls?|use"
+    r"|response)\b|</?think\b|<function=|<invoke\b"
+    r"|קריא(?:ה|ת|ות)\s+(?:ל)?(?:כלי|פונקצי)|הפעלת\s+כלי|טוקנים?\s+מיוחד|תבנית\s+(?:ה)?(?:שיחה|צ׳אט|צ'אט)",
+    re.IGNORECASE,
+)
+_SYNTAX_FORM: Final = re.compile(
+    r"\b(?:syntax(?:es)?|formats?|formatted|templates?|looks? like|look|markup|parsers?|parsing|parse"
+    r"|regex\w*|grammar"
+    r"|specifications?|spec|tokenizers?|tokens?|tags?|delimiters?|markers?|schema|stands? for"
+    r"|what (?:is|does|are)|mean|explain\w*"
+    r"|difference|documentation|docs|tutorial|blog post|unit tests?|fixture|code review|review|examples?"
+    r"|show me|how (?:do|does|are|is|would|to)|wrap(?:s|ped)?|emit(?:s|ted)?|encod\w+|represent\w*"
+    r"|strip\w*)\b"
+    r"|תחביר|פורמט|תבנית|נרא(?:ה|ית|ות|ים)|מבנה|דוגמ|איך|כיצד|מה\s+(?:זה|פירוש|ההבדל|אומר)|הסבר|תסביר"
+    r"|פרסר|ביטוי רגולרי|תג(?:ים|ית|יות)?\b",
+    re.IGNORECASE,
+)
+_MODEL_NAME: Final = re.compile(
+    r"\b(?:qwen|mistral|llama|deepseek|gpt-oss|harmony|gemma|functionary|command[- ]r|granite|phi-?\d"
+    r"|kimi|glm|hermes|react"
+    r"|claude|lfm2?|internlm|minimax)\b",
+    re.IGNORECASE,
+)
+_STRICT_SYNTAX_FORM: Final = re.compile(
+    r"\b(?:syntax|format|template|markup|tokens?|tags?|delimiters?|parser?|parsing|looks? like|look"
+    r"|wraps?|emits?|writes?)\b|תחביר|פורמט|תבנית|נרא(?:ה|ית)",
+    re.IGNORECASE,
+)
+_CALLING_PHRASE: Final = re.compile(
+    r"\b(?:tools?|functions?|calls?|agents?|prompts?|tokens?|chat)\b|כלי|פונקצי|קריא", re.IGNORECASE
+)
+
+
+def is_about_syntax(text: str) -> bool:
+    """Whether this text speaks of tool syntax as something to look at."""
+    look = text[:MAX_TALK_LENGTH]
+    if _SYNTAX_SUBJECT.search(look):
+        return _SYNTAX_FORM.search(look) is not None
+    return all(pattern.search(look) for pattern in (_MODEL_NAME, _STRICT_SYNTAX_FORM, _CALLING_PHRASE))
+
+
+_FORMAT_LANGUAGES: Final = (
+    r"python|java(?:script)?|typescript|node(?:\.?js)?|golang|rust|kotlin|swift|c\+\+|c#|php|ruby|perl|bash|powershell"
+    r"|pandas|numpy|django|react|sql"
+)
+_DATA_WORD_PATTERN: Final = (
+    r"json\w*|ya?ml|xml|toml|csv|html|code|codes|snippets?|scripts?|regex\w*|schemas?|payloads?|curl"
+    r"|api|apis|endpoints?|webhooks?|config\w*|manifests?|templates?|pars(?:e|es|er|ing)|serial\w+|deserial\w+"
+    r"|dicts?|dictionar(?:y|ies)|struct\w*|syntax|markdown|docstrings?|unit tests?|fixtures?"
+    r"|mock\w*|mcp|openapi|repls?|interpreter|shell"
+)
+_DATA_WANTED: Final = re.compile(
+    rf"\b(?:{_DATA_WORD_PATTERN}|{_FORMAT_LANGUAGES}|functions?|examples?|samples?|formats?|programming|debug\w*|beispiel\w*|skript\w*"
+    r"|exemples?|ejemplos?|código|esempio|exemplo)\b"
+    r"|\w\(\)|קוד|סקריפט|פונקצי|דוגמ|תבנית|ג׳ייסון|ג'ייסון|פורמט",
+    re.IGNORECASE,
+)
+_DATA_WORDS: Final = split_words(
+    "json yaml yml xml toml csv html code codes snippet snippets script scripts schema schemas"
+    " payload payloads curl"
+    " api apis endpoint endpoints webhook webhooks config configuration configure manifest manifests template"
+    " templates parse parser parsing dict dictionary struct structure syntax markdown mock mcp"
+    " openapi example"
+    " examples eg format formats formatted follows object objects body bodies response"
+    " responses request requests"
+    " file files record records log logs entry entries return returns contain contains define"
+    " defined definition"
+    " declare declaration wrote write says type prompt sent printed output like looks"
+    " דוגמה דוגמא לדוגמה הקובץ קובץ פורמט נראה נראית"
+    " תבנית"
+)
+_TALK_WORD: Final = re.compile(r"\w+")
+_INTENTION: Final = re.compile(
+    r"\b(?:tool|function|api)[ _-]?(?:calls?|use|requests?|invocations?)\b"
+    r"|\b(?:let me|i(?:'|’)?ll|i will|i (?:need|have) to|i am going to|i(?:'|’)?m going to|calling"
+    r"|one moment|checking)\b"
+    r"|קריא(?:ה|ת)\s+(?:ל)?כלי",
+    re.IGNORECASE,
+)
+_LOOK_BACK_LENGTH: Final = 240
+
+
+def is_asking_for_data(request: str) -> bool:
+    """Whether this request asks for data or code, so that a value with the shape of a call may be content."""
+    return _DATA_WANTED.search(request[:MAX_TALK_LENGTH]) is not None
+
+
+_HOW_TO_QUESTION: Final = re.compile(
+    r"\bhow (?:do|can|could|would|should) (?:i|you|we|one)\b|\bhow to\b|\bwhat does \w+(?:_\w+)+ "
+    r"|(?<!\w)(?:איך|כיצד)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def is_asking_how(request: str) -> bool:
+    """Whether this request asks how something is done, so that lines of code may be what is explained."""
+    return _HOW_TO_QUESTION.search(request[:MAX_TALK_LENGTH]) is not None
+
+
+def is_announcing_call(before: str) -> bool:
+    """Whether the text that ends here says that something is about to be done."""
+    return _INTENTION.search(before[-_LOOK_BACK_LENGTH:]) is not None
+
+
+def is_introducing_data(before: str) -> bool:
+    """Whether the text that ends here announces data or code, and not a call."""
+    look = before[-_LOOK_BACK_LENGTH:]
+    introduced = not _DATA_WORDS.isdisjoint(_TALK_WORD.findall(look.casefold()))
+    return introduced and _INTENTION.search(look) is None
+
+
+MAX_ANNOUNCEMENT_LENGTH: Final = 240
+_BETWEEN_SENTENCES: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
+_COURTESY_WORDS: Final = re.compile(
+    r"(?:sure(?: thing)?|of course|certainly|absolutely|ok(?:ay)?|alright|all right|got it|no problem"
+    r"|right away|understood|(?:great|good) question|here (?:you go|it is|we go)|thanks|thank you"
+    r"|בטח|בוודאי|ודאי|כמובן|בסדר|אין בעיה|מיד|הנה)\W*",
+    re.IGNORECASE,
+)
+_LOOKING_PATTERN: Final = (
+    r"(?:check|look|search|call|fetch|query|retriev|us|runn?|invok|consult|pull|get)(?:e|t?ing)?"
+)
+_SOON_PHRASE: Final = re.compile(
+    r"\blet me\b(?! (?:know|explain|be\b))|\blet(?:'|’)?s\b|\bi(?:(?:'|’)?ll| will)\b(?! (?:be|not|never)\b)"
+    rf"|\bi(?:(?:'|’)?m| am) (?:going to\b|(?:now )?{_LOOKING_PATTERN}\b)|\bi "
+    rf"(?:need|have) to {_LOOKING_PATTERN}\b"
+    r"|\ballow me to\b|\b(?:one|a) (?:moment|second|sec)\b|\bhold on\b|\bplease wait\b|\bbear with me\b"
+    rf"|\A\W*(?:now |currently )?(?=\w+ing\b){_LOOKING_PATTERN}\b"
+    r"|רגע|(?:תן|תני|תנו) לי|בודקת?\b|מחפשת?\b|אבדוק|אחפש|נבדוק|אני (?:קורא|מפעיל)",
+    re.IGNORECASE,
+)
+
+
+def is_announcement(text: str) -> bool:
+    """Whether a text only leads in to something that does not follow: "Sure. Let me check."."""
+    said = text.strip()
+    return 0 < len(said) <= MAX_ANNOUNCEMENT_LENGTH and all(
+        map(_is_announcing_sentence, _BETWEEN_SENTENCES.split(said))
+    )
+
+
+def _is_announcing_sentence(sentence: str) -> bool:
+    said = sentence.strip("*_ \t")
+    if said.endswith((":", "…", "...")):
+        return True
+    asks = said.endswith("?")
+    return not asks and bool(_SOON_PHRASE.search(said) or _COURTESY_WORDS.fullmatch(said))

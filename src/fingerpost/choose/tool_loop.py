@@ -1,0 +1,365 @@
+"""The function-calling loop: the request of each turn, and parsing the reply."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, cast
+
+from fingerpost.catalog import escape_invisible_except
+from fingerpost.choose.client_options import ClientOptions, build_client_call, split_tool_calls
+from fingerpost.choose.offered_tools import (
+    build_definitions,
+    dump_stable_json,
+    format_definitions,
+    get_tool_names,
+    resolve_call,
+)
+from fingerpost.choose.prompts import (
+    format_step_text,
+    get_model_name,
+    map_exposed_names,
+    sort_arguments,
+    to_tool_messages,
+)
+from fingerpost.choose.reply_parser import find_outermost_objects
+from fingerpost.frozen import frozen
+from fingerpost.llm import ModelReply, ModelRequest, ResponseSchema
+from fingerpost.llm.content import (
+    UnreadableToolCall,
+    as_mapping,
+    get_named_tool,
+    parse_tool_calls,
+    read_arguments,
+    strip_reasoning,
+)
+from fingerpost.records import Json, JsonObject, Message, Packet, Step, ToolCall, ToolCard, to_valid_text
+from fingerpost.redaction import scrub
+from fingerpost.settings import ChooseSettings
+
+MAX_CALLS_PER_TURN: Final = 8  # in one turn
+NO_CLIENT_OPTIONS: Final = ClientOptions()
+NO_MORE_TOOLS_NOTE: Final = (
+    "No further tool can be called now. Answer the request with what the results above show, say which tool "
+    "it comes from, and say plainly what is missing."
+)
+JSON_FORMAT: Final = """\
+Reply with one JSON object and nothing else:
+{"calls": [{"tool": "exact name", "arguments": {…}}], "answer": null} to call tools, or
+{"calls": [], "answer": "your answer"} to answer. Results come in the next message."""
+
+
+def build_turn_request(
+    packet: Packet,
+    cards: Sequence[ToolCard],
+    *,
+    system: str,
+    history: Sequence[Message],
+    settings: ChooseSettings,
+    final: bool = False,
+    tools: bool = True,
+    order: Sequence[str] = (),
+    own_tools: Sequence[JsonObject] = (),
+    find_tools: Sequence[JsonObject] = (),
+    guides: str = "",
+    usage: Mapping[str, str] = MappingProxyType({}),
+    note: str = "",
+    client: ClientOptions = NO_CLIENT_OPTIONS,
+) -> ModelRequest:
+    """What the model is asked in this turn.
+
+    `order`: the keys as the conversation has been offered them (`stable_offer`). `own`:
+    definitions of Fingerpost's own tools, in the OpenAI format. `finding`: the way to other tools, which is
+    told and closed like the routed ones. `use`: what to say of each tool in its
+    definition (`describe_use`); `guides`: the same as text for a model that takes none. `final`: no more
+    calls, except of the tools the caller `brought` and of `own`. `note`: what was wrong with the model's
+    last reply; it stands last and only in this turn.
+    """
+    routed = (
+        () if client.tools and final else (*build_definitions(cards, order=order, usage=usage), *find_tools)
+    )
+    offered = (*client.tools, *routed, *own_tools)
+    closed = client.forbids_tools or (final and not client.tools and not own_tools)
+    steps = packet.tool_routing.steps
+    # Who wants text is told of no tools. The last of several turns begins as those before it did, in JSON.
+    in_json = not tools and bool(offered) and (not closed or (bool(steps) and not client.forbids_tools))
+    told = to_tool_messages(steps, cards) if tools else _build_text_messages(steps, cards, in_json=in_json)
+    listing = (format_definitions((*client.tools, *routed)), JSON_FORMAT) if in_json else ()
+    prompt = prepend_tools(packet.content.original_prompt, guides, *listing)
+    callable_now = (*client.tools, *own_tools) if final and not closed else offered
+    choice = "none" if closed else client.get_tool_choice(has_called=bool(steps))
+    return client.apply_to(
+        ModelRequest(
+            messages=(
+                *build_opening_messages(system, history, prompt, client.content_parts),
+                *(
+                    client.later_messages
+                    if tools
+                    else rewrite_as_text(client.later_messages, in_json=in_json)
+                ),
+                *told,
+                *build_closing_message(
+                    note,
+                    describe_own_tools(own_tools, final=final, listing=not tools) if not closed else "",
+                    NO_MORE_TOOLS_NOTE if closed and steps else "",
+                ),
+            ),
+            temperature=settings.answer_temperature,
+            max_tokens=settings.answer_tokens,
+            tools=offered if tools else (),
+            tool_choice=choice if tools and offered else None,
+            choice_is_callers=client.tool_choice is not None,
+            schema=_build_turn_schema(get_tool_names(callable_now), choice) if in_json else None,
+        )
+    )
+
+
+def describe_own_tools(own_tools: Sequence[JsonObject], *, final: bool, listing: bool) -> str:
+    """What is said of our own tools behind everything else, so that the prompt begins as before.
+
+    `listing`: their definitions, for a model that gets none beside the messages.
+    """
+    if not own_tools:
+        return ""
+    also = f"You can also call:\n{format_definitions(own_tools)}" if listing else ""
+    only = (
+        f"Of the tools only {', '.join(get_tool_names(own_tools))} can be called now; otherwise answer."
+        if final
+        else ""
+    )
+    return "\n\n".join(part for part in (also, only) if part)
+
+
+def build_opening_messages(
+    system: str, history: Sequence[Message], prompt: str, parts: tuple[JsonObject, ...] = ()
+) -> tuple[Message, ...]:
+    """What every request begins with: the system prompt, the conversation, the person's words.
+
+    A system message that begins the conversation follows ours in the same one: many models know
+    but one, and only in the first place.
+    """
+    request = Message(role="user", text=prompt, parts=parts)
+    if system and history and history[0].role == "system" and not history[0].parts:
+        first = Message(role="system", text=f"{system}\n\n{history[0].text}")
+        return (first, *history[1:], request)
+    first = (Message(role="system", text=system),) if system else ()
+    return (*first, *history, request)
+
+
+def build_closing_message(*notes: str) -> tuple[Message, ...]:
+    """What is said last, if anything, in one message."""
+    told = "\n\n".join(note for note in notes if note)
+    return (Message(role="user", text=told),) if told else ()
+
+
+def prepend_tools(prompt: str, *about: str) -> str:
+    """The person's words behind what is told about the tools for them, if anything is."""
+    told = "\n\n".join(part for part in about if part)
+    return f"# TOOLS FOR THIS REQUEST\n{told}\n\n# REQUEST\n{prompt}" if told else prompt
+
+
+def _build_text_messages(
+    steps: Sequence[Step], cards: Sequence[ToolCard], *, in_json: bool
+) -> tuple[Message, ...]:
+    """Each step as the model would have written it, and the result as the next message."""
+    known = map_exposed_names(cards)
+    messages: list[Message] = []
+    for step in steps:
+        name = get_model_name(step.tool, known)
+        calls: list[Json] = [{"tool": name, "arguments": sort_arguments(step)}]
+        messages.append(Message(role="assistant", text=_format_calls(calls, "", in_json=in_json)))
+        messages.append(Message(role="user", text=f"Result of {name}:\n{format_step_text(step)}"))
+    return tuple(messages)
+
+
+def rewrite_as_text(messages: Sequence[Message], *, in_json: bool = True) -> tuple[Message, ...]:
+    """Calls of the caller's tools and what came of them, for a model that knows no such messages."""
+    told: list[Message] = []
+    called: dict[object, str] = {}
+    for message in messages:
+        if message.role == "tool":
+            name = called.get(message.tool_call_id, "a tool")
+            told.append(Message(role="user", text=f"Result of {name}:\n{message.text}"))
+            continue
+        functions = [as_mapping(call.get("function")) for call in message.tool_calls]
+        ids = (call.get("id") for call in message.tool_calls)
+        called.update(zip(ids, (str(function.get("name")) for function in functions), strict=True))
+        made: list[Json] = [
+            {"tool": str(function.get("name")), "arguments": _read_arguments(function.get("arguments"))}
+            for function in functions
+        ]
+        text = _format_calls(made, message.text, in_json=in_json) if made else message.text
+        told.append(Message(role=message.role, text=text))
+    return tuple(told)
+
+
+def _format_calls(calls: list[Json], text: str, *, in_json: bool) -> str:
+    """A turn that calls: in JSON, or in words where a reply in JSON would be taken for the answer."""
+    if in_json:
+        return dump_stable_json({"calls": calls, "answer": text or None})
+    return "\n".join(part for part in (text, f"(Tools called: {dump_stable_json(calls)})") if part)
+
+
+def _read_arguments(arguments: object) -> Json:
+    found = read_arguments(arguments)
+    return {} if isinstance(found, str) else cast("JsonObject", found)
+
+
+def _build_turn_schema(tools: Sequence[str], choice: Json = "auto") -> ResponseSchema:
+    """What a turn is; one that has to answer makes no calls."""
+    must = choice == "required" or get_named_tool(choice) is not None
+    tools = [name for name in tools if name == (get_named_tool(choice) or name)]
+    call: JsonObject = {
+        "type": "object",
+        "properties": {"tool": {"type": "string", "enum": list(tools)}, "arguments": {"type": "object"}},
+        "required": ["tool", "arguments"],
+        "additionalProperties": False,
+    }
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {
+            "calls": {
+                "type": "array",
+                "items": call,
+                **({"minItems": 1} if must else {}),
+                "maxItems": 0 if choice == "none" else MAX_CALLS_PER_TURN,
+            },
+            "answer": {"type": "string" if choice == "none" else ["string", "null"]},
+        },
+        "required": ["calls", "answer"],
+        "additionalProperties": False,
+    }
+    return ResponseSchema(name="turn", schema=schema)
+
+
+MAX_PROBLEMS: Final = 8
+MAX_PROBLEM_LENGTH: Final = 1000
+
+
+@frozen
+class ModelTurn:
+    """What is to be done: make these calls, or give this text. Problems are for the model to put right.
+
+    `handed` are calls of the caller's own tools, in the OpenAI format: theirs to make.
+    """
+
+    calls: tuple[ToolCall, ...] = ()
+    handed: tuple[JsonObject, ...] = ()
+    text: str = ""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """The problems as the next request tells them; empty when there are none."""
+        if not self.problems:
+            return ""
+        return "Your last reply could not be used as it is:\n- " + "\n- ".join(self.problems)
+
+
+def parse_turn(
+    reply: ModelReply,
+    cards: Sequence[ToolCard],
+    *,
+    tools: bool = True,
+    own_names: Collection[str] = (),
+    client_tools: frozenset[str] = frozenset(),
+) -> ModelTurn:
+    """What this reply says. `tools` as in the request; `own`: names of Fingerpost's own tools.
+
+    `callers`: the names of tools the caller brought.
+    """
+    text = to_valid_text(reply.text)
+    if reply.tool_calls:
+        calls = split_tool_calls(reply.tool_calls, client_tools)
+        turn = _build_turn(parse_tool_calls({"tool_calls": list(calls.routed_calls)}), text, cards, own_names)
+        return replace(turn, handed=calls.client_calls)
+    if tools:
+        return ModelTurn(text=text.strip())
+    return _split_client_calls(_parse_json_turn(text, cards, {*own_names, *client_tools}), client_tools)
+
+
+def _split_client_calls(turn: ModelTurn, client_tools: frozenset[str]) -> ModelTurn:
+    """The same turn, the calls of the caller's tools told apart from ours."""
+    handed = tuple(
+        build_client_call(call.name, dump_stable_json(call.arguments))
+        for call in turn.calls
+        if call.name in client_tools
+    )
+    return replace(
+        turn, handed=handed, calls=tuple(call for call in turn.calls if call.name not in client_tools)
+    )
+
+
+def _parse_json_turn(text: str, cards: Sequence[ToolCard], own_names: Collection[str]) -> ModelTurn:
+    fields = _find_turn_object(text)
+    if fields is None:
+        said = strip_reasoning(text)
+        if said and not said.startswith(("{", "[")) and '"calls"' not in said:
+            return ModelTurn(text=said)  # it just answered
+        return ModelTurn(problems=("it is not a JSON object with `calls` and `answer`",))
+    answer, calls = fields.get("answer"), fields.get("calls")
+    entries = calls if isinstance(calls, list | tuple) else [] if calls is None else [calls]
+    turn = _build_turn(
+        map(_parse_call_entry, entries),
+        to_valid_text(answer) if isinstance(answer, str) else "",
+        cards,
+        own_names,
+    )
+    if turn.calls or turn.text or turn.problems:
+        return turn
+    return ModelTurn(problems=("it neither calls a tool nor answers",))
+
+
+def _find_turn_object(text: str) -> JsonObject | None:
+    """The last object that is a turn; or a list of bare calls, which is as good as one."""
+    for group in reversed(find_outermost_objects(text, whole=True)):
+        for entry in reversed(group):
+            if "calls" in entry or "answer" in entry:
+                return entry
+        if all("arguments" in entry for entry in group):
+            return {"calls": group}
+    return None
+
+
+def _parse_call_entry(entry: object) -> ToolCall | UnreadableToolCall:
+    fields = cast("Mapping[str, object]", entry if isinstance(entry, Mapping) else {})
+    name = fields.get("tool", fields.get("name"))
+    if not isinstance(name, str) or not name.strip():
+        return UnreadableToolCall(reference=None, name="", message="the call names no tool")
+    arguments = read_arguments(fields.get("arguments"))
+    if isinstance(arguments, str):
+        return UnreadableToolCall(reference=None, name=name, message=arguments)
+    return ToolCall(name=name.strip(), arguments=arguments)
+
+
+def _build_turn(
+    entries: Iterable[ToolCall | UnreadableToolCall],
+    text: str,
+    cards: Sequence[ToolCard],
+    own_names: Collection[str],
+) -> ModelTurn:
+    calls: list[ToolCall] = []
+    problems: list[str] = []
+    for entry in entries:
+        read = (
+            _describe_unreadable(entry)
+            if isinstance(entry, UnreadableToolCall)
+            else resolve_call(entry, cards, own_names=own_names)
+        )
+        if isinstance(read, str):
+            problems.append(read[:MAX_PROBLEM_LENGTH])
+        else:
+            calls.append(read)
+    if len(calls) > MAX_CALLS_PER_TURN:
+        problems.append(
+            f"only the first {MAX_CALLS_PER_TURN} of {len(calls)} calls were made: call fewer at once"
+        )
+    return ModelTurn(
+        calls=tuple(calls[:MAX_CALLS_PER_TURN]), text=text.strip(), problems=tuple(problems[:MAX_PROBLEMS])
+    )
+
+
+def _describe_unreadable(entry: UnreadableToolCall) -> str:
+    name = f" of {scrub(escape_invisible_except(entry.name[:80]))}" if entry.name else ""
+    return f"the call{name} could not be read: {entry.message}. Write it again."

@@ -1,0 +1,411 @@
+"""Evaluation sets: records, reading their files, their tools as a catalog, and sets from an operator's own
+requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import NoReturn, TypeVar, cast
+
+from fingerpost.catalog import Catalog, Snapshot, build_tool_key, escape_invisible_except
+from fingerpost.errors import ConfigError
+from fingerpost.events import MemorySink
+from fingerpost.frozen import frozen
+from fingerpost.records import Choice, DroppedTool, Json, JsonObject, Listing, Message, ToolCard
+from fingerpost.settings import Settings
+
+
+@frozen
+class ToolRecord:
+    """One line of `tools.jsonl`. The id is the set's own and comes back unchanged."""
+
+    id: str
+    server: str
+    name: str
+    description: str = ""
+    input_schema: JsonObject = field(default_factory=dict[str, Json])
+
+
+@frozen
+class QueryRecord:
+    """One line of `queries.jsonl`: a request, and what the right answer is."""
+
+    id: str
+    query: str
+    relevant: tuple[str, ...] = ()
+    needs_tool: bool | None = None  # None: the set does not say
+    groups: tuple[frozenset[str], ...] = ()  # one per needed tool; any member satisfies it
+    candidates: tuple[str, ...] | None = None
+    scope: str | None = None  # "candidates": labels hold for those only; "world": for no catalog at all
+    history: tuple[Message, ...] = ()
+    lang: str | None = None
+
+    @property
+    def wanted_groups(self) -> tuple[frozenset[str], ...]:
+        """The groups to be found: as given, else one for each relevant tool."""
+        return self.groups or tuple(frozenset({tool}) for tool in dict.fromkeys(self.relevant))
+
+    @property
+    def has_recall_labels(self) -> bool:
+        return self.needs_tool is not False and bool(self.wanted_groups)
+
+
+@frozen
+class RankingEntry:
+    """One place of a ranking."""
+
+    tool: str
+    score: float
+
+
+@frozen
+class Prediction:
+    """What the router says about one query."""
+
+    id: str
+    verdict: str
+    need: float
+    fit: float
+    ranking: tuple[RankingEntry, ...] = ()
+    ms: float = 0.0
+    selection: Mapping[str, Json] | None = None  # the tool, arguments and confidence a model chose
+
+    def as_json(self) -> dict[str, Json]:
+        """The line of the predictions file."""
+        line: dict[str, Json] = {
+            "id": self.id,
+            "need": {"verdict": self.verdict, "score": round(self.need, 4)},
+            "fit": round(self.fit, 4),
+            "ranking": [{"tool": place.tool, "score": round(place.score, 5)} for place in self.ranking],
+            "ms": round(self.ms, 3),
+        }
+        if self.selection is not None:
+            line["selection"] = dict(self.selection)
+        return line
+
+
+R = TypeVar("R")
+
+_EMPTY_MAPPING: Mapping[str, object] = {}
+
+
+def read_tools(path: Path) -> list[ToolRecord]:
+    """The tools of a set. A set may have none: then it is about need alone."""
+    return _read_records(path, _parse_tool)
+
+
+def read_queries(path: Path) -> list[QueryRecord]:
+    """The labelled requests of a set, each id once."""
+    return _check_unique(path, _read_records(path, _parse_query), lambda query: query.id)
+
+
+def read_predictions(path: Path) -> dict[str, Prediction]:
+    """What was predicted, by query id. A last line cut short by an interruption is passed over."""
+    found = _check_unique(
+        path, _read_records(path, _parse_prediction, may_end_early=True), lambda line: line.id
+    )
+    return {prediction.id: prediction for prediction in found}
+
+
+@frozen(kw_only=False)
+class _JsonLine:
+    """One JSON object of a file, with where it stands."""
+
+    path: Path
+    number: int
+    values: Mapping[str, object]
+
+    def fail(self, problem: str) -> NoReturn:
+        message = f"{self.path}, line {self.number}: {problem}"
+        raise ConfigError(message, hint="See `fingerpost eval --help` for the format of a line.")
+
+    def get_text(self, name: str, default: str | None = None) -> str:
+        value = self.values.get(name, default)
+        if name in self.values and value is None and default is not None:
+            return default
+        if not isinstance(value, str):
+            self.fail(f"{name!r} must be text" if name in self.values else f"{name!r} is missing")
+        return value
+
+    def get_number(self, name: str, within: Mapping[str, object] | None = None) -> float:
+        value = (self.values if within is None else within).get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            self.fail(f"{name!r} must be a number")
+        return float(value)
+
+    def get_texts(self, name: str, value: object = None) -> tuple[str, ...]:
+        found = self.values.get(name, ()) if value is None else value
+        if found is None:
+            return ()
+        if not isinstance(found, Sequence) or isinstance(found, str):
+            self.fail(f"{name!r} must be a list")
+        items = cast("Sequence[object]", found)
+        if not all(isinstance(item, str) for item in items):
+            self.fail(f"{name!r} must hold texts only")
+        return tuple(cast("Sequence[str]", items))
+
+    def get_objects(self, name: str) -> list[Mapping[str, object]]:
+        found: object = self.values.get(name) or []
+        if not isinstance(found, list) or not all(
+            isinstance(item, dict) for item in cast("list[object]", found)
+        ):
+            self.fail(f"{name!r} must be a list of objects")
+        return cast("list[Mapping[str, object]]", found)
+
+
+def _parse_tool(line: _JsonLine) -> ToolRecord:
+    schema = line.values.get("input_schema", line.values.get("inputSchema"))
+    if schema is not None and not isinstance(schema, dict):
+        line.fail("'input_schema' must be an object")
+    return ToolRecord(
+        id=line.get_text("id"),
+        server=line.get_text("server", "tools") or "tools",
+        name=line.get_text("name"),
+        description=line.get_text("description", ""),
+        input_schema=cast("JsonObject", schema or {"type": "object"}),
+    )
+
+
+def _parse_query(line: _JsonLine) -> QueryRecord:
+    needs = line.values.get("needs_tool")
+    if needs is not None and not isinstance(needs, bool):
+        line.fail("'needs_tool' must be true or false")
+    groups: object = line.values.get("relevant_groups") or []
+    if not isinstance(groups, list):
+        line.fail("'relevant_groups' must be a list of lists")
+    has_candidates = line.values.get("candidates") is not None
+    return QueryRecord(
+        id=line.get_text("id"),
+        query=line.get_text("query"),
+        relevant=line.get_texts("relevant"),
+        needs_tool=needs,
+        groups=tuple(
+            frozenset(line.get_texts("relevant_groups", group))
+            for group in cast("list[object]", groups)
+            if group
+        ),
+        candidates=line.get_texts("candidates") if has_candidates else None,
+        scope=line.get_text("scope", "") or None,
+        history=tuple(_parse_message(line, entry) for entry in line.get_objects("history")),
+        lang=line.get_text("lang", "") or None,
+    )
+
+
+def _parse_message(line: _JsonLine, entry: Mapping[str, object]) -> Message:
+    role, content = entry.get("role"), entry.get("content", entry.get("text", _EMPTY_MAPPING))
+    text = _get_message_text(content)
+    if not isinstance(role, str) or text is None:
+        line.fail("every entry of 'history' needs a 'role' and a 'content', both texts")
+    return Message(role=role, text=text)
+
+
+def _get_message_text(content: object) -> str | None:
+    """The text of a message: as it is, in parts as chat APIs write it, or none beside a tool call."""
+    if content is None:
+        return ""
+    if isinstance(content, list):
+        parts = cast("list[object]", content)
+        texts = [cast("Mapping[str, object]", part).get("text") for part in parts if isinstance(part, dict)]
+        return " ".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else None
+
+
+def _parse_prediction(line: _JsonLine) -> Prediction:
+    need = line.values.get("need")
+    judged = cast("Mapping[str, object]", need) if isinstance(need, dict) else _EMPTY_MAPPING
+    verdict = judged.get("verdict")
+    if not isinstance(verdict, str):
+        line.fail("'need' must be an object with a 'verdict' and a 'score'")
+    selection = line.values.get("selection")
+    return Prediction(
+        id=line.get_text("id"),
+        verdict=verdict,
+        need=line.get_number("score", judged),
+        fit=line.get_number("fit"),
+        ranking=tuple(_parse_ranked(line, place) for place in line.get_objects("ranking")),
+        ms=line.get_number("ms") if "ms" in line.values else 0.0,
+        selection=cast("Mapping[str, Json]", selection) if isinstance(selection, dict) else None,
+    )
+
+
+def _parse_ranked(line: _JsonLine, place: Mapping[str, object]) -> RankingEntry:
+    tool = place.get("tool")
+    if not isinstance(tool, str):
+        line.fail("every place of 'ranking' needs a 'tool'")
+    return RankingEntry(tool=tool, score=line.get_number("score", place))
+
+
+def _read_records(path: Path, parse: Callable[[_JsonLine], R], *, may_end_early: bool = False) -> list[R]:
+    return [parse(line) for line in _iterate_lines(path, may_end_early=may_end_early)]
+
+
+def _iterate_lines(path: Path, *, may_end_early: bool) -> Iterator[_JsonLine]:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror or error}"
+        raise ConfigError(message, hint="Name a file with one JSON object per line.") from error
+    rows = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    for number, row in enumerate(rows, start=1):
+        if not row.strip():
+            continue
+        line = _JsonLine(path, number, _EMPTY_MAPPING)
+        try:
+            value: object = json.loads(row)
+        except ValueError as error:  # what is not UTF-8 too
+            if may_end_early and number == len(rows):
+                return
+            line.fail(f"is not JSON ({error})")
+        except RecursionError:
+            line.fail("is nested too deeply")
+        if not isinstance(value, dict):
+            line.fail("is not an object")
+        yield _JsonLine(path, number, cast("Mapping[str, object]", value))
+
+
+def _check_unique(path: Path, found: list[R], key: Callable[[R], str]) -> list[R]:
+    seen: set[str] = set()
+    for item in found:
+        if key(item) in seen:
+            message = f"{path}: the id {key(item)!r} stands on several lines"
+            raise ConfigError(message, hint="Give every query an id of its own.")
+        seen.add(key(item))
+    return found
+
+
+@frozen
+class EvalCatalog:
+    """All tools of a set, ready to be routed over."""
+
+    snapshot: Snapshot
+    ids: Mapping[str, str]  # a card's key → the set's id
+    keys: Mapping[str, tuple[str, ...]]  # the set's id → the cards' keys
+    left_out: tuple[str, ...] = ()  # what could not become a card, and why
+
+    def get_keys(self, ids: Iterable[str]) -> frozenset[str]:
+        """The cards with these ids; ids of nothing are passed over."""
+        return frozenset(key for one in ids for key in self.keys.get(one, ()))
+
+
+def build_eval_catalog(tools: Sequence[ToolRecord], settings: Settings) -> EvalCatalog:
+    """These tools as a catalog under these settings."""
+    ids: dict[str, str] = {}
+    cards: list[ToolCard] = []
+    left_out: list[str] = []
+    for number, layer in enumerate(_split_layers(tools), start=1):
+        catalog = Catalog(events=MemorySink(limit=0), overrides=settings.tools, flags=settings.flags)
+        for listing in _build_listings(layer.values()):
+            catalog.replace_server(listing)
+        for card in catalog.snapshot.cards:
+            made = card if number == 1 else replace(card, key=_make_free_key(f"{card.key}~{number}", ids))
+            cards.append(made)
+            ids[made.key] = layer.pop(card.key).id
+        left_out += _explain_left_out(layer.values(), catalog.dropped)
+    if tools and not cards:
+        message = f"none of the {len(tools)} tools could be taken; the first: {left_out[0]}"
+        raise ConfigError(message, hint="Give every tool a name, a description and an input_schema.")
+    keys: dict[str, tuple[str, ...]] = {}
+    for key, own in ids.items():
+        keys[own] = (*keys.get(own, ()), key)
+    return EvalCatalog(
+        snapshot=Snapshot(version=1, cards=tuple(cards)), ids=ids, keys=keys, left_out=tuple(left_out)
+    )
+
+
+def _make_free_key(key: str, taken: Mapping[str, str]) -> str:
+    """A tool may really be called `name~2`."""
+    while key in taken:
+        key += "~"
+    return key
+
+
+def _split_layers(tools: Iterable[ToolRecord]) -> list[dict[str, ToolRecord]]:
+    """The tools by key, each key once per layer: the first layer holds the first of every name."""
+    layers: list[dict[str, ToolRecord]] = []
+    seen: Counter[str] = Counter()
+    for tool in tools:
+        key = build_tool_key(tool.server, tool.name)
+        if seen[key] == len(layers):
+            layers.append({})
+        layers[seen[key]][key] = tool
+        seen[key] += 1
+    return layers
+
+
+def _explain_left_out(tools: Iterable[ToolRecord], dropped: Iterable[DroppedTool]) -> Iterator[str]:
+    reasons = {(drop.server, drop.name): drop.reason for drop in dropped}
+    for tool in tools:
+        shown = escape_invisible_except(tool.name[:80]) if tool.name.strip() else "(no name)"
+        yield f"{tool.id}: {reasons.get((tool.server, shown), 'was refused')}"
+
+
+def _build_listings(tools: Iterable[ToolRecord]) -> Iterator[Listing]:
+    by_server: dict[str, list[JsonObject]] = {}
+    for tool in tools:
+        by_server.setdefault(tool.server, []).append(
+            {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
+        )
+    for server, definitions in by_server.items():
+        yield Listing(server=server, definitions=tuple(definitions))
+
+
+@frozen
+class OperatorSet:
+    """The lines of both files, and how many choices name a tool that is gone."""
+
+    tools: tuple[JsonObject, ...]
+    queries: tuple[JsonObject, ...]
+    gone: int = 0
+
+
+def build_operator_set(cards: Sequence[ToolCard], choices: Iterable[Choice]) -> OperatorSet:
+    """The set these tools and choices (newest first) make."""
+    known = {card.key for card in cards}
+    gone = 0
+    chosen: dict[tuple[str, str | None], list[str]] = {}
+    for choice in choices:
+        if not choice.worked or not choice.request.strip():
+            continue
+        if choice.tool not in known:
+            gone += 1
+            continue
+        tools = chosen.setdefault((choice.request, choice.conversation), [])
+        if choice.tool not in tools:
+            tools.insert(0, choice.tool)
+    queries: dict[str, JsonObject] = {}
+    for (request, _), tools in chosen.items():
+        line = _build_query_line(request, tools)
+        queries.setdefault(str(line["id"]), line)
+    return OperatorSet(
+        tools=tuple(_build_tool_line(card) for card in cards), queries=tuple(queries.values()), gone=gone
+    )
+
+
+def _build_tool_line(card: ToolCard) -> JsonObject:
+    return {
+        "id": card.key,
+        "server": card.server,
+        "name": card.name,
+        "description": card.description,
+        "input_schema": card.definition.get("inputSchema") or {"type": "object"},
+    }
+
+
+def build_request_id(request: str, tools: Sequence[str]) -> str:
+    """The same for the same words and tools, in every run."""
+    digest = hashlib.sha256("\0".join((request, *sorted(tools))).encode(errors="surrogatepass"))
+    return f"own-{digest.hexdigest()[:16]}"
+
+
+def _build_query_line(request: str, tools: Sequence[str]) -> dict[str, Json]:
+    return {
+        "id": build_request_id(request, tools),
+        "query": request,
+        "relevant": list(tools),
+        "needs_tool": True,
+    }

@@ -1,0 +1,238 @@
+"""Evaluate whether learning from feedback would help on an operator's own requests."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from fingerpost.catalog import Snapshot
+from fingerpost.evals.datasets import Prediction, QueryRecord, RankingEntry, build_request_id
+from fingerpost.evals.metrics import MeasureDifference, compare_runs, compute_measures
+from fingerpost.evals.predictions import build_eval_settings, open_ready_narrower
+from fingerpost.frozen import frozen
+from fingerpost.narrow.components import build_default_components
+from fingerpost.narrow.feedback import MAX_KEPT_VECTORS, Corrections, RequestVectors
+from fingerpost.narrow.history_scorer import HistoryScorer
+from fingerpost.narrow.narrower import Narrower
+from fingerpost.narrow.request import NarrowRequest
+from fingerpost.records import Choice, Feedback, FeedbackVerdict, Json, JsonObject
+from fingerpost.settings import Settings
+
+FOLDS: Final = 5
+MIN_REQUESTS: Final = 20  # requests
+JUDGED_MEASURES: Final = ("recall@1", "recall@5", "mrr")
+_RANKING_LENGTH: Final = 20
+_REQUEST_WORD: Final = re.compile(r"[^\W_]+")
+
+
+@frozen
+class OperatorHistory:
+    """What an operator's own store remembers, newest first."""
+
+    choices: Sequence[Choice]
+    feedback: Sequence[Feedback]
+
+
+@frozen
+class FeedbackReport:
+    """What learning from feedback would change, and what to make of it."""
+
+    requests: int
+    feedback: int
+    differences: tuple[MeasureDifference, ...]
+    corrected: int = 0  # requests with a correction
+    first_before: int = 0  # of them, the right tool is first without learning
+    first_after: int = 0  # with it
+
+    @property
+    def verdict(self) -> str:
+        """`would help` and `loses` only where a whole interval says so."""
+        if self.requests < MIN_REQUESTS or not self.feedback:
+            return "too little to say"
+        found = {one.verdict for one in self.differences}
+        if "worse" in found:
+            return "loses"
+        return "would help" if "better" in found else "no loss"
+
+    @property
+    def reason(self) -> str:
+        """One sentence with the figures."""
+        if self.requests < MIN_REQUESTS or not self.feedback:
+            return (
+                f"{self.requests} requests and {self.feedback} words of people are recorded; "
+                f"it takes {MIN_REQUESTS} requests and one word"
+            )
+        told = ", ".join(f"{one.name} {one.before:.3f} → {one.after:.3f}" for one in self.differences)
+        return f"on requests it was not told about: {told}"
+
+    def as_json(self) -> JsonObject:
+        figures: list[Json] = [
+            {
+                "name": one.name,
+                "before": round(one.before, 4),
+                "after": round(one.after, 4),
+                "low": round(one.low, 4),
+                "high": round(one.high, 4),
+                "verdict": one.verdict,
+            }
+            for one in self.differences
+        ]
+        return {
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "requests": self.requests,
+            "feedback": self.feedback,
+            "figures": figures,
+            "corrected": {
+                "requests": self.corrected,
+                "first_before": self.first_before,
+                "first_after": self.first_after,
+            },
+        }
+
+
+def build_own_queries(record: OperatorHistory, tools: Iterable[str]) -> list[QueryRecord]:
+    """Each request once, with the tool that is right for it: as people said, else as it worked."""
+    known = frozenset(tools)
+    right: dict[str, tuple[str, str]] = {}
+    wrong: set[tuple[str, str]] = set()
+    for one in record.feedback:
+        if one.right is not None and one.right in known:
+            right.setdefault(normalize_request(one.request), (one.request, one.right))
+        if one.wrong is not None:
+            wrong.add((normalize_request(one.request), one.wrong))
+    for choice in record.choices:
+        words = normalize_request(choice.request)
+        if choice.worked and choice.tool in known and (words, choice.tool) not in wrong:
+            right.setdefault(words, (choice.request, choice.tool))
+    return [
+        QueryRecord(id=build_request_id(text, [tool]), query=text, relevant=(tool,), needs_tool=True)
+        for words, (text, tool) in right.items()
+        if words
+    ]
+
+
+def normalize_request(text: str) -> str:
+    """What makes two requests one: their words."""
+    return " ".join(_REQUEST_WORD.findall(text.casefold()))
+
+
+def evaluate_feedback(
+    snapshot: Snapshot,
+    settings: Settings,
+    queries: Sequence[QueryRecord],
+    record: OperatorHistory,
+    *,
+    now: datetime,
+) -> FeedbackReport:
+    """Route every request with and without what people said of the others. Blocks; nothing is called."""
+    on = settings.model_copy(
+        update={"flags": settings.flags.model_copy(update={"learn_from_feedback": True})}
+    )
+    on = build_eval_settings(on, queries, top=_RANKING_LENGTH, scope="catalog")
+    experience, corrections = HistoryScorer(), Corrections()
+    half_life = timedelta(days=settings.learning.half_life_days)
+    parts = build_default_components(on, history=experience, corrections=corrections)
+    with open_ready_narrower(snapshot, on, parts=parts) as narrower:
+        teach = _build_teacher(narrower, record, experience, corrections, now=now, half_life=half_life)
+        before: dict[str, Prediction] = {}
+        after: dict[str, Prediction] = {}
+        for part in _split_folds(queries):
+            left_out = frozenset(normalize_request(query.query) for query in part)
+            teach(left_out, heard=False)
+            before |= _predict_all(narrower, part)
+            teach(left_out, heard=True)
+            after |= _predict_all(narrower, part)
+        corrected = _find_corrected_queries(queries, record.feedback)
+        teach(frozenset(), heard=False)
+        first_before = _count_first_right(_predict_all(narrower, corrected), corrected)
+        teach(frozenset(), heard=True)
+        first_after = _count_first_right(_predict_all(narrower, corrected), corrected)
+    compared = (
+        compare_runs(compute_measures(queries, before), compute_measures(queries, after)) if queries else []
+    )
+    return FeedbackReport(
+        requests=len(queries),
+        feedback=len(record.feedback),
+        differences=tuple(one for one in compared if one.name in JUDGED_MEASURES),
+        corrected=len(corrected),
+        first_before=first_before,
+        first_after=first_after,
+    )
+
+
+class _TeachFunction(Protocol):
+    def __call__(self, left_out: frozenset[str], *, heard: bool) -> None: ...
+
+
+def _build_teacher(
+    narrower: Narrower,
+    record: OperatorHistory,
+    experience: HistoryScorer,
+    corrections: Corrections,
+    *,
+    now: datetime,
+    half_life: timedelta,
+) -> _TeachFunction:
+    vectors = None if narrower.parts.meaning is None else RequestVectors(narrower.encode)
+    if vectors is not None:
+        vectors.fill([one.request for one in (*record.feedback, *record.choices)], MAX_KEPT_VECTORS)
+
+    def teach(left_out: frozenset[str], *, heard: bool) -> None:
+        """What is remembered of all requests but these; and, if it is to be heard, what people said."""
+        choices = [one for one in record.choices if normalize_request(one.request) not in left_out]
+        said = [one for one in record.feedback if heard and normalize_request(one.request) not in left_out]
+        rows = None if vectors is None else vectors.get_rows([one.request for one in choices])
+        experience.learn(choices, vectors=rows)
+        rows = None if vectors is None else vectors.get_rows([one.request for one in said])
+        corrections.learn(said, now=now, half_life=half_life, vectors=rows)
+
+    return teach
+
+
+def _split_folds(queries: Sequence[QueryRecord]) -> Iterator[list[QueryRecord]]:
+    """The requests in parts, the same ones in every run."""
+    for number in range(FOLDS):
+        part = [query for query in queries if zlib.crc32(query.id.encode()) % FOLDS == number]
+        if part:
+            yield part
+
+
+def _predict_all(narrower: Narrower, queries: Sequence[QueryRecord]) -> dict[str, Prediction]:
+    return {query.id: _predict_query(narrower, query) for query in queries}
+
+
+def _predict_query(narrower: Narrower, query: QueryRecord) -> Prediction:
+    found = narrower.narrow(NarrowRequest(text=query.query))
+    return Prediction(
+        id=query.id,
+        verdict=found.need.verdict.value,
+        need=found.need.score,
+        fit=found.shortlist.fit,
+        ranking=tuple(
+            RankingEntry(tool=one.tool, score=one.score)
+            for one in found.shortlist.candidates[:_RANKING_LENGTH]
+        ),
+    )
+
+
+def _find_corrected_queries(queries: Sequence[QueryRecord], said: Sequence[Feedback]) -> list[QueryRecord]:
+    """The requests people corrected, to the tool the latest of them named."""
+    corrections = [one for one in said if one.verdict is FeedbackVerdict.BAD and one.should_have is not None]
+    named = {normalize_request(one.request): one.should_have for one in reversed(corrections)}
+    return [
+        replace(query, relevant=(tool,))
+        for query in queries
+        if (tool := named.get(normalize_request(query.query))) is not None
+    ]
+
+
+def _count_first_right(found: Mapping[str, Prediction], queries: Sequence[QueryRecord]) -> int:
+    return sum(
+        bool(found[query.id].ranking) and found[query.id].ranking[0].tool in query.relevant
+        for query in queries
+    )

@@ -1,0 +1,560 @@
+"""What both native APIs need: conversations, schemas, errors and replies in parts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from fingerpost.errors import ModelRefused, ModelReplyInvalid, ModelUnavailable
+from fingerpost.frozen import frozen
+from fingerpost.llm.base import ModelReply, ModelRequest, ModelUsage, OnText
+from fingerpost.llm.content import MAX_REPLY_CALLS, as_list, as_mapping, format_excerpt, parse_json
+from fingerpost.llm.remote import FailedAttempt
+from fingerpost.records import Json, JsonObject, check_json, create_id, to_valid_text
+from fingerpost.records.json import has_lone_surrogate
+from fingerpost.redaction import scrub
+
+if TYPE_CHECKING:
+    import httpx2
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from fingerpost.llm.base import ResponseSchema
+from fingerpost.llm.content import (
+    SYSTEM_ROLES,
+    get_media_parts,
+    get_number,
+    get_response_schema,
+    get_token_limit,
+)
+from fingerpost.records import Message
+
+FILTERED: Final = "content_filter"
+CUT_SHORT: Final = "length"
+GARBLED: Final = "malformed"
+
+
+@dataclass(slots=True, kw_only=True)
+class _NativeOpenCall:
+    id: str
+    name: str
+    arguments: list[str] = field(default_factory=list[str])
+    signature: str | None = None
+
+    def build_call(self) -> JsonObject:
+        """The call in the OpenAI format, which everybody after us reads."""
+        function: JsonObject = {"name": self.name, "arguments": "".join(self.arguments) or "{}"}
+        call: dict[str, Json] = {"id": self.id, "type": "function", "function": function}
+        if self.signature:
+            call["extra_content"] = {"google": {"thought_signature": self.signature}}
+        return call
+
+
+@dataclass(slots=True)
+class ReplyDraft:
+    """One try at a reply. `told` once text was handed over: from then on nothing may be said again."""
+
+    asked: str  # the model that was asked
+    on_text: OnText | None = None
+    limit: int = 4 * 1024 * 1024  # characters
+    model: str = ""
+    finish: str | None = None
+    ended: bool = False
+    thought: bool = False  # it thought aloud, within the same limit on tokens
+    told: bool = False
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    _size: int = 0
+    _pieces: list[str] = field(default_factory=list[str])
+    _calls: dict[object, _NativeOpenCall] = field(default_factory=dict[object, "_NativeOpenCall"])
+
+    def add_text(self, value: object) -> None:
+        if not isinstance(value, str) or not value:
+            return
+        piece = self._hold_text(value)
+        self._pieces.append(piece)
+        if self.on_text is not None:
+            self.told = True
+            self.on_text(piece)
+
+    def open_call(self, key: object, name: object, *, id: object = None, signature: object = None) -> None:
+        """A call begins; its arguments follow. Without a name it is none."""
+        if not isinstance(name, str) or not name or len(self._calls) >= MAX_REPLY_CALLS:
+            return
+        identifier = id if isinstance(id, str) and id else create_id("call")
+        mark = signature if isinstance(signature, str) else None
+        self._calls[key] = _NativeOpenCall(id=identifier, name=to_valid_text(name), signature=mark)
+
+    def add_arguments(self, key: object, value: object) -> None:
+        """More of a call's arguments: a piece of JSON text, or the whole of them."""
+        call = self._calls.get(key)
+        if call is None:
+            return
+        if isinstance(value, str):
+            call.arguments.append(self._hold_text(value))
+        elif isinstance(value, Mapping) and value and check_json(cast("object", value)) is None:
+            call.arguments.append(self._hold_text(json.dumps(value, ensure_ascii=False)))
+
+    def _hold_text(self, text: str) -> str:
+        """The text, fit to be kept, as long as there is not too much of it."""
+        self._size += len(text)
+        if self._size > self.limit:
+            message = f"{self.asked} answered with more than {self.limit:,} characters"
+            raise ModelReplyInvalid(message, model=self.asked, hint="Set a limit on its answers.")
+        return to_valid_text(text) if has_lone_surrogate(text) else text
+
+    @property
+    def call_count(self) -> int:
+        return len(self._calls)
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether thinking used up what was meant for the answer, and it can still be asked again."""
+        return self.finish == CUT_SHORT and self.thought and not self.told
+
+    def build_reply(self) -> ModelReply:
+        """The whole. A model that said nothing because it would not, or could not, did not answer."""
+        text = "".join(self._pieces)
+        if not text and not self._calls:
+            self._explain_silence()
+        return ModelReply(
+            text=text,
+            model=self.model or self.asked,
+            usage=self._build_usage(),
+            finish=self.finish,
+            tool_calls=tuple(call.build_call() for call in self._calls.values()),
+        )
+
+    def _explain_silence(self) -> None:
+        if self.finish == FILTERED:
+            message = f"{self.asked} would not answer this"
+            raise ModelRefused(message, model=self.asked, hint="Put the request in other words.")
+        if self.finish == GARBLED:
+            message = f"{self.asked} wrote a tool call that its own server could not read"
+            raise ModelReplyInvalid(message, model=self.asked, hint="Ask again, or choose another model.")
+
+    def _build_usage(self) -> ModelUsage | None:
+        if self.prompt_tokens is None or self.completion_tokens is None:
+            return None
+        return ModelUsage(prompt_tokens=self.prompt_tokens, completion_tokens=self.completion_tokens)
+
+
+def parse_token_count(value: object) -> int | None:
+    """A number of tokens, or None where it is none."""
+    counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+    return cast("int", value) if counts else None
+
+
+@frozen
+class NativeRequest:
+    """A request, and what was learned about the model it goes to."""
+
+    request: ModelRequest
+    model: str
+    without: Collection[str] = ()  # options it has refused
+    room: int = 0  # tokens it needs beyond the answer, to think
+    streamed: bool = False
+
+
+class NativeDialect(Protocol):
+    """One API: where to ask, how, and how to read what comes."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Where a key for the vendor itself may stand in the environment."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, re.Pattern[str]]:
+        """What a request means the same without, and the words by which a refusal names it."""
+        ...
+
+    def build_url(self, base_url: str | None, model: str, *, streamed: bool) -> str: ...
+
+    def build_headers(self, key: str | None, without: Collection[str]) -> dict[str, str]: ...
+
+    def build_body(self, native_request: NativeRequest) -> dict[str, Json]: ...
+
+    def read_reply(self, draft: ReplyDraft, body: Mapping[str, Any]) -> bool:
+        """Take in a whole reply. False: it is none."""
+        ...
+
+    def read_event(self, draft: ReplyDraft, event: Mapping[str, Any]) -> None:
+        """Take in one event of a streamed reply."""
+        ...
+
+
+_MAX_NATIVE_MESSAGE_LENGTH: Final = 200
+_NATIVE_BUSY_STATUSES: Final = (408, 409, 425, 429)
+_OVERLOADED: Final = (429, 529)
+# Google answers a wrong key with the status of a wrong request.
+_WRONG_KEY: Final = re.compile(r"\bapi[ _-]?key\b", re.IGNORECASE)
+_NATIVE_HINTS: Final = {
+    401: "Check the model's api_key.",
+    403: "Check what the model's api_key may do.",
+    404: "Check the model's name and base_url.",
+    413: "Shorten the request.",
+}
+
+
+def build_from_status(
+    response: httpx2.Response, options: Mapping[str, re.Pattern[str]], *, model: str
+) -> FailedAttempt:
+    """The API said no; its body has been read. `options` are the words that name each option."""
+    status, body = response.status_code, _parse_error(response.content)
+    said = _get_error_message(body) or format_excerpt(response.content)
+    if status in _NATIVE_BUSY_STATUSES or status >= 500:
+        what = "is overloaded" if status in _OVERLOADED else "failed"
+        message = f"{model} {what} (status {status}): {said}"
+        busy = ModelUnavailable(message, model=model, hint="Try again later.", status=status)
+        return FailedAttempt(error=busy, again=True, wait=_parse_wait(response, body))
+    hint = _NATIVE_HINTS[401] if _WRONG_KEY.search(said) else _NATIVE_HINTS.get(status)
+    message = f"{model} refused the request (status {status}): {said}"
+    refused = ModelRefused(message, model=model, hint=hint, status=status)
+    option = ""
+    if status in (400, 422):
+        option = next((name for name, named in options.items() if named.search(said)), "")
+    return FailedAttempt(error=refused, option=option)
+
+
+def build_unreadable(content: bytes, *, model: str) -> ModelReplyInvalid:
+    message = f"{model} answered with something that is no reply: {format_excerpt(content)}"
+    return ModelReplyInvalid(message, model=model, hint="Are its base_url and its provider right?")
+
+
+def parse_object(content: bytes | str) -> Mapping[str, Any] | None:
+    """The JSON object in these bytes, if there is one."""
+    try:
+        value = parse_json(content)
+    except ValueError:
+        return None
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
+
+
+def _parse_error(content: bytes) -> Mapping[str, Any]:
+    """What the error says about itself; Google may put it in a list."""
+    try:
+        value = parse_json(content)
+    except ValueError:
+        return {}
+    body = as_mapping(next(iter(as_list(value)), value))
+    return as_mapping(body.get("error"))
+
+
+def _get_error_message(error: Mapping[str, Any]) -> str:
+    for candidate in (error.get("message"), error.get("type"), error.get("status")):
+        if isinstance(candidate, str) and candidate.strip():
+            return scrub(" ".join(candidate[: 10 * _MAX_NATIVE_MESSAGE_LENGTH].split()))[
+                :_MAX_NATIVE_MESSAGE_LENGTH
+            ]
+    return ""
+
+
+def _parse_wait(response: httpx2.Response, error: Mapping[str, Any]) -> float | None:
+    """How long the server wants to be left alone: in a header, or as Google says it (`"12s"`)."""
+    delays = [as_mapping(detail).get("retryDelay") for detail in as_list(error.get("details"))]
+    told = [delay.removesuffix("s") for delay in delays if isinstance(delay, str)]
+    for text in (response.headers.get("retry-after", ""), *told):
+        try:
+            seconds = float(text[:20])
+        except ValueError:
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
+    return None
+
+
+def apply_caller_options(request: ModelRequest) -> ModelRequest:
+    """The request with the caller's options in the place of ours. What has no equal is left out."""
+    options = request.options
+    if not options:
+        return request
+    shape = get_response_schema(options)
+    return replace(
+        request,
+        temperature=get_number(options, "temperature") if "temperature" in options else request.temperature,
+        top_p=get_number(options, "top_p") if "top_p" in options else request.top_p,
+        max_tokens=get_token_limit(options) or request.max_tokens,
+        schema=request.schema or (None if shape is None else ResponseSchema(name=shape[0], schema=shape[1])),
+    )
+
+
+_MAP_KEYWORDS: Final = frozenset({"properties", "$defs"})  # hold schemas by name
+_LIST_KEYWORDS: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+_SCHEMA_KEYWORDS: Final = frozenset({"items", "additionalProperties"})
+_ANTHROPIC_KEYWORDS: Final = frozenset(
+    {"type", "title", "description", "enum", "const", "default", "properties", "required", "items", "anyOf"}
+    | {"allOf", "$ref", "$defs", "additionalProperties"}
+)
+_GOOGLE_KEYWORDS: Final = frozenset(
+    {"type", "format", "title", "description", "enum", "items", "prefixItems", "minItems", "maxItems"}
+    | {"minimum", "maximum", "anyOf", "oneOf", "properties", "additionalProperties", "required"}
+    | {"$id", "$defs", "$ref", "$anchor"}
+)
+_MEANINGFUL_KEYWORDS: Final = ("type", "enum", "const", "anyOf", "allOf", "$ref")
+_TYPE_KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "object": ("properties", "required", "additionalProperties"),
+    "array": ("items",),
+    "string": ("enum",),
+}
+_TOP_LEVEL_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else")
+
+_SchemaVisitor = Callable[[Mapping[str, Json]], dict[str, Json]]
+
+
+class _OpenObject(Exception):
+    """An object whose names are not known beforehand."""
+
+
+def build_closed_schema(schema: JsonObject) -> JsonObject | None:
+    """`schema` as Anthropic enforces it: every object closed. None where one has to stay open."""
+    try:
+        return _close_schema(schema)
+    except (_OpenObject, RecursionError):
+        return None
+
+
+def _close_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
+    found = dict(schema)
+    if "oneOf" in found:
+        found.setdefault("anyOf", found["oneOf"])
+    kept = {name: value for name, value in found.items() if name in _ANTHROPIC_KEYWORDS}
+    kinds = kept.get("type")
+    if isinstance(kinds, list):
+        kept = _split_by_type(kept, kinds)
+    elif kinds == "object":
+        if kept.get("additionalProperties", False if kept.get("properties") else None) is not False:
+            raise _OpenObject
+        kept["additionalProperties"] = False
+    elif not any(name in kept for name in _MEANINGFUL_KEYWORDS):
+        raise _OpenObject
+    return _walk_schema(kept, _close_schema)
+
+
+def _split_by_type(schema: Mapping[str, Json], kinds: Sequence[Json]) -> dict[str, Json]:
+    """A schema of several types as a choice between schemas of one."""
+    outside = {name: value for name, value in schema.items() if name in ("title", "description", "$defs")}
+    choices: list[Json] = []
+    for kind in kinds:
+        belongs = _TYPE_KEYWORDS.get(cast("str", kind), ())
+        choices.append({"type": kind, **{name: schema[name] for name in belongs if name in schema}})
+    return {**outside, "anyOf": choices}
+
+
+def build_plain_schema(schema: JsonObject) -> JsonObject | None:
+    """`schema` with only the keywords Google knows. None where it is too deep to read."""
+    try:
+        return _simplify_schema(schema)
+    except RecursionError:
+        return None
+
+
+def _simplify_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
+    found = dict(schema)
+    if "const" in found:
+        found.setdefault("enum", [found["const"]])
+    return _walk_schema(
+        {name: value for name, value in found.items() if name in _GOOGLE_KEYWORDS}, _simplify_schema
+    )
+
+
+def build_parameters_schema(schema: object) -> JsonObject:
+    """What a tool takes, as Anthropic wants it: an object outright, not one of several things."""
+    found = dict(cast("Mapping[str, Json]", schema)) if isinstance(schema, Mapping) else {}
+    kept = {name: value for name, value in found.items() if name not in _TOP_LEVEL_KEYWORDS}
+    return {**kept, "type": "object"}
+
+
+def describe_schema(schema: ResponseSchema) -> str:
+    """Asking for the shape where it cannot be enforced."""
+    text = json.dumps(schema.schema, ensure_ascii=False)
+    return f"Answer with one JSON value that satisfies this JSON Schema, and with nothing around it:\n{text}"
+
+
+def _walk_schema(schema: dict[str, Json], visit: _SchemaVisitor) -> dict[str, Json]:
+    """The schema with every schema inside it visited."""
+    for name, value in schema.items():
+        if name in _MAP_KEYWORDS and isinstance(value, Mapping):
+            inside = cast("Mapping[str, Any]", value)
+            schema[name] = {key: _visit_value(entry, visit) for key, entry in inside.items()}
+        elif name in _LIST_KEYWORDS and isinstance(value, list):
+            schema[name] = [_visit_value(entry, visit) for entry in cast("list[Any]", value)]
+        elif name in _SCHEMA_KEYWORDS:
+            schema[name] = _visit_value(value, visit)
+    return schema
+
+
+def _visit_value(value: Any, visit: _SchemaVisitor) -> Json:
+    return visit(cast("Mapping[str, Json]", value)) if isinstance(value, Mapping) else value
+
+
+NativeRole: TypeAlias = Literal["user", "assistant"]
+
+EARLIER_TEXT: Final = "(The conversation began before this.)"
+CONTINUE_TEXT: Final = "(Go on.)"
+_DATA_URL: Final = re.compile(r"data:(?P<kind>[\w.+-]{1,60}/[\w.+-]{1,80});base64,")
+_UNREADABLE: Final = 2000  # characters kept of arguments that are no JSON object
+
+
+@frozen
+class NativeCall:
+    """A tool the assistant asked for."""
+
+    id: str
+    name: str
+    arguments: JsonObject
+    signature: str | None = None  # Google's mark of the thought behind it
+
+
+@frozen
+class NativeResult:
+    """What came back for a call."""
+
+    id: str
+    name: str
+    text: str
+
+
+@frozen
+class NativeMedia:
+    """An image, a sound or a file: its bytes in base64, or where they are."""
+
+    kind: str  # its media type, such as "image/png"; "" where only the address is known
+    data: str = ""
+    url: str = ""
+
+
+NativePart: TypeAlias = str | NativeCall | NativeResult | NativeMedia
+
+
+@frozen(kw_only=False)
+class NativeTurn:
+    """Everything one side said before the other spoke again."""
+
+    role: NativeRole
+    parts: tuple[NativePart, ...]
+
+
+@frozen
+class NativeConversation:
+    """A request's messages, put in order."""
+
+    system: str
+    turns: tuple[NativeTurn, ...]
+
+
+def build_conversation(request: ModelRequest, *, instructions: str = "") -> NativeConversation:
+    """The messages as alternating turns; `instructions` join what the system says."""
+    said = [message.text for message in request.messages if message.role in SYSTEM_ROLES]
+    system = "\n\n".join(text for text in (*said, instructions) if text.strip())
+    spoken = [message for message in request.messages if message.role not in SYSTEM_ROLES]
+    turns = _merge_turns(_iterate_parts(spoken, with_calls=bool(request.tools)))
+    if not turns or turns[0].role == "assistant":
+        turns.insert(0, NativeTurn("user", (EARLIER_TEXT,)))
+    if turns[-1].role == "assistant":
+        turns.append(NativeTurn("user", (CONTINUE_TEXT,)))
+    return NativeConversation(system=to_valid_text(system), turns=tuple(turns))
+
+
+def _iterate_parts(
+    messages: Sequence[Message], *, with_calls: bool
+) -> Iterator[tuple[NativeRole, NativePart]]:
+    """Every part with its speaker. A call stays a call only where its result follows it."""
+    open_calls: dict[str, str] = {}
+    for at, message in enumerate(messages):
+        if message.role == "tool":
+            yield "user", _build_result(message, open_calls)
+            continue
+        open_calls = {}
+        role: NativeRole = "assistant" if message.role == "assistant" else "user"
+        if message.text.strip():
+            yield role, to_valid_text(message.text)
+        for thing in get_media_parts(message) if role == "user" else ():
+            yield role, _parse_media(thing)
+        if role == "assistant" and with_calls:
+            answered = _get_answered_ids(messages[at + 1 :])
+            for call in _iterate_calls(message.tool_calls, answered):
+                open_calls[call.id] = call.name
+                yield role, call
+
+
+def _parse_media(part: JsonObject) -> NativePart:
+    """What a caller put beside their words, in the OpenAI format; what it is where it cannot be passed on."""
+    image, sound, file = (as_mapping(part.get(name)) for name in ("image_url", "input_audio", "file"))
+    address = image.get("url") or file.get("file_data")
+    if isinstance(address, str) and (found := _DATA_URL.match(address)):
+        return NativeMedia(kind=found["kind"], data=address[found.end() :])
+    if isinstance(address, str) and image:
+        return NativeMedia(kind="", url=address)
+    if isinstance(sound.get("data"), str):
+        return NativeMedia(kind=f"audio/{sound.get('format', 'wav')}", data=str(sound["data"]))
+    return f"({str(part.get('type'))[:40]}: this cannot be shown to this model)"
+
+
+def _build_result(message: Message, open_calls: dict[str, str]) -> NativePart:
+    """A result, or its text where it belongs to no call that can be sent."""
+    text = to_valid_text(message.text)
+    identifier = message.tool_call_id or ""
+    if identifier not in open_calls:
+        return f"A tool answered:\n{text or '(nothing)'}"
+    return NativeResult(id=identifier, name=open_calls.pop(identifier), text=text or "(nothing)")
+
+
+def _get_answered_ids(following: Iterable[Message]) -> set[str]:
+    """Ids of the results that come before anybody else speaks."""
+    found: set[str] = set()
+    for message in following:
+        if message.role != "tool":
+            break
+        found.add(message.tool_call_id or "")
+    return found
+
+
+def _iterate_calls(written: Sequence[JsonObject], answered: Collection[str]) -> Iterator[NativeCall]:
+    seen: set[str] = set()
+    for entry in written:
+        identifier, function = entry.get("id"), as_mapping(entry.get("function"))
+        name = function.get("name")
+        if not isinstance(identifier, str) or not isinstance(name, str):
+            continue
+        if identifier in answered and identifier not in seen:
+            seen.add(identifier)
+            arguments = _parse_arguments(function.get("arguments"))
+            yield NativeCall(id=identifier, name=name, arguments=arguments, signature=_get_signature(entry))
+
+
+def _parse_arguments(written: object) -> JsonObject:
+    """OpenAI's format carries them as text; models do not always write JSON."""
+    value = written
+    if isinstance(written, str):
+        try:
+            value = parse_json(written or "{}")
+        except ValueError:
+            value = None
+    if isinstance(value, dict):
+        return cast("dict[str, Json]", value)
+    return {"unreadable": to_valid_text(str(written)[:_UNREADABLE])}
+
+
+def _get_signature(entry: JsonObject) -> str | None:
+    """Where Google's OpenAI-compatible address puts it, and where our reader does."""
+    found = as_mapping(as_mapping(entry.get("extra_content")).get("google")).get("thought_signature")
+    return found if isinstance(found, str) and found else None
+
+
+def _merge_turns(parts: Iterable[tuple[NativeRole, NativePart]]) -> list[NativeTurn]:
+    turns: list[tuple[NativeRole, list[NativePart]]] = []
+    for role, part in parts:
+        if not turns or turns[-1][0] != role:
+            turns.append((role, []))
+        turns[-1][1].append(part)
+    # Both want the results of a turn before anything else in it.
+    return [NativeTurn(role, tuple(sorted(found, key=_is_not_result))) for role, found in turns]
+
+
+def _is_not_result(part: NativePart) -> bool:
+    return not isinstance(part, NativeResult)

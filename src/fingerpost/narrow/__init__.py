@@ -1,0 +1,1 @@
+"""Narrowing: from a request and the catalog to a shortlist of tools."""

@@ -1,0 +1,556 @@
+"""Feedback from people: corrections, preferences, remembered decisions, and how they adjust scores."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from fingerpost.catalog.effects import STRONG_DESTROY_VERBS
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.errors import FingerpostError
+from fingerpost.frozen import frozen
+from fingerpost.narrow.features import Rows, Scores, ToolColumns
+from fingerpost.narrow.fusion import ScoreContribution
+from fingerpost.narrow.history_scorer import MAX_PAST_REQUEST_LENGTH, Floats, PastRequests
+from fingerpost.narrow.request import NarrowRequest
+from fingerpost.narrow.scorer import ScorerQuery
+from fingerpost.records import Choice, Feedback, FeedbackVerdict
+
+MIN_WORD_SIMILARITY: Final = 0.5
+MIN_MEANING_SIMILARITY: Final = 0.7
+# Between these, words count more and more; below, the same words mean something else.
+MAX_UNRELATED_SIMILARITY: Final = 0.5
+AGREED_SIMILARITY: Final = 0.75
+SAME_REQUEST_SIMILARITY: Final = 0.6  # from here on two requests are one request said twice
+
+_SIMILARITY_WORD: Final = re.compile(r"[^\W_]+")
+_DESTROY_WORDS: Final = STRONG_DESTROY_VERBS | parse_word_set("cancel clear reset revoke undo trash")
+_OPPOSITE_WORDS: Final = (
+    ("on", "off"), ("in", "out"), ("up", "down"), ("before", "after"), ("first", "last"),
+    ("open", "close"), ("add", "remove"), ("start", "stop"), ("enable", "disable"), ("lock", "unlock"),
+    ("mute", "unmute"), ("buy", "sell"), ("follow", "unfollow"), ("subscribe", "unsubscribe"),
+    ("archive", "unarchive"), ("pin", "unpin"), ("block", "unblock"), ("approve", "reject"),
+    ("accept", "decline"), ("push", "pull"), ("upload", "download"), ("import", "export"),
+    ("encrypt", "decrypt"), ("send", "receive"), ("sent", "received"), ("increase", "decrease"),
+    ("deposit", "withdraw"), ("connect", "disconnect"), ("read", "write"), ("show", "hide"),
+)  # fmt: skip
+
+
+class RequestSimilarity:
+    """Past requests, and how much each bears on a new one. `vectors` has a row each; zeros: not known."""
+
+    def __init__(self, texts: Sequence[str], vectors: Floats | None = None) -> None:
+        self._texts = tuple(texts)
+        self._past = PastRequests(self._texts, by_rarity=False)  # ten requests alike do not make them less so
+        self._vectors = vectors
+        self._known = None if vectors is None else vectors.any(axis=1)
+
+    @property
+    def uses_vectors(self) -> bool:
+        return self._vectors is not None
+
+    def compute_weights(self, text: str, vector: Floats | None = None) -> Floats:
+        """0 for most; 1 for the same words."""
+        if not self._texts:
+            return np.zeros(0, np.float32)
+        words = self._past.compute_similarity(text)
+        weights = _rescale_between(words, MIN_WORD_SIMILARITY, 1.0)
+        if vector is not None and self._vectors is not None and self._known is not None:
+            meaning = self._vectors @ vector
+            agreed = np.where(
+                self._known, _rescale_between(meaning, MAX_UNRELATED_SIMILARITY, AGREED_SIMILARITY), 1.0
+            )
+            near = np.where(self._known, _rescale_between(meaning, MIN_MEANING_SIMILARITY, 1.0), 0.0)
+            weights = np.maximum(weights * agreed, near).astype(np.float32, copy=False)
+        for place in np.flatnonzero(weights):
+            if are_opposed(self._texts[int(place)], text):
+                weights[place] = 0.0
+        return weights
+
+
+def are_opposed(one: str, other: str) -> bool:
+    """Whether two requests, alike as they may be, want opposite things."""
+    ours, theirs = _find_opposite_sides(one), _find_opposite_sides(other)
+    if ours == theirs:
+        return False
+    if ("destroys" in ours) != ("destroys" in theirs):
+        return True
+    return any(
+        (left in ours and right in theirs and right not in ours and left not in theirs)
+        or (right in ours and left in theirs and left not in ours and right not in theirs)
+        for left, right in _OPPOSITE_WORDS
+    )
+
+
+_OPPOSITE_SIDES: Final = frozenset(word for pair in _OPPOSITE_WORDS for word in pair)
+
+
+@lru_cache(maxsize=4096)
+def _find_opposite_sides(text: str) -> frozenset[str]:
+    words = set(_SIMILARITY_WORD.findall(text[:MAX_PAST_REQUEST_LENGTH].casefold()))
+    return frozenset(words & _OPPOSITE_SIDES | ({"destroys"} if words & _DESTROY_WORDS else set()))
+
+
+def _rescale_between(values: Floats, low: float, high: float) -> Floats:
+    """0 up to `low`, rising to 1 at `high`."""
+    return np.clip((values - low) / (high - low), 0.0, 1.0).astype(np.float32, copy=False)
+
+
+MAX_CORRECTIONS: Final = 2_000
+SETTLED_COUNT: Final = 3  # corrections of one request that agree
+MIN_WORTH: Final = 0.25  # of a correction, after two half-lives: older ones settle nothing
+NEGATIVE_WEIGHT: Final = 0.5
+_CORRECTION_PRIOR: Final = 1.0
+_MAX_NAMED_PEOPLE: Final = 3  # people
+
+
+@frozen
+class Correction:
+    """What is remembered of one tool for one request, by likeness and age."""
+
+    right: float = 0.0
+    wrong: float = 0.0
+    times: int = 0  # corrections to this tool
+    praised: int = 0
+    blamed: int = 0
+    by: tuple[str, ...] = ()
+    settled: bool = False
+    settled_for: str = ""  # all words of the requests that settle it; for comparing, not to be shown
+
+    @property
+    def score(self) -> float:
+        """-AGAINST (always wrong) to 1 (always right); 0 without evidence."""
+        net = self.right - self.wrong
+        score = net / (self.right + self.wrong + _CORRECTION_PRIOR)
+        return score if score > 0 else NEGATIVE_WEIGHT * score
+
+    def describe(self, reader: str | None) -> str:
+        """For the explanation. It tells no words, and others' names only to whoever runs the house."""
+        said = [
+            f"{text} {_format_times(count)}"
+            for count, text in ((self.times, "corrected"), (self.praised, "called right"))
+            if count
+        ]
+        if self.blamed and not said:
+            said = [f"called wrong {_format_times(self.blamed)}"]
+        return f"{', '.join(said)}{_format_names(self.by, reader)}" if said else ""
+
+
+def _format_times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _format_names(authors: Sequence[str], person: str | None) -> str:
+    known = [name for name in authors if person in (None, name)]
+    named = known[:_MAX_NAMED_PEOPLE]
+    others = len(authors) - len(named)
+    if others:
+        named.append(f"{others} more" if named else "others")
+    return f" by {', '.join(named)}" if named else ""
+
+
+@dataclass(slots=True)
+class _CorrectionTally:
+    right: float = 0.0
+    wrong: float = 0.0
+    times: int = 0
+    praised: int = 0
+    blamed: int = 0
+    same: list[str] = field(default_factory=list[str])  # this very request, as often as it was corrected
+    by: dict[str, None] = field(default_factory=dict[str, None])
+
+
+@frozen
+class _CorrectionSnapshot:
+    """Everything known at one moment; replaced as a whole, so that no reader sees half of a change."""
+
+    feedback: tuple[Feedback, ...] = ()
+    worth: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # by age
+    similarity: RequestSimilarity = field(default_factory=lambda: RequestSimilarity(()))
+
+
+class Corrections:
+    """Weighs tools by what people said. Safe to read while it learns."""
+
+    def __init__(self, *, shared: bool = True) -> None:
+        """`shared`: what one person said counts for everybody, else for themselves."""
+        self._shared = shared
+        self._memory = _CorrectionSnapshot()
+
+    @property
+    def uses_vectors(self) -> bool:
+        return self._memory.similarity.uses_vectors
+
+    def learn(
+        self,
+        feedback: Sequence[Feedback],
+        *,
+        now: datetime,
+        half_life: timedelta,
+        vectors: Floats | None = None,
+    ) -> None:
+        """This is what people said, newest first; whatever was known before is forgotten."""
+        kept = tuple(feedback[:MAX_CORRECTIONS])
+        ages = [max(0.0, (now - one.at) / half_life) for one in kept]
+        self._memory = _CorrectionSnapshot(
+            feedback=kept,
+            worth=np.exp2(-np.array(ages, np.float32)),
+            similarity=RequestSimilarity(
+                [one.request for one in kept], None if vectors is None else vectors[:MAX_CORRECTIONS]
+            ),
+        )
+
+    def find_corrections(
+        self, text: str, vector: Floats | None = None, *, person: str | None = None
+    ) -> Mapping[str, Correction]:
+        """What bears on this request of this person, by tool; None: of whoever runs the house."""
+        memory = self._memory
+        only = None if self._shared else person
+        tallies: defaultdict[str, _CorrectionTally] = defaultdict(_CorrectionTally)
+        alike = memory.similarity.compute_weights(text, vector)
+        for place in np.flatnonzero(alike):
+            said = memory.feedback[int(place)]
+            if only is None or said.by == only:
+                _count_feedback(tallies, said, float(alike[place]), float(memory.worth[place]))
+        return {tool: _build_correction(tally) for tool, tally in tallies.items()}
+
+
+def _count_feedback(
+    tallies: defaultdict[str, _CorrectionTally], feedback: Feedback, similarity: float, worth: float
+) -> None:
+    if feedback.right is not None:
+        tally = tallies[feedback.right]
+        tally.right += similarity * worth
+        tally.by[feedback.by] = None
+        if feedback.verdict is FeedbackVerdict.GOOD:
+            tally.praised += 1
+        else:
+            tally.times += 1
+            if similarity >= SAME_REQUEST_SIMILARITY and worth >= MIN_WORTH:
+                tally.same.append(feedback.request)
+    if feedback.wrong is not None:
+        tally = tallies[feedback.wrong]
+        tally.wrong += similarity * worth
+        tally.blamed += 1
+        tally.by[feedback.by] = None
+
+
+def _build_correction(tally: _CorrectionTally) -> Correction:
+    return Correction(
+        right=tally.right,
+        wrong=tally.wrong,
+        times=tally.times,
+        praised=tally.praised,
+        blamed=tally.blamed,
+        by=tuple(tally.by),
+        settled=len(tally.same) >= SETTLED_COUNT and tally.right > tally.wrong,
+        settled_for="\n".join(dict.fromkeys(tally.same)).casefold(),
+    )
+
+
+MAX_KEPT_VECTORS: Final = 4_000
+BATCH_SIZE: Final = 32  # a request waits for them, some milliseconds each
+
+
+class RequestVectors:
+    """Vectors by text. `encode` is the encoder's; it may be missing, and then there are none."""
+
+    def __init__(self, encode: Callable[[str], Floats]) -> None:
+        self._encode = encode
+        self._known: dict[str, Floats] = {}
+        self._broken = False
+
+    def fill(self, texts: Iterable[str], most: int = BATCH_SIZE) -> bool:
+        """Make some that are missing, the first ones first. Whether all are there now."""
+        wanted = list(dict.fromkeys(texts))[:MAX_KEPT_VECTORS]
+        missing = [text for text in wanted if text not in self._known]
+        for text in islice(missing, most):
+            if self._broken:
+                return True
+            try:
+                self._known[text] = self._encode(text)
+            except FingerpostError:  # the scorer tells about it, once
+                self._broken = True
+        if len(self._known) > MAX_KEPT_VECTORS:
+            kept = set(wanted)
+            self._known = {text: vector for text, vector in self._known.items() if text in kept}
+        return self._broken or len(missing) <= most
+
+    @property
+    def known(self) -> Mapping[str, Floats]:
+        return self._known
+
+    def get_rows(self, texts: Sequence[str]) -> Floats | None:
+        """One row each, zeros where it is not known; None where none is."""
+        return build_rows(texts, self._known)
+
+
+def build_rows(texts: Sequence[str], known: Mapping[str, Floats]) -> Floats | None:
+    """One row for each text, zeros where it is not known; None where none is."""
+    found = next((known[text] for text in texts if text in known), None)
+    if found is None:
+        return None
+    blank = np.zeros_like(found)
+    return np.stack([known.get(text, blank) for text in texts]).astype(np.float32, copy=False)
+
+
+MAX_DECISIONS: Final = 2_000
+MIN_DECISION_SIMILARITY: Final = 0.8
+MIN_USES: Final = 2  # that worked, none that failed; a person's word counts for as many
+MAX_REMEMBERED_TOOLS: Final = 3
+
+
+@frozen
+class RememberedDecision:
+    """The tools that were right for a request, and how often that was so."""
+
+    tools: tuple[str, ...]
+    times: int
+
+
+@frozen(kw_only=False)
+class _DecisionFact:
+    request: str
+    tool: str
+    worth: int  # negative: it was wrong
+
+
+@frozen
+class _DecisionSnapshot:
+    facts: tuple[_DecisionFact, ...] = ()
+    similarity: RequestSimilarity = field(default_factory=lambda: RequestSimilarity(()))
+
+
+class PastDecisions:
+    """Answers from what was right before. Safe to read while it learns."""
+
+    def __init__(self) -> None:
+        self._memory = _DecisionSnapshot()
+
+    @property
+    def count(self) -> int:
+        """How many requests something is remembered for."""
+        return len({fact.request for fact in self._memory.facts if fact.worth > 0})
+
+    def learn(
+        self,
+        choices: Sequence[Choice],
+        feedback: Sequence[Feedback],
+        *,
+        since: datetime,
+        vectors: Mapping[str, Floats] | None = None,
+    ) -> None:
+        """From what was chosen and said after `since`."""
+        facts = tuple(_collect_facts(choices, feedback, since))[:MAX_DECISIONS]
+        texts = [fact.request for fact in facts]
+        rows = None if vectors is None else build_rows(texts, vectors)
+        self._memory = _DecisionSnapshot(facts=facts, similarity=RequestSimilarity(texts, rows))
+
+    def recall(self, text: str, vector: Floats | None = None) -> RememberedDecision | None:
+        """What was right for (nearly) this request, if it was so often enough and never wrong."""
+        memory = self._memory
+        alike = memory.similarity.compute_weights(text, vector)
+        worth: dict[str, int] = {}
+        wrong: set[str] = set()
+        for place in np.flatnonzero(alike >= MIN_DECISION_SIMILARITY):
+            fact = memory.facts[int(place)]
+            if fact.worth < 0:
+                wrong.add(fact.tool)
+            else:
+                worth[fact.tool] = worth.get(fact.tool, 0) + fact.worth
+        found = [tool for tool, sum_of in worth.items() if sum_of >= MIN_USES and tool not in wrong]
+        if not found:
+            return None
+        found.sort(key=lambda tool: (-worth[tool], tool))
+        return RememberedDecision(tools=tuple(found[:MAX_REMEMBERED_TOOLS]), times=worth[found[0]])
+
+
+def _collect_facts(
+    choices: Iterable[Choice], feedback: Iterable[Feedback], since: datetime
+) -> Iterable[_DecisionFact]:
+    for one in feedback:
+        if one.at > since and one.right is not None:
+            yield _DecisionFact(one.request, one.right, MIN_USES)
+        if one.at > since and one.wrong is not None:
+            yield _DecisionFact(one.request, one.wrong, -1)
+    for choice in choices:
+        if choice.at > since:
+            yield _DecisionFact(choice.request, choice.tool, 1 if choice.worked else -1)
+
+
+MAX_PEOPLE: Final = 1_000
+MAX_PREFERRED_TOOLS: Final = 200  # of one person
+_FEEDBACK_WEIGHT: Final = 3.0  # as many uses one word counts for
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+_NO_PREFERENCES: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+class Preferences:
+    """Habits by person: how much each of them uses which tool."""
+
+    def __init__(self) -> None:
+        self._habits: Mapping[str, Mapping[str, float]] = {}
+
+    def learn(
+        self,
+        choices: Iterable[Choice],
+        feedback: Iterable[Feedback],
+        *,
+        now: datetime,
+        half_life: timedelta,
+        marks: Mapping[str, datetime],
+    ) -> None:
+        """From what was chosen and said after a person's mark, and after everybody's (the one of "")."""
+        counted: dict[str, Counter[str]] = {}
+        everybody = marks.get("", _EARLIEST)
+
+        def add(person: str | None, tool: str | None, at: datetime, weight: float) -> None:
+            if person is None or tool is None or at <= max(everybody, marks.get(person, _EARLIEST)):
+                return
+            habits = counted.setdefault(person, Counter())
+            habits[tool] += weight * 0.5 ** max(0.0, (now - at) / half_life)
+
+        for choice in choices:
+            add(choice.caller, choice.tool, choice.at, 1.0 if choice.worked else -1.0)
+        for one in feedback:
+            add(one.by, one.right, one.at, _FEEDBACK_WEIGHT)
+            add(one.by, one.wrong, one.at, -_FEEDBACK_WEIGHT)
+        self._habits = {
+            person: {tool: weight for tool, weight in habits.most_common(MAX_PREFERRED_TOOLS) if weight > 0}
+            for person, habits in list(counted.items())[:MAX_PEOPLE]
+        }
+
+    def get_for(self, person: str | None) -> Mapping[str, float]:
+        """Their tools, each with how much they use it; nobody's where nobody is named."""
+        return _NO_PREFERENCES if person is None else self._habits.get(person, _NO_PREFERENCES)
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        return tuple(person for person, habits in self._habits.items() if habits)
+
+
+__all__ = [
+    "Correction",
+    "Corrections",
+    "PastDecisions",
+    "Preferences",
+    "RememberedDecision",
+    "RequestVectors",
+]
+
+
+CORRECTION_POINTS: Final = 0.25  # at most, for; half of it against
+PREFERENCE_POINTS: Final = 0.05
+EQUAL_SCORE_MARGIN: Final = 0.05  # so near the best one's score a habit decides
+_HABIT_PRIOR: Final = 2.0
+_SCORE_STEP: Final = 0.001
+_NO_CORRECTIONS: Final[Mapping[str, Correction]] = MappingProxyType({})
+_NO_HABITS: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+@frozen
+class FeedbackAdjustments:
+    """By row: what people said, and what this person is used to."""
+
+    corrections: Mapping[int, Correction]
+    habits: Mapping[int, float]
+    person: str | None = None
+    excluded_rows: frozenset[int] = frozenset()  # may not be put first: their server cannot be used now
+    mentioned_tools: tuple[str, ...] = ()  # words by which the request names tools itself
+
+    @classmethod
+    def from_request(
+        cls,
+        query: ScorerQuery,
+        request: NarrowRequest,
+        columns: ToolColumns,
+        corrections: Corrections | None,
+        preferences: Preferences | None,
+        *,
+        vector: Floats | None = None,
+    ) -> FeedbackAdjustments:
+        """What bears on this request, as far as it is about tools there are."""
+        said = (
+            _NO_CORRECTIONS
+            if corrections is None
+            else corrections.find_corrections(query.text, vector, person=request.person)
+        )
+        habits = _NO_HABITS if preferences is None else preferences.get_for(request.person)
+        rows = columns.rows
+        unusable = (columns.by_server[name] for name in request.health if name in columns.by_server)
+        return cls(
+            corrections={rows[key]: one for key, one in said.items() if key in rows},
+            habits={rows[key]: weight for key, weight in habits.items() if key in rows},
+            person=request.person,
+            excluded_rows=frozenset(int(row) for some in unusable for row in some),
+            mentioned_tools=tuple(
+                one.text.casefold() for one in query.signals.mentions if one.kind == "tool"
+            ),
+        )
+
+    @property
+    def settled_rows(self) -> frozenset[int]:
+        """The tools that corrections agree on."""
+        return frozenset(row for row, said in self.corrections.items() if said.settled)
+
+    def compute_correction_points(self, columns: ToolColumns) -> Iterator[ScoreContribution]:
+        """What people said, for and against."""
+        points = np.zeros(columns.size, np.float32)
+        for row, said in self.corrections.items():
+            points[row] = CORRECTION_POINTS * said.score
+        if points.any():
+            notes = {row: said.describe(self.person) for row, said in self.corrections.items()}
+            yield ScoreContribution(signal="corrected", points=points, notes=notes)
+
+    def compute_decisive_points(
+        self, columns: ToolColumns, scores: Scores, eligible: Rows
+    ) -> Iterator[ScoreContribution]:
+        """What stands above the scores: the tool that corrections agree on, and a habit between equals."""
+        yield from self._compute_settled_points(columns, scores, eligible)
+        yield from self._compute_preference_points(columns, scores, eligible)
+
+    def _compute_settled_points(
+        self, columns: ToolColumns, scores: Scores, eligible: Rows
+    ) -> Iterator[ScoreContribution]:
+        agreed = [row for row in self.settled_rows if row not in self.excluded_rows and row in eligible]
+        if not agreed:
+            return
+        first = max(agreed, key=lambda row: self.corrections[row].right - self.corrections[row].wrong)
+        # Naming a tool is the last word, unless the same name stood there when people corrected it.
+        if any(name not in self.corrections[first].settled_for for name in self.mentioned_tools):
+            return
+        others = eligible[eligible != first]
+        gap = float(scores[others].max() - scores[first]) if len(others) else -1.0
+        if gap >= 0:
+            points = np.zeros(columns.size, np.float32)
+            points[first] = gap + _SCORE_STEP
+            note = f"comes first: {self.corrections[first].describe(self.person)}"
+            yield ScoreContribution(signal="corrected", points=points, notes={first: note})
+
+    def _compute_preference_points(
+        self, columns: ToolColumns, scores: Scores, eligible: Rows
+    ) -> Iterator[ScoreContribution]:
+        if not self.habits or not len(eligible):
+            return
+        best = float(scores[eligible].max())
+        equals = [row for row in self.habits if row in eligible and scores[row] >= best - EQUAL_SCORE_MARGIN]
+        used = sum(self.habits[row] for row in equals)
+        points = np.zeros(columns.size, np.float32)
+        for row in equals:
+            points[row] = PREFERENCE_POINTS * self.habits[row] / (used + _HABIT_PRIOR)
+        if points.any():
+            yield ScoreContribution(
+                signal="preference", points=points, note=f"what {self.person} usually takes"
+            )
+
+
+NO_FEEDBACK: Final = FeedbackAdjustments(corrections={}, habits={})

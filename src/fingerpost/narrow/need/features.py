@@ -1,0 +1,414 @@
+"""Cues and hashed features of a request for the need classifier."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.frozen import frozen
+from fingerpost.records import EntityKind, Signals
+
+
+@frozen(kw_only=False)
+class NeedCue:
+    """`side`: +1 may only speak for a tool, -1 only against one, 0 either way."""
+
+    name: str
+    side: int
+    reason: str
+
+
+WORD_CUES: Final = (
+    NeedCue("file", +1, "speaks of a file or document"),
+    NeedCue("command", +1, "asks to run something"),
+    NeedCue("act", +1, "asks for something to be done"),
+    NeedCue("seek", +1, "asks to find or look something up"),
+    NeedCue("where", +1, "asks for a place"),
+    NeedCue("available", 0, "asks what there is"),
+    NeedCue("current", +1, "asks for something current"),
+    NeedCue("live", +1, "asks for facts that change, such as prices or weather"),
+    NeedCue("offer", +1, "is about offers, products or places"),
+    NeedCue("reference", +1, "asks for records, data or papers"),
+    NeedCue("service", +1, "names a service or source"),
+    NeedCue("artefact", +1, "is about a picture, chart or other artefact"),
+    NeedCue("make", +1, "asks for something to be made"),
+    NeedCue("convert", +1, "asks for a conversion or exact calculation"),
+    NeedCue("monitor", +1, "asks to be reminded or told"),
+    NeedCue("point", +1, "points to something that is not in the text"),
+    NeedCue("serve", +1, "asks for a service"),
+    NeedCue("want", +1, "says what the person needs"),
+    NeedCue("play", +1, "asks for a game or reading with rules"),
+    NeedCue("what", 0, "asks what something is"),
+    NeedCue("explain", -1, "asks for an explanation"),
+    NeedCue("write", -1, "asks for a text to be written"),
+    NeedCue("rework", -1, "works on text it gives itself"),
+    NeedCue("role", -1, "asks to imagine or play a role"),
+    NeedCue("opinion", -1, "asks for an opinion"),
+    NeedCue("advice", -1, "asks for advice"),
+    NeedCue("code", -1, "is a programming question"),
+    NeedCue("people", -1, "is about people in general"),
+    NeedCue("life", -1, "is about the person's life"),
+    NeedCue("chat", -1, "is small talk"),
+    NeedCue("fact", -1, "is a general knowledge question"),
+    NeedCue("sum", -1, "is a sum or puzzle a model can do"),
+)
+FORM_CUES: Final = (
+    NeedCue("own", +1, "is about the person's own data"),
+    NeedCue("made", +1, "asks for a picture, chart or other artefact to be made"),
+    NeedCue("asks live", +1, "asks for a fact that changes"),
+    NeedCue("help with a thing", +1, "asks how to do something with a service or with one's own things"),
+    NeedCue("opens with act", +1, "opens with an instruction to act"),
+    NeedCue("opens with seek", +1, "opens with an instruction to search"),
+    NeedCue("opens with make", 0, "opens with an instruction to make something"),
+    NeedCue("opens with write", -1, "opens with an instruction to write"),
+    NeedCue("opens with explain", -1, "opens like a question for an explanation"),
+    NeedCue("opens with opinion", -1, "opens like a question for an opinion"),
+    NeedCue("opens with advice", -1, "opens like a question for advice"),
+    NeedCue("named", +1, "names something in particular"),
+    NeedCue("odd name", +1, "names a product or code"),
+    NeedCue("question", 0, "is a question"),
+    NeedCue("asks the reader", 0, "asks politely"),
+    NeedCue("first person", 0, "speaks of the person"),
+    NeedCue("given text", -1, "brings the text to work on"),
+    NeedCue("quoted", 0, "quotes something"),
+    NeedCue("blank", -1, "leaves a blank to fill"),
+    NeedCue("ends in what", -1, "is a question for common sense"),
+    NeedCue("short", 0, "is very short"),
+    NeedCue("long", 0, "is long"),
+    NeedCue("several sentences", 0, "has several sentences"),
+    NeedCue("numbers", 0, "has numbers"),
+    NeedCue("arithmetic", -1, "is plain arithmetic"),
+    NeedCue("condition", -1, "supposes something"),
+)
+SIGNAL_CUES: Final = (
+    NeedCue("path", +1, "names a file"),
+    NeedCue("url", +1, "names a web address"),
+    NeedCue("email", +1, "names an e-mail address"),
+    NeedCue("id", +1, "names an id"),
+    NeedCue("date", +1, "names a date"),
+    NeedCue("time", +1, "names a time"),
+)
+CUES: Final = WORD_CUES + FORM_CUES + SIGNAL_CUES
+CUE_POSITION: Final = {cue.name: place for place, cue in enumerate(CUES)}
+
+MAX_PHRASE_WORDS: Final = 4
+_WORD_LISTS_FOLDER: Final = Path(__file__).parent / "words"
+
+
+@cache
+def read_phrases(language: str) -> dict[str, tuple[str, ...]]:
+    """Each phrase of the language's word list, and the lists it stands in. Read once."""
+    found: dict[str, tuple[str, ...]] = {}
+    name = ""
+    for line in (_WORD_LISTS_FOLDER / f"{language}.txt").read_text(encoding="utf-8").splitlines():
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("["):
+            name = line.strip("[]")
+            continue
+        for phrase in (part.strip() for part in line.split(",")):
+            found[phrase] = (*found.get(phrase, ()), name)
+    return found
+
+
+FIRST_CHARACTERS: Final = 1200
+LAST_CHARACTERS: Final = 400
+FEATURE_SLOTS: Final = 1 << 14
+_MAX_WORDS: Final = 200  # of these cues and features are made
+_SMALL_TALK_WORDS: Final = 7  # words
+_MAX_EXPRESSION_LENGTH: Final = 80  # characters
+
+_REMOVED_PATTERNS: Final = (
+    ("url", re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)),
+    ("email", re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,4}\b")),
+    (
+        "path",
+        re.compile(
+            r"(?<![\w/.])(?:~|\.{1,2})?/[\w.+@-]+(?:/[\w.+@-]*)*"
+            r"|(?<![\w/])[A-Za-z]:\\[^\s\"']+"
+            r"|(?<![\w/])(?:[\w+@-]+/)*[\w+@-]+\.(?:md|txt|json|jsonl|ya?ml|toml|ini|cfg|conf|csv|tsv|xml|html?|"
+            r"css|py|ipynb|js|ts|tsx|jsx|java|go|rs|rb|php|sh|sql|log|pdf|docx?|xlsx?|pptx?|odt|tex|epub|png|"
+            r"jpe?g|gif|svg|webp|mp[34]|wav|mov|zip|tar|gz|tgz|db|sqlite|parquet)\b",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_CUE_BY_ENTITY: Final = {
+    EntityKind.PATH: "path",
+    EntityKind.URL: "url",
+    EntityKind.EMAIL: "email",
+    EntityKind.ID: "id",
+    EntityKind.DATE: "date",
+    EntityKind.TIME: "time",
+}
+_TOKEN: Final = re.compile(
+    r"[a-z]+(?:[-'+.][a-z0-9]+)*\+*|[א-ת]+(?:[\"'-][א-ת]+)*'?|\d+(?:[.,]\d+)*|[?!.:;,\n]|[^\W\d_]+"
+)
+_SENTENCE_ENDS: Final = frozenset(".!?;:\n")
+_BREAKS: Final = _SENTENCE_ENDS | {","}
+# After these an instruction begins: "can you send", "please send", "and send", "want to send".
+_BEFORE_AN_INSTRUCTION: Final = parse_word_set(
+    """
+    please kindly you u and then or also just now hey hi me let's lets i'll בבקשה אפשר ואז וגם רק
+    """
+)
+_BEFORE_TO: Final = parse_word_set(
+    """
+    want need like love have you trying going planning wish me us help
+    """
+)
+_YES_OR_NO: Final = frozenset(("לא", "כן"))
+_PLUS: Final = frozenset(("ועוד", "פחות"))
+_OWNERS: Final = frozenset(("my", "our", "mine"))
+_HEBREW_OWNERS: Final = frozenset(("שלי", "שלנו", "לי", "אליי", "אלי"))
+_HEBREW_PREFIXES: Final = "והבלמשכ"
+_ASKING: Final = parse_word_set(
+    """
+    what who when where which why how is are do does did can could would will should whose whom am was
+    were מה מי מתי איפה איזה איזו אילו למה מדוע איך כמה האם היכן
+    """
+)
+_POLITE: Final = re.compile(
+    r"\b(?:can|could|would|will) (?:you|u)\b|\bplease\b|\bkindly\b|\bpls\b|בבקשה|אפשר|תוכל|אתה יכול"
+)
+_FIRST_PERSON: Final = parse_word_set(
+    """
+    i i'm i'd i've i'll me my we we're we've our us אני אנחנו לי לנו שלי שלנו
+    """
+)
+_ARITHMETIC: Final = re.compile(
+    r"\s*(?:what(?:'s| is)|how much is|calculate|compute|solve|כמה זה|כמה הם|כמה)?\s*"
+    r"\(?-?\d{1,6}(?:[.,]\d+)?%?(?:\s*(?:[-+*/x×÷^=%()]|plus|minus|times|divided by|over|of|percent of|"
+    r"ועוד|פחות|כפול|חלקי|לחלק ל-?|אחוז מ-?)\s*\(?-?\d{1,6}(?:[.,]\d+)?%?\)?)+\s*[=?.!]*\s*",
+    re.IGNORECASE,
+)
+_NAMED: Final = re.compile(r"(?<=[a-z,א-ת] )[A-Z][\w&'’.-]*[a-z]\w*")
+_ODD_NAME: Final = re.compile(
+    r"\b[A-Z]?[a-z]+[A-Z]\w*\b|\b(?=\w*\d)(?=\w*[A-Z])[A-Z0-9][\w-]{3,}\b|\b[A-Z]{2,}\d+\w*\b|#\w+|\br/\w+"
+)
+# What stands in quotes is what the request is about, not what it asks for.
+_QUOTED: Final = re.compile(r"(?<!\w)(?:\"[^\"]{2,600}\"|“[^”]{2,600}”|«[^»]{2,600}»|'[^'\n]{2,200}')(?!\w)")
+_GIVEN: Final = re.compile(r"[:\n]\s{0,9}\S{1,60}(?:\s{1,9}\S{1,60}){3}")
+_BLANK: Final = re.compile(r"_{2,}|\.{4,}|<\w+>|\[\w*\]|…\s*\?")
+_WHAT_END: Final = re.compile(r"(?:\w[, ]+what(?: \w+){0,3}|\b(?:is|are|to|of|with|have|be|called))\s*\?\s*$")
+_HOW_MADE: Final = re.compile(
+    r"^how (?:is|are|was|were) [^?]{1,60}(?:made|done|built|formed|found|set|chosen|used|\wed)\b"
+)
+_CONDITION: Final = re.compile(r"^(?:if|suppose|imagine|assuming|let's say|אם|נניח|אילו|דמיין)\b")
+
+
+@frozen(kw_only=False)
+class NeedFeatures:
+    """A request as the judge sees it."""
+
+    words: tuple[str, ...]  # lower case, with punctuation that ends something
+    cues: dict[str, str]  # which cues hold, and the words that showed them ("" for its form)
+    features: tuple[tuple[int, str], ...]  # hashed features, each with the words behind it
+
+    @property
+    def spoken_words(self) -> tuple[str, ...]:
+        return tuple(word for word in self.words if word not in _BREAKS)
+
+
+def cut_middle(text: str) -> str:
+    """The beginning and the end: what is wanted stands there, what was pasted between."""
+    if len(text) > FIRST_CHARACTERS + LAST_CHARACTERS:
+        text = f"{text[:FIRST_CHARACTERS]}\n{text[-LAST_CHARACTERS:]}"
+    return text.replace("’", "'").replace("״", '"').replace("׳", "'")
+
+
+def extract_features(text: str, signals: Signals) -> NeedFeatures:
+    """The cues and features of a request."""
+    cues: dict[str, str] = {}
+    text = _remove_entities(cut_middle(text), signals, cues)
+    lowered = text.lower()
+    words = tuple(_TOKEN.findall(_QUOTED.sub(" ", lowered)))[:_MAX_WORDS]
+    _read_words(words, cues)
+    if signals.gloss:
+        _read_gloss(signals.gloss, cues)
+    _read_form(text, lowered, words, cues)
+    return NeedFeatures(words, cues, _hash_features(words, cues, signals))
+
+
+def _remove_entities(text: str, signals: Signals, cues: dict[str, str]) -> str:
+    for name, pattern in _REMOVED_PATTERNS:
+        if (match := pattern.search(text)) is not None:
+            cues[name] = match.group()[:60]
+            text = pattern.sub(" ", text)
+    for entity in signals.entities:
+        name = _CUE_BY_ENTITY.get(entity.kind)
+        if name is None:
+            continue
+        cues.setdefault(name, entity.text[:60])
+        if name not in ("date", "time"):
+            text = text.replace(entity.text, " ")
+    return text.strip()
+
+
+def _list_word_forms(word: str) -> tuple[str, ...]:
+    """The word, and for Hebrew what remains without one or two prefix letters."""
+    if not "א" <= word[0] <= "ת" or len(word) < 4:
+        return (word,)
+    found = [word]
+    for cut in (1, 2):
+        if len(word) - cut >= 3 and word[cut - 1] in _HEBREW_PREFIXES:
+            found.append(word[cut:])
+        else:
+            break
+    return tuple(found)
+
+
+def _find_phrases_at(words: Sequence[str], index: int) -> Iterator[tuple[str, str]]:
+    """Every word list with a phrase that begins at this place, and the phrase."""
+    known = read_phrases("hebrew") if "א" <= words[index][0] <= "ת" else read_phrases("english")
+    for form in _list_word_forms(words[index]):
+        phrase = form
+        for length in range(1, MAX_PHRASE_WORDS + 1):
+            for name in known.get(phrase, ()):
+                yield name, phrase
+            if index + length >= len(words):
+                break
+            phrase = f"{phrase} {words[index + length]}"
+
+
+def _is_instruction_start(words: Sequence[str], index: int) -> bool:
+    if index == 0 or words[index - 1] in _BREAKS:
+        return True
+    if words[index - 1] == "to":
+        return index > 1 and words[index - 2] in _BEFORE_TO
+    return words[index - 1] in _BEFORE_AN_INSTRUCTION
+
+
+def _read_words(words: Sequence[str], cues: dict[str, str]) -> None:
+    owner = -9
+    for place, word in enumerate(words):
+        if word in _BREAKS:
+            continue
+        if word in _OWNERS:
+            owner = place
+        hebrew = "א" <= word[0] <= "ת"
+        for name, phrase in _find_phrases_at(words, place):
+            if name == "account":
+                if place - owner <= 3 or (hebrew and _is_followed_by_owner(words, place)):
+                    cues.setdefault("own", phrase)
+                continue
+            # English verbs are nouns elsewhere: "book a table" acts, "a good book" does not.
+            if name in ("act", "command") and not hebrew and not _is_instruction_start(words, place):
+                continue
+            if _has_other_meaning(name, phrase, place, words):
+                continue
+            cues.setdefault(name, phrase)
+            if place == 0:
+                cues.setdefault(f"opens with {'act' if name == 'command' else name}", phrase)
+
+
+def _has_other_meaning(name: str, phrase: str, index: int, words: Sequence[str]) -> bool:
+    if name == "chat":  # "hey, can you check the build?" is more than a greeting; a "not" is no "no"
+        return len(words) > _SMALL_TALK_WORDS or (index > 0 and phrase in _YES_OR_NO)
+    return phrase in _PLUS and not any(word[0].isdigit() for word in words)  # "and also", in Hebrew
+
+
+def _is_followed_by_owner(words: Sequence[str], index: int) -> bool:
+    return any(word in _HEBREW_OWNERS for word in words[max(0, index - 3) : index + 4])
+
+
+# A gloss has no word order: of its words only those count that mean one thing alone.
+_GLOSS_CUES: Final = frozenset(
+    ("file", "live", "reference", "service", "artefact", "convert", "current", "offer")
+)
+
+
+def _read_gloss(gloss: str, cues: dict[str, str]) -> None:
+    known = read_phrases("english")
+    for word in gloss.lower().split()[:_MAX_WORDS]:
+        for name in known.get(word, ()):
+            if name in _GLOSS_CUES:
+                cues.setdefault(name, word)
+
+
+def _read_form(text: str, lowered: str, words: Sequence[str], cues: dict[str, str]) -> None:
+    spoken = [word for word in words if word not in _BREAKS]
+    sentences = sum(
+        1
+        for place, word in enumerate(words)
+        if word in _SENTENCE_ENDS and place and words[place - 1] not in _SENTENCE_ENDS
+    )
+    named = _NAMED.search(text)
+    odd = _ODD_NAME.search(text)
+    forms = {
+        "named": named is not None,
+        "odd name": odd is not None,
+        "question": text.endswith("?") or (bool(spoken) and spoken[0] in _ASKING),
+        "asks the reader": _POLITE.search(lowered) is not None,
+        "first person": any(word in _FIRST_PERSON for word in spoken),
+        "given text": _GIVEN.search(text) is not None,
+        "quoted": _QUOTED.search(text) is not None,
+        "blank": _BLANK.search(text) is not None,
+        "ends in what": _WHAT_END.search(lowered) is not None,
+        "short": len(spoken) <= 3,
+        "long": len(spoken) >= 30,
+        "several sentences": sentences >= 2,
+        "numbers": any(word[0].isdigit() for word in spoken),
+        "arithmetic": len(text) <= _MAX_EXPRESSION_LENGTH and _ARITHMETIC.fullmatch(text) is not None,
+        "condition": _CONDITION.search(lowered) is not None,
+    }
+    shown = {"named": named, "odd name": odd}
+    for name, holds in forms.items():
+        if holds:
+            match = shown.get(name)
+            cues[name] = match.group()[:60] if match is not None else ""
+    if _HOW_MADE.search(lowered):
+        cues.setdefault("explain", "")
+    if "artefact" in cues and "make" in cues:
+        cues["made"] = cues["artefact"]
+    if "live" in cues and not cues.keys() & {"explain", "advice", "write", "opinion", "life"}:
+        cues["asks live"] = cues["live"]
+    if cues.keys() & {"advice", "explain"} and cues.keys() & {"service", "odd name", "own"}:
+        cues["help with a thing"] = ""
+    for name in [name for name in cues if name.startswith("opens with ") and name not in _OPENING_CUES]:
+        del cues[name]
+
+
+_OPENING_CUES: Final = frozenset(
+    f"opens with {name}" for name in ("act", "seek", "make", "write", "explain", "opinion", "advice")
+)
+
+
+def _hash_feature(feature: str) -> int:
+    return zlib.crc32(feature.encode()) & (FEATURE_SLOTS - 1)
+
+
+def _get_feature_stem(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word[-1] == "s" and word[-2] != "s" else word
+
+
+def _hash_features(
+    words: Sequence[str], cues: dict[str, str], signals: Signals
+) -> tuple[tuple[int, str], ...]:
+    """Words, word pairs and how the request opens, each in a slot of its own (or nearly so)."""
+    found: dict[int, str] = {}
+    before = "^"
+    for word in words:
+        if word in _BREAKS:
+            before = "^" if word in _SENTENCE_ENDS else before
+            continue
+        stem = "0" if word[0].isdigit() else _get_feature_stem(word)
+        found.setdefault(_hash_feature(f"w {stem}"), word)
+        for form in _list_word_forms(word)[1:]:
+            found.setdefault(_hash_feature(f"w {form}"), word)
+        found.setdefault(_hash_feature(f"p {before} {stem}"), word if before == "^" else f"{before} {word}")
+        before = stem
+    spoken = [word for word in words if word not in _BREAKS]
+    if len(spoken) > 1:
+        found.setdefault(_hash_feature(f"open {spoken[0]} {spoken[1]}"), f"{spoken[0]} {spoken[1]}")
+    for word in signals.gloss.lower().split()[:_MAX_WORDS]:
+        found.setdefault(_hash_feature(f"w {_get_feature_stem(word)}"), word)
+    for intent in signals.intents[:3]:
+        found.setdefault(_hash_feature(f"intent {intent.category}"), "")
+    return tuple(found.items())

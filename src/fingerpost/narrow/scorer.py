@@ -1,0 +1,179 @@
+"""The scorer protocol, and the texts of tools and requests that scorers get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Protocol
+
+from fingerpost.frozen import frozen
+from fingerpost.records import Signals, ToolCard
+
+if TYPE_CHECKING:  # loading numpy takes a tenth of a second, which only narrowing should pay
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Scores = NDArray[np.float32]
+import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from fingerpost.records import Json
+from fingerpost.records.json import to_valid_text
+
+
+@frozen
+class ScorerQuery:
+    """A request as scorers see it."""
+
+    text: str  # the request in the person's words (or one of its needs), bounded in length
+    sentences: tuple[str, ...] = ()  # its sentences when it has several, at most a few
+    signals: Signals = field(default_factory=Signals)
+    used: tuple[str, ...] = ()  # keys of the tools used in this conversation, the latest last
+
+
+class Scorer(Protocol):
+    """Scores every card for a query."""
+
+    @property
+    def signal(self) -> str:
+        """The name of its share in explanations, such as `words` or `meaning`."""
+        ...
+
+    def prepare(self, cards: Sequence[ToolCard]) -> None:
+        """These are the tools now. Only what changed since the last time is worked out anew."""
+        ...
+
+    def score(self, query: ScorerQuery) -> Scores:
+        """One number per prepared card, in their order; NaN where the card is not ready yet."""
+        ...
+
+
+MAX_TEXT_NAME_LENGTH: Final = 200
+MAX_DESCRIPTION_LENGTH: Final = 2000
+MAX_PARAMETER_LENGTH: Final = 200
+SHORT_PARAMETER_LENGTH: Final = 60
+MAX_PARAMETERS: Final = 40
+MAX_VALUES: Final = 20
+MAX_REQUEST_LENGTH: Final = 8000
+MAX_SENTENCES: Final = 4
+
+# Controls, zero-width and direction marks, private use: they carry no meaning and can hide some.
+_NOT_TEXT = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\ue000-\uf8ff\U000e0000-\U000e0fff]+"
+)
+_SPACES = re.compile(r"\s+")
+
+# `HTTPServer` is two words, `getUser` is two, `mp3` is one; `_`, `-`, `.`, `/` and the like divide.
+_NAME_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_A-Za-z]+")
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;。！？；])\s+|(?<=[。！？；])|\n+")
+MIN_SENTENCE_WORDS: Final = 3
+MIN_SENTENCE_LENGTH: Final = 25
+MIN_UNSPACED_LENGTH: Final = 6  # characters, in scripts that write no spaces
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def clean_line(text: str, max_length: int) -> str:
+    """The beginning of `text` on one line, with nothing in it that cannot be seen."""
+    text = text[: max_length * 2]
+    if not text.isascii():
+        text = to_valid_text(text)
+    return _SPACES.sub(" ", _NOT_TEXT.sub(" ", text)).strip()[:max_length]
+
+
+def split_tool_name(name: str) -> str:
+    """`getUserById`, `get-user-by-id` and `get_user_by_id` are all `get user by id`."""
+    return " ".join(map(str.lower, _NAME_WORD.findall(clean_line(name, MAX_TEXT_NAME_LENGTH))))
+
+
+@frozen
+class ParameterText:
+    """One parameter: its name as words, what its description begins with, and the values it may take."""
+
+    name: str
+    description: str = ""
+    values: tuple[str, ...] = ()  # as words; encoders do not read them
+
+    def format_short(self) -> str:
+        if len(self.description) <= SHORT_PARAMETER_LENGTH:
+            return f"{self.name} {self.description}".rstrip()
+        return f"{self.name} {self.description[:SHORT_PARAMETER_LENGTH].rpartition(' ')[0]}".rstrip()
+
+
+@frozen
+class ToolText:
+    """What there is to read about one tool."""
+
+    server: str
+    name: str
+    description: str
+    parameters: tuple[ParameterText, ...] = ()
+
+    def format_long(self) -> str:
+        """All of it in one line, the most telling first: what does not fit an encoder is cut at the end."""
+        text = f"{self.server} - " if self.server else ""
+        text += f"{self.name}: {self.description}" if self.name else self.description
+        if self.parameters:
+            text += " Parameters: " + " ".join(parameter.format_short() for parameter in self.parameters)
+        return text
+
+
+def build_tool_text(card: ToolCard) -> ToolText:
+    """The words of a card."""
+    return ToolText(
+        server=split_tool_name(card.server),
+        name=split_tool_name(card.name),
+        description=clean_line(card.description, MAX_DESCRIPTION_LENGTH),
+        parameters=_build_parameter_texts(card.definition.get("inputSchema")),
+    )
+
+
+def _build_parameter_texts(schema: Json) -> tuple[ParameterText, ...]:
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping):
+        return ()
+    return tuple(
+        _build_parameter_text(name, about) for name, about in islice(properties.items(), MAX_PARAMETERS)
+    )
+
+
+def _build_parameter_text(name: str, schema: Json) -> ParameterText:
+    if not isinstance(schema, Mapping):
+        return ParameterText(name=split_tool_name(name))
+    about = schema.get("description")
+    return ParameterText(
+        name=split_tool_name(name),
+        description=clean_line(about, MAX_PARAMETER_LENGTH) if isinstance(about, str) else "",
+        values=_list_allowed_values(schema) or _list_allowed_values(schema.get("items")),
+    )
+
+
+def _list_allowed_values(schema: Json) -> tuple[str, ...]:
+    """What the schema allows, when that is a list of words: `create`, `delete`, … tell what a tool does."""
+    allowed = schema.get("enum") if isinstance(schema, Mapping) else None
+    if isinstance(allowed, str) or not isinstance(allowed, Sequence):
+        return ()
+    return tuple(split_tool_name(value) for value in islice(allowed, MAX_VALUES) if isinstance(value, str))
+
+
+def split_sentences(text: str) -> tuple[str, ...]:
+    """The sentences of a request that has several: the first few of those long enough to mean something."""
+    found: list[str] = []
+    for piece in _SENTENCE_END.split(text[:MAX_REQUEST_LENGTH]):
+        sentence = clean_line(piece, MAX_REQUEST_LENGTH)
+        if _is_meaningful(sentence):
+            found.append(sentence)
+            if len(found) == MAX_SENTENCES:
+                break
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _is_meaningful(sentence: str) -> bool:
+    if len(sentence) >= MIN_SENTENCE_LENGTH or len(sentence.split()) >= MIN_SENTENCE_WORDS:
+        return True
+    return len(_UNSPACED.findall(sentence)) >= MIN_UNSPACED_LENGTH

@@ -1,0 +1,676 @@
+"""Pick the servers of a turn by a model or by scores, and count how well that works."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.catalog import GENERAL, Snapshot
+from fingerpost.catalog.cards import build_model_definition
+from fingerpost.errors import ModelReplyInvalid, ModelTimeout
+from fingerpost.events import Event, EventSink, SmartRoutingEnd, SmartRoutingStart
+from fingerpost.frozen import frozen
+from fingerpost.llm import ChatModel, ModelRequest
+from fingerpost.narrow.server_prompt import (
+    DEFAULT_TEMPLATE,
+    REPLY_SCHEMA,
+    ServerNames,
+    build_server_question,
+    parse_server_choice,
+    read_template,
+)
+from fingerpost.records import Message, ServerChoice, Signals, ToolCard
+from fingerpost.redaction import scrub
+from fingerpost.settings import SmartRoutingSettings
+from fingerpost.store import Store
+
+_PAGE_SIZE: Final = 1000
+RECENT_RUNS: Final = 200  # choices that thresholds follow
+MIN_RUNS: Final = 20  # before that, thresholds stay as they are
+REFRESH_INTERVAL_S: Final = 60.0
+# The thresholds are multiplied by the first factor whose line holds: at least this share of choices fell
+# back, or at most this share of tools was left out. Choosing that does not pay is done later.
+_RAISE_RULES: Final = ((2.0, 0.5, 0.1), (1.5, 0.25, 0.3))
+# At most this share fell back and at least this share was left out: choosing that pays is done earlier.
+_LOWER_RULES: Final = ((0.5, 0.05, 0.6), (0.75, 0.1, 0.45))
+
+
+@frozen
+class SmartRoutingStats:
+    """Over all choices. One falls back when every tool stays, by failure or because nothing stood out."""
+
+    runs: int = 0
+    widened: int = 0  # how often a later turn added servers to a choice
+    by_model: int = 0
+    success_rate: float = 0.0  # runs that came to a choice
+    fallback_rate: float = 0.0  # runs after which all tools stayed
+    reduction: float = 0.0  # the share of tools left out, in the mean
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+    tokens_saved: int = 0
+
+    @classmethod
+    def from_events(cls, events: Iterable[Event]) -> SmartRoutingStats:
+        """The figures of these events; others among them are passed over."""
+        told = [event for event in events if isinstance(event, SmartRoutingEnd)]
+        ends = [event for event in told if not event.widened]
+        if not ends:
+            return cls()
+        times = sorted(end.milliseconds for end in ends)
+        return cls(
+            runs=len(ends),
+            widened=len(told) - len(ends),
+            by_model=sum(end.by == "model" for end in ends),
+            success_rate=sum(end.success for end in ends) / len(ends),
+            fallback_rate=sum(end.filtered_tools >= end.total_tools for end in ends) / len(ends),
+            reduction=sum(_compute_share_left_out(end) for end in ends) / len(ends),
+            p50_ms=_get_quantile(times, 0.5),
+            p99_ms=_get_quantile(times, 0.99),
+            tokens_saved=sum(end.tokens_saved for end in ends),
+        )
+
+
+async def read_stored_stats(store: Store) -> SmartRoutingStats:
+    """The figures of everything the journal holds."""
+    found: list[Event] = []
+    after = 0
+    while page := await store.journal.list_events(
+        kinds=(SmartRoutingEnd.kind,), after_seq=after, limit=_PAGE_SIZE
+    ):
+        found += [recorded.event for recorded in page]
+        after = page[-1].seq
+    return SmartRoutingStats.from_events(found)
+
+
+def _compute_share_left_out(end: SmartRoutingEnd) -> float:
+    return 1 - end.filtered_tools / end.total_tools if end.total_tools else 0.0
+
+
+def _get_quantile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that so many are not above."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def adapt_settings(settings: SmartRoutingSettings, stats: SmartRoutingStats) -> SmartRoutingSettings:
+    """The settings with thresholds moved by what choosing servers was worth: to a half or double at most."""
+    if stats.runs < MIN_RUNS:
+        return settings
+    fell_back, left_out = stats.fallback_rate, stats.reduction
+    later = (factor for factor, most, least in _RAISE_RULES if fell_back >= most or left_out <= least)
+    earlier = (factor for factor, most, least in _LOWER_RULES if fell_back <= most and left_out >= least)
+    factor = next(later, None) or next(earlier, 1.0)
+    moved = {
+        "max_tools": round(settings.max_tools * factor),
+        "max_servers": round(settings.max_servers * factor),
+    }
+    return settings.model_copy(update=moved)
+
+
+class RecentRoutingStats:
+    """The figures of the newest choices in the journal, of all processes; read again now and then."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._read_at = -math.inf
+        self._after = 0
+        self._events: deque[Event] = deque(maxlen=RECENT_RUNS)
+        self.figures = SmartRoutingStats()
+
+    async def refresh(self) -> None:
+        if self._clock() - self._read_at < REFRESH_INTERVAL_S:
+            return
+        self._read_at = self._clock()
+        journal = self._store.journal
+        while page := await journal.list_events(
+            kinds=(SmartRoutingEnd.kind,), after_seq=self._after, limit=_PAGE_SIZE
+        ):
+            self._events.extend(recorded.event for recorded in page)
+            self._after = page[-1].seq
+        self.figures = SmartRoutingStats.from_events(self._events)
+
+
+ConversationKey = tuple[str | None, str]  # caller and conversation
+
+
+@frozen
+class ServerDecision:
+    """The servers that are kept, and those there were when it was decided."""
+
+    kept: frozenset[str]
+    known: frozenset[str]
+    by: str
+    reasoning: str
+    widened: tuple[str, ...] = ()  # of `kept`: added by later turns, in this order
+
+
+@dataclass(slots=True)
+class _RunningDecision:
+    done: anyio.Event = field(default_factory=anyio.Event)
+    result: ServerDecision | None = None
+
+
+class ServerDecisionCache:
+    """The newest conversations: at most `limit`, each until it was not used for `seconds`."""
+
+    def __init__(
+        self, limit: int, *, seconds: Callable[[], float], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._clock = clock
+        self._decided: OrderedDict[ConversationKey, tuple[ServerDecision, float]] = OrderedDict()
+        self._running: dict[ConversationKey, _RunningDecision] = {}
+
+    def __contains__(self, conversation: ConversationKey) -> bool:
+        return self._find(conversation) is not None
+
+    def _find(self, conversation: ConversationKey) -> ServerDecision | None:
+        found = self._decided.get(conversation)
+        if found is not None and self._clock() - found[1] > self._seconds():
+            del self._decided[conversation]
+            return None
+        return None if found is None else found[0]
+
+    async def get_or_decide(
+        self, conversation: ConversationKey, decide: Callable[[], Awaitable[ServerDecision]]
+    ) -> ServerDecision:
+        """The decision of this conversation, made by `decide` if there is none."""
+        while (known := self._find(conversation)) is None:
+            running = self._running.get(conversation)
+            if running is None:
+                return await self._decide(conversation, decide)
+            await running.done.wait()
+            if running.result is not None:
+                return running.result
+        self.put(conversation, known)
+        return known
+
+    async def _decide(
+        self, conversation: ConversationKey, decide: Callable[[], Awaitable[ServerDecision]]
+    ) -> ServerDecision:
+        running = self._running[conversation] = _RunningDecision()
+        try:
+            running.result = await decide()
+            self.put(conversation, running.result)
+            return running.result
+        finally:
+            del self._running[conversation]
+            running.done.set()
+
+    def put(self, conversation: ConversationKey, decision: ServerDecision) -> None:
+        self._decided[conversation] = (decision, self._clock())
+        self._decided.move_to_end(conversation)
+        while len(self._decided) > self._limit:
+            self._decided.popitem(last=False)
+
+
+TokenCounter = Callable[[str], int]
+
+
+def estimate_tokens(text: str) -> int:
+    """About four characters to a token: good enough to compare two lists by."""
+    return -(-len(text) // 4)
+
+
+class DefinitionCosts:
+    """Tokens by tool, each counted once for as long as its definition stays the same."""
+
+    def __init__(self, count: TokenCounter = estimate_tokens) -> None:
+        self._count = count
+        self._known: dict[str, tuple[str, int]] = {}
+
+    def count_total(self, cards: Iterable[ToolCard]) -> int:
+        return sum(self._count_card(card) for card in cards)
+
+    def _count_card(self, card: ToolCard) -> int:
+        known = self._known.get(card.key)
+        if known is not None and known[0] == card.fingerprint:
+            return known[1]
+        tokens = self._count(json.dumps(build_model_definition(card), ensure_ascii=False))
+        self._known[card.key] = (card.fingerprint, tokens)
+        return tokens
+
+
+CLEAR_INTENT_SCORE: Final = 0.5  # an intent one plain word speaks for has this much
+
+
+def find_related_servers(snapshot: Snapshot, signals: Signals) -> frozenset[str]:
+    """The servers most of whose tools belong to a category the request clearly speaks for."""
+    wanted = {intent.category for intent in signals.intents if intent.score >= CLEAR_INTENT_SCORE} - {GENERAL}
+    if not wanted:
+        return frozenset()
+    kinds: dict[str, Counter[str]] = {}
+    for card in snapshot.cards:
+        kinds.setdefault(card.server, Counter())[card.intelligence.category.value] += 1
+    return frozenset(server for server, found in kinds.items() if found.most_common(1)[0][0] in wanted)
+
+
+BEST_TOOLS_PER_SERVER: Final = 3  # tools that speak for their server
+MIN_BEST_SHARE: Final = 0.35  # of the best server's score: whoever has less stays behind
+MIN_SERVERS: Final = 3  # servers kept, however clear it is
+MIN_BEST_SCORE: Final = 0.12  # a best server below this says nothing: all stay
+MAX_BEST_TOOLS: Final = 4  # tools that may add their servers to a choice
+NEAR_BEST_SHARE: Final = 0.7  # of the best tool's score: only tools this good add their server
+
+
+def pick_by_scores(
+    scores: Mapping[str, Sequence[float]],
+    mentions: Collection[str] = (),
+    related: Collection[str] = (),
+    *,
+    min_servers: int = MIN_SERVERS,
+    share: float = MIN_BEST_SHARE,
+    min_best_score: float = MIN_BEST_SCORE,
+) -> ServerChoice:
+    """The servers to keep. `scores` holds each server's tools' scores, in any order.
+
+    A server in `mentions` (named in the request) or `related` (its category is what the
+    request is about) is kept whatever its score, and so is one that has no score yet.
+    """
+    known = {
+        server: value
+        for server, found in scores.items()
+        if (value := _average_best_scores(found)) is not None
+    }
+    best = max(known.values(), default=0.0)
+    if best < min_best_score or len(known) <= min_servers:
+        return ServerChoice(servers=tuple(sorted(scores)), reasoning="no server stands out, so all stay")
+    leaders = sorted(known, key=lambda server: (-known[server], server))
+    close = {
+        server for place, server in enumerate(leaders) if place < min_servers or known[server] >= share * best
+    }
+    wanted = close | (scores.keys() - known.keys()) | set(mentions) | set(related)
+    return ServerChoice(
+        servers=tuple(sorted(wanted & scores.keys())),
+        left_out=tuple(sorted(scores.keys() - wanted)),
+        reasoning=_explain_score_choice(leaders, known, [name for name in mentions if name in scores]),
+    )
+
+
+def find_best_outside(
+    scores: Mapping[str, Sequence[float]],
+    kept: Collection[str],
+    *,
+    most: int = MAX_BEST_TOOLS,
+    min_share: float = NEAR_BEST_SHARE,
+    min_best_score: float = MIN_BEST_SCORE,
+) -> Mapping[str, float]:
+    """The servers outside `kept` that have one of the turn's best tools, each with that tool's score."""
+    tools = ((score, server) for server, found in scores.items() for score in found if math.isfinite(score))
+    leading = heapq.nlargest(most, tools)
+    if not leading or leading[0][0] < min_best_score:
+        return {}
+    best: dict[str, float] = {}
+    for score, server in leading:
+        if score >= min_share * leading[0][0] and server not in kept:
+            best.setdefault(server, score)
+    return best
+
+
+def _average_best_scores(scores: Sequence[float]) -> float | None:
+    """The mean of the best few; None where nothing is known."""
+    best = heapq.nlargest(BEST_TOOLS_PER_SERVER, (score for score in scores if math.isfinite(score)))
+    return sum(best) / len(best) if best else None
+
+
+def _explain_score_choice(leaders: Sequence[str], known: Mapping[str, float], mentions: Sequence[str]) -> str:
+    ahead = ", ".join(f"{server} {known[server]:.2f}" for server in leaders[:3])
+    named = f"; named in the request: {', '.join(sorted(mentions))}" if mentions else ""
+    return f"best by its tools: {ahead}{named}"
+
+
+ServerScores = Callable[[], Mapping[str, Sequence[float]]]
+
+MODEL_TIMEOUT_S: Final = 20.0  # seconds for the model; a light call that takes longer helps nobody
+MAX_CONVERSATIONS: Final = 1000
+_MAX_ERROR_LENGTH: Final = 300
+BY_MEMORY: Final = "remembered"
+BY_WIDENING: Final = "widened"
+ALL_STAY_REASON: Final = "the servers could not be chosen, so all stay"
+NONE_TAKEN_REASON: Final = "none of the offered tools was taken"
+
+
+@dataclass(frozen=True)
+class _PickerTurn:
+    """One turn of a conversation, as the picker looks at it."""
+
+    text: str
+    history: Sequence[Message]
+    conversation: str | None
+    caller: str | None
+    snapshot: Snapshot
+    scores: ServerScores
+    signals: Signals
+    packet_id: str | None
+    settings: SmartRoutingSettings  # as they were when it began
+    model: ChatModel | None
+    remembered: frozenset[str] = frozenset()  # were right for the same request before
+    corrected_servers: frozenset[str] = frozenset()  # people said that one of its tools is the right one
+    none_taken: bool = False  # a model took none of the tools it was offered for this turn
+
+    @property
+    def conversation_key(self) -> ConversationKey | None:
+        """What a choice is kept by: the conversation, which is its caller's; alone, the request itself."""
+        kept_by = self.conversation or self.packet_id
+        return None if kept_by is None else _build_conversation_key(self.caller, kept_by)
+
+    @cached_property
+    def servers(self) -> frozenset[str]:
+        return frozenset(card.server for card in self.snapshot.cards)
+
+    @cached_property
+    def names(self) -> ServerNames:
+        return ServerNames(sorted(self.servers))
+
+    @cached_property
+    def mentions(self) -> frozenset[str]:
+        """Servers named in the request, or one of whose tools is, there or by people who corrected it."""
+        by_key = {card.key: card.server for card in self.snapshot.cards} if self.signals.mentions else {}
+        named = {by_key.get(mention.name, mention.name) for mention in self.signals.mentions}
+        return self.servers & (named | set(self.names.find_in_text(self.text)) | self.corrected_servers)
+
+
+@dataclass(slots=True)
+class _PickerRun:
+    """A choice in the making: what its end event will say."""
+
+    by: str
+    began: float = field(default_factory=time.perf_counter)
+    error: str | None = None
+
+    @property
+    def milliseconds(self) -> float:
+        return round((time.perf_counter() - self.began) * 1000, 3)
+
+
+def should_pick_servers(settings: SmartRoutingSettings, *, tools: int, servers: int) -> bool:
+    """Whether servers are chosen among so many: there is something to choose, and it is asked for."""
+    if settings.mode == "off" or servers < 2:
+        return False
+    return settings.mode == "on" or (tools > settings.max_tools and servers > settings.max_servers)
+
+
+class ServerPicker:
+    """Chooses servers by `model` once in a conversation, or by scores each turn where there is none.
+
+    `live` gives the settings as they are at each request, where they may change meanwhile.
+    """
+
+    def __init__(
+        self,
+        settings: SmartRoutingSettings,
+        events: EventSink,
+        *,
+        live: Callable[[], SmartRoutingSettings] | None = None,
+        model: ChatModel | None = None,
+        template: str = DEFAULT_TEMPLATE,
+        count: TokenCounter = estimate_tokens,
+        timeout: float = MODEL_TIMEOUT_S,
+        conversations: int = MAX_CONVERSATIONS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._live = live or (lambda: settings)
+        self._events = events
+        self._model = model
+        self._template = template
+        self._patience = timeout
+        self._costs = DefinitionCosts(count)
+        self._conversations = ServerDecisionCache(
+            conversations, seconds=lambda: self._live().keep_minutes * 60, clock=clock
+        )
+
+    def is_enabled(self, tools: int, servers: int) -> bool:
+        """Whether there is something to choose, and it is wanted."""
+        return should_pick_servers(self._live(), tools=tools, servers=servers)
+
+    def has_chosen(self, conversation: str | None, *, caller: str | None = None) -> bool:
+        """Whether a model chose for this conversation already."""
+        return (
+            conversation is not None and _build_conversation_key(caller, conversation) in self._conversations
+        )
+
+    async def pick(
+        self,
+        text: str,
+        history: Sequence[Message],
+        conversation: str | None,
+        snapshot: Snapshot,
+        scores: ServerScores,
+        packet_id: str | None = None,
+        *,
+        caller: str | None = None,
+        signals: Signals | None = None,
+        model: ChatModel | None = None,
+        ask_model: bool = True,
+        remembered: frozenset[str] = frozenset(),
+        taught: frozenset[str] = frozenset(),
+        none_taken: bool = False,
+    ) -> ServerChoice:
+        """The servers for this turn. Never raises: in doubt, all of them.
+
+        `model` is asked instead of the picker's own, by whoever counts what it costs; without
+        `ask_model` none is.
+        `scores` is asked in a worker thread, unless a model has just chosen. Whatever
+        policy hides from the caller must not be in `snapshot`: a model is shown it.
+        `remembered` servers were right for the same request before: they are kept beside those that
+        the scores keep, and no model is asked. `corrected_servers` are kept like those it names.
+        `none_taken`: a model took none of the tools of the servers chosen for this turn.
+        """
+        began = time.perf_counter()
+        settings = self._live()
+        turn = _PickerTurn(
+            text,
+            history,
+            conversation,
+            caller,
+            snapshot,
+            scores,
+            signals or Signals(),
+            packet_id,
+            settings,
+            None if remembered or not ask_model else model or self._model,
+            remembered,
+            taught,
+            none_taken,
+        )
+        if not should_pick_servers(settings, tools=len(snapshot.cards), servers=len(turn.servers)):
+            return ServerChoice(servers=tuple(sorted(turn.servers)), by="off")
+        decision = await self._get_decision(turn)
+        kept = turn.servers & (decision.kept | (turn.servers - decision.known)) or turn.servers
+        return ServerChoice(
+            servers=tuple(sorted(kept)),
+            left_out=tuple(sorted(turn.servers - kept)),
+            by=decision.by,
+            reasoning=decision.reasoning,
+            widened=tuple(server for server in decision.widened if server in kept),
+            milliseconds=round((time.perf_counter() - began) * 1000, 3),
+        )
+
+    async def _get_decision(self, turn: _PickerTurn) -> ServerDecision:
+        """Of a model, made now or in an earlier turn and widened for this one; else of the scores."""
+        place = turn.conversation_key
+        if place is None or (turn.model is None and place not in self._conversations):
+            return await self._decide(turn)
+        made_now: list[ServerDecision] = []
+
+        async def decide() -> ServerDecision:
+            made_now.append(await self._decide(turn))
+            return made_now[0]
+
+        decision = await self._conversations.get_or_decide(place, decide)
+        return decision if made_now else await self._widen(place, decision, turn)
+
+    async def _widen(
+        self, place: ConversationKey, decision: ServerDecision, turn: _PickerTurn
+    ) -> ServerDecision:
+        """The decision with the servers this turn adds to it, which stay."""
+        outside = (turn.servers & decision.known) - decision.kept
+        if not outside:
+            return decision
+        run = _PickerRun(by=BY_WIDENING)
+        try:
+            added, reasoning = await self._find_added_servers(turn, decision.kept)
+        except Exception as error:  # noqa: BLE001 - a scorer may fail in any way; the request goes on
+            run.error = _describe_error(error)
+            added, reasoning = outside, ALL_STAY_REASON
+        if not added & outside:
+            return decision
+        new = tuple(sorted(added & outside))
+        wider = replace(decision, kept=decision.kept | added, widened=(*decision.widened, *new))
+        self._conversations.put(place, wider)
+        self._emit_start(turn)
+        left_out = [card for card in turn.snapshot.cards if card.server not in wider.kept]
+        told = replace(wider, reasoning=reasoning)
+        self._emit_end(turn, run, told, saved=await self._count_tokens(left_out), widened=new)
+        return wider
+
+    async def _find_added_servers(
+        self, turn: _PickerTurn, kept: frozenset[str]
+    ) -> tuple[frozenset[str], str]:
+        """The servers to add, and why."""
+        found = await anyio.to_thread.run_sync(turn.scores)
+        scores = {server: found.get(server, ()) for server in turn.servers}
+        if turn.none_taken:
+            next_best = frozenset(pick_by_scores(scores, turn.mentions).servers) - kept
+            return next_best or turn.servers, NONE_TAKEN_REASON
+        best = find_best_outside(scores, kept)
+        reasons = [f"{server} is named" for server in sorted(turn.mentions - kept)]
+        reasons += [f"{server} has one of the best tools ({best[server]:.2f})" for server in sorted(best)]
+        return turn.mentions | best.keys(), "; ".join(reasons)
+
+    async def _decide(self, turn: _PickerTurn) -> ServerDecision:
+        """One run, between its two events."""
+        run = _PickerRun(by=BY_MEMORY if turn.remembered else "scores" if turn.model is None else "model")
+        self._emit_start(turn)
+        everything = ServerDecision(
+            kept=turn.servers, known=turn.servers, by=run.by, reasoning=ALL_STAY_REASON
+        )
+        try:
+            decision = await self._run_decision(turn, run)
+        except Exception as error:  # noqa: BLE001 - a model or a scorer may fail in any way; the request goes on
+            run.error = _describe_error(error)
+            decision = everything
+        except BaseException:
+            run.error = "cancelled"
+            self._emit_end(turn, run, everything, saved=0)
+            raise
+        left_out = [card for card in turn.snapshot.cards if card.server not in decision.kept]
+        self._emit_end(turn, run, decision, saved=await self._count_tokens(left_out))
+        return decision
+
+    async def _run_decision(self, turn: _PickerTurn, run: _PickerRun) -> ServerDecision:
+        if turn.model is not None:
+            return await self._decide_by_model(turn.model, turn)
+        if turn.none_taken:
+            return ServerDecision(
+                kept=turn.servers, known=turn.servers, by=run.by, reasoning=NONE_TAKEN_REASON
+            )
+        found = await anyio.to_thread.run_sync(turn.scores)
+        scores = {server: found.get(server, ()) for server in turn.servers}
+        choice = pick_by_scores(scores, turn.mentions, find_related_servers(turn.snapshot, turn.signals))
+        before = turn.remembered & turn.servers
+        return ServerDecision(
+            kept=frozenset(choice.servers) | before,
+            known=turn.servers,
+            by=run.by,
+            reasoning=f"right for the same request before: {', '.join(sorted(before))}"
+            if before
+            else choice.reasoning,
+        )
+
+    async def _decide_by_model(self, model: ChatModel, turn: _PickerTurn) -> ServerDecision:
+        messages = await anyio.to_thread.run_sync(
+            build_server_question, self._template, turn.snapshot, turn.text, turn.history
+        )
+        request = ModelRequest(
+            messages=messages,
+            temperature=turn.settings.temperature,
+            max_tokens=turn.settings.max_tokens,
+            schema=REPLY_SCHEMA,
+        )
+        reply = None
+        with anyio.move_on_after(self._patience):
+            reply = await model.complete(request)
+        if reply is None:
+            message = f"{model.name} did not choose within {self._patience:g} s"
+            raise ModelTimeout(message, model=model.name)
+        picked = await anyio.to_thread.run_sync(parse_server_choice, reply.text, turn.names)
+        if not picked.servers:
+            strangers = f" but {', '.join(picked.unknown[:5])}" if picked.unknown else ""
+            message = f"{model.name} named no server there is{strangers}"
+            raise ModelReplyInvalid(message, model=model.name)
+        kept = frozenset(picked.servers) | turn.mentions
+        return ServerDecision(kept=kept, known=turn.servers, by="model", reasoning=picked.reasoning)
+
+    async def _count_tokens(self, cards: Sequence[ToolCard]) -> int:
+        return await anyio.to_thread.run_sync(self._costs.count_total, cards)
+
+    def _emit_start(self, turn: _PickerTurn) -> None:
+        self._events.emit(
+            SmartRoutingStart(
+                packet_id=turn.packet_id,
+                conversation=turn.conversation,
+                total_tools=len(turn.snapshot.cards),
+                total_servers=len(turn.servers),
+                max_tools=turn.settings.max_tools,
+                max_servers=turn.settings.max_servers,
+            )
+        )
+
+    def _emit_end(
+        self,
+        turn: _PickerTurn,
+        run: _PickerRun,
+        decision: ServerDecision,
+        *,
+        saved: int,
+        widened: tuple[str, ...] = (),
+    ) -> None:
+        self._events.emit(
+            SmartRoutingEnd(
+                packet_id=turn.packet_id,
+                conversation=turn.conversation,
+                total_tools=len(turn.snapshot.cards),
+                filtered_tools=sum(card.server in decision.kept for card in turn.snapshot.cards),
+                total_servers=len(turn.servers),
+                relevant_servers=tuple(sorted(decision.kept & turn.servers)),
+                reasoning=decision.reasoning,
+                by=run.by,
+                milliseconds=run.milliseconds,
+                tokens_saved=saved,
+                success=run.error is None,
+                error=run.error,
+                widened=widened,
+            )
+        )
+
+
+def _build_conversation_key(caller: str | None, conversation: str) -> ConversationKey:
+    return (caller, conversation)
+
+
+def _describe_error(error: Exception) -> str:
+    return scrub(f"{type(error).__name__}: {error}")[:_MAX_ERROR_LENGTH]
+
+
+__all__ = [
+    "RecentRoutingStats",
+    "ServerPicker",
+    "SmartRoutingStats",
+    "adapt_settings",
+    "pick_by_scores",
+    "read_stored_stats",
+    "read_template",
+    "should_pick_servers",
+]

@@ -1,0 +1,493 @@
+"""Build the shortlist: rank tools over all needs, decide which are offered, add prerequisite tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.frozen import frozen
+from fingerpost.narrow.features import Rows, Scores, ToolColumns
+from fingerpost.narrow.fusion import list_score_parts
+from fingerpost.narrow.request import NarrowRequest
+from fingerpost.narrow.tool_scores import ScoredTools
+from fingerpost.records import (
+    Candidate,
+    Effect,
+    Effort,
+    EntityKind,
+    Json,
+    LatencyTier,
+    Part,
+    Signals,
+    ToolCard,
+)
+from fingerpost.settings import Settings
+
+# What a tool of a need loses for each tool of that need taken before it.
+NEED_TURN_PENALTY: Final = 0.07
+
+
+@frozen(kw_only=False)
+class RankedTool:
+    """A tool, the need it serves, and its score when it was taken."""
+
+    row: int
+    need: int
+    score: float
+    skipped_score: float = 0.0  # what its need had lost by then
+    lifted: float = 0.0  # what it got to stand where it does
+
+
+def find_best_rows(scores: Scores, eligible: Rows, count: int) -> Rows:
+    """The best `count` of the eligible rows, best first; equal ones in their order."""
+    among = scores[eligible]
+    if len(among) > count:
+        least = np.partition(among, len(among) - count)[len(among) - count]
+        ties = np.flatnonzero(among == least)[:count]
+        keep = np.sort(np.concatenate((np.flatnonzero(among > least), ties)))
+        eligible, among = eligible[keep], among[keep]
+    return eligible[np.argsort(-among, kind="stable")][:count]
+
+
+def rank_over_needs(
+    whole: Scores, needs: Sequence[Scores], eligible: Rows, count: int, *, offered_count: int
+) -> tuple[RankedTool, ...]:
+    """The order of tools over all needs. `places` is how many of them will be offered."""
+    if len(needs) < 2:
+        return tuple(
+            RankedTool(int(row), 0, float(whole[row])) for row in find_best_rows(whole, eligible, count)
+        )
+    queues = [[int(row) for row in find_best_rows(need, eligible, count)] for need in needs]
+    taken: set[int] = set()
+    served = [0] * len(needs)
+    picks: list[RankedTool] = []
+    if len(eligible):
+        first = int(find_best_rows(whole, eligible, 1)[0])
+        owner = int(np.argmax([float(need[first]) for need in needs]))
+        picks.append(_raise_score(RankedTool(first, owner, float(needs[owner][first])), float(whole[first])))
+        picks[0] = _raise_score(picks[0], max(float(need[eligible].max()) for need in needs))
+        taken.add(first)
+        served[owner] += 1
+    while len(picks) < count:
+        pick = _take_best(range(len(needs)), needs, queues, taken, served)
+        if pick is None:
+            break
+        waiting = [need for need, times in enumerate(served) if not times]
+        if 0 < offered_count - len(picks) <= len(waiting):
+            next_in_turn = _take_best(waiting, needs, queues, taken, served)
+            pick = pick if next_in_turn is None else _raise_score(next_in_turn, pick.score)
+        picks.append(pick)
+        taken.add(pick.row)
+        served[pick.need] += 1
+    return tuple(picks)
+
+
+def _raise_score(pick: RankedTool, score: float) -> RankedTool:
+    if score <= pick.score:
+        return pick
+    return replace(pick, score=score, lifted=pick.lifted + score - pick.score)
+
+
+def _take_best(
+    among: Iterable[int], needs: Sequence[Scores], queues: list[list[int]], taken: set[int], served: list[int]
+) -> RankedTool | None:
+    best: RankedTool | None = None
+    for need in among:
+        queue = queues[need]
+        while queue and queue[0] in taken:
+            queue.pop(0)
+        if not queue:
+            continue
+        waited = NEED_TURN_PENALTY * served[need]
+        score = float(needs[need][queue[0]]) - waited
+        if best is None or score > best.score:
+            best = RankedTool(queue[0], need, score, waited)
+    return best
+
+
+# A tool is left out when it has less than this share of the score of the best one for its need,
+MIN_BEST_SHARE: Final = 0.7
+MIN_BEST_SHARE_IF_THOROUGH: Final = 0.4  # where a thorough answer is wanted,
+# and less than this share of what sets the best one apart from the tools that are merely there.
+MIN_LEAD_SHARE: Final = 0.6
+_MAX_RECALL_TOOLS: Final = 2  # notes and a memory: what was said may be in either
+_MIN_PICKS_TO_COMPARE: Final = 8  # candidates; with fewer there is no "rest"
+
+
+@frozen(kw_only=False)
+class OfferDecision:
+    """A pick, and why it is not offered (empty: it is)."""
+
+    pick: RankedTool
+    rejection: str = ""
+
+    @property
+    def is_offered(self) -> bool:
+        return not self.rejection
+
+
+def decide_offers(
+    picks: Sequence[RankedTool],
+    columns: ToolColumns,
+    *,
+    max_offered: int,
+    health: Mapping[str, str],
+    exclusive: Sequence[Mapping[int, str]] = (),
+    effort: Effort | None = None,
+    recalls: bool = False,
+) -> tuple[OfferDecision, ...]:
+    """Every pick in its order, each offered or with the reason why not.
+
+    `recalls`: the request asks for what was written or said before, so the best tools that look
+    there are offered, however well others score.
+
+    `exclusive`, by need, are the tools that alone are offered for it, with the intent that says so.
+    """
+    picked = {pick.row for pick in picks if columns.cards[pick.row].server not in health}
+    soles = [{row: sole[row] for row in sole if row in picked} for sole in exclusive]
+    rest = picks[-1].score if len(picks) >= _MIN_PICKS_TO_COMPARE else 0.0
+    recalling = [pick.row for pick in picks if recalls and columns.recalls[pick.row]][:_MAX_RECALL_TOOLS]
+    offered: list[RankedTool] = []
+    best: dict[int, float] = {}
+    places: list[OfferDecision] = []
+    for pick in picks:
+        lost = (
+            _explain_unhealthy(pick, columns, health)
+            or (_explain_exclusion(pick, soles[pick.need], columns) if soles else "")
+            or (_explain_slowness(pick, picks, columns, health) if effort is Effort.QUICK else "")
+            or _explain_conflict(pick, offered, columns)
+            or _explain_twin(pick, offered, columns)
+            or _explain_outscored(
+                pick,
+                offered,
+                None if pick.row in recalling else best.get(pick.need),
+                max_offered,
+                rest,
+                thorough=effort is Effort.THOROUGH,
+            )
+        )
+        if not lost:
+            offered.append(pick)
+            best.setdefault(pick.need, pick.score)
+        places.append(OfferDecision(pick, lost))
+    return tuple(places)
+
+
+def _explain_unhealthy(pick: RankedTool, columns: ToolColumns, health: Mapping[str, str]) -> str:
+    server = columns.cards[pick.row].server
+    return f"its server {server} cannot be used now: {health[server]}" if server in health else ""
+
+
+def _explain_exclusion(pick: RankedTool, sole: Mapping[int, str], columns: ToolColumns) -> str:
+    if not sole or pick.row in sole:
+        return ""
+    names = " and ".join(columns.cards[row].key for row in sole)
+    return f"only {names} {'is' if len(sole) == 1 else 'are'} offered for {next(iter(sole.values()))}"
+
+
+def _explain_slowness(
+    pick: RankedTool, picks: Sequence[RankedTool], columns: ToolColumns, health: Mapping[str, str]
+) -> str:
+    """A slow tool, where a faster one suits the same need not much less."""
+    if not _is_slow(pick, columns):
+        return ""
+    for other in picks:
+        near = other.need == pick.need and other.score >= MIN_BEST_SHARE * pick.score
+        if near and not _is_slow(other, columns) and columns.cards[other.row].server not in health:
+            return f"it is slow, a quick answer is wanted, and {columns.cards[other.row].key} suits too"
+    return ""
+
+
+def _is_slow(pick: RankedTool, columns: ToolColumns) -> bool:
+    return columns.cards[pick.row].intelligence.latency.tier in (LatencyTier.SLOW, LatencyTier.VERY_SLOW)
+
+
+def _explain_conflict(pick: RankedTool, offered: Sequence[RankedTool], columns: ToolColumns) -> str:
+    against = columns.conflicts.get(pick.row, frozenset())
+    other = next((other for other in offered if other.row in against), None)
+    return f"conflicts with {columns.cards[other.row].key}, which suits better" if other else ""
+
+
+def _explain_twin(pick: RankedTool, offered: Sequence[RankedTool], columns: ToolColumns) -> str:
+    kind = columns.twin_of[pick.row]
+    for other in offered:
+        if other.need == pick.need and columns.twin_of[other.row] == kind:
+            card = columns.cards[other.row]
+            return f"the same tool as {card.key} on server {card.server}"
+    return ""
+
+
+def _explain_outscored(
+    pick: RankedTool,
+    offered: Sequence[RankedTool],
+    best: float | None,
+    most: int,
+    rest: float,
+    *,
+    thorough: bool,
+) -> str:
+    if len(offered) >= most:
+        return f"scored {pick.score:.2f}, " + (
+            f"the last one offered {offered[-1].score:.2f}" if offered else "and none was to be offered"
+        )
+    if best is None or pick.score >= (MIN_BEST_SHARE_IF_THOROUGH if thorough else MIN_BEST_SHARE) * best:
+        return ""
+    if pick.score - rest >= MIN_LEAD_SHARE * (best - rest):
+        return ""
+    return f"scored {pick.score:.2f}, clearly less than the best one's {best:.2f}"
+
+
+_IDENTIFIER_WORDS: Final = parse_word_set("id ids uuid guid key slug handle sku")
+_FIND_VERBS: Final = parse_word_set("list search find query lookup browse resolve autocomplete all")
+_READ_VERBS: Final = parse_word_set("get fetch retrieve show")
+_NON_SUBJECT_WORDS: Final = _FIND_VERBS | _READ_VERBS | parse_word_set("by for of the a an my user s")
+# Keys one is given, not finds.
+_SECRET_WORDS: Final = parse_word_set(
+    "api access auth session secret client app application private public token"
+)
+_GIVEN_KINDS: Final = frozenset({EntityKind.ID, EntityKind.QUOTED})
+_SHORT_NUMBER: Final = re.compile(r"(?<![\w.])#?\d{2,}(?![\w.])")
+
+
+@frozen(kw_only=False)
+class Prerequisite:
+    """A tool that finds `argument` for the tool `wanted_by`."""
+
+    row: int
+    argument: str
+    wanted_by: int
+
+    def format_reason(self, columns: ToolColumns) -> str:
+        return f"finds the {self.argument} that {columns.cards[self.wanted_by].name} needs"
+
+
+def find_prerequisite(
+    columns: ToolColumns, row: int, text: str, signals: Signals, base: Scores, candidates: Iterable[int]
+) -> Prerequisite | None:
+    """A tool among `may` that finds an identifier `row` requires and the request does not hold."""
+    if any(entity.kind in _GIVEN_KINDS for entity in signals.entities) or _SHORT_NUMBER.search(text):
+        return None
+    card = columns.cards[row]
+    neighbours = [
+        other for other in candidates if other != row and columns.cards[other].server == card.server
+    ]
+    for argument in card.intelligence.parameters.required:
+        thing = _get_identified_thing(argument, card)
+        if thing is None:
+            continue
+        finders = [other for other in neighbours if _can_find(columns.cards[other], thing, argument)]
+        if finders:
+            best = max(finders, key=lambda other: (_is_search_tool(columns.cards[other]), float(base[other])))
+            return Prerequisite(best, argument, row)
+    return None
+
+
+def _get_identified_thing(argument: str, card: ToolCard) -> str | None:
+    """What kind of thing the argument identifies: `issue_id` an issue, the bare `id` of `close_issue` too."""
+    parts = split_words(argument)
+    if not parts or parts[-1] not in _IDENTIFIER_WORDS or _SECRET_WORDS.intersection(parts):
+        return None
+    if len(parts) > 1:
+        return to_singular(parts[-2])
+    named = [word for word in split_words(card.name) if word not in _NON_SUBJECT_WORDS]
+    return to_singular(named[-1]) if len(named) > 1 else None
+
+
+def _can_find(card: ToolCard, thing: str, argument: str) -> bool:
+    if card.effect.value is not Effect.READ or argument in card.intelligence.parameters.required:
+        return False
+    named = split_words(card.name)
+    of_that_kind = any(to_singular(word) == thing for word in named)
+    several = any(word != thing and to_singular(word) == thing for word in named)
+    if not of_that_kind:
+        return False
+    asks_for_one = any(
+        parts[-1] in _IDENTIFIER_WORDS
+        for name in card.intelligence.parameters.required
+        if (parts := split_words(name))
+    )
+    if asks_for_one:
+        return False
+    return (
+        bool(_FIND_VERBS.intersection(named))
+        or (several and bool(_READ_VERBS.intersection(named)))
+        or _returns_field(card, argument)
+    )
+
+
+def _is_search_tool(card: ToolCard) -> bool:
+    return not _FIND_VERBS.isdisjoint(split_words(card.name))
+
+
+def _returns_field(card: ToolCard, argument: str) -> bool:
+    """Its output schema has that very field, at the top or in what it lists."""
+    schema = card.definition.get("outputSchema")
+    return isinstance(schema, Mapping) and _has_field(schema, argument, depth=4)
+
+
+def _has_field(schema: Mapping[str, Json], name: str, depth: int) -> bool:
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping) and name in properties:
+        return True
+    if not depth:
+        return False
+    inner = [*properties.values()] if isinstance(properties, Mapping) else []
+    inner.append(schema.get("items"))
+    return any(isinstance(part, Mapping) and _has_field(part, name, depth - 1) for part in inner[:64])
+
+
+_MAX_PREREQUISITE_SEEKERS: Final = (
+    2  # how many of the offered tools may call for one that finds their arguments
+)
+_SCORE_STEP: Final = 0.001
+_CONFIDENCE_LEVELS: Final = ((0.7, "high"), (0.4, "medium"))  # of confidence
+
+
+@frozen
+class ShortlistInput:
+    """Everything a shortlist is made from."""
+
+    columns: ToolColumns
+    scored: ScoredTools
+    eligible: Rows
+    request: NarrowRequest
+    signals: Signals
+    settings: Settings
+    fit: float  # is there a suitable tool at all
+
+    @property
+    def max_offered(self) -> int:
+        asked = self.request.max_tools
+        return self.settings.narrow.max_tools if asked is None else max(asked, 0)
+
+    @property
+    def max_candidates(self) -> int:
+        return max(self.settings.narrow.candidates, self.max_offered)
+
+
+def build_shortlist(listing: ShortlistInput) -> tuple[Candidate, ...]:
+    """The candidates, best first."""
+    scored = listing.scored
+    picks = rank_over_needs(
+        scored.whole,
+        scored.by_need,
+        listing.eligible,
+        listing.max_candidates,
+        offered_count=listing.max_offered,
+    )
+    offering = decide_offers(
+        picks,
+        listing.columns,
+        max_offered=listing.max_offered,
+        health=listing.request.health,
+        exclusive=scored.exclusive,
+        effort=listing.request.effort,
+        recalls=listing.signals.recalls,
+    )
+    places = list(offering)
+    found = _find_prerequisite(listing, places) if listing.settings.flags.producers else None
+    candidates = [_build_candidate(listing, place) for place in places]
+    if found is not None:
+        candidates = _insert_prerequisite(listing, candidates, found)
+    return (*candidates[: listing.max_candidates], *_add_requested_tool(listing, candidates))
+
+
+def _build_candidate(listing: ShortlistInput, place: OfferDecision) -> Candidate:
+    pick = place.pick
+    parts = list_score_parts(listing.scored.contributions[pick.need], pick.row)
+    if pick.skipped_score:
+        waited = Part(
+            signal="turn",
+            points=-round(pick.skipped_score, 4),
+            note="the other needs of the request have their turn",
+        )
+        parts = (*parts, waited)
+    if pick.lifted:
+        lifted = Part(
+            signal="turn",
+            points=round(pick.lifted, 4),
+            note="it is the best for the request as a whole, or for a need without a tool",
+        )
+        parts = (*parts, lifted)
+    return Candidate(
+        tool=listing.columns.cards[pick.row].key,
+        score=round(pick.score, 4),
+        parts=parts,
+        need=pick.need,
+        offered=place.is_offered,
+        lost=place.rejection,
+        latency=listing.columns.cards[pick.row].intelligence.latency.tier.value,
+        confidence=_classify_confidence(listing, pick.need, pick.row),
+    )
+
+
+def _classify_confidence(listing: ShortlistInput, need: int, row: int) -> str:
+    """How sure we are that a tool suits: by the fit, and by how near it comes to the best for its need."""
+    scores = listing.scored.by_need[need]
+    best = float(scores[listing.eligible].max())
+    sure = listing.fit * max(float(scores[row]), 0.0) / best if best > 0 else 0.0
+    return next((level for least, level in _CONFIDENCE_LEVELS if sure >= least), "low")
+
+
+def _find_prerequisite(listing: ShortlistInput, places: list[OfferDecision]) -> Prerequisite | None:
+    """A tool that finds what one of the first offered needs, if there is room for it."""
+    offered = [place.pick.row for place in places if place.is_offered]
+    if not offered or len(offered) >= listing.max_offered:
+        return None
+    columns = listing.columns
+    text = listing.request.text[:5000]
+    for row in offered[:_MAX_PREREQUISITE_SEEKERS]:
+        server = columns.cards[row].server
+        if server in listing.request.health:
+            continue
+        may = np.intersect1d(columns.by_server[server], listing.eligible, assume_unique=True).tolist()
+        found = find_prerequisite(columns, row, text, listing.signals, listing.scored.whole, may)
+        if found is not None:
+            return None if found.row in offered else found
+    return None
+
+
+def _insert_prerequisite(
+    listing: ShortlistInput, candidates: list[Candidate], found: Prerequisite
+) -> list[Candidate]:
+    """The list with that tool right behind the offered ones."""
+    key = listing.columns.cards[found.row].key
+    wanted_by = listing.columns.cards[found.wanted_by].key
+    need = next(candidate.need for candidate in candidates if candidate.tool == wanted_by)
+    others = [candidate for candidate in candidates if candidate.tool != key]
+    last = max(place for place, candidate in enumerate(others) if candidate.offered)
+    own = float(listing.scored.by_need[need][found.row])
+    score = max(own, others[last].score - _SCORE_STEP)
+    joined = Candidate(
+        tool=key,
+        score=round(score, 4),
+        parts=(
+            *list_score_parts(listing.scored.contributions[need], found.row),
+            Part(signal="produces", points=round(score - own, 4), note=found.format_reason(listing.columns)),
+        ),
+        need=need,
+        offered=True,
+        latency=listing.columns.cards[found.row].intelligence.latency.tier.value,
+        confidence=_classify_confidence(listing, need, found.row),
+    )
+    return [*others[: last + 1], joined, *others[last + 1 :]]
+
+
+def _add_requested_tool(listing: ShortlistInput, candidates: list[Candidate]) -> Iterator[Candidate]:
+    """The tool a person asks about, when it is not among the candidates."""
+    key = listing.request.about
+    row = listing.columns.rows.get(key) if key is not None else None
+    if row is None or row not in listing.eligible or any(candidate.tool == key for candidate in candidates):
+        return
+    scored = listing.scored
+    need = max(range(len(scored.by_need)), key=lambda number: float(scored.by_need[number][row]))
+    score = float(scored.by_need[need][row])
+    ahead = int((scored.by_need[need][listing.eligible] > score).sum())
+    made = _build_candidate(listing, OfferDecision(RankedTool(row, need, score)))
+    lost = f"{ahead} tools scored higher than its {score:.2f}"
+    yield replace(made, offered=False, lost=lost)

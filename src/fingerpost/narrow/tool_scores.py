@@ -1,0 +1,413 @@
+"""Score every tool for every need of a request: text, mentions, intents, health and feedback."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from fingerpost.catalog.words import OFFICIAL_DATA
+from fingerpost.errors import FingerpostError
+from fingerpost.frozen import frozen
+from fingerpost.narrow.components import NarrowComponents, Vector
+from fingerpost.narrow.features import Rows, Scores, ToolColumns
+from fingerpost.narrow.feedback import NO_FEEDBACK, FeedbackAdjustments
+from fingerpost.narrow.fusion import (
+    ScoreContribution,
+    TextEvidence,
+    compute_server_bonus,
+    fuse_scores,
+    get_meaning_weight,
+    sum_contributions,
+)
+from fingerpost.narrow.history_scorer import ToolHistory
+from fingerpost.narrow.request import NarrowRequest, compute_turn_weights, get_earlier_turns, split_needs
+from fingerpost.narrow.scorer import ScorerQuery, split_sentences
+from fingerpost.narrow.signals.intents import is_asking_whether
+from fingerpost.records import Effort, EntityKind, Signals
+from fingerpost.settings.model import FlagSettings
+
+TOOL_MENTION_POINTS: Final = 0.30  # the request names the tool: strong, and yet not absolute
+SERVER_MENTION_POINTS: Final = 0.08
+INTENT_POINTS: Final = 0.01  # the tool's category is what the request is about, at full certainty
+KEYWORD_POINTS: Final = 0.05  # a word a person wrote for the tool, times its weight
+MAX_KEYWORD_POINTS: Final = 0.15
+MIN_EXCLUSIVE_INTENT: Final = 0.5  # certainty from which the request's first category is its intent
+PRIORITY_POINTS: Final = 0.03  # at priority 100; as much taken at 0
+URGENT_SLOW_POINTS: Final = -0.06  # for the slowest tier
+EFFORT_SLOW_POINTS: Final = 0.06  # taken from the slowest tier for a quick answer, given for a thorough one
+UNHEALTHY_POINTS: Final = -0.50  # its server cannot be reached: behind everything that can
+CHANGE_IN_QUESTION_SHARE: Final = (
+    -0.2
+)  # of its base: it destroys something, and the request only asks; writing: less
+MISSING_ID_SHARE: Final = -0.25  # of its base: it needs an id; the request asks whether there is something
+RECALL_POINTS: Final = 0.25  # it looks into what was written down, and that is asked for
+ENTITY_POINTS: Final = 0.12  # the request names a file or an address, and it has a parameter for one
+HISTORY_POINTS: Final = 0.10  # at most, either way
+MIN_FALLBACK_SHARE: Final = 0.7  # the share of its fallback's score with which a tool still goes first
+FALLBACK_STEP: Final = 0.001
+EXCLUSIVE_STEP: Final = 0.1  # how far an exclusive tool stands before all others
+
+_KEYWORD_WORD: Final = re.compile(r"\w+")
+
+
+def compute_adjustments(columns: ToolColumns, text: str, signals: Signals) -> Iterator[ScoreContribution]:
+    """Everything that speaks for or against tools apart from their text."""
+    yield from _adjust_for_mentions(columns, signals)
+    yield from _adjust_for_intents(columns, signals)
+    yield from _adjust_for_keywords(columns, text, signals)
+    if signals.recalls and columns.recalls.any():
+        note = "it looks into what was written down or remembered"
+        yield ScoreContribution(signal="recall", points=RECALL_POINTS * columns.recalls, note=note)
+    for kind, thing in ((EntityKind.PATH, "file"), (EntityKind.URL, "address")):
+        named = next((entity.text for entity in signals.entities if entity.kind is kind), None)
+        if named is not None and (rows := columns.takes.get(kind)) is not None:
+            yield _build_contribution(
+                columns, "entity", rows, ENTITY_POINTS, f"it takes a {thing}: {named[:60]}"
+            )
+    if columns.priority.any():
+        yield ScoreContribution(
+            signal="priority", points=PRIORITY_POINTS * columns.priority, note="the priority it was given"
+        )
+    if signals.urgent and columns.slowness.any():
+        yield ScoreContribution(
+            signal="latency",
+            points=URGENT_SLOW_POINTS * columns.slowness,
+            note="it is slow, and this is urgent",
+        )
+
+
+def adjust_for_mood(
+    columns: ToolColumns, base: Scores, text: str, signals: Signals
+) -> Iterator[ScoreContribution]:
+    """Tools that change something lose a part of their base where the request only asks."""
+    if signals.asks and columns.changes.any():
+        points = np.asarray(CHANGE_IN_QUESTION_SHARE * columns.changes * np.maximum(base, 0), np.float32)
+        yield ScoreContribution(
+            signal="mood", points=points, note="the request only asks, and this tool changes something"
+        )
+    named = any(entity.kind is EntityKind.ID for entity in signals.entities)
+    if columns.wants_id.any() and not named and is_asking_whether(text):
+        points = np.asarray(MISSING_ID_SHARE * columns.wants_id * np.maximum(base, 0), np.float32)
+        yield ScoreContribution(
+            signal="arguments", points=points, note="it needs an id, and the request names none"
+        )
+
+
+def adjust_for_effort(columns: ToolColumns, effort: Effort | None) -> Iterator[ScoreContribution]:
+    """A quick answer takes points from slow tools, a thorough one gives them some."""
+    if effort is None or not columns.slowness.any():
+        return
+    points = EFFORT_SLOW_POINTS if effort is Effort.THOROUGH else -EFFORT_SLOW_POINTS
+    note = f"it is slow, and a {effort} answer is wanted"
+    yield ScoreContribution(signal="latency", points=points * columns.slowness, note=note)
+
+
+def adjust_for_health(columns: ToolColumns, health: Mapping[str, str]) -> Iterator[ScoreContribution]:
+    """Tools of servers that cannot be used now sink, and say why."""
+    for server, reason in health.items():
+        if (rows := columns.by_server.get(server)) is not None:
+            yield _build_contribution(
+                columns, "health", rows, UNHEALTHY_POINTS, f"{server} cannot be used now: {reason}"
+            )
+
+
+def adjust_for_history(columns: ToolColumns, history: Mapping[int, ToolHistory]) -> ScoreContribution | None:
+    """What worked or failed for similar requests, by row, within its bounds."""
+    points = np.zeros(columns.size, np.float32)
+    for row, evidence in history.items():
+        points[row] = HISTORY_POINTS * evidence.score
+    notes = {row: evidence.note for row, evidence in history.items()}
+    return ScoreContribution(signal="learned", points=points, notes=notes) if points.any() else None
+
+
+def adjust_for_fallbacks(columns: ToolColumns, scores: Scores) -> ScoreContribution | None:
+    """A tool stands before the fallback a person wrote for it, when both suit the request."""
+    points = np.zeros(columns.size, np.float32)
+    notes: dict[int, str] = {}
+    for first, second in columns.ranked_pairs:
+        gap = float(scores[second] - scores[first])
+        if gap >= 0 and scores[first] >= MIN_FALLBACK_SHARE * scores[second]:
+            points[first] = max(points[first], np.float32(gap + FALLBACK_STEP))
+            notes[first] = f"goes before {columns.cards[second].key}, which stands in for it"
+    return ScoreContribution(signal="hierarchy", points=points, notes=notes) if notes else None
+
+
+def find_exclusive_intents(columns: ToolColumns, text: str, signals: Signals) -> Mapping[int, str]:
+    """The tools whose exclusive intent the request has, by row, each with the intent."""
+    if not columns.exclusive:
+        return {}
+    meant = {intent.category for intent in signals.intents if intent.category == OFFICIAL_DATA}
+    if signals.intents and signals.intents[0].score >= MIN_EXCLUSIVE_INTENT:
+        meant.add(signals.intents[0].category)
+    spoken = {row for row, _, _ in _find_keywords(columns, text, signals)}
+    return {row: intent for row, intent in columns.exclusive if intent in meant or row in spoken}
+
+
+def adjust_for_exclusive_intents(
+    columns: ToolColumns, scores: Scores, found: Mapping[int, str], eligible: Rows
+) -> ScoreContribution | None:
+    """Tools that alone are offered for an intent stand before all others."""
+    rows = [row for row in found if row in eligible]
+    others = eligible[~np.isin(eligible, rows)]
+    if not rows or not len(others):
+        return None
+    points = np.zeros(columns.size, np.float32)
+    for row in rows:
+        points[row] = max(0.0, float(scores[others].max() - scores[row])) + EXCLUSIVE_STEP
+    notes = {
+        row: f"the request asks for {found[row]}, and only this tool is offered for that" for row in rows
+    }
+    return ScoreContribution(signal="exclusive", points=points, notes=notes)
+
+
+def _build_contribution(
+    columns: ToolColumns, signal: str, rows: Rows, points: float, note: str
+) -> ScoreContribution:
+    column = np.zeros(columns.size, np.float32)
+    column[rows] = points
+    return ScoreContribution(signal=signal, points=column, note=note)
+
+
+def _adjust_for_mentions(columns: ToolColumns, signals: Signals) -> Iterator[ScoreContribution]:
+    for mention in signals.mentions:
+        note = f"the request names it: {mention.text}"
+        if mention.kind == "tool":
+            if (row := columns.rows.get(mention.name)) is not None:
+                yield _build_contribution(
+                    columns, "mention", np.array([row], np.intp), TOOL_MENTION_POINTS, note
+                )
+        elif (rows := columns.by_server.get(mention.name)) is not None:
+            yield _build_contribution(
+                columns,
+                "mention",
+                rows,
+                SERVER_MENTION_POINTS,
+                f"the request names its server: {mention.text}",
+            )
+
+
+def _adjust_for_intents(columns: ToolColumns, signals: Signals) -> Iterator[ScoreContribution]:
+    for intent in signals.intents:
+        rows = columns.by_category.get(intent.category)
+        if rows is not None and intent.score > 0:
+            words = ", ".join(intent.words[:4])
+            note = f"the request is about {intent.category}" + (f" ({words})" if words else "")
+            yield _build_contribution(columns, "intent", rows, INTENT_POINTS * min(intent.score, 1.0), note)
+
+
+def _adjust_for_keywords(columns: ToolColumns, text: str, signals: Signals) -> Iterator[ScoreContribution]:
+    points = np.zeros(columns.size, np.float32)
+    notes: dict[int, str] = {}
+    for row, found, weight in _find_keywords(columns, text, signals):
+        if weight > 0:
+            points[row] = min(KEYWORD_POINTS * weight * len(found), MAX_KEYWORD_POINTS)
+            notes[row] = f"words that speak for it: {', '.join(found[:4])}"
+    if notes:
+        yield ScoreContribution(signal="keywords", points=points, notes=notes)
+
+
+def _find_keywords(
+    columns: ToolColumns, text: str, signals: Signals
+) -> Iterator[tuple[int, list[str], float]]:
+    """Which of the words a person wrote for tools stand in the request: row, words, weight."""
+    if not columns.keywords:
+        return
+    said = f"{text} {signals.gloss}".casefold()
+    spoken = set(_KEYWORD_WORD.findall(said))
+    for row, keywords, weight in columns.keywords:
+        found = [word for word in sorted(keywords) if (word in said if " " in word else word in spoken)]
+        if found:
+            yield row, found, weight
+
+
+LIKELY_TOOLS: Final = 8  # tools by words alone, whose meaning is worth a moment's wait
+OWN_NEED_WEIGHT: Final = 0.3  # of a need's own words beside the whole request's
+
+
+@frozen
+class ScoredTools:
+    """The tools by row: for the request as a whole, and for each need."""
+
+    needs: tuple[str, ...]
+    evidence: TextEvidence  # of the whole
+    contributions: tuple[tuple[ScoreContribution, ...], ...]  # by need
+    whole: Scores
+    by_need: tuple[Scores, ...]
+    exclusive: tuple[Mapping[int, str], ...]  # by need: rows that alone are offered for it, and the intent
+
+
+@frozen
+class ToolScorer:
+    """Weighs tools with the given parts."""
+
+    components: NarrowComponents
+    flags: FlagSettings
+
+    def score(
+        self, text: str, signals: Signals, request: NarrowRequest, columns: ToolColumns, eligible: Rows
+    ) -> ScoredTools:
+        needs = split_needs(text, signals.language) if self.flags.split_needs else (text,)
+        # Where there are several needs, they are the sentences: looked at once more, each would cost
+        # another encoding and add nothing.
+        sentences = needs if len(needs) > 1 else split_sentences(text)
+        query = ScorerQuery(text=text, sentences=sentences, signals=signals, used=request.used)
+        whole = self.gather_evidence(query)
+        taught = self._read_feedback(query, request, columns)
+        common = [
+            *self._score_earlier_turns(text, request),
+            *self._compute_non_text_points(query, signals, request, columns),
+            *(adjust_for_mood(columns, whole.base, text, signals) if self.flags.intent_signals else ()),
+            *taught.compute_correction_points(columns),
+        ]
+        sole = self._find_exclusive_tools(text, signals, taught, columns)
+        shares = self._sum_contributions(whole, common, taught, columns, eligible, sole)
+        score = sum_contributions(shares, columns.size)
+        if len(needs) < 2:
+            return ScoredTools(
+                needs=needs,
+                evidence=whole,
+                contributions=(shares,),
+                whole=score,
+                by_need=(score,),
+                exclusive=(sole,),
+            )
+        read = [self.components.reader.read(need) for need in needs]
+        own = [
+            self.gather_evidence(ScorerQuery(text=need, signals=one))
+            for need, one in zip(needs, read, strict=True)
+        ]
+        seen = [whole.mix_with(evidence, OWN_NEED_WEIGHT) for evidence in own]
+        soles = [
+            self._find_exclusive_tools(need, one, taught, columns)
+            for need, one in zip(needs, read, strict=True)
+        ]
+        by_need = tuple(
+            self._sum_contributions(evidence, common, taught, columns, eligible, one)
+            for evidence, one in zip(seen, soles, strict=True)
+        )
+        return ScoredTools(
+            needs=needs,
+            evidence=whole,
+            contributions=by_need,
+            whole=score,
+            by_need=tuple(sum_contributions(shares, columns.size) for shares in by_need),
+            exclusive=tuple(soles),
+        )
+
+    def gather_evidence(self, query: ScorerQuery) -> TextEvidence:
+        """What words and meaning say about every tool."""
+        words = self.components.words.score(query)
+        meaning = self.components.meaning
+        if meaning is None or not self.flags.dense_scores:
+            return fuse_scores(words, None, 0.0)
+        if meaning.ready < 1.0:
+            meaning.prioritize(_find_likely_rows(words))
+        return fuse_scores(words, meaning.score(query), get_meaning_weight(query.signals))
+
+    def _find_exclusive_tools(
+        self, text: str, signals: Signals, taught: FeedbackAdjustments, columns: ToolColumns
+    ) -> Mapping[int, str]:
+        """The tools that alone are offered for this text, unless a person named or taught another one."""
+        if not self.flags.intent_signals:
+            return {}
+        found = find_exclusive_intents(columns, text, signals)
+        cards = [columns.cards[row] for row in found]
+        own = {name for card in cards for name in (card.key, card.server)}
+        other_named = any(mention.name not in own for mention in signals.mentions)
+        return {} if other_named or not taught.settled_rows <= found.keys() else found
+
+    def _sum_contributions(
+        self,
+        evidence: TextEvidence,
+        common: Sequence[ScoreContribution],
+        taught: FeedbackAdjustments,
+        columns: ToolColumns,
+        eligible: Rows,
+        sole: Mapping[int, str],
+    ) -> tuple[ScoreContribution, ...]:
+        """Text, server, and what they have in common; what people said of the order comes last."""
+        shares = (
+            *evidence.to_contributions(),
+            compute_server_bonus(evidence.base, columns, eligible),
+            *common,
+        )
+        order = (
+            adjust_for_fallbacks(columns, sum_contributions(shares, columns.size))
+            if columns.ranked_pairs
+            else None
+        )
+        shares = shares if order is None else (*shares, order)
+        alone = (
+            adjust_for_exclusive_intents(columns, sum_contributions(shares, columns.size), sole, eligible)
+            if sole
+            else None
+        )
+        shares = shares if alone is None else (*shares, alone)
+        if taught is NO_FEEDBACK:
+            return shares
+        return (
+            *shares,
+            *taught.compute_decisive_points(columns, sum_contributions(shares, columns.size), eligible),
+        )
+
+    def _read_feedback(
+        self, query: ScorerQuery, request: NarrowRequest, columns: ToolColumns
+    ) -> FeedbackAdjustments:
+        """What people taught about this request."""
+        corrections, preferences = self.components.corrections, self.components.preferences
+        if corrections is None and preferences is None:
+            return NO_FEEDBACK
+        vector = self._get_vector(query) if corrections is not None and corrections.uses_vectors else None
+        return FeedbackAdjustments.from_request(
+            query, request, columns, corrections, preferences, vector=vector
+        )
+
+    def _get_vector(self, query: ScorerQuery) -> Vector | None:
+        """The request's vector, which its scorer has made a moment ago."""
+        meaning = self.components.meaning
+        if meaning is None or not self.flags.dense_scores:
+            return None
+        try:
+            return meaning.encode_query(query.signals.gloss or query.text)
+        except FingerpostError:  # told about by the scorer itself, once
+            return None
+
+    def _score_earlier_turns(self, text: str, request: NarrowRequest) -> list[ScoreContribution]:
+        """Earlier turns, for a request that leans on them."""
+        turns = get_earlier_turns(request.history)
+        shares: list[ScoreContribution] = []
+        for turn, weight in zip(turns, compute_turn_weights(text, len(turns)), strict=True):
+            if weight > 0:
+                signals = self.components.reader.read(turn)
+                query = ScorerQuery(text=turn, sentences=split_sentences(turn), signals=signals)
+                points = np.asarray(weight * self.gather_evidence(query).base, np.float32)
+                shares.append(
+                    ScoreContribution(signal="conversation", points=points, note="from what was said before")
+                )
+        return shares
+
+    def _compute_non_text_points(
+        self, query: ScorerQuery, signals: Signals, request: NarrowRequest, columns: ToolColumns
+    ) -> list[ScoreContribution]:
+        shares: list[ScoreContribution] = []
+        if self.flags.intent_signals:
+            shares += compute_adjustments(columns, query.text, signals)
+        if self.flags.learned_use and self.components.learned is not None:
+            past = self.components.learned
+            evidence = past.get_tool_histories(query, self._get_vector(query) if past.uses_vectors else None)
+            known = {
+                row: found for key, found in evidence.items() if (row := columns.rows.get(key)) is not None
+            }
+            share = adjust_for_history(columns, known)
+            shares += [share] if share is not None else []
+        shares += adjust_for_effort(columns, request.effort)
+        return shares + list(adjust_for_health(columns, request.health))
+
+
+def _find_likely_rows(words: Scores) -> list[int]:
+    """The rows of the tools that share the most words with the request."""
+    best = np.argsort(-words, kind="stable")[:LIKELY_TOOLS]
+    return [int(row) for row in best if words[row] > 0]

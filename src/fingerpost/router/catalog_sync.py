@@ -1,0 +1,151 @@
+"""Connects servers when they are first needed, and keeps the catalog in step with what they list."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import anyio
+
+from fingerpost.call.build import ToolNotFound, resolve_tool
+from fingerpost.call.pipeline import READ_RESULT_TOOL_NAME, CallPipeline
+from fingerpost.catalog import Catalog, Snapshot
+from fingerpost.catalog.cards import RefusedDefinition
+from fingerpost.errors import ServerUnavailable, StoreUnavailable
+from fingerpost.records import CallContext, Listing, ServerState, ToolCall, ToolCard
+from fingerpost.servers import ServerPool
+from fingerpost.store import Store
+from fingerpost.tasks import run_in_thread
+
+
+class LazyConnector:
+    """Connects servers when a request or a call comes that they may have the tools for."""
+
+    def __init__(
+        self,
+        servers: ServerPool,
+        calls: CallPipeline,
+        *,
+        get_tools: Callable[[], Snapshot],
+        timeout: float,
+        request_timeout: float,
+    ) -> None:
+        """`patience` is for one server, whichever it is; `request_waits` for all of them together."""
+        self._servers = servers
+        self._calls = calls
+        self._tools = get_tools
+        self._patience = timeout
+        self._request_waits = request_timeout
+        self._met = False  # whether a request has waited for servers that were still connecting
+        self._meeting = anyio.Lock()  # who asks meanwhile waits for the same servers
+        self._connecting = anyio.Lock()
+
+    async def connect_idle(self, server: str | None = None) -> bool:
+        """Connect those that nobody has begun to connect: all, or this one. Whether there were any.
+
+        A server that somebody else is connecting is not waited for: a gateway answers with those it has.
+        """
+        async with self._connecting:
+            names = [
+                status.name
+                for status in self._servers.statuses
+                if status.state is ServerState.IDLE and server in (None, status.name)
+            ]
+            if names:
+                self._servers.start(*names)
+                await self._servers.wait_until_settled(timeout=self._request_waits)
+        return bool(names)
+
+    async def connect_for_request(self, server: str | None = None) -> None:
+        """The same, and the first request waits for those that somebody else is connecting as well."""
+        async with self._meeting:
+            if not await self.connect_idle(server) and not self._met:
+                await self._servers.wait_until_settled(timeout=self._request_waits)
+            self._met = True
+
+    async def connect_for_call(self, tool_call: ToolCall, context: CallContext) -> CallContext:
+        """Wait for the server whose tool this may be, within the call's time; the context has what is left.
+
+        That is the server which the name begins with, or any where it begins with none. A tool that is
+        known waits for nobody here.
+        """
+        found = resolve_tool(tool_call, self._tools())
+        if not isinstance(found, ToolNotFound) or found.ambiguous or tool_call.name == READ_RESULT_TOOL_NAME:
+            return context
+        began = anyio.current_time()
+        with anyio.move_on_after(math.inf if context.seconds is None else context.seconds):
+            away = self._calls.find_absence(tool_call, context)
+            if away is None:
+                await self.connect_idle()
+            elif self._is_connecting(away.server):
+                with suppress(ServerUnavailable):  # the call says so, in its own words
+                    await self._servers.ensure(away.server, timeout=self._patience)
+        if context.seconds is None:
+            return context
+        return replace(context, seconds=max(0.0, context.seconds - (anyio.current_time() - began)))
+
+    def _is_connecting(self, server: str) -> bool:
+        """Whether it has not said yet what it offers, and may."""
+        coming = (ServerState.IDLE, ServerState.CONNECTING)
+        return any(status.name == server and status.state in coming for status in self._servers.statuses)
+
+
+log = logging.getLogger("fingerpost.router")
+
+SAVE_RETRY_S = 1.0
+MANY_TOOLS = 100  # tools whose cards take the event loop too long
+
+
+class CatalogSync:
+    """Keeps the catalog at what the servers list, and the store at what the catalog has pinned."""
+
+    def __init__(self, catalog: Catalog, store: Store) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._taken: dict[str, Listing] = {}
+        self._studied: dict[str, tuple[Listing, tuple[ToolCard | RefusedDefinition, ...]]] = {}
+        self._unsaved = anyio.Event()
+
+    async def prepare_listing(self, listing: Listing) -> None:
+        """Before a listing is taken: where it is long, calls go on while its cards are made."""
+        if len(listing.definitions) > MANY_TOOLS:
+            self._studied[listing.server] = listing, await run_in_thread(self._catalog.build_cards, listing)
+
+    def apply_listing(self, listing: Listing) -> None:
+        """What a server offers now, unless that is in the catalog already."""
+        before, studied = self._studied.pop(listing.server, (None, None))
+        if listing is not self._taken.get(listing.server):
+            self._taken[listing.server] = listing
+            self._catalog.replace_server(listing, studied if listing is before else None)
+            self._unsaved.set()
+
+    def remove_server(self, server: str) -> None:
+        """It is no longer configured."""
+        self._taken.pop(server, None)
+        self._studied.pop(server, None)
+        self._catalog.remove_server(server)
+
+    async def keep_saving(self) -> None:
+        """Store new pins as they come, until cancelled."""
+        while True:
+            await self._unsaved.wait()
+            self._unsaved = anyio.Event()
+            if not await self.save_pins():
+                self._unsaved.set()
+                await anyio.sleep(SAVE_RETRY_S)
+
+    async def save_pins(self) -> bool:
+        """Whether nothing is left to save. A store that cannot write now may do so later: pins wait."""
+        pins = self._catalog.take_new_pins()
+        try:
+            await self._store.pins.put(*pins)
+        except BaseException as failure:
+            self._catalog.return_new_pins(pins)
+            if not isinstance(failure, StoreUnavailable):
+                raise
+            log.warning("%d new pins are not stored yet: %s", len(pins), failure)
+            return False
+        return True

@@ -1,0 +1,420 @@
+"""What people say about the tools they were given, what was learned from it, and forgetting it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+import anyio.to_thread
+
+from fingerpost.catalog import Snapshot
+from fingerpost.errors import CallError, ConfigError, UnknownTool
+from fingerpost.events import (
+    CallFinished,
+    Event,
+    EventSink,
+    FeedbackGiven,
+    LearningForgotten,
+    PacketReceived,
+    RequestNarrowed,
+    RouteBegan,
+    ToolSelected,
+)
+from fingerpost.frozen import frozen
+from fingerpost.narrow.feedback import PastDecisions, Preferences
+from fingerpost.records import (
+    Choice,
+    Feedback,
+    FeedbackVerdict,
+    Learned,
+    LearnedCorrection,
+    LearnedUse,
+    LearningCheck,
+    Packet,
+    Preference,
+    Scope,
+    utc_now,
+)
+from fingerpost.settings import Settings
+from fingerpost.store import Store
+from fingerpost.store.learning import EVERYBODY, LearningMark
+
+if TYPE_CHECKING:
+    from fingerpost.records import Learned
+    from fingerpost.router.visibility import VisibleCatalog
+CHECK_NAME: Final = "learning"  # under which the comparison is kept among the evals
+FLAGS: Final = (
+    "learned_use",
+    "learn_from_feedback",
+    "decision_cache",
+    "preferences",
+    "adaptive_thresholds",
+)
+MAX_SHOWN: Final = 100  # lines of each kind
+_REQUESTS: Final = 3
+_MIN_HABIT_USES: Final = 1.0
+_ENDED_OUTCOMES: Final = 3
+
+
+async def build_overview(settings: Settings, store: Store, tools: Snapshot, *, person: str | None) -> Learned:
+    """What was learned, as this person may see it; None: whoever runs the house."""
+    said = await store.feedback.list_recent()
+    choices = await store.choices.list_recent()
+    habits_since = await store.learned.get_marks("preferences")
+    decisions_since = await store.learned.get_marks("decisions")
+    thresholds = await store.learned.list_thresholds()
+    check = await _read_check(store)
+
+    def gather() -> Learned:
+        now = utc_now()
+        flags = settings.flags
+        return Learned(
+            flags={name: bool(getattr(flags, name)) for name in FLAGS},
+            corrections=tuple(_count_corrections(said, person))[:MAX_SHOWN],
+            uses=tuple(_count_uses(choices))[:MAX_SHOWN],
+            preferences=tuple(_find_preferences(choices, said, habits_since, now, settings, tools, person))[
+                :MAX_SHOWN
+            ],
+            decisions=_count_decisions(choices, said, decisions_since, now, settings),
+            thresholds=tuple(thresholds),
+            check=check,
+        )
+
+    return await anyio.to_thread.run_sync(gather)
+
+
+async def _read_check(store: Store) -> LearningCheck | None:
+    for kept in await store.evals.list_newest(limit=200):
+        if kept.name == CHECK_NAME:
+            report = kept.report
+            requests = report.get("requests")
+            return LearningCheck(
+                at=kept.at,
+                verdict=str(report.get("verdict", "")),
+                requests=requests if isinstance(requests, int) else 0,
+                reason=str(report.get("reason", "")),
+            )
+    return None
+
+
+def _count_corrections(feedback: Sequence[Feedback], person: str | None) -> Iterator[LearnedCorrection]:
+    """By the pair of tools, the most frequent first. Others' words are counted and not shown."""
+    grouped: defaultdict[tuple[str | None, str | None], list[Feedback]] = defaultdict(list)
+    for one in feedback:
+        if one.right is not None or one.wrong is not None:
+            grouped[one.right, one.wrong].append(one)
+    for (right, wrong), found in sorted(grouped.items(), key=lambda item: -len(item[1])):
+        seen = [one for one in found if person in (None, one.by)]
+        people = dict.fromkeys(one.by for one in seen)
+        yield LearnedCorrection(
+            right=right,
+            wrong=wrong,
+            times=len(found),
+            by=tuple(people),
+            latest=found[0].at,
+            requests=tuple(dict.fromkeys(one.request for one in seen))[:_REQUESTS],
+        )
+
+
+def _count_uses(choices: Sequence[Choice]) -> Iterator[LearnedUse]:
+    worked = Counter(choice.tool for choice in choices if choice.worked)
+    failed = Counter(choice.tool for choice in choices if not choice.worked)
+    for tool in sorted({*worked, *failed}, key=lambda tool: (-worked[tool] - failed[tool], tool)):
+        yield LearnedUse(tool=tool, worked=worked[tool], failed=failed[tool])
+
+
+def _find_preferences(
+    choices: Sequence[Choice],
+    feedback: Sequence[Feedback],
+    marks: Mapping[str, datetime],
+    now: datetime,
+    settings: Settings,
+    tools: Snapshot,
+    person: str | None,
+) -> Iterator[Preference]:
+    habits = Preferences()
+    half_life = timedelta(days=settings.learning.half_life_days)
+    habits.learn(choices, feedback, now=now, half_life=half_life, marks=marks)
+    for name in habits.people if person is None else (person,):
+        yield from _find_habits(name, habits.get_for(name), tools)
+
+
+def _find_habits(person: str, used: Mapping[str, float], tools: Snapshot) -> Iterator[Preference]:
+    """Their tools, the most used of each category, with the others of it they use less."""
+    by_category: defaultdict[str, list[str]] = defaultdict(list)
+    for tool in sorted(used, key=lambda tool: -used[tool]):
+        card = tools.get(tool)
+        category = "" if card is None else card.intelligence.category.value
+        by_category[category if category else tool].append(tool)
+    for category, found in by_category.items():
+        if used[found[0]] >= _MIN_HABIT_USES:
+            yield Preference(
+                person=person,
+                tool=found[0],
+                weight=round(used[found[0]], 1),
+                category="" if category == found[0] else category,
+                over=tuple(found[1 : 1 + _ENDED_OUTCOMES]),
+            )
+
+
+def _count_decisions(
+    choices: Sequence[Choice],
+    feedback: Sequence[Feedback],
+    marks: Mapping[str, datetime],
+    now: datetime,
+    settings: Settings,
+) -> int:
+    oldest = now - timedelta(days=settings.learning.decision_days)
+    decisions = PastDecisions()
+    decisions.learn(choices, feedback, since=max(oldest, marks.get(EVERYBODY, oldest)))
+    return decisions.count
+
+
+LearnedKind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
+LEARNED_KINDS: Final[tuple[LearnedKind, ...]] = get_args(LearnedKind)
+PERSONAL_KINDS: Final[tuple[LearnedKind, ...]] = ("corrections", "preferences")  # what belongs to one person
+MAX_EVENTS: Final = 5_000
+MAX_PACKETS: Final = 50  # requests, for somebody's latest
+_NEAR_NAMES: Final = 3
+
+FindVisible = Callable[[str | None, str | None, tuple[Scope, ...]], Awaitable["VisibleCatalog"]]
+
+
+@frozen
+class _RecordedRequest:
+    """What the journal says of one request, as far as it matters here."""
+
+    packet: Packet
+    called: tuple[str, ...]  # tools, each once
+    offered: tuple[str, ...]  # best first
+    profile: str | None
+    scopes: tuple[Scope, ...]
+    routed: bool  # it was answered here; otherwise somebody else took what they were offered
+
+
+class FeedbackService:
+    """One for each router. `changed` is told when what is learned from has changed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        events: EventSink,
+        *,
+        find_visible: FindVisible,
+        tools: Callable[[], Snapshot],
+        on_changed: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._events = events
+        self._look = find_visible
+        self._tools = tools
+        self._changed = on_changed
+
+    async def give_feedback(
+        self,
+        packet_id: str,
+        verdict: FeedbackVerdict | str,
+        *,
+        by: str,
+        tool: str | None = None,
+        should_have: str | None = None,
+        comment: str = "",
+        scopes: tuple[Scope, ...] = (),
+    ) -> Feedback:
+        """One person's word about one request; a later word of theirs takes its place.
+
+        `tool` is the one that is judged, by default the one that was called; where none was, none is.
+        Raises where there is no such request, or where `should_have` is no tool this request could have
+        used.
+        """
+        said = _parse_verdict(verdict)
+        if not by.strip():
+            message = "nobody said this"
+            raise ConfigError(message, hint="Say who does with `by`.")
+        journey = await self._read_request(packet_id)
+        judged = await self._find_judged_tool(journey, tool)
+        right = await self._find_right_tool(journey, said, judged, should_have, scopes)
+        kept = await self._store.feedback.record(
+            Feedback(
+                packet_id=packet_id,
+                by=by,
+                verdict=said,
+                request=journey.packet.content.original_prompt,
+                at=utc_now(),
+                tool=judged,
+                should_have=right,
+                comment=comment,
+            )
+        )
+        self._events.emit(
+            FeedbackGiven(
+                packet_id=packet_id,
+                verdict=kept.verdict,
+                by=kept.by,
+                tool=kept.tool,
+                should_have=kept.should_have,
+                comment=kept.comment,
+            )
+        )
+        await self._store.journal.flush()
+        self._changed()
+        return kept
+
+    async def find_used_tools(self, packet_id: str) -> tuple[str, ...]:
+        """The tools a request called, or would have, each once."""
+        return (await self._read_request(packet_id)).called
+
+    async def list_feedback(self, packet_id: str) -> list[Feedback]:
+        """What was said of one request, newest first."""
+        return await self._store.feedback.list_about(packet_id)
+
+    async def find_latest_request(self, *, caller: str | None = None) -> str | None:
+        """The latest request of this caller; None: of whoever asked without a name."""
+        await self._store.journal.flush()
+        recorded = await self._store.journal.list_newest(kinds=("packet_received",), limit=MAX_PACKETS)
+        for entry in recorded:
+            if isinstance(entry.event, PacketReceived):
+                header = entry.event.packet.header
+                if header.parent_id is None and header.caller in (None, caller):
+                    return header.packet_id
+        return None
+
+    async def build_overview(self, *, person: str | None = None) -> Learned:
+        """Everything that was learned; `person`: as they may see it, without the words of others."""
+
+        return await build_overview(self._settings, self._store, self._tools(), person=person)
+
+    async def forget(self, *what: str, by: str, person: str | None = None) -> int:
+        """Forget this (all of it when nothing is named), or this person's part of it; how much it was."""
+        wanted = _parse_kinds(what, person)
+        gone = sum([await self._forget_kind(one, person) for one in wanted])
+        for one in wanted:
+            self._events.emit(LearningForgotten(what=one, by=by, person=person, count=gone))
+        await self._store.journal.flush()
+        self._changed()
+        return gone
+
+    async def _forget_kind(self, what: LearnedKind, person: str | None) -> int:
+        store = self._store
+        match what:
+            case "corrections":
+                return await store.feedback.clear(by=person)
+            case "outcomes":
+                return await store.choices.clear()
+            case "preferences" | "decisions":
+                await store.learned.set_mark(
+                    LearningMark(what=what, person=person or EVERYBODY, at=utc_now())
+                )
+                return 0
+            case "thresholds":
+                await store.learned.set_mark(LearningMark(what=what, person=EVERYBODY, at=utc_now()))
+                return await store.learned.clear_thresholds()
+
+    async def _read_request(self, packet_id: str) -> _RecordedRequest:
+        await self._store.journal.flush()
+        recorded = await self._store.journal.list_events(packet_id=packet_id, limit=MAX_EVENTS)
+        journey = _build_recorded_request([entry.event for entry in recorded])
+        if journey is None:
+            message = f"no request is recorded under {packet_id[:80]!r}"
+            raise CallError(message, hint="`fingerpost ask --explain` and the console show a request's id.")
+        return journey
+
+    async def _find_judged_tool(self, request: _RecordedRequest, tool: str | None) -> str | None:
+        """The tool that is meant: the one that was called, or the first where we did no more than offer.
+
+        An answer that took no tool is no word about any: good says that none was needed.
+        """
+        if tool is None:
+            if len(request.called) == 1:
+                return request.called[0]
+            only_offered = not request.called and not request.routed
+            return request.offered[0] if only_offered and request.offered else None
+        card = self._tools().find(tool)
+        key = tool if card is None else card.key
+        if key not in (*request.called, *request.offered):
+            among = ", ".join((*request.called, *request.offered)[:_NEAR_NAMES]) or "none"
+            message = f"{tool[:80]} was neither used nor offered for this request"
+            raise UnknownTool(message, hint=f"There were: {among}.")
+        return key
+
+    async def _find_right_tool(
+        self,
+        request: _RecordedRequest,
+        verdict: FeedbackVerdict,
+        judged: str | None,
+        should_have: str | None,
+        scopes: tuple[Scope, ...],
+    ) -> str | None:
+        if should_have is None:
+            return None
+        if verdict is FeedbackVerdict.GOOD:
+            message = "a tool that was right leaves none that should have been used"
+            raise ConfigError(message, hint="Say bad together with the tool it should have used.")
+        view = await self._look(request.packet.header.caller, request.profile, (*request.scopes, *scopes))
+        card = view.visible.find(should_have)
+        if card is None:
+            near = ", ".join(view.visible.near(should_have))
+            message = f"this request could not have used {should_have[:80]!r}: there is no such tool for it"
+            raise UnknownTool(
+                message, hint=f"Did you mean {near}?" if near else "`fingerpost tools` lists them."
+            )
+        if card.key == judged:
+            message = f"{card.key} is what was used"
+            raise ConfigError(message, hint="Say good, or name another tool.")
+        return card.key
+
+
+def _parse_verdict(text: str) -> FeedbackVerdict:
+    try:
+        return FeedbackVerdict(text)
+    except ValueError:
+        message = f"{text[:40]!r} says neither good nor bad"
+        raise ConfigError(message, hint="Say good or bad.") from None
+
+
+def _parse_kinds(what: Sequence[str], person: str | None) -> tuple[LearnedKind, ...]:
+    possible = LEARNED_KINDS if person is None else PERSONAL_KINDS
+    if not what:
+        return possible
+    wanted: list[LearnedKind] = [one for one in possible if one in what]
+    unknown = [one for one in what if one not in possible]
+    if unknown:
+        message = f"{unknown[0][:40]!r} cannot be forgotten" + ("" if person is None else " for one person")
+        raise ConfigError(message, hint=f"There are: {', '.join(possible)}.")
+    return tuple(wanted)
+
+
+def _build_recorded_request(events: Iterable[Event]) -> _RecordedRequest | None:
+    packet: Packet | None = None
+    called: dict[str, None] = {}
+    chosen: dict[str, None] = {}
+    offered: tuple[str, ...] = ()
+    profile, scopes, routed = None, (), False
+    for event in events:
+        match event:
+            case PacketReceived():
+                packet = event.packet
+            case RouteBegan():
+                profile, scopes, routed = event.profile, event.scopes, True
+            case RequestNarrowed() if not offered:
+                offered = tuple(one.tool for one in event.narrowing.shortlist.offered)
+            case ToolSelected() if event.selection is not None:
+                chosen[event.selection.tool] = None
+            case CallFinished():
+                called[event.tool] = None
+            case _:
+                pass
+    if packet is None:
+        return None
+    return _RecordedRequest(
+        packet=packet,
+        called=tuple(called or chosen),
+        offered=offered,
+        profile=profile,
+        scopes=scopes,
+        routed=routed,
+    )

@@ -1,0 +1,317 @@
+"""Agent modes: the model gets definitions and decides by itself; ReAct also says what it thinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+
+from fingerpost.call.pipeline import READ_RESULT_TOOL_NAME
+from fingerpost.catalog.tool_names import FIND_TOOLS
+from fingerpost.choose.offered_tools import (
+    FIND_TOOLS_DEFINITION,
+    get_tool_names,
+    order_offered_keys,
+    resolve_call,
+)
+from fingerpost.choose.react import ReactTurn, build_react_request, parse_react_turn
+from fingerpost.choose.tool_loop import ModelTurn, build_turn_request, parse_turn
+from fingerpost.events import ReplyRejected, ThoughtNoted
+from fingerpost.llm import ModelReply, ModelRequest, Role
+from fingerpost.records import (
+    ExecutionStatus,
+    JsonObject,
+    Mode,
+    Outcome,
+    Selection,
+    SystemTask,
+    ToolCall,
+    ToolCard,
+)
+from fingerpost.router.modes.answer import (
+    WrittenReply,
+    answer_without_tools,
+    ask_prime,
+    build_loop_note,
+    clean_reply,
+    end_with_text,
+    extract_answer,
+    is_in_shape,
+    lacks_answer,
+    write_plainly,
+)
+from fingerpost.router.modes.elicitation import is_question, refuse_question
+from fingerpost.router.modes.prompts import build_offered_guides, build_prompt, get_tool_uses
+from fingerpost.router.modes.routes import build_waiting
+from fingerpost.router.modes.run_state import RunState, build_offer_key
+from fingerpost.router.modes.tool_step import (
+    add_result,
+    begin_next_round,
+    build_tool_call,
+    emit_status,
+    find_other_tools,
+    record_selection,
+    run_calls_in_parallel,
+    should_refine_arguments,
+)
+from fingerpost.router.route import Route
+
+THINK_ALOUD_NOTE = "Before you call a tool, say in a sentence or two what you know and what you need."
+
+
+async def run_agent(run: RunState) -> Route:
+    """From the request to the answer."""
+    await run.narrow()
+    await offer_tools(run)
+    return await run_agent_turns(run)
+
+
+async def offer_tools(run: RunState) -> None:
+    """What this request is offered, beside what the conversation was offered before and has room for.
+
+    Tools keep their places, so the prompt of the next turn begins as this one did. None stays that this
+    caller may not use any more, or beside a tool that alone is offered for its intent.
+    """
+    if run.depth:  # a subagent's tools are no part of its parent's prompt
+        return
+    known_by = build_offer_key(run.options)
+    now = run.packet.context.available_tools
+    if not now or run.narrowing is None:
+        return
+    shortlist, house = run.narrowing.shortlist, run.deps
+    last = () if shortlist.exclusive else house.offers.get_last(known_by)
+    previous = await house.narrower.filter_usable(house.snapshot(), last, run.options)
+    most = run.options.get("max_tools") or run.settings.narrow.max_tools
+    tools = order_offered_keys(previous, now, most, [candidate.tool for candidate in shortlist.candidates])
+    house.offers.keep(known_by, tools)
+    run.offer_only(tools, kept=tuple(key for key in tools if key not in now))
+
+
+async def run_agent_turns(run: RunState) -> Route:
+    """Decide, call, decide again; the last turn answers without tools."""
+    note = ""
+    while True:
+        cards = run.get_cards()
+        final = is_final(run, cards)
+        written, turn = await _decide_turn(run, cards, final=final, note=note)
+        if not turn.calls and (turn.handed or not turn.problems):
+            return end_with_text(run, written)
+        pages = tuple(call for call in turn.calls if call.name == READ_RESULT_TOOL_NAME)
+        if final and not pages:
+            words = written.text or written.handed
+            return end_with_text(run, written) if words else await answer_without_tools(run)
+        if not turn.handed:
+            run.end_text_part()
+        found = ""
+        if (wish := next((call for call in turn.calls if call.name == FIND_TOOLS), None)) is not None:
+            found = await find_other_tools(run, wish)
+            turn = replace(turn, calls=tuple(call for call in turn.calls if call.name != FIND_TOOLS))
+            if not turn.calls and not turn.handed:  # seeing other tools is no round
+                note = found
+                continue
+        waiting = await run_turn_calls(run, turn.calls)
+        note = "\n\n".join(part for part in (build_loop_note(run) or turn.note, found) if part)
+        if pages != turn.calls or not pages:  # reading on in a result that was cut is no round
+            begin_next_round(run)
+        if waiting is not None:  # what the caller is to do comes after what a person has to say
+            return await build_waiting(run, *waiting)
+        if turn.handed:
+            return end_with_text(run, written)
+
+
+def _note_thought(run: RunState, turn: ModelTurn) -> None:
+    """Words beside calls are a thought of a ReAct agent."""
+    if turn.text and (turn.calls or turn.handed) and run.mode is Mode.REACT:
+        number = run.packet.tool_routing.reinjection_count + 1
+        run.emit(ThoughtNoted(packet_id=run.packet.packet_id, turn=number, text=turn.text))
+
+
+def is_final(run: RunState, cards: Sequence[ToolCard]) -> bool:
+    """Whether the model has to answer now."""
+    routing = run.packet.tool_routing
+    called = any(step.tool != READ_RESULT_TOOL_NAME for step in routing.worked)
+    decided = run.mode is Mode.SINGLE and (called or bool(routing.cancelled))
+    insists = len(routing.cancelled) > 1  # after a person's no
+    return decided or insists or not run.can_call or not cards
+
+
+def get_find_tools(run: RunState) -> tuple[JsonObject, ...]:
+    """The way to tools of servers that were left out, while there is one."""
+    named_so = FIND_TOOLS in run.client_options.tool_names
+    return (
+        (FIND_TOOLS_DEFINITION,)
+        if run.can_widen and run.packet.context.available_tools and not named_so
+        else ()
+    )
+
+
+def schedule_turn(run: RunState, *, final: bool, note: str) -> None:
+    """A turn of the model is next: to correct its last reply or arguments, to choose tools, or to answer."""
+    if note or should_refine_arguments(run):
+        run.schedule(SystemTask.REFINE)
+    run.schedule(SystemTask.GENERATE_DRAFT if final else SystemTask.TOOL_ROUTING)
+
+
+async def _decide_turn(
+    run: RunState, cards: tuple[ToolCard, ...], *, final: bool, note: str
+) -> tuple[WrittenReply, ModelTurn]:
+    schedule_turn(run, final=final, note=note)
+    native = await run.can_take_definitions()
+    told = await build_prompt(run, cards, tools=True)
+    thinks = run.mode is Mode.REACT
+    request = build_turn_request(
+        run.packet,
+        cards,
+        system=f"{told.system}\n\n{THINK_ALOUD_NOTE}".strip() if thinks else told.system,
+        history=told.history,
+        settings=run.settings.choose,
+        final=final,
+        tools=native,
+        order=run.packet.context.available_tools,
+        own_tools=run.own_tools,
+        find_tools=get_find_tools(run),
+        guides="" if native else await build_offered_guides(run, cards),
+        usage=await get_tool_uses(run, cards) if native else {},
+        note=note,
+        client=run.client_options,
+    )
+    quiet = thinks or request.schema is not None
+    written = await ask_prime(run, request, purpose="decision", quiet=quiet)
+    callable_now = () if final else cards
+    turn = _read_turn(run, written, callable_now, native=native or is_in_shape(run, request))
+    if turn == ModelTurn(text=turn.text) and lacks_answer(replace(written, text=turn.text)):
+        written = await write_plainly(run, request, written)
+        return written, ModelTurn(text=written.text)
+    _note_thought(run, turn)
+    if quiet and not turn.calls and not turn.handed and not turn.problems:
+        written = await extract_answer(run, request, replace(written, text=turn.text))
+        return written, replace(turn, text=written.text)
+    return replace(written, text=turn.text, handed=turn.handed), turn
+
+
+def _read_turn(
+    run: RunState, written: WrittenReply, cards: tuple[ToolCard, ...], *, native: bool
+) -> ModelTurn:
+    """What the reply says, and what is wrong with it."""
+    said = replace(written.reply, text=written.text)
+    own = get_tool_names((*run.own_tools, *(get_find_tools(run) if cards else ())))
+    turn = parse_turn(said, cards, tools=native, own_names=own, client_tools=run.client_options.tool_names)
+    if written.is_refusal and not said.tool_calls:
+        return ModelTurn()  # in no form of ours, and none is to be asked for
+    for problem in turn.problems:
+        run.emit(ReplyRejected(packet_id=run.packet.packet_id, purpose="decision", problem=problem))
+    if turn.calls or turn.handed:
+        return turn
+    call = None if written.call is None else resolve_call(build_tool_call(written.call), cards)
+    return replace(turn, calls=(call,) if isinstance(call, ToolCall) else (), handed=written.handed)
+
+
+async def run_turn_calls(run: RunState, calls: Sequence[ToolCall]) -> tuple[Outcome, Selection] | None:
+    """Run what was asked for, all of it offered. What waits for a person, if something does."""
+    if not calls:
+        return None
+    chosen = [Selection(tool=call.name, arguments=call.arguments, confidence=1.0) for call in calls]
+    record_selection(run, chosen[0], beside=chosen[1:])
+    emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
+    emit_status(run, ExecutionStatus.APPROVED, "the model's own choice; the rules decide")
+    outcomes = await run_calls_in_parallel(run, calls)
+    waiting = _find_first_waiting(outcomes)
+    ended: list[Outcome] = []
+    for at, (selection, outcome) in enumerate(zip(chosen, outcomes, strict=True)):
+        if at != waiting and outcome.pending_id is None:
+            ended.append(refuse_question(outcome) if is_question(outcome) else outcome)
+            add_result(run, selection, ended[-1])
+    if waiting is not None:
+        return outcomes[waiting], chosen[waiting]
+    good = any(outcome.success for outcome in ended)
+    emit_status(run, ExecutionStatus.EXECUTED if good else ExecutionStatus.FAILED)
+    return None
+
+
+def _find_first_waiting(outcomes: Sequence[Outcome]) -> int | None:
+    """What waits for leave comes before what waits for an answer."""
+    pending = (at for at, outcome in enumerate(outcomes) if outcome.pending_id is not None)
+    asking = (at for at, outcome in enumerate(outcomes) if is_question(outcome))
+    return next(chain(pending, asking), None)
+
+
+MAX_UNREADABLE_TURNS = 2  # replies in a row that say nothing usable
+
+
+async def run_react(run: RunState) -> Route:
+    """From the request to the answer."""
+    await run.narrow()
+    return await run_react_turns(run)
+
+
+async def run_react_turns(run: RunState) -> Route:
+    """Think, act, observe, until there is an answer.
+
+    A turn of this agent has a shape of its own, in which there is no room for tools of the caller's and
+    for the shape their answer is to have: with these it thinks beside its calls.
+    """
+    brought = run.client_options
+    if brought.tools or brought.later_messages or brought.has_response_format:
+        return await run_agent_turns(run)
+    junk, note = 0, ""
+    while True:
+        cards = run.get_cards()
+        last = is_final(run, cards)
+        request = await _build_request(run, cards, last=last, note=note)
+        reply, turn = await _run_turn(run, request, cards, last=last)
+        if turn.call is None and turn.answer:
+            written = await clean_reply(run, replace(reply, text=turn.answer))
+            if lacks_answer(written):
+                written = await write_plainly(run, request, written)
+            return end_with_text(run, written)
+        silent = WrittenReply(text="", reply=reply)
+        if turn.call is None and not reply.text.strip() and silent.is_refusal:
+            return end_with_text(run, silent)
+        reads = turn.call is not None and turn.call.name == READ_RESULT_TOOL_NAME
+        if (last and not reads) or junk >= MAX_UNREADABLE_TURNS:
+            return await answer_without_tools(run)
+        if turn.call is not None and turn.call.name == FIND_TOOLS:  # seeing other tools is no round
+            note = await find_other_tools(run, turn.call)
+            continue
+        junk, note = (0, "") if turn.call is not None else (junk + 1, turn.problem)
+        waiting = await run_turn_calls(run, () if turn.call is None else (turn.call,))
+        note = build_loop_note(run) or note
+        if not reads:  # reading on in a result that was cut is no round
+            begin_next_round(run)
+        if waiting is not None:
+            return await build_waiting(run, *waiting)
+
+
+async def _build_request(
+    run: RunState, cards: tuple[ToolCard, ...], *, last: bool, note: str
+) -> ModelRequest:
+    schedule_turn(run, final=last, note=note)
+    told = await build_prompt(run, cards, tools=True)
+    return build_react_request(
+        run.packet,
+        cards,
+        system=told.system,
+        history=told.history,
+        settings=run.settings.choose,
+        last=last,
+        order=run.packet.context.available_tools,
+        own_tools=run.own_tools,
+        find_tools=get_find_tools(run),
+        guides=await build_offered_guides(run, cards),
+        note=note,
+        client=run.client_options,
+    )
+
+
+async def _run_turn(
+    run: RunState, request: ModelRequest, cards: tuple[ToolCard, ...], *, last: bool
+) -> tuple[ModelReply, ReactTurn]:
+    number = run.packet.tool_routing.reinjection_count + 1
+    reply = await run.build_ask(Role.PRIME, "turn")(request)
+    own = get_tool_names((*run.own_tools, *(() if last else get_find_tools(run))))
+    turn = parse_react_turn(reply.text, () if last else cards, own_names=own, last=last and not own)
+    if turn.thought:
+        run.emit(ThoughtNoted(packet_id=run.packet.packet_id, turn=number, text=turn.thought))
+    if turn.problem:
+        run.emit(ReplyRejected(packet_id=run.packet.packet_id, purpose="turn", problem=turn.problem))
+    return reply, turn

@@ -1,0 +1,256 @@
+"""Questions that tools ask in the middle of a call, and a person's free text as the answer to one."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+from fingerpost.call.execution import is_input_required
+from fingerpost.catalog import escape_invisible_except
+from fingerpost.catalog.words import parse_word_set
+from fingerpost.records import (
+    AskingCall,
+    ErrorKind,
+    Json,
+    JsonObject,
+    MissingArgument,
+    Outcome,
+    Question,
+    Selection,
+    to_valid_text,
+)
+from fingerpost.redaction import scrub
+
+MAX_ANSWER_LENGTH: Final = 20_000
+MAX_FIELDS: Final = 50
+_YES: Final = parse_word_set(
+    "yes y yep yeah ok okay sure approve approved agreed true go ja oui si sí sim כן בטח אישור"
+)
+_NO: Final = parse_word_set(
+    "no n nope reject rejected deny denied never false stop cancel nein non não לא ביטול"
+)
+_FIRST_WORD: Final = re.compile(r"\W{0,5}(\w{1,40})\b[\s.,;:!–—-]{0,10}")
+_NAMED: Final = re.compile(r"^[^\S\n]{0,10}(\w[\w -]{0,60}?)[^\S\n]{0,5}[:=](.{0,20000})$", re.MULTILINE)
+_UNPARSED: Final = object()
+
+
+def parse_answer(schema: JsonObject, reply: str) -> dict[str, Json] | None:
+    """The answer to a question with this schema; None where the words do not give one."""
+    text = reply.strip()[:MAX_ANSWER_LENGTH]
+    fields = _read_fields(schema)
+    if not text or not fields:
+        return None
+    named = _parse_object(text, fields) or _parse_lines(text, fields)
+    answer = named if named else _parse_single(text, fields)
+    required = schema.get("required")
+    wanted = cast("Sequence[str]", required) if isinstance(required, list | tuple) else ()
+    return answer if answer and all(name in answer for name in wanted) else None
+
+
+def get_options(schema: JsonObject) -> tuple[str, ...]:
+    """What will do for the first field of an answer, where only some values will."""
+    first = next(iter(_read_fields(schema).values()), None)
+    return () if first is None else tuple(_read_options(first))
+
+
+def _read_fields(schema: JsonObject) -> dict[str, JsonObject]:
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    known = [(name, field) for name, field in properties.items() if isinstance(field, Mapping)]
+    return dict(known[:MAX_FIELDS])
+
+
+def _parse_object(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
+    """Somebody, or a program, answers with the object itself."""
+    if not text.startswith("{"):
+        return None
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(given, dict):
+        return None
+    return _convert_values(cast("dict[str, Json]", given), fields)
+
+
+def _parse_lines(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
+    """`name: value`, a line for each."""
+    names = {name.casefold(): name for name in fields}
+    told = {
+        names[found[1].strip().casefold()]: found[2].strip()
+        for found in _NAMED.finditer(text)
+        if found[1].strip().casefold() in names
+    }
+    return _convert_values(told, fields)
+
+
+def _convert_values(given: Mapping[str, Json], fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
+    """Each value as its field wants it; None where one does not fit, or none is there."""
+    made = {name: _convert_value(value, fields[name]) for name, value in given.items() if name in fields}
+    if not made or any(value is _UNPARSED for value in made.values()):
+        return None
+    return cast("dict[str, Json]", made)
+
+
+def _parse_single(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json]:
+    """The whole answer for the first field; what is beyond it, or does not fit, for one that takes words."""
+    (name, field), *others = fields.items()
+    spare = next((other for other, schema in others if _accepts_text(schema)), None)
+    if field.get("type") == "boolean":
+        verdict, rest = _parse_yes_no(text)
+        answer: dict[str, Json] = {} if verdict is None else {name: verdict}
+        return {**answer, spare: rest} if spare is not None and rest else answer
+    value = _convert_value(text, field)
+    if value is not _UNPARSED:
+        return {name: cast("Json", value)}
+    return {} if spare is None else {spare: text}
+
+
+def _accepts_text(field: JsonObject) -> bool:
+    return field.get("type") == "string" and not _read_options(field)
+
+
+def _parse_yes_no(text: str) -> tuple[bool | None, str]:
+    """Yes or no, by the first word, and what is said beside it."""
+    found = _FIRST_WORD.match(text)
+    word = "" if found is None else found[1].casefold()
+    if found is None or word not in _YES | _NO:
+        return None, text
+    return word in _YES, text[found.end() :].strip()
+
+
+def _convert_value(value: Json, field: JsonObject) -> object:
+    """A value as the field wants it; `_UNPARSED` where it does not fit."""
+    kind = field.get("type")
+    if kind == "boolean":
+        return value if isinstance(value, bool) else _parse_boolean(value)
+    if kind in ("integer", "number"):
+        return _parse_number(value, whole=kind == "integer")
+    if not isinstance(value, str):
+        return _UNPARSED
+    options = _read_options(field)
+    return _find_option(value, options) if options else value
+
+
+def _parse_boolean(value: Json) -> object:
+    word = value.strip().strip(".!").casefold() if isinstance(value, str) else ""
+    return True if word in _YES else False if word in _NO else _UNPARSED
+
+
+def _parse_number(value: Json, *, whole: bool) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return _UNPARSED
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return _UNPARSED
+    if not math.isfinite(number) or (whole and not number.is_integer()):
+        return _UNPARSED
+    return int(number) if whole else number
+
+
+def _read_options(field: JsonObject) -> dict[str, str]:
+    """What a person is shown, and the value it stands for."""
+    enum, choices = field.get("enum"), field.get("oneOf")
+    if isinstance(enum, list | tuple):
+        return {value: value for value in cast("Sequence[Json]", enum) if isinstance(value, str)}
+    if not isinstance(choices, list | tuple):
+        return {}
+    made: dict[str, str] = {}
+    for choice in cast("Sequence[Json]", choices):
+        if isinstance(choice, Mapping) and isinstance(value := choice.get("const"), str):
+            title = choice.get("title")
+            made[title if isinstance(title, str) else value] = value
+    return made
+
+
+def _find_option(text: str, options: Mapping[str, str]) -> object:
+    """By its words, whatever the case, or by its number."""
+    word = text.strip().strip("\"'`“”.!").casefold()
+    for title, value in options.items():
+        if word in (title.casefold(), value.casefold()):
+            return value
+    if word.isdecimal() and 1 <= int(word[:4]) <= len(options):
+        return [*options.values()][int(word[:4]) - 1]
+    return _UNPARSED
+
+
+MAX_QUESTION_LENGTH: Final = 4_000
+MAX_OPTIONS: Final = 20
+ONE_QUESTION_NOTE: Final = "It was not asked: another question goes first. Ask it again afterwards."
+
+
+def is_question(outcome: Outcome) -> bool:
+    """Whether the call goes on only when the person has said something."""
+    return outcome.success and outcome.result is not None and is_input_required(outcome.result)
+
+
+def is_waiting(outcome: Outcome) -> bool:
+    """Whether the journey cannot go on by itself: for leave, or for an answer."""
+    return outcome.pending_id is not None or is_question(outcome)
+
+
+def check_question(outcome: Outcome) -> Outcome:
+    """The outcome; a failed one where a tool asks what no person can be asked."""
+    if not is_question(outcome) or _read_request(outcome) is not None:
+        return outcome
+    return refuse_question(outcome, f"{outcome.tool} asks for something nobody here can give")
+
+
+def refuse_question(outcome: Outcome, why: str = ONE_QUESTION_NOTE) -> Outcome:
+    """The call, told as one that failed because its question was not put."""
+    return replace(
+        outcome, success=False, content=why, error=ErrorKind.OPERATION_NOT_SUPPORTED, result=None, detail=why
+    )
+
+
+def build_question(outcome: Outcome, selection: Selection, conversation: str | None) -> Question:
+    """What the person is asked, with everything needed to go on with the call afterwards."""
+    found = _read_request(outcome)
+    assert found is not None
+    name, params = found
+    schema = cast("JsonObject", params["requestedSchema"])
+    options = get_options(schema)[:MAX_OPTIONS]
+    lines = [_sanitize(str(params["message"]))]
+    lines += [f"{number}. {_sanitize(option)}" for number, option in enumerate(options, start=1)]
+    state = None if outcome.result is None else outcome.result.get("requestState")
+    return Question(
+        text="\n".join(lines),
+        tool=outcome.tool,
+        missing=(MissingArgument(name="answer", options=options),),
+        call=AskingCall(
+            call_id=outcome.call_id,
+            arguments=selection.arguments,
+            name=name,
+            schema=schema,
+            state=state if isinstance(state, str) else None,
+            conversation=conversation,
+        ),
+    )
+
+
+def _read_request(outcome: Outcome) -> tuple[str, Mapping[str, Json]] | None:
+    """The one question of the round, if it is one that a person can answer in words."""
+    asked = (outcome.result or {}).get("inputRequests")
+    if not isinstance(asked, Mapping) or len(asked) != 1:
+        return None
+    ((name, request),) = asked.items()
+    params = request.get("params") if isinstance(request, Mapping) else None
+    if not isinstance(request, Mapping) or request.get("method") != "elicitation/create":
+        return None
+    fits = isinstance(params, Mapping) and isinstance(params.get("requestedSchema"), Mapping)
+    return (
+        (name, cast("Mapping[str, Json]", params))
+        if fits and "message" in cast("JsonObject", params)
+        else None
+    )
+
+
+def _sanitize(text: str) -> str:
+    """A server's words: they may hold a secret it was given, and what cannot be seen is spelled out."""
+    return escape_invisible_except(scrub(to_valid_text(text[:MAX_QUESTION_LENGTH])).strip(), keep="\n\t\\")

@@ -1,0 +1,197 @@
+"""Keyless mode, without a model: fill in what is certain, ask for the rest, run what is safe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from typing import Final
+
+from fingerpost.choose.answer import list_sources
+from fingerpost.choose.keyless.choice import (
+    KeylessChoice,
+    ToolOption,
+    build_missing_question,
+    build_which_tool_question,
+    choose_tool,
+    fill_answer,
+    is_refusal,
+    pick_option,
+)
+from fingerpost.choose.keyless.replies import (
+    build_direct_reply,
+    build_keyless_answer,
+    build_routing_off_reply,
+)
+from fingerpost.records import (
+    Effect,
+    ErrorKind,
+    ExecutionStatus,
+    JsonObject,
+    Narrowing,
+    NeedVerdict,
+    Question,
+    Selection,
+    ToolCard,
+    utc_now,
+)
+from fingerpost.router.modes.answer import get_language
+from fingerpost.router.modes.elicitation import is_waiting
+from fingerpost.router.modes.routes import (
+    NO_MODEL_NAME,
+    build_answered,
+    build_asked,
+    build_declined,
+    build_failed,
+    build_waiting,
+)
+from fingerpost.router.modes.run_state import RunState
+from fingerpost.router.modes.tool_step import add_result, emit_status, record_selection, run_call
+from fingerpost.router.route import Route
+
+MIN_CONFIDENCE: Final = "every argument stands in the request"
+MAX_NEEDS: Final = 4
+MAX_ABILITIES: Final = 6
+MAX_OPTIONS: Final = 4
+
+
+async def run_keyless(run: RunState) -> Route:
+    """From the request to what tools say about it, one need after the other."""
+    narrowing = run.narrowing or await _narrow(run)
+    return await _serve_needs(run, narrowing, range(_count_needs(narrowing)))
+
+
+async def _narrow(run: RunState) -> Narrowing:
+    """A model could do without a tool where we cannot: the tools are looked at whatever the need."""
+    run.options = run.options.copy()
+    run.options["asked_for_tools"] = True
+    return await run.narrow()
+
+
+async def _serve_needs(run: RunState, narrowing: Narrowing, needs: range) -> Route:
+    """One need after the other, until the person has to say something."""
+    for need in needs:
+        choice = _choose_tool(run, narrowing, need)
+        if choice.option is None and choice.question is not None:
+            return build_asked(run, replace(choice.question, need=need))
+        if choice.option is None:
+            run.undone += narrowing.shortlist.needs[need : need + 1]
+            continue
+        stopped = await _use_option(run, choice.option, choice.reason, need)
+        if stopped is not None:
+            return stopped
+    return conclude_without_model(run)
+
+
+def _count_needs(narrowing: Narrowing) -> int:
+    return min(MAX_NEEDS, max(1, len(narrowing.shortlist.needs)))
+
+
+async def resume_with_reply(run: RunState, question: Question, answer: str) -> Route:
+    """Go on with what the person answered: which tool they meant, or the values that were missing."""
+    if is_refusal(answer):
+        return build_declined(run, "Nothing was done.")
+    narrowing = run.narrowing or await _narrow(run)
+    choice = _choose_tool(run, narrowing, question.need)
+    rest = range(question.need + 1, _count_needs(narrowing))
+    options = (*([choice.option] if choice.option is not None else []), *choice.alternatives)
+    option = next((one for one in options if one.card.key == question.tool), None)
+    if option is None:
+        option = pick_option(options, answer)
+        if option is None:
+            return build_asked(run, question)
+        stopped = await _use_option(run, option, "the person chose it", question.need)
+        return stopped or await _serve_needs(run, narrowing, rest)
+    signals = await run.deps.narrower.read_signals(answer)
+    said = fill_answer(option.card, question.missing, answer, signals, today=_get_today())
+    arguments = {**option.filled.arguments, **said.arguments}
+    still = tuple(one for one in option.filled.missing if one.name not in arguments)
+    if still:
+        asked = build_missing_question(option.card, still, get_language(run))
+        return build_asked(run, replace(asked, need=question.need))
+    selection = _build_selection(option.card, "the person gave the rest", arguments=arguments)
+    return await _run_selection(run, selection) or await _serve_needs(run, narrowing, rest)
+
+
+def conclude_without_model(run: RunState) -> Route:
+    """What the tools said, in their own words; without any, what can be said without a model."""
+    if not run.packet.tool_routing.steps:
+        return _ask_which_tool(run)
+    good = run.packet.tool_routing.worked
+    if not good:
+        return build_failed(run)
+    text = build_keyless_answer(
+        [step for step in run.packet.tool_routing.steps if step.error != ErrorKind.CANCELLED.value],
+        get_language(run),
+        unused_entities=run.unused,
+        undone_needs=run.undone,
+        configured=run.deps.pool.ready,
+    )
+    text = "\n\n".join(part for part in (text, run.rejection) if part)
+    return build_answered(run, text, by=NO_MODEL_NAME, sources=list_sources(good))
+
+
+def _choose_tool(run: RunState, narrowing: Narrowing, need: int) -> KeylessChoice:
+    cards = {card.key: card for card in run.get_cards()}
+    return choose_tool(narrowing, cards, run.packet.content.original_prompt, today=_get_today(), need=need)
+
+
+async def _use_option(run: RunState, option: ToolOption, reason: str, need: int) -> Route | None:
+    """Run it, if everything it needs is there. A route where the journey cannot go on by itself."""
+    if option.filled.missing:
+        asked = build_missing_question(option.card, option.filled.missing, get_language(run))
+        return build_asked(run, replace(asked, need=need))
+    run.unused += option.filled.unused_entities
+    return await _run_selection(run, _build_selection(option.card, reason, arguments=option.filled.arguments))
+
+
+def _build_selection(card: ToolCard, reason: str, *, arguments: JsonObject) -> Selection:
+    return Selection(tool=card.key, arguments=arguments, reasoning=reason, confidence=1.0)
+
+
+async def _run_selection(run: RunState, selection: Selection) -> Route | None:
+    record_selection(run, selection)
+    emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
+    emit_status(run, ExecutionStatus.APPROVED, MIN_CONFIDENCE)
+    outcome = await run_call(run, selection)
+    if is_waiting(outcome):
+        return await build_waiting(run, outcome, selection)
+    emit_status(run, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
+    add_result(run, selection, outcome)
+    return None
+
+
+def _ask_which_tool(run: RunState) -> Route:
+    """No tool was used. Where one is needed, the person says which."""
+    cards = run.get_cards()[:MAX_OPTIONS]
+    if run.narrowing is not None and run.narrowing.need.verdict is NeedVerdict.TOOL and cards:
+        return build_asked(run, build_which_tool_question(cards, get_language(run)))
+    return _answer_directly(run)
+
+
+def _answer_directly(run: RunState) -> Route:
+    assert run.narrowing is not None
+    prompt = run.packet.content.original_prompt
+    text = build_direct_reply(
+        run.narrowing, prompt, abilities=_describe_abilities(run), down=run.deps.narrower.away()
+    )
+    return build_answered(run, text, by=NO_MODEL_NAME)
+
+
+async def answer_with_routing_off(run: RunState) -> Route:
+    """The answer without a model and without tools, because tool routing is switched off."""
+    prompt = run.packet.content.original_prompt
+    text = build_routing_off_reply(prompt, (await run.deps.narrower.read_signals(prompt)).language)
+    return build_answered(run, text, by=NO_MODEL_NAME)
+
+
+def _describe_abilities(run: RunState) -> list[str]:
+    """One tool of each server, to show what there is; rather one that reads."""
+    first: dict[str, str] = {}
+    cards = (card for card in run.deps.snapshot().cards if not card.personal)
+    for card in sorted(cards, key=lambda card: card.effect.value is not Effect.READ):
+        first.setdefault(card.server, card.key)
+    return list(first.values())[:MAX_ABILITIES]
+
+
+def _get_today() -> date:
+    return utc_now().astimezone().date()

@@ -1,0 +1,139 @@
+"""The system prompt and the history that a model gets before the request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fingerpost.call.digest.tokens import count_tokens
+from fingerpost.choose.context_window import count_message_tokens, fit_packet_history
+from fingerpost.choose.instructions import (
+    CLIENT_TOOLS_INSTRUCTIONS,
+    NO_TOOLS_INSTRUCTIONS,
+    TOOLS_INSTRUCTIONS,
+    build_directives,
+    build_system_prompt,
+    build_tool_guides,
+    choose_persona,
+    describe_tool_usage,
+)
+from fingerpost.events import HistorySummarised
+from fingerpost.frozen import frozen
+from fingerpost.llm import Role
+from fingerpost.records import Effort, Message, ToolCard
+from fingerpost.router.modes.run_state import RunState, restore_content_parts
+
+OTHER_TOKEN_SHARE: Final = 0.4  # of the window, for tools, results and the answer
+EFFORT_NOTES: Final = {
+    Effort.QUICK: "This person prefers quick answers: strongly prefer a direct answer to a tool, and a fast "
+    "tool to a slow one.",
+    Effort.THOROUGH: "This person prefers thorough answers: look things up rather than answer from memory, "
+    "and compare what several tools say where they differ.",
+}
+MAX_RESERVED_SHARE: Final = 0.7  # of the window, where a larger answer is expected
+
+
+@frozen
+class PromptStart:
+    """The beginning of a prompt."""
+
+    system: str
+    history: tuple[Message, ...]
+
+
+async def build_prompt(run: RunState, cards: Sequence[ToolCard] = (), *, tools: bool = False) -> PromptStart:
+    """The system prompt, the same in every turn of a conversation, and as much of that as fits.
+
+    `tools`: the model may be offered some. What is said of each is in its definition (`get_tool_uses`), or
+    with the request for a model that takes none (`build_offered_guides`).
+    """
+    return PromptStart(
+        system=build_system_prompt(
+            persona=_get_persona(run),
+            instructions=_build_instructions(run, cards, tools=tools),
+            guidance=get_profile_guidance(run),
+            directives=_get_directives(run),
+        ),
+        history=restore_content_parts(await fit_history(run), run.client_options.history),
+    )
+
+
+def _get_persona(run: RunState) -> str | None:
+    """What the request says, else its profile, else (beside no words of the caller's own) the settings."""
+    usual = None if run.client_options.has_system_message else run.settings.choose.persona
+    return choose_persona(run.profile, run.options.get("persona"), usual)
+
+
+def get_profile_guidance(run: RunState) -> str:
+    """What the profile says about how to use tools."""
+    said = "" if run.profile is None else run.profile.guidance or ""
+    effort = run.options.get("effort")
+    return said if effort is None else f"{said}\n{EFFORT_NOTES[Effort(effort)]}".strip()
+
+
+def _get_directives(run: RunState) -> str:
+    """What the client can act on, and the sections of the profile behind it."""
+    usual = run.settings.choose.directives
+    return build_directives(run.profile, run.options.get("directives"), usual)
+
+
+def _build_instructions(run: RunState, cards: Sequence[ToolCard], *, tools: bool) -> str:
+    """What holds for all tools. Beside a caller's own words and tools no more than has to be."""
+    brought = run.client_options
+    if brought.has_system_message or brought.tools:
+        general = CLIENT_TOOLS_INSTRUCTIONS if brought.has_system_message else TOOLS_INSTRUCTIONS
+        return general if cards else ""
+    return TOOLS_INSTRUCTIONS if tools and run.settings.tool_routing.enabled else NO_TOOLS_INSTRUCTIONS
+
+
+def _count_later_tokens(run: RunState) -> int:
+    """Tokens of what stands behind the request: it goes out whole."""
+    return sum(count_message_tokens(message, count_tokens) for message in run.client_options.later_messages)
+
+
+def _estimate_reserved_tokens(run: RunState, window: int) -> int:
+    """Tokens to keep free for the largest answer expected of an offered tool, and the answer after it."""
+    most = run.settings.digest.max_tokens
+    sizes = [min(card.intelligence.response.typical_tokens.value, most) for card in run.get_cards()]
+    wanted = max(sizes, default=0) + run.settings.choose.answer_tokens
+    return min(wanted, int(window * MAX_RESERVED_SHARE))
+
+
+async def build_offered_guides(run: RunState, cards: Sequence[ToolCard]) -> str:
+    """When to use each of these tools and when not, in the order the conversation knows them."""
+    order = run.packet.context.available_tools
+    return build_tool_guides(cards, order=order, usage=await run.deps.usage())
+
+
+async def get_tool_uses(run: RunState, cards: Sequence[ToolCard]) -> dict[str, str]:
+    """The same by key, for the definitions of the tools."""
+    order = run.packet.context.available_tools
+    return describe_tool_usage(cards, order=order, usage=await run.deps.usage())
+
+
+async def fit_history(run: RunState) -> tuple[Message, ...]:
+    """The conversation: whole where it fits, its beginning in fewer words where it does not."""
+    if not run.packet.context.history:
+        return ()
+    if run.fitted is None:
+        window = run.deps.pool.window(Role.PRIME)
+        run.fitted = await fit_packet_history(
+            run.packet,
+            window_tokens=window,
+            reserve=max(int(window * OTHER_TOKEN_SHARE), _estimate_reserved_tokens(run, window))
+            + _count_later_tokens(run),
+            count=count_tokens,
+            ask=run.build_ask(Role.LITE, "summary") if run.settings.flags.summarise else None,
+            summaries=run.deps.summaries,
+        )
+        if run.fitted.by:
+            run.emit(
+                HistorySummarised(
+                    packet_id=run.packet.packet_id,
+                    messages=run.fitted.left_out,
+                    tokens_before=run.fitted.tokens_before,
+                    tokens_after=run.fitted.tokens_after,
+                    by=run.fitted.by,
+                )
+            )
+    return run.fitted.history

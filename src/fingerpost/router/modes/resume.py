@@ -1,0 +1,278 @@
+"""Go on with a run that waited for a person, from what the journal holds of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from fingerpost.events import (
+    ApprovalRequested,
+    ConfidenceJudged,
+    QuestionAsked,
+    RequestNarrowed,
+    RouteBegan,
+    RouteEnded,
+    RouteResumed,
+    ToolResultInjected,
+    rebuild_packet,
+)
+from fingerpost.frozen import frozen
+from fingerpost.records import (
+    Confidence,
+    Decision,
+    ErrorKind,
+    ExecutionStatus,
+    JsonObject,
+    Mode,
+    Narrowing,
+    Packet,
+    PacketState,
+    Pending,
+    Question,
+    RouteOutcome,
+    Scope,
+    Selection,
+    Step,
+    ToolCall,
+    ToolResult,
+)
+from fingerpost.router.modes.agents import run_agent_turns, run_react_turns
+from fingerpost.router.modes.elicitation import check_question, is_waiting, parse_answer
+from fingerpost.router.modes.keyless import conclude_without_model
+from fingerpost.router.modes.routes import (
+    build_asked,
+    build_declined,
+    build_finished,
+    build_waiting,
+    build_waiting_for,
+)
+from fingerpost.router.modes.run_state import RunState
+from fingerpost.router.modes.staged import (
+    NextStep,
+    decide_after_result,
+    finish_answer,
+    record_confidence_sample,
+    run_rounds,
+)
+from fingerpost.router.modes.tool_step import (
+    add_result,
+    build_context,
+    compute_room,
+    emit_status,
+    record_selection,
+    schedule_calls,
+)
+from fingerpost.router.route import Route
+from fingerpost.router.store_sync import hold_claim
+from fingerpost.servers.requests import RequestContext
+from fingerpost.store import JournalEntry, Store
+
+
+@frozen
+class RecordedRun:
+    """A packet as it stood, and what was concluded about it last."""
+
+    packet: Packet | None
+    narrowing: Narrowing | None
+    confidence: Confidence | None
+    question: Question | None  # what the person was asked last
+    outcome: RouteOutcome | None  # how it ended the last time, or what it waited for
+    asked: tuple[str, ...]  # the ids of all calls that ever waited, the oldest first
+    scopes: tuple[Scope, ...] = ()  # what the caller might use
+
+
+async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
+    """What the journal holds of a packet."""
+    await store.journal.flush()
+    events = [entry.event async for entry in _iterate_events(store, packet_id)]
+    narrowings = [event.narrowing for event in events if isinstance(event, RequestNarrowed)]
+    judged = [event.confidence for event in events if isinstance(event, ConfidenceJudged)]
+    questions = [event.question for event in events if isinstance(event, QuestionAsked)]
+    outcomes = [event.outcome for event in events if isinstance(event, RouteEnded)]
+    return RecordedRun(
+        packet=rebuild_packet(events),
+        narrowing=narrowings[-1] if narrowings else None,
+        confidence=judged[-1] if judged else None,
+        question=questions[-1] if questions else None,
+        outcome=outcomes[-1] if outcomes else None,
+        asked=tuple(event.pending_id for event in events if isinstance(event, ApprovalRequested)),
+        scopes=tuple(scope for event in events if isinstance(event, RouteBegan) for scope in event.scopes),
+    )
+
+
+async def _iterate_events(store: Store, packet_id: str) -> AsyncIterator[JournalEntry]:
+    after = 0
+    while page := await store.journal.list_events(packet_id=packet_id, after_seq=after):
+        for entry in page:
+            yield entry
+        after = page[-1].seq
+
+
+async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Route:
+    """Run what was allowed (or hear that it was not), and go on to the answer."""
+    if pending.decision is Decision.WAITING:
+        return build_waiting_for(run, pending)
+    if _is_result_recorded(run, pending) and (over := _build_ended_route(run, known)) is not None:
+        return over
+    told = RouteResumed(
+        packet_id=run.packet.packet_id, pending_id=pending.pending_id, instance=run.deps.instance
+    )
+    run.emit(told)
+    waiting: Pending | None = None
+    calls = (pending, *await _find_other_pending(run, pending, known))
+    for each in calls:
+        if each.decision is Decision.WAITING:
+            waiting = waiting or each
+        elif not _is_result_recorded(run, each):
+            stopped = await _execute_decision(run, each)
+            if stopped is not None:
+                return stopped
+    if waiting is not None:
+        return build_waiting_for(run, waiting)
+    run.rejection = "\n".join(
+        _describe_rejection(each) for each in calls if each.decision is not Decision.APPROVED
+    )
+    rejected = any(each.decision is Decision.REJECTED for each in calls)
+    if run.rejection and not rejected and not run.packet.tool_routing.worked:
+        return build_declined(run, run.rejection)  # its time was over: no model has to hear of it
+    return await continue_run(run)
+
+
+def _is_result_recorded(run: RunState, pending: Pending) -> bool:
+    """Whether what became of the call is part of the packet."""
+    return any(step.call_id == pending.call_id for step in run.packet.tool_routing.steps)
+
+
+def _build_ended_route(run: RunState, known: RecordedRun) -> Route | None:
+    """The end the journey has come to already; None where it was interrupted, or waits for another call."""
+    state = run.packet.status.state
+    if state is PacketState.WAITING and known.question is not None and known.question.pending_id is None:
+        return build_asked(run, known.question)
+    answer = next((field for field in run.packet.content.data_fields if field.key == "answer"), None)
+    if answer is None or state not in (PacketState.ANSWERED, PacketState.FAILED):
+        return None
+    outcome = known.outcome or RouteOutcome.ANSWERED
+    return build_finished(run, outcome, str(answer.value), by=answer.source or "")
+
+
+async def _find_other_pending(run: RunState, pending: Pending, known: RecordedRun) -> list[Pending]:
+    """The other calls of this packet a person was asked about, as they stand."""
+    approvals = run.deps.calls.approvals
+    others = [await approvals.get(each) for each in dict.fromkeys(known.asked) if each != pending.pending_id]
+    return [each for each in others if each is not None]
+
+
+async def resume_with_answer(run: RunState, question: Question, answer: str) -> Route:
+    """Go on with the call whose tool asked the person, and from its result to the answer.
+
+    Words that do not answer what was asked change nothing: it is asked again.
+    """
+    assert question.call is not None and question.tool is not None
+    asked, said = question.call, parse_answer(question.call.schema, answer)
+    if said is None:
+        return build_asked(run, question)
+    wish = ToolCall(name=question.tool, arguments=asked.arguments)
+    schedule_calls(run, (wish,))
+    context = build_context(run, wish, tokens_left=compute_room(run))
+    context = replace(context, call_id=asked.call_id)  # one trace from the question to the answer
+    told: JsonObject = {asked.name: {"action": "accept", "content": said}}
+    passage = RequestContext(input_responses=told, request_state=asked.state)
+    outcome = check_question(await run.deps.calls.call(wish, context, passage))
+    selection = Selection(tool=question.tool, arguments=asked.arguments)
+    if is_waiting(outcome):
+        return await build_waiting(run, outcome, selection)
+    if run.packet.tool_routing.execution_status is ExecutionStatus.APPROVED:
+        emit_status(run, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
+    record_confidence_sample(run, outcome)
+    add_result(run, selection, outcome)
+    return await continue_run(run)
+
+
+async def _execute_decision(run: RunState, pending: Pending) -> Route | None:
+    """Do what was decided about one call, once for all requests that wait for it.
+
+    A route where it has to wait once more.
+    """
+    if not pending.joined:
+        return await _execute_decision_alone(run, pending)
+    house = run.deps
+    async with hold_claim(house.store, f"call {pending.pending_id}", house.instance):
+        made = await _find_shared_result(run, pending)
+        if made is None:
+            return await _execute_decision_alone(run, pending)
+        result, step = made
+        selection = Selection(tool=pending.tool, arguments=step.arguments)
+        _emit_status(run, pending, selection, success=step.success)
+        said = f"This call was made once, for {len(pending.packets)} requests that waited for its approval."
+        told = replace(step, text=f"{said}\n{step.text}")
+        run.emit(ToolResultInjected(packet_id=run.packet.packet_id, result=result, step=told))
+    return None
+
+
+async def _find_shared_result(run: RunState, pending: Pending) -> tuple[ToolResult, Step] | None:
+    """The result of this call, where another request has it already."""
+    if pending.decision is not Decision.APPROVED:
+        return None
+    for packet_id in pending.packets:
+        found = await run.deps.store.journal.list_events(
+            packet_id=packet_id, kinds=(ToolResultInjected.kind,)
+        )
+        for entry in found:
+            event = entry.event
+            if isinstance(event, ToolResultInjected) and event.step and event.step.call_id == pending.call_id:
+                return event.result, event.step
+    return None
+
+
+async def _execute_decision_alone(run: RunState, pending: Pending) -> Route | None:
+    wish = ToolCall(name=pending.tool, arguments=pending.arguments)
+    if pending.decision is Decision.APPROVED:
+        schedule_calls(run, (wish,))
+    context = build_context(run, wish, tokens_left=compute_room(run))
+    outcome = check_question(await run.deps.calls.resume(pending.pending_id, context))
+    arguments = pending.arguments if pending.edited_arguments is None else pending.edited_arguments
+    selection = Selection(tool=pending.tool, arguments=arguments)
+    if is_waiting(outcome):
+        return await build_waiting(run, outcome, selection)
+    _emit_status(run, pending, selection, success=outcome.success)
+    record_confidence_sample(run, outcome)
+    add_result(run, selection, outcome)
+    return None
+
+
+def _emit_status(run: RunState, pending: Pending, selection: Selection, *, success: bool) -> None:
+    status = run.packet.tool_routing.execution_status
+    if status not in (ExecutionStatus.AWAITING_CONFIDENCE, ExecutionStatus.APPROVED):
+        record_selection(run, selection)  # the turn's first call is done: this is the next one
+        emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
+        status = ExecutionStatus.AWAITING_CONFIDENCE
+    if pending.decision is not Decision.APPROVED:
+        emit_status(run, ExecutionStatus.USER_DENIED, pending.decision_reason or pending.decision.value)
+        return
+    if status is ExecutionStatus.AWAITING_CONFIDENCE:
+        emit_status(run, ExecutionStatus.APPROVED, f"by {pending.decided_by}")
+    emit_status(run, ExecutionStatus.EXECUTED if success else ExecutionStatus.FAILED)
+
+
+async def continue_run(run: RunState) -> Route:
+    """From the results to the answer. Whoever chose a call hears that a person did not allow it."""
+    routing = run.packet.tool_routing
+    if run.mode is Mode.KEYLESS or not run.deps.pool.ready:
+        if run.rejection and not routing.worked:
+            return build_declined(run, run.rejection)
+        return conclude_without_model(run)
+    if run.mode is Mode.STAGED:
+        last = routing.steps[-1]
+        error = None if last.error is None else ErrorKind(last.error)
+        following = await decide_after_result(run, success=last.success, error=error)
+        return await (run_rounds(run) if following is NextStep.AGAIN else finish_answer(run))
+    turns = run_react_turns if run.mode is Mode.REACT else run_agent_turns
+    return await turns(run)
+
+
+def _describe_rejection(pending: Pending) -> str:
+    """What became of a call that was not allowed, for the person who asked."""
+    if pending.decision is Decision.EXPIRED:
+        return f"Nobody decided about {pending.tool} in time, so it was not done."
+    reason = f": {pending.decision_reason}" if pending.decision_reason else ""
+    return f"{pending.tool} was rejected by {pending.decided_by or 'a person'} and was not done{reason}"

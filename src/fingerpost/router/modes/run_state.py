@@ -1,0 +1,535 @@
+"""The state of one run: its packet, budget, offered tools, and how its models are asked."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from fingerpost.call.digest.results import find_handles
+from fingerpost.call.digest.tokens import count_tokens
+from fingerpost.call.pipeline import MAX_PAGES, READ_RESULT_FUNCTION, READ_RESULT_TOOL_NAME, CallPipeline
+from fingerpost.catalog import Snapshot
+from fingerpost.choose.client_options import ClientOptions, rename_conflicting_cards
+from fingerpost.choose.confidence import Calibration
+from fingerpost.choose.context_window import FittedHistory, SummaryCache
+from fingerpost.errors import ModelError
+from fingerpost.events import (
+    Event,
+    EventSink,
+    IntentDetected,
+    ModelAnswered,
+    PacketEvent,
+    TaskScheduled,
+    ToolsOffered,
+)
+from fingerpost.frozen import frozen
+from fingerpost.llm import Ask, ChatModel, ModelPool, ModelReply, ModelRequest, ModelUsage, OnText, Role
+from fingerpost.llm.content import to_text_only
+from fingerpost.records import (
+    Confidence,
+    Entity,
+    ErrorKind,
+    JsonObject,
+    Message,
+    Mode,
+    Narrowing,
+    Outcome,
+    Packet,
+    PacketState,
+    Scope,
+    SystemTask,
+    ToolCard,
+    UsageProfile,
+)
+from fingerpost.router.options import RouteOptions
+from fingerpost.router.request_narrower import RequestNarrower
+from fingerpost.settings import ChooseSettings, ProfileSettings, Settings
+from fingerpost.settings.validation import apply_arms, assign_arms
+from fingerpost.store import Store
+
+
+class RunBudgetExceeded(Exception):
+    """A limit is reached. Never leaves the journey: it ends with guidance instead."""
+
+    def __init__(self, *, limit: str, detail: str) -> None:
+        super().__init__(detail)
+        self.limit = limit
+        self.detail = detail
+
+
+@dataclass(slots=True)
+class ModelSpending:
+    """What the models have cost so far."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    milliseconds: float = 0.0
+    cost: float | None = None
+
+
+class RunBudget:
+    """Counts, and says when enough is enough."""
+
+    def __init__(
+        self,
+        settings: ChooseSettings,
+        *,
+        seconds: float | None = None,
+        tokens: int | None = None,
+        parent: RunBudget | None = None,
+    ) -> None:
+        """What is spent here is spent of `parent`, too, and its end is the end of this."""
+        self._settings = settings
+        self._seconds = settings.max_seconds if seconds is None else min(seconds, settings.max_seconds)
+        self._tokens = settings.max_tokens if tokens is None else min(tokens, settings.max_tokens)
+        self._parent = parent
+        self._began = time.monotonic()
+        self.spent = ModelSpending()
+
+    @property
+    def milliseconds(self) -> float:
+        return (time.monotonic() - self._began) * 1000
+
+    @property
+    def seconds_left(self) -> float:
+        own = max(0.0, self._began + self._seconds - time.monotonic())
+        return own if self._parent is None else min(own, self._parent.seconds_left)
+
+    def check(self) -> None:
+        """Raises `RunBudgetExceeded` when nothing more may be asked of a model."""
+        if self._parent is not None:
+            self._parent.check()
+        used = self.spent.prompt_tokens + self.spent.completion_tokens
+        if used >= self._tokens:
+            detail = f"{used:,} of {self._tokens:,} tokens are used ({self._describe_limit('max_tokens')})"
+            raise RunBudgetExceeded(limit="tokens", detail=detail)
+        most = self._settings.max_cost
+        if most is not None and self.spent.cost is not None and self.spent.cost >= most:
+            detail = f"{self.spent.cost:.4f} of {most:g} is spent (choose.max_cost)"
+            raise RunBudgetExceeded(limit="cost", detail=detail)
+        if self.seconds_left <= 0:
+            raise self.build_timeout()
+
+    def build_timeout(self) -> RunBudgetExceeded:
+        is_own = self._parent is None and self._seconds < self._settings.max_seconds
+        named = "as long as the request was given" if is_own else self._describe_limit("max_seconds")
+        return RunBudgetExceeded(limit="seconds", detail=f"{self._seconds:g} s are over ({named})")
+
+    def _describe_limit(self, limit: str) -> str:
+        return f"choose.{limit}" if self._parent is None else f"builtin.subagents.{limit}"
+
+    def count(self, reply: ModelReply, *, prompt: int, completion: int, cost: float | None) -> None:
+        """`prompt` and `completion` are what the server says, or an estimate where it does not."""
+        if self._parent is not None:
+            self._parent.count(reply, prompt=prompt, completion=completion, cost=cost)
+        spent = self.spent
+        spent.calls += 1
+        spent.prompt_tokens += prompt
+        spent.completion_tokens += completion
+        spent.milliseconds += reply.milliseconds
+        if cost is not None:
+            spent.cost = (spent.cost or 0.0) + cost
+
+
+def build_client_options(options: RouteOptions, *, prime: str) -> ClientOptions:
+    """`prime` is who answers anyway: asking for them by name changes nothing."""
+    model = options.get("model")
+    return ClientOptions(
+        tools=options.get("caller_tools", ()),
+        tool_choice=options.get("tool_choice"),
+        later_messages=options.get("since", ()),
+        content_parts=options.get("parts", ()),
+        options=options.get("options", {}),
+        sets_own_limits=options.get("own_terms", False),
+        model=None if model in (None, "", prime) else model,
+        history=options.get("history", ()),
+    )
+
+
+def restore_content_parts(fitted: Sequence[Message], written: Sequence[Message]) -> tuple[Message, ...]:
+    """The conversation with what the caller wrote beside its words, as far as it is still the same.
+
+    A beginning may have been cut off, so both are compared from their ends.
+    """
+    found = list(fitted)
+    for behind in range(1, min(len(found), len(written)) + 1):
+        if written[-behind].parts and to_text_only(written[-behind]) == found[-behind]:
+            found[-behind] = written[-behind]
+    return tuple(found)
+
+
+MAX_KEPT_OFFERS: Final = 500  # conversations
+
+OfferKey = tuple[str, str | None, str | None, tuple[Scope, ...]]  # conversation, caller, profile, bounds
+
+
+class OfferedToolsCache:
+    """The latest offer of each caller in each conversation, the least recently used forgotten first."""
+
+    def __init__(self) -> None:
+        self._offers: OrderedDict[OfferKey, tuple[str, ...]] = OrderedDict()
+
+    def get_last(self, key: OfferKey | None) -> tuple[str, ...]:
+        return () if key is None else self._offers.get(key, ())
+
+    def keep(self, key: OfferKey | None, tools: tuple[str, ...]) -> None:
+        if key is None:
+            return
+        self._offers[key] = tools
+        self._offers.move_to_end(key)
+        while len(self._offers) > MAX_KEPT_OFFERS:
+            self._offers.popitem(last=False)
+
+
+def build_offer_key(options: RouteOptions) -> OfferKey | None:
+    """By which an offer is known again; None: the request belongs to no conversation."""
+    conversation = options.get("conversation")
+    if conversation is None:
+        return None
+    return (conversation, options.get("caller"), options.get("profile"), options.get("scopes", ()))
+
+
+logger = logging.getLogger("fingerpost.router")
+
+MAX_ERROR_LENGTH: Final = 300
+
+
+@frozen
+class RunDeps:
+    """What every journey of one router shares."""
+
+    settings: Settings
+    events: EventSink
+    narrower: RequestNarrower
+    calls: CallPipeline
+    pool: ModelPool
+    store: Store
+    offers: OfferedToolsCache
+    snapshot: Callable[[], Snapshot]
+    calibration: Callable[[], Awaitable[Calibration]]
+    get_settings: Callable[[ToolCard], Awaitable[Settings]]  # by which a call of this tool is judged
+    learn: Callable[[Outcome, Packet], None]
+    summaries: SummaryCache
+    usage: Callable[[], Awaitable[Mapping[str, UsageProfile]]]  # of tools, where instructions may follow it
+    profiles: Mapping[str, ProfileSettings]
+    instance: str  # this process, among others on the same store
+
+
+class AskedModel:
+    """A way to ask, as a model."""
+
+    def __init__(self, name: str, ask: Ask) -> None:
+        self.name = name
+        self._ask = ask
+
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        return await self._ask(request)
+
+
+class RunState:
+    """What happens to one packet between the request and the answer."""
+
+    def __init__(
+        self,
+        deps: RunDeps,
+        packet: Packet,
+        *,
+        mode: Mode,
+        options: RouteOptions,
+        narrowing: Narrowing | None = None,
+        parent: RunState | None = None,
+    ) -> None:
+        """`parent` is the journey on whose behalf this one is made, and whose budget it spends."""
+        self.deps = deps
+        unit = options.get("conversation") or packet.packet_id
+        self.arms = assign_arms(deps.settings.rollout, unit) if parent is None else parent.arms
+        self.settings = apply_arms(deps.settings, self.arms)
+        self.client_options = build_client_options(options, prime=deps.pool.name(Role.PRIME))
+        self.packet = packet
+        self.mode = mode
+        self.options = options
+        self.narrowing = narrowing
+        self.profile = deps.profiles.get(options.get("profile") or "")  # to the end as it was at the start
+        self.depth = 0 if parent is None else parent.depth + 1
+        self.budget = RunBudget(
+            self.settings.choose,
+            seconds=options.get("seconds"),
+            tokens=options.get("tokens"),
+            parent=None if parent is None else parent.budget,
+        )
+        self.widened = False
+        self.failures: list[Outcome] = []
+        self.confidence: Confidence | None = None  # in the selection at hand
+        self.note = ""  # what the answering model has to know about why no tool was used
+        self.rejection = ""  # what a person did not allow, in words for the person who asked
+        self.fitted: FittedHistory | None = None
+        self.unused: tuple[Entity, ...] = ()  # what the request names and no argument took up
+        self.undone: tuple[str, ...] = ()  # what it asks for and, without a model, no tool was found for
+        self._names_kept_result = False  # the conversation does, and the caller can read it
+        self._on_text: OnText | None = options.get("on_text")
+        self._said = ""  # everything that was streamed
+        self._earlier = ""  # the part of it that is not of the text that is being written
+
+    # -- telling ------------------------------------------------------------------------------------
+
+    def emit(self, event: Event) -> None:
+        """A fact: it changes the packet, and everybody may know."""
+        if isinstance(event, PacketEvent):
+            self.packet = event.apply(self.packet)
+        self.deps.events.emit(event)
+
+    def schedule(self, task: SystemTask | None, state: PacketState = PacketState.PROCESSING) -> None:
+        self.emit(TaskScheduled(packet_id=self.packet.packet_id, state=state, next_task=task))
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._on_text is not None
+
+    def stream_text(self, text: str) -> None:
+        """A piece of the answer for whoever listens. A listener that fails costs nobody the answer."""
+        if text and self._on_text is not None:
+            if self._said and self._said == self._earlier:
+                text = f"\n\n{text}"
+            self._said += text
+            try:
+                self._on_text(text)
+            except Exception:
+                logger.exception("whoever listened to the answer failed; it goes on without them")
+                self._on_text = None
+
+    def end_text_part(self) -> None:
+        """What was streamed so far is not the end of it: what comes next stands apart from it."""
+        self._earlier = self._said
+
+    def complete_answer(self, text: str) -> str:
+        """The whole answer that ends with `text`: all that was streamed, and now also the rest of it."""
+        if self._on_text is None or not text:
+            return text
+        if not self._streamed_part.startswith(text) and not text.startswith(self._streamed_part):
+            self.end_text_part()
+        self.stream_text(text[len(self._streamed_part) :])
+        return self._said
+
+    @property
+    def has_streamed(self) -> bool:
+        """Whether some of the answer was streamed."""
+        return bool(self._said)
+
+    @property
+    def _streamed_part(self) -> str:
+        """What was streamed of the text that is being written."""
+        part = self._said[len(self._earlier) :]
+        return part.removeprefix("\n\n") if self._earlier else part
+
+    # -- narrowing ----------------------------------------------------------------------------------
+
+    async def narrow(self) -> Narrowing:
+        """Which tools the request may use."""
+        self.schedule(SystemTask.INTENT_DETECTION)
+        found, facts = await self.deps.narrower.narrow_packet(
+            self.deps.snapshot(),
+            self.packet,
+            self.options,
+            model=self._build_server_chooser(),
+            arms=self.arms,
+        )
+        for fact in facts:
+            self.emit(fact)
+        if self.client_options.excludes_routed_tools:
+            self.offer_only(())
+        self.narrowing = found
+        return found
+
+    async def narrow_for(self, text: str) -> Narrowing:
+        """Which tools suit what is still to be done."""
+        asking = self.options.copy()
+        asking["asked_for_tools"] = True
+        used = (step.tool for step in self.packet.tool_routing.worked)
+        asking["used"] = (*asking.get("used", ()), *used)
+        found, facts = await self.deps.narrower.narrow_packet(
+            self.deps.snapshot(),
+            self.packet,
+            asking,
+            text=text,
+            model=self._build_server_chooser(),
+            arms=self.arms,
+        )
+        for fact in facts:
+            if not isinstance(fact, IntentDetected):  # the request is about what it was about
+                self.emit(fact)
+        self.narrowing = found
+        return found
+
+    @property
+    def can_widen(self) -> bool:
+        """Whether a model that takes none of its tools may see those of servers that were left out, once."""
+        choice = None if self.narrowing is None else self.narrowing.servers
+        left_out = choice is not None and bool(choice.left_out)
+        return left_out and self.settings.flags.widen and not self.widened
+
+    async def narrow_wider(self, text: str | None = None) -> Narrowing:
+        """The same when a model took none of the tools: servers that were left out are looked at, too."""
+        asking = self.options.copy()
+        asking["asked_for_tools"] = True
+        found, _ = await self.deps.narrower.narrow_packet(
+            self.deps.snapshot(),
+            self.packet,
+            asking,
+            text=text,
+            model=self._build_server_chooser(),
+            widened=True,
+        )
+        self.narrowing = found
+        return found
+
+    def _build_server_chooser(self) -> ChatModel | None:
+        """Whoever chooses servers, counted and told like every other question."""
+        pool = self.deps.pool
+        return AskedModel(pool.name(Role.LITE), self.build_ask(Role.LITE, "servers")) if pool.ready else None
+
+    def get_cards(self) -> tuple[ToolCard, ...]:
+        """The tools offered now, those that still exist, under names that no tool of the caller has."""
+        if not self.settings.tool_routing.enabled:
+            return ()
+        snapshot = self.deps.snapshot()
+        found = (snapshot.get(key) for key in self.packet.context.available_tools)
+        return rename_conflicting_cards(
+            [card for card in found if card is not None], self.client_options.tool_names
+        )
+
+    @property
+    def can_call(self) -> bool:
+        """Whether the model may call another tool for this request."""
+        return bool(self.packet.tool_routing.reinjections_left) and not self.looping_tool
+
+    @property
+    def looping_tool(self) -> str:
+        """The tool that was called again and again with nothing new to show for it; empty where none was.
+
+        Either the call path refused a repeated call, or the same call failed in the same way too often.
+        """
+        steps, limit = self.packet.tool_routing.steps, self.settings.call.repeat_limit
+        refused = next((step for step in steps if step.error == ErrorKind.LOOP.value), None)
+        if refused is not None:
+            return refused.tool
+        last = [(step.tool, step.arguments, step.error) for step in steps[-limit:] if not step.success]
+        is_loop = len(last) == limit and last.count(last[0]) == limit
+        return steps[-1].tool if is_loop and self.settings.flags.loop_guard else ""
+
+    @property
+    def own_tools(self) -> tuple[JsonObject, ...]:
+        """Definitions of our own tools: `read_result`, while there is a result to read on in.
+
+        That is one that was cut for this request, or one the conversation names (`find_kept_results`).
+        Reading costs no round, so the pages that may be read are counted.
+        """
+        steps, brought = self.packet.tool_routing.steps, self.client_options
+        pages = sum(step.tool == READ_RESULT_TOOL_NAME for step in steps)
+        is_cut = self._names_kept_result or any(step.handle for step in steps)
+        can_read = is_cut and pages < MAX_PAGES and not self.looping_tool
+        return (
+            (READ_RESULT_FUNCTION,)
+            if can_read
+            and not brought.excludes_routed_tools
+            and READ_RESULT_TOOL_NAME not in brought.tool_names
+            else ()
+        )
+
+    async def find_kept_results(self) -> None:
+        """Look whether the conversation names a result that was cut and that this caller can still read."""
+        if not self.settings.tool_routing.enabled:
+            return
+        said = (*self.packet.context.history, *self.client_options.later_messages)
+        results, caller = self.deps.calls.results, self.packet.header.caller
+        for handle in find_handles(message.text for message in said):
+            if await results.is_kept(handle, caller=caller):
+                self._names_kept_result = True
+                return
+
+    async def can_take_definitions(self) -> bool:
+        """Whether the model that answers is given definitions, or told of tools in words."""
+        known = await self.deps.pool.capabilities(Role.PRIME, model=self.client_options.model)
+        return known.tools is not False
+
+    # -- asking a model -----------------------------------------------------------------------------
+
+    def build_ask(self, role: Role, purpose: str, *, on_text: OnText | None = None) -> Ask:
+        """A way to ask a model that counts, bounds and tells."""
+
+        async def ask(request: ModelRequest) -> ModelReply:
+            self.budget.check()
+            reply = None
+            try:
+                with anyio.move_on_after(self.budget.seconds_left):
+                    reply = await self.deps.pool.ask(role, request, on_text=on_text)
+            except ModelError as error:
+                self._emit_model_error(role, purpose, error=str(error)[:MAX_ERROR_LENGTH])
+                raise
+            except anyio.get_cancelled_exc_class():
+                self._emit_model_error(role, purpose, error="the request was cancelled")
+                raise
+            if reply is None:
+                self._emit_model_error(role, purpose, error="the time for the request is over")
+                raise self.budget.build_timeout()
+            self._count_usage(role, purpose, request, reply)
+            return reply
+
+        return ask
+
+    def _count_usage(self, role: Role, purpose: str, request: ModelRequest, reply: ModelReply) -> None:
+        usage = reply.usage
+        counted = usage or _estimate_usage(request, reply)
+        self.budget.count(
+            reply,
+            prompt=counted.prompt_tokens,
+            completion=counted.completion_tokens,
+            cost=self._compute_cost(role, request, reply, counted),
+        )
+        self.deps.events.emit(
+            ModelAnswered(
+                packet_id=self.packet.packet_id,
+                role=role.value,
+                purpose=purpose,
+                model=reply.model,
+                prompt_tokens=None if usage is None else usage.prompt_tokens,
+                completion_tokens=None if usage is None else usage.completion_tokens,
+                milliseconds=reply.milliseconds,
+                stood_in=reply.stood_in,
+            )
+        )
+
+    def _compute_cost(
+        self, role: Role, request: ModelRequest, reply: ModelReply, usage: ModelUsage
+    ) -> float | None:
+        """What a model costs that a caller asked for by name, nobody has told us."""
+        if request.model is not None:
+            return None
+        return self.deps.pool.cost(role, usage, stood_in=reply.stood_in)
+
+    def _emit_model_error(self, role: Role, purpose: str, *, error: str) -> None:
+        name = self.deps.pool.name(role) or "no model"
+        self.deps.events.emit(
+            ModelAnswered(
+                packet_id=self.packet.packet_id, role=role.value, purpose=purpose, model=name, error=error
+            )
+        )
+
+    def offer_only(self, keys: tuple[str, ...], *, kept: tuple[str, ...] = ()) -> None:
+        """Offer exactly these from now on; `kept` are there because an earlier turn was offered them."""
+        if keys != self.packet.context.available_tools:
+            self.emit(ToolsOffered(packet_id=self.packet.packet_id, tools=keys, kept=kept))
+
+
+def _estimate_usage(request: ModelRequest, reply: ModelReply) -> ModelUsage:
+    """What a reply cost whose server does not say it: a limit nobody counts towards would be none."""
+    return ModelUsage(
+        prompt_tokens=sum(count_tokens(message.text) for message in request.messages),
+        completion_tokens=count_tokens(reply.text),
+    )

@@ -1,0 +1,303 @@
+"""Staged mode: a light model selects, arguments are checked, the prime model reviews, a gate decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Final
+
+from fingerpost.call.build import CheckedCall
+from fingerpost.choose.client_options import describe_client_tools
+from fingerpost.choose.confidence import score_confidence
+from fingerpost.choose.review import review_selection
+from fingerpost.choose.selection import select_tool
+from fingerpost.choose.tool_loop import rewrite_as_text
+from fingerpost.events import (
+    ConfidenceJudged,
+    PlanNoted,
+    ReplyRejected,
+    SelectionReviewed,
+)
+from fingerpost.llm import Role
+from fingerpost.llm.content import to_text_only
+from fingerpost.records import (
+    Confidence,
+    ConfidenceSample,
+    ErrorKind,
+    ExecutionStatus,
+    GateVerdict,
+    Message,
+    MissingArgument,
+    NeedVerdict,
+    Outcome,
+    ParameterFault,
+    ParsedSelection,
+    Question,
+    Review,
+    Selection,
+    Shortlist,
+    SystemTask,
+    ToolCard,
+    utc_now,
+)
+from fingerpost.router.modes.answer import write_answer, write_final_answer
+from fingerpost.router.modes.elicitation import is_waiting
+from fingerpost.router.modes.prompts import build_offered_guides, fit_history, get_profile_guidance
+from fingerpost.router.modes.routes import build_asked, build_waiting
+from fingerpost.router.modes.run_state import RunState
+from fingerpost.router.modes.tool_step import (
+    add_problem,
+    add_result,
+    begin_next_round,
+    build_tool_call,
+    emit_status,
+    find_tools_needing_approval,
+    record_selection,
+    run_call,
+    should_refine_arguments,
+    widen,
+    widen_servers,
+)
+from fingerpost.router.route import Route
+from fingerpost.settings.validation import apply_arms
+
+# What says that the choice was wrong. A server that is down says nothing about the choice.
+_WRONG_CHOICE_ERRORS: Final = (
+    ErrorKind.INVALID_PARAMETERS,
+    ErrorKind.TOOL_NOT_FOUND,
+    ErrorKind.OPERATION_NOT_SUPPORTED,
+    ErrorKind.EXECUTION_FAILED,
+    ErrorKind.CANCELLED,
+)
+
+
+def record_confidence_sample(run: RunState, outcome: Outcome) -> None:
+    """Remember whether we were right to be so sure. A person's no counts as well as an error."""
+    if run.confidence is not None and (outcome.success or outcome.error in _WRONG_CHOICE_ERRORS):
+        sample = ConfidenceSample(raw=run.confidence.raw, right=outcome.success, tool=outcome.tool)
+        run.deps.store.confidences.record_soon(sample, utc_now())
+
+
+class NextStep(Enum):
+    """What follows a round that did not end the journey."""
+
+    AGAIN = auto()
+    ANSWER = auto()
+
+
+async def run_staged(run: RunState) -> Route:
+    """From the request to the answer."""
+    narrowing = await run.narrow()
+    if narrowing.need.verdict is NeedVerdict.NONE or run.client_options.excludes_routed_tools:
+        return await finish_answer(run)
+    return await run_rounds(run)
+
+
+async def run_rounds(run: RunState) -> Route:
+    """Rounds until nothing is left to do or the cap is reached, then the answer."""
+    while run.can_call and (cards := run.get_cards()):
+        chosen = await select_tools(run, cards)
+        following = await evaluate_selection(run, chosen, cards)
+        if isinstance(following, Route):
+            return following
+        if following is NextStep.ANSWER:
+            break
+    return await finish_answer(run)
+
+
+async def finish_answer(run: RunState) -> Route:
+    """The answer; a call the model wrote into it by mistake is considered like any other, once."""
+    ending = await write_answer(run)
+    if isinstance(ending, Route):
+        return ending
+    following = await evaluate_selection(run, ParsedSelection(selection=ending), run.get_cards())
+    return following if isinstance(following, Route) else await write_final_answer(run)
+
+
+async def decide_after_call(run: RunState, outcome: Outcome, selection: Selection) -> Route | NextStep:
+    """What follows a call: wait, go on with what is left, try another way, or answer."""
+    if is_waiting(outcome):
+        return await build_waiting(run, outcome, selection)
+    record_confidence_sample(run, outcome)
+    add_result(run, selection, outcome)
+    return await decide_after_result(run, success=outcome.success, error=outcome.error)
+
+
+async def decide_after_result(run: RunState, *, success: bool, error: ErrorKind | None) -> NextStep:
+    """What follows a result that has become part of the packet."""
+    begin_next_round(run)
+    if not success:
+        return NextStep.ANSWER if error in _FINAL_ERRORS else NextStep.AGAIN
+    remaining = _describe_remaining(run)
+    if not remaining or not run.settings.flags.chains:
+        return NextStep.ANSWER
+    await run.narrow_for(remaining)
+    return NextStep.AGAIN
+
+
+# A person or a rule said no: looking for a way around would be disobedience.
+_FINAL_ERRORS = (ErrorKind.CANCELLED, ErrorKind.DENIED)
+
+
+async def select_tools(run: RunState, cards: tuple[ToolCard, ...]) -> ParsedSelection:
+    """What the selecting model takes of these tools."""
+    if should_refine_arguments(run):
+        run.schedule(SystemTask.REFINE)
+    run.schedule(SystemTask.TOOL_ROUTING)
+    history = (*await fit_history(run), *get_later_messages(run))
+    about = (
+        await build_offered_guides(run, cards),
+        describe_client_tools(run.client_options),
+        get_profile_guidance(run),
+    )
+    chosen = await select_tool(
+        run.build_ask(Role.LITE, "selection"),
+        run.packet,
+        cards,
+        run.settings.tool_routing,
+        instructions="\n\n".join(part for part in about if part),
+        history=history,
+        needs_approval=find_tools_needing_approval(run, cards),
+    )
+    if chosen.problem:
+        run.emit(ReplyRejected(packet_id=run.packet.packet_id, purpose="selection", problem=chosen.problem))
+    return chosen
+
+
+def get_later_messages(run: RunState) -> tuple[Message, ...]:
+    """What came of calls the caller's tools took for this request, for models that read words alone."""
+    since = rewrite_as_text([to_text_only(message) for message in run.client_options.later_messages])
+    if not since:
+        return ()
+    first = Message(role="user", text=run.packet.content.original_prompt)
+    return (first, *since)
+
+
+async def evaluate_selection(
+    run: RunState, chosen: ParsedSelection, cards: tuple[ToolCard, ...]
+) -> Route | NextStep:
+    """Check, review and gate what was chosen; call it if it passes."""
+    selection = chosen.selection
+    if selection is None:
+        if chosen.problem:
+            return NextStep.AGAIN if widen(run, chosen.problem) else NextStep.ANSWER
+        widened = not run.packet.tool_routing.steps and await widen_servers(run)
+        return NextStep.AGAIN if widened else NextStep.ANSWER
+    record_selection(run, selection, alternatives=chosen.alternatives)
+    if chosen.remaining or _describe_remaining(run):
+        planned = run.packet.tool_routing.selected_tool
+        reads = None if planned is None else planned.read_only
+        run.emit(PlanNoted(packet_id=run.packet.packet_id, remaining=chosen.remaining, read_only=reads))
+    checked = run.deps.calls.check(
+        build_tool_call(selection), run.options.get("scopes", ()), profile=run.options.get("profile")
+    )
+    card = next((card for card in cards if card.key == checked.tool), None)
+    if checked.problem or card is None:
+        return _handle_invalid_arguments(run, selection, checked)
+    confidence = await _compute_confidence(
+        run, replace(selection, arguments=checked.arguments), card, checked
+    )
+    return await _apply_gate(run, selection, confidence)
+
+
+async def _compute_confidence(
+    run: RunState, selection: Selection, card: ToolCard, checked: CheckedCall
+) -> Confidence:
+    emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
+    opinion = await _review_selection(run, selection, card, checked) if run.settings.flags.review else None
+    narrowing = run.narrowing
+    confidence = score_confidence(
+        selection,
+        opinion,
+        narrowing.shortlist if narrowing is not None else Shortlist(),
+        calibration=await run.deps.calibration(),
+        settings=apply_arms(await run.deps.get_settings(card), run.arms),
+    )
+    run.confidence = confidence
+    run.emit(ConfidenceJudged(packet_id=run.packet.packet_id, confidence=confidence))
+    return confidence
+
+
+async def _review_selection(
+    run: RunState, selection: Selection, card: ToolCard, checked: CheckedCall
+) -> Review:
+    run.schedule(SystemTask.VALIDATE)
+    opinion = await review_selection(
+        run.build_ask(Role.PRIME, "review"),
+        run.packet,
+        selection,
+        card,
+        run.settings.tool_routing,
+        notes=[f"{repair.path} was {repair.kind}: {repair.reason}" for repair in checked.repairs],
+        history=(*await fit_history(run), *get_later_messages(run)),
+    )
+    run.emit(SelectionReviewed(packet_id=run.packet.packet_id, review=opinion))
+    return opinion
+
+
+async def _apply_gate(run: RunState, selection: Selection, confidence: Confidence) -> Route | NextStep:
+    run.schedule(SystemTask.DECISION)
+    if confidence.verdict is GateVerdict.GO:
+        emit_status(run, ExecutionStatus.APPROVED, confidence.reason)
+        outcome = await run_call(run, selection)
+        _emit_call_status(run, outcome)
+        return await decide_after_call(run, outcome, selection)
+    if widen(run, confidence.reason):
+        return NextStep.AGAIN
+    if confidence.verdict is GateVerdict.DECLINE:
+        emit_status(run, ExecutionStatus.SKIPPED, confidence.reason)
+        run.note = f"{selection.tool} was considered and not used: {confidence.reason}"
+        return NextStep.ANSWER
+    return await _ask_person(run, selection, confidence)
+
+
+async def _ask_person(run: RunState, selection: Selection, confidence: Confidence) -> Route | NextStep:
+    """Below the threshold nothing runs before a person has looked at exactly this call."""
+    outcome = await run_call(run, selection, doubt=confidence.reason)
+    if outcome.pending_id is None and outcome.success:  # a grant of theirs covers it already
+        emit_status(run, ExecutionStatus.APPROVED, "allowed before in this conversation")
+    _emit_call_status(run, outcome)
+    return await decide_after_call(run, outcome, selection)
+
+
+def _emit_call_status(run: RunState, outcome: Outcome) -> None:
+    """The status after a call that came to an end."""
+    if is_waiting(outcome):
+        return
+    before = run.packet.tool_routing.execution_status
+    if outcome.success:
+        after = ExecutionStatus.EXECUTED
+    elif outcome.error is ErrorKind.CANCELLED:
+        after = ExecutionStatus.USER_DENIED
+    elif before is ExecutionStatus.APPROVED:
+        after = ExecutionStatus.FAILED
+    else:
+        after = ExecutionStatus.SKIPPED
+    emit_status(run, after, "" if outcome.success else str(outcome.error or ""))
+
+
+def _handle_invalid_arguments(run: RunState, selection: Selection, checked: CheckedCall) -> Route | NextStep:
+    """Arguments that cannot be put right: the model tries again, then the person is asked."""
+    emit_status(run, ExecutionStatus.SKIPPED, "its arguments do not fit")
+    before = [step for step in run.packet.tool_routing.steps if step.tool == selection.tool]
+    missing = tuple(
+        MissingArgument(name=error.parameter, description=error.message)
+        for error in checked.errors
+        if error.fault is ParameterFault.MISSING
+    )
+    again = any(step.error == ErrorKind.INVALID_PARAMETERS.value for step in before)
+    if missing and (again or run.packet.tool_routing.reinjections_left <= 1):
+        names = ", ".join(argument.name for argument in missing)
+        text = f"To use {selection.tool} I need to know: {names}."
+        return build_asked(run, Question(text=text, tool=selection.tool, missing=missing))
+    kind = ErrorKind.INVALID_PARAMETERS if checked.tool else ErrorKind.TOOL_NOT_FOUND
+    takes = f" It takes: {checked.signature}" if checked.signature else ""
+    problem = checked.problem or f"{selection.tool} is not among the tools offered"
+    add_problem(run, selection, kind, problem + takes)
+    begin_next_round(run)
+    return NextStep.AGAIN
+
+
+def _describe_remaining(run: RunState) -> str:
+    notes = run.packet.reasoning.sketchpad
+    return next((note.text for note in notes if note.key == "remaining"), "")

@@ -1,0 +1,320 @@
+"""Tool calls of a run: selected, called, and their results added to the packet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+from fingerpost.call.digest import build_digest, find_injection_signs, needs_summary
+from fingerpost.call.digest.tokens import count_tokens
+from fingerpost.call.outcomes import build_tool_message
+from fingerpost.call.pipeline import READ_RESULT_TOOL_NAME
+from fingerpost.choose.context_window import summarize_result
+from fingerpost.errors import FingerpostError
+from fingerpost.events import (
+    ExecutionStatusChanged,
+    PacketReinjected,
+    ShortlistWidened,
+    ToolResultInjected,
+    ToolSelected,
+)
+from fingerpost.llm import Role
+from fingerpost.records import (
+    CallContext,
+    Effect,
+    ErrorKind,
+    ExecutionStatus,
+    JsonObject,
+    Outcome,
+    Selection,
+    Step,
+    SystemTask,
+    ToolCall,
+    ToolCard,
+    ToolResult,
+    create_id,
+)
+from fingerpost.router.modes.elicitation import check_question
+from fingerpost.router.modes.run_state import RunState
+
+DIRECTIVES: Final = "directives"  # our own server whose results are for the client
+WIDEN_HINT: Final = 3  # times as many tools, when the choice was not certain
+MIN_SUMMARY_TOKENS: Final = 3  # of a description of tools: fewer say less than the request
+MIN_ROOM = 1_000  # tokens: a result that gets a share of less says nothing
+
+
+def record_selection(run: RunState, selection: Selection, *, alternatives: Sequence[Selection] = (),
+             beside: Sequence[Selection] = ()) -> None:  # fmt: skip
+    """A tool was chosen: from here its status is told step by step."""
+    run.emit(
+        ToolSelected(
+            packet_id=run.packet.packet_id,
+            selection=_mark_read_only(run, selection),
+            alternatives=tuple(_mark_read_only(run, one) for one in alternatives),
+            beside=tuple(_mark_read_only(run, one) for one in beside),
+        )
+    )
+    emit_status(run, ExecutionStatus.PENDING)
+
+
+def _mark_read_only(run: RunState, selection: Selection) -> Selection:
+    """The selection with whether it only reads, as far as its tool is known."""
+    effect = get_effect(run, build_tool_call(selection))
+    return selection if effect is None else replace(selection, read_only=effect is Effect.READ)
+
+
+def get_effect(run: RunState, tool_call: ToolCall) -> Effect | None:
+    """What the call would do to the world; None where its tool is not known."""
+    card = run.deps.snapshot().find(tool_call.name)
+    known = None if card is None else _get_card_effect(card, tool_call)
+    return Effect.READ if tool_call.name == READ_RESULT_TOOL_NAME else known
+
+
+def schedule_calls(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
+    """The calls are next: as research where they only read, as an action where they change something."""
+    run.schedule(SystemTask.TOOL_EXECUTION)
+    reads = {get_effect(run, wish) is Effect.READ for wish in tool_calls}
+    if True in reads:
+        run.schedule(SystemTask.RESEARCH)
+    if False in reads:
+        run.schedule(SystemTask.TRIGGER_ACTION)
+
+
+def emit_status(run: RunState, now: ExecutionStatus, reason: str = "") -> None:
+    run.emit(ExecutionStatusChanged(packet_id=run.packet.packet_id, status=now, reason=reason))
+
+
+async def run_call(run: RunState, selection: Selection, *, doubt: str = "") -> Outcome:
+    """Run one call, as far as the rules and a person allow."""
+    wish = build_tool_call(selection)
+    schedule_calls(run, (wish,))
+    context = build_context(run, wish, tokens_left=compute_room(run))
+    outcome = await run.deps.calls.call(wish, replace(context, doubt=doubt or context.doubt))
+    return await summarise_outcome(run, check_question(outcome))
+
+
+async def run_calls_in_parallel(run: RunState, tool_calls: Sequence[ToolCall]) -> tuple[Outcome, ...]:
+    """Independent calls, side by side."""
+    schedule_calls(run, tool_calls)
+    tokens_left = compute_room(run)
+    contexts = [build_context(run, wish, tokens_left=tokens_left) for wish in tool_calls]
+    outcomes = await run.deps.calls.call_many(list(zip(tool_calls, contexts, strict=True)))
+    return tuple([await summarise_outcome(run, check_question(outcome)) for outcome in outcomes])
+
+
+async def summarise_outcome(run: RunState, outcome: Outcome) -> Outcome:
+    """The same outcome, summarised by a model where its tool needs that and its result is long.
+
+    A result that may try to give orders is not: its warnings have to stay with it.
+    """
+    card = run.deps.snapshot().get(outcome.tool)
+    cut, result, most = outcome.digest, outcome.result, run.settings.digest.summary_tokens
+    if card is None or cut is None or result is None or not outcome.success or cut.tokens <= most:
+        return outcome
+    if (
+        not run.deps.pool.ready
+        or not needs_summary(card, run.settings)
+        or find_injection_signs(outcome.content)
+    ):
+        return outcome
+    request = run.packet.content.original_prompt
+    try:
+        ask = run.build_ask(Role.LITE, "result_summary")
+        made = await summarize_result(ask, request, card.exposed_name, outcome.content, tokens=most)
+    except FingerpostError:  # told by the ask itself; the result is cut instead
+        made = None
+    if made is None:
+        short = build_digest(result, card, budget=most, request=request, handle=cut.handle)
+    else:
+        note = f"[A summary by {made.model} of {cut.original_tokens:,} tokens. All of it: fingerpost result "
+        text = f"{made.text}\n{note}{cut.handle}, or the tool read_result]"
+        dropped = ("all but a summary",)
+        short = replace(cut, text=text, content_type="text", tokens=count_tokens(text), dropped=dropped)
+    return replace(outcome, content=short.text, content_type=short.content_type, digest=short)
+
+
+def find_tools_needing_approval(run: RunState, cards: Sequence[ToolCard]) -> frozenset[str]:
+    """The keys of the tools whose calls wait for a person's approval."""
+    context = build_context(run, ToolCall(name="", arguments={}), tokens_left=None)
+    return frozenset(card.key for card in cards if run.deps.calls.needs_approval(card, context))
+
+
+def build_tool_call(selection: Selection) -> ToolCall:
+    return ToolCall(name=selection.tool, arguments=selection.arguments)
+
+
+def build_context(run: RunState, tool_call: ToolCall, *, tokens_left: int | None) -> CallContext:
+    """Everything the call path should know about who calls and why. `tokens_left` is `compute_room`'s."""
+    asking, packet = run.options, run.packet
+    seconds = run.budget.seconds_left
+    if seconds <= 0:
+        raise run.budget.build_timeout()
+    return CallContext(
+        call_id=create_id("cal"),
+        packet_id=packet.packet_id,
+        conversation=asking.get("conversation"),
+        caller=packet.header.caller,
+        profile=packet.context.profile,
+        scopes=asking.get("scopes", ()),
+        request=packet.content.original_prompt,
+        working_directory=packet.context.working_directory,
+        seconds=seconds,
+        tokens_left=tokens_left,
+        dry_run=asking.get("dry_run", False),
+        summarises=run.deps.pool.ready,
+        doubt=_find_injection_doubt(run, tool_call),
+        authorization=asking.get("authorization"),
+        cancelled=tuple(step.tool for step in packet.tool_routing.cancelled),
+    )
+
+
+def _find_injection_doubt(run: RunState, tool_call: ToolCall) -> str:
+    """Why a person should look: what changes something, after a result that tries to give orders."""
+    orders = [(step.tool, step.warnings[0]) for step in run.packet.tool_routing.steps if step.warnings]
+    card = run.deps.snapshot().find(tool_call.name)
+    if not orders or card is None or _get_card_effect(card, tool_call) is Effect.READ:
+        return ""
+    tool, what = orders[-1]
+    return f"the result of {tool} may try to give orders: it {what}"
+
+
+def _get_card_effect(card: ToolCard, tool_call: ToolCall) -> Effect:
+    operation = tool_call.arguments.get("operation")
+    return card.effect_of(operation if isinstance(operation, str) else None)
+
+
+def compute_room(run: RunState) -> int | None:
+    """What is left of the answering model's window after what it has to read already."""
+    if not run.deps.pool.ready:
+        return None
+    window = run.deps.pool.window(Role.PRIME)
+    packet = run.packet
+    texts = [packet.content.original_prompt]
+    texts += [message.text for message in (*packet.context.history, *run.client_options.later_messages)]
+    texts += [step.text for step in packet.tool_routing.steps]
+    used = sum(count_tokens(text) for text in texts) + run.settings.choose.answer_tokens
+    return max(MIN_ROOM, window - used)
+
+
+def add_result(run: RunState, selection: Selection, outcome: Outcome) -> None:
+    """The result becomes part of the packet, as data and as a step the model reads."""
+    if not outcome.success:
+        run.failures.append(outcome)
+    tried = sum(attempt.milliseconds for attempt in outcome.attempts)
+    run.emit(
+        ToolResultInjected(
+            packet_id=run.packet.packet_id,
+            result=ToolResult(
+                success=outcome.success,
+                output=outcome.content if outcome.success else None,
+                error=None if outcome.success else outcome.content,
+                milliseconds=round(tried),
+                tool=outcome.tool or selection.tool,
+                parameters=selection.arguments,
+                content_type=outcome.content_type,
+            ),
+            step=Step(
+                tool=outcome.tool or selection.tool,
+                arguments=selection.arguments,
+                success=outcome.success,
+                text=str(build_tool_message(outcome)["content"]),
+                call_id=outcome.call_id,
+                error=None if outcome.error is None else outcome.error.value,
+                warnings=find_injection_signs(outcome.content),
+                directive=_read_directive(run, outcome),
+                handle=None if outcome.digest is None else outcome.digest.handle,
+            ),
+        )
+    )
+    if selection.tool != READ_RESULT_TOOL_NAME:
+        run.deps.learn(outcome, run.packet)
+
+
+async def read_pages(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
+    """Pages of results that were cut become part of the packet. It is no round of tools."""
+    outcomes = await run_calls_in_parallel(run, tool_calls)
+    for wish, outcome in zip(tool_calls, outcomes, strict=True):
+        add_result(run, Selection(tool=wish.name, arguments=wish.arguments), outcome)
+
+
+def _read_directive(run: RunState, outcome: Outcome) -> JsonObject | None:
+    """What the client shall do. From our own server of directives alone: others give it no orders."""
+    ours = DIRECTIVES in run.settings.builtin.enabled and outcome.tool.startswith(f"{DIRECTIVES}/")
+    if not ours or not outcome.success or outcome.result is None:
+        return None
+    given = outcome.result.get("structuredContent")
+    return cast("JsonObject", given) if isinstance(given, Mapping) else None
+
+
+def add_problem(run: RunState, selection: Selection, error: ErrorKind, problem: str) -> None:
+    """A call that could not even be made is told like one that failed, so that it can be put right."""
+    run.emit(
+        ToolResultInjected(
+            packet_id=run.packet.packet_id,
+            result=ToolResult(
+                success=False, error=problem, tool=selection.tool, parameters=selection.arguments
+            ),
+            step=Step(
+                tool=selection.tool,
+                arguments=selection.arguments,
+                success=False,
+                text=f"{error.value}: {problem}",
+                call_id=create_id("cal"),
+                error=error.value,
+            ),
+        )
+    )
+
+
+async def find_other_tools(run: RunState, tool_call: ToolCall) -> str:
+    """A model takes none of its tools (`find_tools`): what it is told, with others or with none."""
+    wanted = tool_call.arguments.get("request")
+    text = wanted if isinstance(wanted, str) and len(wanted.split()) >= MIN_SUMMARY_TOKENS else None
+    before = run.packet.context.available_tools
+    if not await widen_servers(run, text):
+        return "There are no other tools for this. Use one you know, or answer and say what is missing."
+    new = [card.exposed_name for card in run.get_cards() if card.key not in before]
+    return f"These tools can be called now, too: {', '.join(new)}. If none of them fits, answer without."
+
+
+async def widen_servers(run: RunState, text: str | None = None) -> bool:
+    """The model took no tool: look at those of the servers left out, once. Whether there were any."""
+    if not run.can_widen:
+        return False
+    await run.narrow_wider(text)
+    return widen(run, "none of the offered tools was taken")
+
+
+def widen(run: RunState, reason: str) -> bool:
+    """Look at more tools, once, before a person is bothered. Whether there were any."""
+    if run.widened or not run.settings.flags.widen or run.narrowing is None:
+        return False
+    run.widened = True
+    offered = run.packet.context.available_tools
+    most = WIDEN_HINT * run.settings.narrow.max_tools
+    more = [candidate.tool for candidate in run.narrowing.shortlist.candidates]
+    tools = tuple(dict.fromkeys((*offered, *more)))[: max(most, len(offered))]
+    if len(tools) == len(offered):
+        return False
+    if run.packet.tool_routing.execution_status in (
+        ExecutionStatus.PENDING,
+        ExecutionStatus.AWAITING_CONFIDENCE,
+    ):
+        emit_status(run, ExecutionStatus.SKIPPED, "looking at more tools first")
+    run.emit(ShortlistWidened(packet_id=run.packet.packet_id, tools=tools, reason=reason))
+    return True
+
+
+def should_refine_arguments(run: RunState) -> bool:
+    """Whether the latest call could not be made with its arguments, so that the model writes them again."""
+    steps = run.packet.tool_routing.steps
+    return bool(steps) and steps[-1].error == ErrorKind.INVALID_PARAMETERS.value
+
+
+def begin_next_round(run: RunState) -> bool:
+    """Send the packet round once more; False at the cap, where it is answered with what there is."""
+    if not run.packet.tool_routing.reinjections_left:
+        return False
+    run.emit(PacketReinjected(packet_id=run.packet.packet_id))
+    return True

@@ -1,0 +1,507 @@
+"""Narrowing for one router: policy, health of servers, learned data and the model that chooses servers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import chain
+from typing import Final, Unpack
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from fingerpost.catalog import Snapshot
+from fingerpost.events import (
+    Fanout,
+    IntentDetected,
+    PacketEvent,
+    PacketReceived,
+    RequestNarrowed,
+    ToolsOffered,
+)
+from fingerpost.llm import ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
+from fingerpost.llm.content import to_text_only
+from fingerpost.narrow.components import build_default_components
+from fingerpost.narrow.feedback import (
+    Corrections,
+    PastDecisions,
+    Preferences,
+    RememberedDecision,
+    RequestVectors,
+)
+from fingerpost.narrow.history_scorer import Floats, HistoryScorer
+from fingerpost.narrow.narrower import Narrower
+from fingerpost.narrow.request import NarrowRequest
+from fingerpost.narrow.server_picker import DefinitionCosts, RecentRoutingStats, ServerPicker, adapt_settings
+from fingerpost.narrow.server_prompt import read_template
+from fingerpost.records import (
+    MAX_REINJECTIONS,
+    Effort,
+    Intent,
+    Message,
+    Narrowing,
+    NeedVerdict,
+    Packet,
+    ServerChoice,
+    Signals,
+    utc_now,
+)
+from fingerpost.router.options import NarrowOptions, RuntimeSwitches
+from fingerpost.router.visibility import VisibilityCache, VisibleCatalog
+from fingerpost.settings import Settings, SmartRoutingSettings
+from fingerpost.settings.validation import apply_arms, assign_arms
+from fingerpost.store import Store
+from fingerpost.store.learning import EVERYBODY
+
+logger = logging.getLogger(__name__)
+
+REFRESH_INTERVAL_S: Final = 5.0
+CHECK_INTERVAL_S: Final = 30.0
+
+
+class LearnedData:
+    """One for each guide. `refresh` is for the event loop; what it fills is read by other threads."""
+
+    def __init__(self, settings: Settings, store: Store, *, tasks: TaskGroup | None = None) -> None:
+        """`tasks`: where it is read again; without it the request that finds it out of date does."""
+        flags = settings.flags
+        self._flags = flags
+        self._settings = settings.learning
+        self._store = store
+        self.experience = HistoryScorer()
+        self.corrections = Corrections(shared=settings.learning.shared)
+        self.preferences = Preferences()
+        self.decisions = PastDecisions()
+        self._is_on = (
+            flags.learned_use or flags.learn_from_feedback or flags.preferences or flags.decision_cache
+        )
+        self._vectors: RequestVectors | None = None
+        self._stale = True
+        self._read_at = -CHECK_INTERVAL_S
+        self._seen: tuple[object, ...] | None = None
+        self._tasks = tasks
+        self._is_awaited = True  # the next request reads it itself
+        self._is_new = False  # it was read again meanwhile
+        self._is_reading = False
+        self._one_reads = anyio.Lock()  # older knowledge never comes after newer
+
+    def compare_by_meaning(self, encode: Callable[[str], Floats]) -> None:
+        """From now on requests are alike in meaning too."""
+        self._vectors = RequestVectors(encode)
+
+    def mark_stale(self, *, at_once: bool = False) -> None:
+        """Something was recorded: what is known is out of date. `at_once`: somebody waits to see it."""
+        self._stale = True
+        if at_once:
+            self._read_at = -CHECK_INTERVAL_S
+            self._is_awaited = True
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether what is found may depend on who asks."""
+        return self._flags.learn_from_feedback or self._flags.preferences
+
+    def find_decision(self, text: str, vector: Floats | None) -> RememberedDecision | None:
+        """What was right for this request before, where that is to be remembered."""
+        return self.decisions.recall(text, vector) if self._flags.decision_cache else None
+
+    async def refresh(self) -> bool:
+        """Take in what is new; whether something was."""
+        if not self._is_on:
+            return False
+        if (self._is_awaited or not self._is_reading) and await self._is_stale():
+            self._stale, self._read_at = False, time.monotonic()
+            if self._is_awaited or self._tasks is None:
+                self._is_awaited = False
+                async with self._one_reads:
+                    await self._read()
+            else:
+                self._is_reading = True
+                self._tasks.start_soon(self._read_aside)
+        is_new, self._is_new = self._is_new, False
+        return is_new
+
+    async def _read_aside(self) -> None:
+        """While requests go on with what was known. What cannot be read now is read later."""
+        try:
+            async with self._one_reads:
+                await self._read()
+        except Exception:
+            logger.warning("what was learned could not be read again", exc_info=True)
+            self._stale = True
+        finally:
+            self._is_reading = False
+
+    async def _read(self) -> None:
+        store = self._store
+        choices = await store.choices.list_recent()
+        followings = await store.choices.list_followers()
+        said = await store.feedback.list_recent()
+        habits_since = await store.learned.get_marks("preferences")
+        decisions_since = await store.learned.get_marks("decisions")
+        now = utc_now()
+        half_life = timedelta(days=self._settings.half_life_days)
+        oldest = now - timedelta(days=self._settings.decision_days)
+        since = max(oldest, decisions_since.get(EVERYBODY, oldest))
+
+        def learn() -> None:
+            rows = self._encode_rows([one.request for one in said], [one.request for one in choices])
+            self.experience.learn(choices, followings, vectors=rows[1])
+            self.corrections.learn(said, now=now, half_life=half_life, vectors=rows[0])
+            self.preferences.learn(choices, said, now=now, half_life=half_life, marks=habits_since)
+            known = None if self._vectors is None else self._vectors.known
+            self.decisions.learn(choices, said, since=since, vectors=known)
+
+        await anyio.to_thread.run_sync(learn)
+        self._is_new = True
+
+    async def _is_stale(self) -> bool:
+        waited = time.monotonic() - self._read_at
+        if waited < REFRESH_INTERVAL_S:
+            return False
+        if self._stale:
+            self._seen = await self._store.learned.get_version()
+            return True
+        if waited < CHECK_INTERVAL_S:
+            return False
+        self._read_at = time.monotonic()
+        seen, self._seen = self._seen, await self._store.learned.get_version()
+        return seen != self._seen
+
+    def _encode_rows(self, said: list[str], chosen: list[str]) -> tuple[Floats | None, Floats | None]:
+        """The vectors of both; those of people's words are made first, the rest at the next times."""
+        if self._vectors is None:
+            return None, None
+        self._stale = not self._vectors.fill(chain(said, chosen)) or self._stale
+        return self._vectors.get_rows(said), self._vectors.get_rows(chosen)
+
+
+_NEED_REASONS: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVerdict.UNCLEAR: None}
+
+
+class RequestNarrower:
+    """Answers questions; one per router, used from the event loop.
+
+    Making one reads files and loads heavy libraries, so it is made in a worker thread.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        events: Fanout,
+        store: Store,
+        *,
+        get_unusable: Callable[[], Mapping[str, str]],
+        get_absent: Callable[[], Mapping[str, str]] = dict[str, str],
+        pool: ModelPool | None = None,
+        switches: RuntimeSwitches | None = None,
+        visibility: VisibilityCache | None = None,
+        tasks: TaskGroup | None = None,
+    ) -> None:
+        self._settings = settings
+        self._events = events
+        self._store = store
+        self._unusable = get_unusable
+        self.away = get_absent  # servers that are not connected, each with the reason
+        self._sight = visibility or VisibilityCache(settings.policy)
+        self._past = LearnedData(settings, store, tasks=tasks)
+        self._narrower = Narrower(
+            settings,
+            parts=build_default_components(
+                settings,
+                history=self._past.experience,
+                corrections=self._past.corrections,
+                preferences=self._past.preferences,
+            ),
+        )
+        if self._narrower.parts.meaning is not None:
+            self._past.compare_by_meaning(self._narrower.encode)
+        self._switches = switches
+        self._results = RecentRoutingStats(store)
+        self._picker = ServerPicker(
+            settings.smart_routing,
+            events,
+            live=self._get_smart_routing,
+            model=_LiteModel(pool) if pool is not None and pool.ready else None,
+            template=read_template(settings.smart_routing),
+        )
+        self._costs = DefinitionCosts()
+        self._seen: tuple[VisibleCatalog, int] | None = None  # the view counted last, and what its tools take
+
+    def _get_smart_routing(self) -> SmartRoutingSettings:
+        """Smart routing as it is switched now, its thresholds moved by results where that is wanted."""
+        now = self._settings.smart_routing if self._switches is None else self._switches.now.smart_routing
+        return adapt_settings(now, self._results.figures) if self._settings.flags.adaptive_thresholds else now
+
+    def mark_stale(self, *, at_once: bool = False) -> None:
+        """Something was recorded: what is known is out of date. `at_once`: somebody waits to see it."""
+        self._past.mark_stale(at_once=at_once)
+
+    async def read_signals(self, text: str) -> Signals:
+        """What can be read off some words by themselves."""
+        return await anyio.to_thread.run_sync(self._narrower.read_signals, text)
+
+    async def wait_until_indexed(self, snapshot: Snapshot, seconds: float) -> bool:
+        """Wait, at most so long, until every tool can be compared by meaning."""
+
+        def work() -> bool:
+            self._narrower.prepare(snapshot)
+            return self._narrower.wait_until_ready(seconds)
+
+        return await anyio.to_thread.run_sync(work)
+
+    async def close(self) -> None:
+        """Stop what runs in the background."""
+        await anyio.to_thread.run_sync(self._narrower.close)
+
+    async def narrow(self, snapshot: Snapshot, text: str, **options: Unpack[NarrowOptions]) -> Narrowing:
+        """The whole answer; the journal of a new packet tells it too."""
+        packet = build_packet(text, options)
+        self._events.emit(PacketReceived.from_packet(packet))
+        narrowing, facts = await self.narrow_packet(snapshot, packet, options)
+        for fact in facts:
+            self._events.emit(fact)
+        return narrowing
+
+    async def narrow_packet(
+        self,
+        snapshot: Snapshot,
+        packet: Packet,
+        options: NarrowOptions,
+        *,
+        text: str | None = None,
+        model: ChatModel | None = None,
+        widened: bool = False,
+        arms: Mapping[str, str] | None = None,
+    ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
+        """The answer for a packet that is on its way, and the facts to be told about it.
+
+        `text` is what is looked for, where that is not the request itself but what is left of it;
+        `model` chooses servers, where one is asked for that. `none_taken`: a model was offered tools for
+        it and took none, so more servers are looked at. `arms` are those of a journey.
+        """
+        if arms is None:
+            arms = assign_arms(self._settings.rollout, options.get("conversation") or packet.packet_id)
+        settings = apply_arms(self._settings, arms)
+        if await self._past.refresh():
+            self._narrower.clear_cache()
+        if self._settings.flags.adaptive_thresholds:
+            await self._results.refresh()
+        who = (options.get("caller"), options.get("profile"), options.get("scopes", ()))
+        view = await self._sight.compute_view(snapshot, *who)
+        request = self._build_request(snapshot, packet, view, options)
+        if settings is not self._settings:
+            request = replace(request, settings=settings)
+        if text is not None:
+            request = replace(request, text=text)
+        gate = settings.flags.need_gate and not options.get("asked_for_tools", False)
+        choice = options.get("chosen_servers") or await self._choose_servers(
+            snapshot,
+            request,
+            view,
+            packet.packet_id,
+            model=model,
+            gate=gate,
+            widened=widened,
+            behind=[to_text_only(message) for message in options.get("since", ())],
+            ask_model=options.get("ask_model", True),
+        )
+        narrowing = await self._narrower.narrow_snapshot(snapshot, replace(request, servers=choice))
+        narrowing = replace(narrowing, packet_id=packet.packet_id)
+        if gate:
+            narrowing = drop_unneeded(narrowing)
+        return narrowing, _build_events(
+            packet, narrowing, *await self._count_tokens(snapshot, view, narrowing), arms
+        )
+
+    async def filter_usable(
+        self, snapshot: Snapshot, tools: Sequence[str], wanted: NarrowOptions
+    ) -> tuple[str, ...]:
+        """Those of `tools` (keys) that this caller may see and use now, in the same order."""
+        if not tools:
+            return ()
+        view = await self._sight.compute_view(
+            snapshot, wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ())
+        )
+        away, server = self._unusable(), wanted.get("server")
+        found = [card for key in tools if (card := view.visible.get(key)) is not None]
+        return tuple(card.key for card in found if card.server not in away and server in (None, card.server))
+
+    async def _count_tokens(
+        self, snapshot: Snapshot, view: VisibleCatalog, narrowing: Narrowing
+    ) -> tuple[int, int]:
+        """Tokens of the definitions of all visible tools, and of those offered.
+
+        All of them are counted once for as long as the caller sees the same ones.
+        """
+        if self._seen is None or self._seen[0] is not view:
+            total = await anyio.to_thread.run_sync(self._costs.count_total, view.visible.cards)
+            self._seen = (view, total)
+        found = (snapshot.get(candidate.tool) for candidate in narrowing.shortlist.offered)
+        return self._seen[1], self._costs.count_total(card for card in found if card is not None)
+
+    def _build_request(
+        self, snapshot: Snapshot, packet: Packet, view: VisibleCatalog, options: NarrowOptions
+    ) -> NarrowRequest:
+        server = options.get("server")
+        scope = None if server is None else frozenset(card.key for card in snapshot.by_server(server))
+        return NarrowRequest(
+            text=packet.content.original_prompt,
+            history=packet.context.history,
+            conversation=options.get("conversation"),
+            caller=options.get("caller"),
+            profile=options.get("profile"),
+            allowed=scope,
+            hidden=view.hidden,
+            max_tools=options.get("max_tools"),
+            health=self._unusable(),
+            used=options.get("used", ()),
+            about=options.get("about"),
+            effort=None if (effort := options.get("effort")) is None else Effort(effort),
+            person=options.get("caller") if self._past.is_personal else None,
+        )
+
+    async def _choose_servers(
+        self,
+        snapshot: Snapshot,
+        request: NarrowRequest,
+        view: VisibleCatalog,
+        packet_id: str,
+        *,
+        model: ChatModel | None,
+        gate: bool,
+        widened: bool,
+        ask_model: bool,
+        behind: Sequence[Message] = (),
+    ) -> ServerChoice | None:
+        """The servers of this turn; None where there is nothing to choose or nothing to choose for."""
+        if request.allowed is not None or not self._picker.is_enabled(len(view.visible.cards), view.servers):
+            return None
+        signals = await self.read_signals(request.text)
+        new = not self._picker.has_chosen(request.conversation, caller=request.caller)
+        if gate and new and await anyio.to_thread.run_sync(self._narrower.is_tool_unneeded, request, signals):
+            return None  # nobody is asked which servers a greeting needs
+
+        def scores() -> Mapping[str, Sequence[float]]:
+            self._narrower.prepare(snapshot)
+            return self._narrower.score_servers(request, signals)
+
+        return await self._picker.pick(
+            request.text,
+            (*request.history, *behind),
+            request.conversation,
+            view.visible,
+            scores,
+            packet_id,
+            caller=request.caller,
+            signals=signals,
+            model=model,
+            ask_model=ask_model,
+            none_taken=widened,
+            remembered=await self._find_remembered_servers(request, view, signals) if new else frozenset(),
+            taught=await self._find_taught_servers(request, view, signals),
+        )
+
+    async def _find_remembered_servers(
+        self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
+    ) -> frozenset[str]:
+        """The servers of the tools that were right for this request before, as far as they can be used."""
+        if not self._settings.flags.decision_cache:
+            return frozenset()
+
+        def recall() -> frozenset[str]:
+            found = self._past.find_decision(
+                request.text, self._narrower.encode_signals(request.text, signals)
+            )
+            tools = () if found is None else found.tools
+            return _get_servers(tools, view) - request.health.keys()
+
+        return await anyio.to_thread.run_sync(recall)
+
+    async def _find_taught_servers(
+        self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
+    ) -> frozenset[str]:
+        """The servers of tools that people agree on for this request: no choice may leave them out."""
+        if not self._settings.flags.learn_from_feedback:
+            return frozenset()
+
+        def recall() -> frozenset[str]:
+            vector = self._narrower.encode_signals(request.text, signals)
+            said = self._past.corrections.find_corrections(request.text, vector, person=request.person)
+            return _get_servers((tool for tool, one in said.items() if one.settled), view)
+
+        return await anyio.to_thread.run_sync(recall)
+
+
+def _get_servers(tools: Iterable[str], view: VisibleCatalog) -> frozenset[str]:
+    cards = (view.visible.get(tool) for tool in tools)
+    return frozenset(card.server for card in cards if card is not None)
+
+
+def build_packet(
+    text: str, options: NarrowOptions, *, rounds: int = MAX_REINJECTIONS, parent: str | None = None
+) -> Packet:
+    """A request as it enters the house: words alone, so that journals hold no images."""
+    return Packet.start(
+        text,
+        session_id=options.get("conversation"),
+        caller=options.get("caller"),
+        parent_id=parent,
+        history=tuple(to_text_only(message) for message in options.get("history", ())),
+        max_reinjections=rounds,
+    )
+
+
+def _build_events(
+    packet: Packet, narrowing: Narrowing, tokens_all: int, tokens_offered: int, arms: Mapping[str, str]
+) -> tuple[PacketEvent, ...]:
+    best = narrowing.signals.intents[:1]
+    intent = Intent(
+        name="tool_routing" if narrowing.need.verdict is not NeedVerdict.NONE else "answer",
+        confidence=narrowing.need.score,
+        reasons=(*narrowing.need.reasons, *(f"about {match.category}" for match in best)),
+    )
+    offered = tuple(candidate.tool for candidate in narrowing.shortlist.offered)
+    needs = _NEED_REASONS[narrowing.need.verdict]
+    return (
+        IntentDetected(packet_id=packet.packet_id, intent=intent, needs_tool=needs),
+        RequestNarrowed(
+            packet_id=packet.packet_id,
+            narrowing=narrowing,
+            tokens_all=tokens_all,
+            tokens_offered=tokens_offered,
+            arms=dict(arms),
+        ),
+        ToolsOffered(packet_id=packet.packet_id, tools=offered),
+    )
+
+
+class _LiteModel:
+    """The light model of the pool, or whoever stands in for it, as one model."""
+
+    def __init__(self, pool: ModelPool) -> None:
+        self._pool = pool
+
+    @property
+    def name(self) -> str:
+        return self._pool.name(Role.LITE) or ""
+
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        return await self._pool.ask(Role.LITE, request, on_text=on_text)
+
+
+def drop_unneeded(narrowing: Narrowing) -> Narrowing:
+    """Nothing is offered for a request that needs no tool; what was found stays to be looked at."""
+    if narrowing.need.verdict is not NeedVerdict.NONE:
+        return narrowing
+    candidates = tuple(
+        replace(candidate, offered=False, lost="the request needs no tool")
+        if candidate.offered
+        else candidate
+        for candidate in narrowing.shortlist.candidates
+    )
+    return replace(narrowing, shortlist=replace(narrowing.shortlist, candidates=candidates))

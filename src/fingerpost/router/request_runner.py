@@ -1,0 +1,646 @@
+"""Runs one request to its end: mode, budget, events, calibration, and going on after a person's decision."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
+from typing import Final, Protocol, TypeAlias
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from fingerpost.call.pipeline import CallPipeline
+from fingerpost.catalog import Snapshot
+from fingerpost.choose.confidence import (
+    MIN_MOVE,
+    AdaptedThreshold,
+    Calibration,
+    ThresholdBounds,
+    adapt_threshold,
+)
+from fingerpost.choose.context_window import SummaryCache
+from fingerpost.errors import CallError, ConfigError, FingerpostError, ModelError, ModelRefused
+from fingerpost.events import (
+    Event,
+    EventSink,
+    Fanout,
+    IntentDetected,
+    PacketReceived,
+    RouteBegan,
+    RouteEnded,
+    SubagentBegan,
+    SubagentEnded,
+    ThresholdMoved,
+)
+from fingerpost.llm import ModelPool, Role
+from fingerpost.records import (
+    Approval,
+    Effect,
+    Effort,
+    Intent,
+    Message,
+    Mode,
+    Narrowing,
+    Outcome,
+    ParsedSelection,
+    Pending,
+    Question,
+    RouteOutcome,
+    Threshold,
+    ToolCard,
+    UsageProfile,
+    utc_now,
+)
+from fingerpost.router.conversations import read_history
+from fingerpost.router.modes.agents import run_agent, run_react
+from fingerpost.router.modes.answer import answer_from_results, describe_results, write_final_answer
+from fingerpost.router.modes.keyless import answer_with_routing_off, resume_with_reply, run_keyless
+from fingerpost.router.modes.resume import RecordedRun, read_recorded_run, resume_run, resume_with_answer
+from fingerpost.router.modes.routes import (
+    add_model_error,
+    build_broken,
+    build_limited,
+    record_interrupted_run,
+)
+from fingerpost.router.modes.run_state import OfferedToolsCache, RunBudgetExceeded, RunDeps, RunState
+from fingerpost.router.modes.staged import run_staged, select_tools
+from fingerpost.router.options import NarrowOptions, RouteOptions, RuntimeSwitches
+from fingerpost.router.profiles import Profiles
+from fingerpost.router.request_narrower import RequestNarrower, build_packet
+from fingerpost.router.route import AnswerPiece, Route, StreamItem
+from fingerpost.router.store_sync import hold_claim
+from fingerpost.settings import Settings
+from fingerpost.store import Store
+from fingerpost.store.learning import EVERYBODY
+
+OnPacketEvent: TypeAlias = Callable[[Event], None]
+
+
+class PacketSubscriptions:
+    """A sink that hands each event to those who watch its packet."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[str, list[OnPacketEvent]] = {}
+
+    def emit(self, event: Event) -> None:
+        if event.packet_id is not None:
+            for watcher in self._watchers.get(event.packet_id, ()):
+                watcher(event)
+
+    @contextmanager
+    def watch(self, packet_id: str, watcher: OnPacketEvent) -> Generator[None]:
+        """Call `watcher` with every event of this packet until the block ends."""
+        watchers = self._watchers.setdefault(packet_id, [])
+        watchers.append(watcher)
+        try:
+            yield
+        finally:
+            watchers.remove(watcher)
+            if not watchers:
+                self._watchers.pop(packet_id, None)
+
+
+THRESHOLD_NAME: Final = "tool_routing.confidence_threshold"
+THRESHOLD_REFRESH_S: Final = 30.0
+
+
+class ConfidenceThresholds:
+    """One for each router."""
+
+    def __init__(self, settings: Settings, store: Store, events: EventSink) -> None:
+        self._settings = settings
+        self._store = store
+        self._events = events
+        self._value = settings.tool_routing.confidence_threshold
+        self._read_at = -THRESHOLD_REFRESH_S
+        self._reading = anyio.Lock()
+
+    async def get_settings(self, card: ToolCard) -> Settings:
+        """The settings by which a call of this tool is judged."""
+        if not self._settings.flags.adaptive_thresholds:
+            return self._settings
+        await self._refresh()
+        base = self._settings.tool_routing.confidence_threshold
+        value = self._value if card.effect.value is Effect.READ else max(base, self._value)
+        if value == base:
+            return self._settings
+        routing = self._settings.tool_routing.model_copy(update={"confidence_threshold": value})
+        return self._settings.model_copy(update={"tool_routing": routing})
+
+    def forget(self) -> None:
+        """What was learned is forgotten: look again before the next call."""
+        self._value = self._settings.tool_routing.confidence_threshold
+        self._read_at = -THRESHOLD_REFRESH_S
+
+    async def _refresh(self) -> None:
+        async with self._reading:
+            if time.monotonic() - self._read_at < THRESHOLD_REFRESH_S:
+                return
+            self._read_at = time.monotonic()
+            before = await self._read_previous()
+            asked = await self._compute_adapted()
+            if abs(asked.value - before) < MIN_MOVE:
+                self._value = before
+                return
+            self._value = asked.value
+            await self._move_threshold(before, asked)
+
+    async def _read_previous(self) -> float:
+        """Where it stood, here or in another process; a new setting begins anew."""
+        base = self._settings.tool_routing.confidence_threshold
+        for moved in await self._store.learned.list_thresholds():
+            if moved.name == THRESHOLD_NAME and moved.base == base:
+                return moved.value
+        return base
+
+    async def _compute_adapted(self) -> AdaptedThreshold:
+        settings, learning = self._settings, self._settings.learning
+        marks = await self._store.learned.get_marks("thresholds")
+        samples = await self._store.confidences.list_recent(since=marks.get(EVERYBODY))
+        bounds = ThresholdBounds(
+            base=settings.tool_routing.confidence_threshold,
+            max_move=learning.threshold_reach,
+            min_samples=learning.threshold_samples,
+            target_accuracy=learning.threshold_right,
+        )
+
+        def work() -> AdaptedThreshold:
+            fitted = Calibration.fit(samples) if settings.flags.calibration else Calibration.create_identity()
+            return adapt_threshold(samples, fitted, bounds)
+
+        return await anyio.to_thread.run_sync(work)
+
+    async def _move_threshold(self, before: float, adapted: AdaptedThreshold) -> None:
+        base = self._settings.tool_routing.confidence_threshold
+        moved = Threshold(
+            name=THRESHOLD_NAME,
+            base=base,
+            value=adapted.value,
+            at=utc_now(),
+            reason=adapted.reason,
+            samples=adapted.samples,
+        )
+        await self._store.learned.set_threshold(moved)
+        self._events.emit(
+            ThresholdMoved(
+                name=THRESHOLD_NAME,
+                before=before,
+                after=adapted.value,
+                base=base,
+                reason=adapted.reason,
+                samples=adapted.samples,
+            )
+        )
+
+
+MODE_RUNNERS: Final[Mapping[Mode, Callable[[RunState], Awaitable[Route]]]] = {
+    Mode.STAGED: run_staged,
+    Mode.SINGLE: run_agent,
+    Mode.SIMPLE: run_agent,
+    Mode.REACT: run_react,
+    Mode.KEYLESS: run_keyless,
+}
+
+
+async def run_mode(run: RunState) -> Route:
+    """The whole way in the journey's mode. Without a model that answers, the way without one."""
+    enabled = run.settings.tool_routing.enabled
+    return await run_within_limits(run, MODE_RUNNERS[run.mode] if enabled else _answer_with_routing_off)
+
+
+async def _answer_with_routing_off(run: RunState) -> Route:
+    """An answer without routed tools, in every mode. The caller's own tools still reach the model."""
+    intent = Intent(name="answer", reasons=("tool routing is switched off",))
+    run.emit(IntentDetected(packet_id=run.packet.packet_id, intent=intent, needs_tool=False))
+    if run.mode is Mode.KEYLESS:
+        return await answer_with_routing_off(run)
+    return await write_final_answer(run)
+
+
+async def run_within_limits(
+    run: RunState, run_mode_function: Callable[[RunState], Awaitable[Route]]
+) -> Route:
+    """Whatever goes wrong on the way becomes an ending a person can read."""
+    try:
+        await run.find_kept_results()
+        return await run_mode_function(run)
+    except RunBudgetExceeded as reached:
+        return build_limited(run, reached, describe_results(run))
+    except ModelError as error:
+        return await _fall_back_to_keyless(run, error)
+    except FingerpostError as error:
+        return build_broken(run, error)
+
+
+async def _fall_back_to_keyless(run: RunState, error: ModelError) -> Route:
+    """No model answers: what can be done without one is done, and the reason is not hidden."""
+    if run.packet.tool_routing.steps:
+        return answer_from_results(run, error)
+    if not run.settings.tool_routing.enabled:
+        return build_broken(run, error)  # without tools nothing can be done without the model
+    if isinstance(error, ModelRefused) and (run.client_options.model or run.client_options.options):
+        return build_broken(run, error)  # what the caller asked for is not to be had
+    try:
+        route = await run_keyless(run)
+    except FingerpostError:
+        return build_broken(run, error)
+    return add_model_error(route, error)
+
+
+REFRESH_INTERVAL_S: Final = 30.0
+EFFORT_MODES: Final = {Effort.QUICK: Mode.SINGLE, Effort.THOROUGH: Mode.STAGED}
+MAX_REQUEST_LENGTH: Final = 500
+
+
+class LearnFromOutcome(Protocol):
+    """Takes the request, what came of it, where, and who asked."""
+
+    def __call__(
+        self, request: str, outcome: Outcome, conversation: str | None, *, caller: str | None = None
+    ) -> None: ...
+
+
+class RequestRunner:
+    """Takes requests from `Router.route` to their end; one per router."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        events: Fanout,
+        store: Store,
+        calls: CallPipeline,
+        narrower: RequestNarrower,
+        pool: ModelPool,
+        snapshot: Callable[[], Snapshot],
+        tasks: TaskGroup,
+        switches: RuntimeSwitches,
+        learn: LearnFromOutcome,
+        profiles: Profiles,
+        instance: str,
+    ) -> None:
+        self._settings = settings
+        self._profiles = profiles
+        self._events = events
+        self._store = store
+        self._tasks = tasks
+        self._switches = switches
+        self._subscriptions = PacketSubscriptions()
+        events.add(self._subscriptions)
+        self.thresholds = ConfidenceThresholds(settings, store, events)
+        self._calibration = Calibration.create_identity()
+        self._calibrated_at = -REFRESH_INTERVAL_S
+        self._usage: Mapping[str, UsageProfile] = {}
+        self._used_at = -REFRESH_INTERVAL_S
+        self._running: dict[str, RunState] = {}  # by packet
+        self._resuming: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by packet
+        self._deps = RunDeps(
+            settings=settings,
+            events=events,
+            narrower=narrower,
+            calls=calls,
+            pool=pool,
+            store=store,
+            offers=OfferedToolsCache(),
+            snapshot=snapshot,
+            calibration=self._calibrate,
+            get_settings=self.thresholds.get_settings,
+            learn=lambda outcome, packet: learn(
+                packet.content.original_prompt,
+                outcome,
+                packet.header.session_id,
+                caller=packet.header.caller,
+            ),
+            summaries=SummaryCache(),
+            usage=self._read_usage,
+            profiles=profiles,
+            instance=instance,
+        )
+
+    async def route(self, text: str, options: RouteOptions) -> Route:
+        """One request, from its words to its end."""
+        journey = self._build_run(text, await self._add_history(options))
+        return await self._run_with_events(journey, lambda: self._run_new(journey))
+
+    async def _add_history(self, options: RouteOptions) -> RouteOptions:
+        """With what was said before, where a conversation is named and its history is not given."""
+        conversation = options.get("conversation")
+        if conversation is None or "history" in options or options.get("parent") is not None:
+            return options
+        options = options.copy()
+        options["history"] = await read_history(self._store, conversation, caller=options.get("caller"))
+        return options
+
+    async def resume(
+        self,
+        pending_id: str,
+        approval: Approval | None,
+        options: RouteOptions,
+        *,
+        packet_id: str | None = None,
+    ) -> Route:
+        """Go on with a request that waited for a person. Whoever comes second finds it done.
+
+        Of several that wait for one call: the one that is named, else the first that has not gone on.
+        """
+        pending = await self._get_pending(pending_id)
+        packet_id = packet_id or await self._find_next_packet(pending)
+        lock = self._resuming.setdefault(packet_id or pending_id, anyio.Lock())
+        async with lock, hold_claim(self._store, f"packet {packet_id or pending_id}", self._deps.instance):
+            pending = await self._get_pending(pending_id)
+            known, journey = await self._restore_run(pending, options, packet_id)
+
+            async def go_on() -> Route:
+                standing = pending if approval is None else await self._apply_approval(approval)
+                return await run_within_limits(journey, lambda journey: resume_run(journey, standing, known))
+
+            return await self._run_with_events(journey, go_on)
+
+    async def _find_next_packet(self, pending: Pending) -> str | None:
+        """The first request that waits for this call and has not gone on; else the first of all."""
+        for packet_id in pending.packets if pending.joined else ():
+            known = await read_recorded_run(self._store, packet_id)
+            if known.outcome is RouteOutcome.WAITING:
+                return packet_id
+        return pending.packet_id
+
+    async def _get_pending(self, pending_id: str) -> Pending:
+        pending = await self._deps.calls.approvals.get(pending_id)
+        if pending is None:
+            message = f"no call waits under {pending_id}"
+            raise CallError(message, hint="`fingerpost approvals` lists those that do.")
+        return pending
+
+    async def reply(self, asked: Route, answer: str, options: RouteOptions) -> Route:
+        """Go on after the person answered a question.
+
+        Where a tool asked, its call goes on with the answer. Otherwise a model is told the question and the
+        answer as part of the conversation; without one, the answer fills in what was missing.
+        """
+        question, before = asked.question, asked.packet
+        if question is None:
+            message = "this route asks nothing"
+            raise CallError(message, hint="Only a route whose outcome is 'asked' can be replied to.")
+        if question.call is not None:
+            return await self._resume_with_answer(asked, question, answer, options)
+        if asked.mode is not Mode.KEYLESS:
+            options = options.copy()
+            options["mode"] = asked.mode
+            options["history"] = (
+                *before.context.history,
+                Message(role="user", text=before.content.original_prompt),
+                Message(role="assistant", text=question.text),
+            )
+            return await self.route(answer, options)
+        options = self._profiles.apply_profile(options)
+        journey = RunState(self._deps, before, mode=Mode.KEYLESS, options=options, narrowing=asked.narrowing)
+        return await self._run_with_events(
+            journey,
+            lambda: run_within_limits(journey, lambda journey: resume_with_reply(journey, question, answer)),
+        )
+
+    async def _resume_with_answer(
+        self, asked: Route, question: Question, answer: str, options: RouteOptions
+    ) -> Route:
+        """The packet goes on, within the bounds it began in."""
+        before = asked.packet
+        known = await read_recorded_run(self._store, before.packet_id)
+        options = options.copy()
+        assert question.call is not None
+        options["conversation"] = question.call.conversation
+        options["caller"], options["profile"] = before.header.caller, before.context.profile
+        options["scopes"] = tuple(dict.fromkeys((*known.scopes, *options.get("scopes", ()))))
+        journey = RunState(
+            self._deps,
+            before,
+            mode=asked.mode,
+            options=options,
+            narrowing=asked.narrowing or known.narrowing,
+            parent=self._find_parent(options),
+        )
+        journey.confidence = known.confidence
+        return await self._run_with_events(
+            journey,
+            lambda: run_within_limits(journey, lambda journey: resume_with_answer(journey, question, answer)),
+        )
+
+    async def _apply_approval(self, approval: Approval) -> Pending:
+        """The call as it stands after the person's word; an earlier word may have settled it."""
+        return await self._deps.calls.decide(
+            approval.pending_id,
+            approval.decision,
+            by=approval.by,
+            reason=approval.reason,
+            edited_arguments=approval.arguments,
+            for_conversation=approval.for_conversation,
+        )
+
+    async def stream(self, text: str, options: RouteOptions) -> AsyncGenerator[StreamItem]:
+        """Everything that happens to one request, the answer piece by piece, and the route at last."""
+        options = (await self._add_history(options)).copy()
+        options["on_text"] = lambda piece: pass_on(AnswerPiece(text=piece))
+        journey = self._build_run(text, options)  # it may raise, and then there is nothing to close
+        send, receive = anyio.create_memory_object_stream[StreamItem](float("inf"))
+        packet_id = journey.packet.packet_id
+        scope, failures = anyio.CancelScope(), list[Exception]()
+
+        def pass_on(item: StreamItem) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader has left
+                send.send_nowait(item)
+
+        async def run() -> None:
+            with scope, send, self._subscriptions.watch(packet_id, pass_on):
+                try:
+                    async with self._deps.calls.under_way.track():
+                        pass_on(await self._run_with_events(journey, lambda: self._run_new(journey)))
+                except Exception as error:  # noqa: BLE001 - it is the reader's, and must not end other tasks
+                    failures.append(error)
+
+        self._tasks.start_soon(run)
+        try:
+            async with aclosing(receive):
+                async for item in receive:
+                    yield item
+        finally:
+            scope.cancel()
+        if failures:
+            raise failures[0]
+
+    async def select(self, text: str, narrowing: Narrowing, options: NarrowOptions) -> ParsedSelection:
+        """What the selecting model takes of these tools."""
+        asking = self._profiles.apply_profile(RouteOptions(**options))
+        packet = build_packet(text, asking)
+        if narrowing.packet_id is not None:  # one request, one packet
+            packet = replace(packet, header=replace(packet.header, packet_id=narrowing.packet_id))
+        journey = RunState(self._deps, packet, mode=Mode.STAGED, options=asking, narrowing=narrowing)
+        offered = [candidate.tool for candidate in narrowing.shortlist.offered]
+        cards = [self._deps.snapshot().get(tool) for tool in offered]
+        return await select_tools(journey, tuple(card for card in cards if card is not None))
+
+    async def _run_new(self, run: RunState) -> Route:
+        self._emit_began(run)
+        return await run_mode(run)
+
+    async def _run_with_events(self, run: RunState, work: Callable[[], Awaitable[Route]]) -> Route:
+        """The route, with everything that happened to its packet on the way."""
+        events: list[Event] = []
+        packet_id = run.packet.packet_id
+        self._running[packet_id] = run
+        with self._subscriptions.watch(packet_id, events.append):
+            try:
+                route = await self._run_as_subagent(run, work)
+            except BaseException as error:
+                if events and not any(isinstance(event, RouteEnded) for event in events):
+                    record_interrupted_run(run, left=not isinstance(error, Exception))
+                raise
+            finally:
+                self._running.pop(packet_id, None)
+        return replace(route, events=tuple(events))
+
+    async def _run_as_subagent(self, run: RunState, work: Callable[[], Awaitable[Route]]) -> Route:
+        """The route; a subagent's beginning and end stand in its parent's trace."""
+        parent_id, spent = run.packet.header.parent_id, run.budget.spent
+        if parent_id is None:
+            return await work()
+        child, request = run.packet.packet_id, run.packet.content.original_prompt
+        self._events.emit(
+            SubagentBegan(packet_id=parent_id, child=child, request=request[:MAX_REQUEST_LENGTH])
+        )
+        outcome = RouteOutcome.LEFT
+        try:
+            route = await work()
+            outcome = route.outcome
+        except Exception:
+            outcome = RouteOutcome.FAILED
+            raise
+        finally:
+            self._events.emit(
+                SubagentEnded(
+                    packet_id=parent_id,
+                    child=child,
+                    outcome=outcome,
+                    milliseconds=run.budget.milliseconds,
+                    tokens=spent.prompt_tokens + spent.completion_tokens,
+                )
+            )
+        return route
+
+    def _build_run(self, text: str, options: RouteOptions) -> RunState:
+        parent = self._find_parent(options)
+        if parent is not None:  # whoever acts for somebody acts under the same profile
+            options = options.copy()
+            options["profile"] = options.get("profile") or parent.options.get("profile")
+        options = self._profiles.apply_profile(options)
+        mode = self._choose_mode(options)
+        enabled = self._settings.tool_routing.enabled
+        rounds = self._switches.now.get_max_rounds(mode, options.get("max_turns")) if enabled else 0
+        packet = build_packet(text, _detach_from_parent(options), rounds=rounds, parent=options.get("parent"))
+        return RunState(self._deps, packet, mode=mode, options=options, parent=parent)
+
+    def _find_parent(self, options: RouteOptions) -> RunState | None:
+        """The journey on whose behalf this is asked. Raises where it may not begin another."""
+        name = options.get("parent")
+        if name is None:
+            return None
+        parent = self._running.get(name)
+        if parent is None:
+            message = f"{name} is not under way here, so nothing can be done on its behalf"
+            raise CallError(message, hint="Ask without `parent`.")
+        deepest = self._settings.builtin.subagents.max_depth
+        if parent.depth >= deepest:
+            message = f"subagents may begin each other {deepest} deep, and no deeper"
+            raise CallError(message, hint="Do this part yourself, or raise builtin.subagents.max_depth.")
+        return parent
+
+    def _emit_began(self, run: RunState) -> None:
+        pool = self._deps.pool
+        run.emit(PacketReceived.from_packet(run.packet))
+        run.emit(
+            RouteBegan(
+                packet_id=run.packet.packet_id,
+                mode=run.mode,
+                lite=pool.name(Role.LITE),
+                prime=run.client_options.model or pool.name(Role.PRIME),
+                profile=run.options.get("profile"),
+                scopes=run.options.get("scopes", ()),
+                working_directory=run.options.get("working_directory"),
+                own_terms=run.client_options.sets_own_limits,
+                arms=run.arms,
+                instance=self._deps.instance,
+            )
+        )
+
+    def _choose_mode(self, options: RouteOptions) -> Mode:
+        wanted = options.get("mode") or self._switches.now.mode
+        effort = options.get("effort")
+        if effort is not None and options.get("mode") in (None, "auto") and wanted != Mode.KEYLESS:
+            wanted = EFFORT_MODES[Effort(effort)] if self._deps.pool.ready else "auto"
+        if wanted == "auto":
+            return Mode.STAGED if self._deps.pool.ready else Mode.KEYLESS
+        try:
+            mode = Mode(wanted)
+        except ValueError:
+            message = f"there is no mode {wanted!r}"
+            raise ConfigError(message, hint=f"The modes are auto, {', '.join(Mode)}.") from None
+        if mode is not Mode.KEYLESS and not self._deps.pool.ready:
+            message = f"the mode {mode} needs a language model, and none is configured"
+            raise ConfigError(message, hint="Set models.prime (or models.lite), or use the mode keyless.")
+        return mode
+
+    async def _restore_run(
+        self, pending: Pending, options: RouteOptions, packet_id: str | None
+    ) -> tuple[RecordedRun, RunState]:
+        known = None if packet_id is None else await read_recorded_run(self._store, packet_id)
+        packet = None if known is None else known.packet
+        if known is None or packet is None or packet.context.mode is None:
+            message = f"{pending.pending_id} belongs to a single call, not to a request"
+            raise CallError(message, hint="Decide it with `fingerpost approvals`, then make the call again.")
+        options = options.copy()
+        options["conversation"] = pending.conversation
+        options["caller"], options["profile"] = packet.header.caller, packet.context.profile
+        options["scopes"] = tuple(dict.fromkeys((*known.scopes, *options.get("scopes", ()))))
+        options.setdefault("history", packet.context.history)
+        options = self._profiles.apply_profile(options)
+        journey = RunState(
+            self._deps,
+            packet,
+            mode=Mode(packet.context.mode),
+            options=options,
+            narrowing=known.narrowing,
+            parent=self._find_parent(options),
+        )
+        journey.confidence = known.confidence
+        return known, journey
+
+    # -- what is remembered -------------------------------------------------------------------------
+
+    async def _calibrate(self) -> Calibration:
+        """How sure we may be, from what came of being sure before; read again now and then."""
+        if not self._settings.flags.calibration:
+            return Calibration.create_identity()
+        if time.monotonic() - self._calibrated_at >= REFRESH_INTERVAL_S:
+            self._calibrated_at = time.monotonic()
+            samples = await self._store.confidences.list_recent()
+            self._calibration = await anyio.to_thread.run_sync(Calibration.fit, samples)
+        return self._calibration
+
+    async def _read_usage(self) -> Mapping[str, UsageProfile]:
+        """How tools were used before, for instructions that follow it; read again now and then."""
+        stale = time.monotonic() - self._used_at >= REFRESH_INTERVAL_S
+        if self._settings.flags.adaptive_instructions and stale:
+            self._used_at = time.monotonic()
+            self._usage = await self._store.usage.get_profiles()
+        return self._usage
+
+
+def _detach_from_parent(options: RouteOptions) -> RouteOptions:
+    """What a subagent says is no part of its parent's conversation, though it acts within it."""
+    if options.get("parent") is None:
+        return options
+    options = options.copy()
+    options["conversation"] = None
+    return options

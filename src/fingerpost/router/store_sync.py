@@ -1,0 +1,159 @@
+"""Kept in step with the shared store: changes and claims of other processes, pins, and capabilities of
+models.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+from fingerpost.catalog import Catalog
+from fingerpost.errors import StoreError
+from fingerpost.events import CallFinished, CallReceived, Event, RouteBegan, RouteEnded, RouteResumed
+from fingerpost.records import ErrorKind, RouteOutcome
+from fingerpost.router.catalog_sync import CatalogSync
+from fingerpost.store import Store
+from fingerpost.store.cache import Cache
+from fingerpost.store.store import Instance
+
+log = logging.getLogger("fingerpost.router")
+
+POLL_INTERVAL_S: Final = 3.0
+HEARTBEATS_PER_LEASE: Final = 5  # a beat may be late, and the next too
+CLAIM_POLL_INTERVAL_S: Final = 0.1
+_WINDOW: Final = 5_000  # numbers of the journal looked through at a time
+_WORK: Final = (RouteBegan.kind, RouteResumed.kind, RouteEnded.kind, CallReceived.kind, CallFinished.kind)
+
+
+async def poll_store(*readers: Callable[[], Awaitable[None]]) -> None:
+    """Read again every few seconds, until cancelled. A store that cannot be read now may be later."""
+    while True:
+        await anyio.sleep(POLL_INTERVAL_S)
+        for read in readers:
+            try:
+                await read()
+            except StoreError as error:
+                log.warning("what other processes changed could not be read: %s", error)
+
+
+# -- processes that are gone --------------------------------------------------------------------------
+
+
+async def renew_lease(store: Store, instance: str, *, lease_s: float) -> None:
+    """Say that this process is alive, and record what others left when they were killed. Until cancelled."""
+    while True:
+        try:
+            await store.instances.renew_lease(instance, lease_s=lease_s)
+            await record_interrupted(store)
+        except StoreError as error:
+            log.warning("that this process is alive could not be recorded: %s", error)
+        await anyio.sleep(lease_s / HEARTBEATS_PER_LEASE)
+
+
+@asynccontextmanager
+async def hold_claim(store: Store, name: str, instance: str) -> AsyncGenerator[None]:
+    """Hold the claim on `name` while no other live process holds it; flush the journal before the release."""
+    claimed = False
+    while not claimed:
+        with anyio.CancelScope(shield=True):  # a claim its holder does not know of would never be released
+            claimed = await store.instances.claim(name, instance)
+        if not claimed:
+            await anyio.sleep(CLAIM_POLL_INTERVAL_S)
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            try:
+                await store.journal.flush()
+            finally:
+                await store.instances.release(name, instance)
+
+
+async def record_interrupted(store: Store) -> None:
+    """End in the journal what processes worked on that are gone: else it would run for ever.
+
+    A process that was only away for long, and goes on, records its own end later; that one counts.
+    """
+    for instance in await store.instances.list_expired():
+        left = await _build_interrupted_events(store, instance)
+        await store.journal.append(*left)  # once, also where two processes do so
+        await store.instances.end(instance.instance_id)
+
+
+async def _build_interrupted_events(store: Store, instance: Instance) -> list[Event]:
+    """How everything ended that this process began and never ended."""
+    running: dict[str, Event] = {}
+    last, after = await store.journal.get_last_seq(), instance.since_seq
+    while after < last:
+        end = min(after + _WINDOW, last)
+        for entry in await store.journal.list_events(
+            kinds=_WORK, after_seq=after, up_to_seq=end, limit=_WINDOW
+        ):
+            event = entry.event
+            assert event.packet_id is not None
+            if isinstance(event, RouteBegan | RouteResumed | CallReceived):
+                bare = not isinstance(event, CallReceived) or event.packet_id == event.call_id
+                if bare and event.instance == instance.instance_id:
+                    running[event.packet_id] = event
+                elif bare:  # another process goes on with it
+                    running.pop(event.packet_id, None)
+            elif isinstance(event, RouteEnded) or getattr(event, "call_id", None) == event.packet_id:
+                running.pop(event.packet_id, None)
+        after = end
+    return [_build_interrupted_event(event) for event in running.values()]
+
+
+def _build_interrupted_event(begun: Event) -> Event:
+    event_id = f"evt_interrupted_{begun.event_id}"
+    if isinstance(begun, CallReceived):
+        detail = "the process that made the call ended; whether the call took effect is unknown"
+        return CallFinished(
+            event_id=event_id,
+            packet_id=begun.packet_id,
+            call_id=begun.call_id,
+            tool=begun.name,
+            success=False,
+            error=ErrorKind.UNKNOWN,
+            detail=detail,
+            milliseconds=0.0,
+        )
+    return RouteEnded(
+        event_id=event_id, packet_id=begun.packet_id, outcome=RouteOutcome.INTERRUPTED, milliseconds=0.0
+    )
+
+
+CAPABILITY_SPACE: Final = "capabilities"
+CAPABILITY_TTL_S: Final = 7 * 86_400.0  # servers are upgraded; after so long they are looked at afresh
+
+
+class StoredCapabilities:
+    """A `CapabilityMemory` in the store."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    async def get(self, key: str) -> bytes | None:
+        return await self._cache.get(CAPABILITY_SPACE, key)
+
+    async def put(self, key: str, value: bytes) -> None:
+        await self._cache.put(CAPABILITY_SPACE, key, value, ttl=CAPABILITY_TTL_S)
+
+
+class PinSync:
+    """Keeps the catalog at the pins of the store."""
+
+    def __init__(self, *, store: Store, catalog: Catalog, intake: CatalogSync) -> None:
+        self._pins = store.pins
+        self._catalog = catalog
+        self._intake = intake
+
+    async def refresh(self) -> None:
+        """Take over what changed since the last time. What became new by it is pinned as it is now."""
+        news = await self._pins.take_changes()
+        if news is not None:
+            self._catalog.use_pins(news.changed, news.gone)
+            await self._intake.save_pins()

@@ -1,0 +1,175 @@
+"""The catalog as each caller may see it, cached, and tools and servers that an operator has disabled."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.call.visibility import add_profile_scope, find_hidden_tools
+from fingerpost.catalog import Catalog, Snapshot
+from fingerpost.events import Fanout, ServerSwitched, ToolSwitched
+from fingerpost.frozen import frozen
+from fingerpost.records import HiddenTool, Scope, utc_now
+from fingerpost.servers import ServerPool
+from fingerpost.settings import RuleSettings
+from fingerpost.store import DisabledEntry, DisabledKind, Store
+
+MAX_CACHED_VIEWS: Final = 100  # callers
+
+ViewKey = tuple[str | None, str | None, tuple[Scope, ...]]
+
+
+@frozen
+class VisibleCatalog:
+    """The catalog as one caller may see it, and what is hidden from them."""
+
+    hidden: Mapping[str, HiddenTool]
+    visible: Snapshot
+    servers: int  # of which something is visible
+
+
+class VisibilityCache:
+    """Views by caller and profile. Safe to use from several threads."""
+
+    def __init__(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope] | None = None) -> None:
+        self._lock = Lock()
+        self._snapshot: Snapshot | None = None
+        self._views: OrderedDict[ViewKey, VisibleCatalog] = OrderedDict()
+        self.set_rules(rules, bounds or {})
+
+    def set_rules(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
+        """See by these from now on; `bounds` are of profiles."""
+        with self._lock:
+            self._rules = rules
+            self._bounds = bounds
+            self._by_caller = any(rule.caller is not None for rule in rules)
+            self._by_profile = any(rule.profile is not None for rule in rules)
+            self._views.clear()
+
+    def get_cached(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> VisibleCatalog | None:
+        """What this caller sees, where that was worked out before; this takes no time."""
+        with self._lock:
+            return (
+                self._views.get(self._build_key(caller, profile, scopes))
+                if snapshot is self._snapshot
+                else None
+            )
+
+    def _build_key(self, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]) -> ViewKey:
+        """Whoever no rule tells apart sees the same."""
+        scopes = add_profile_scope(scopes, profile, self._bounds)
+        bounds = tuple(scope for scope in scopes if scope.bounded)
+        return (caller if self._by_caller else None, profile if self._by_profile else None, bounds)
+
+    def get_view(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> VisibleCatalog:
+        """What this caller sees. The first time after a change takes a moment: not for an event loop."""
+        with self._lock:
+            key = self._build_key(caller, profile, scopes)
+            if snapshot is not self._snapshot:
+                self._snapshot = snapshot
+                self._views.clear()
+            view = self._views.get(key)
+            if view is None:
+                view = self._views[key] = self._compute_in_thread(snapshot, *key)
+            self._views.move_to_end(key)
+            while len(self._views) > MAX_CACHED_VIEWS:
+                self._views.popitem(last=False)
+            return view
+
+    async def compute_view(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> VisibleCatalog:
+        """The same, worked out in a thread where it was not before."""
+        known = self.get_cached(snapshot, caller, profile, scopes)
+        return known or await anyio.to_thread.run_sync(self.get_view, snapshot, caller, profile, scopes)
+
+    def _compute_in_thread(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]
+    ) -> VisibleCatalog:
+        hidden = find_hidden_tools(self._rules, snapshot.cards, caller=caller, profile=profile, scopes=scopes)
+        visible = snapshot
+        if hidden:
+            cards = tuple(card for card in snapshot.cards if card.key not in hidden)
+            visible = Snapshot(version=snapshot.version, cards=cards)
+        return VisibleCatalog(
+            hidden=hidden, visible=visible, servers=len({card.server for card in visible.cards})
+        )
+
+
+class DisabledTools:
+    """Switches tools and servers off and on, and keeps up with what others switch."""
+
+    def __init__(self, *, store: Store, catalog: Catalog, servers: ServerPool, events: Fanout) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._servers = servers
+        self._events = events
+        self._closed: dict[tuple[DisabledKind, str], DisabledEntry] = {}
+        self._changing = anyio.Lock()
+
+    def find_entry(self, kind: DisabledKind, name: str) -> DisabledEntry | None:
+        """Who switched this off, when and why; None: nobody did."""
+        return self._closed.get((kind, name))
+
+    async def refresh(self) -> None:
+        """Take over what the store says."""
+        async with self._changing:
+            await self._apply()
+
+    async def set_tool_enabled(self, key: str, *, enabled: bool, by: str, reason: str = "") -> bool:
+        """Switch a tool, by its key. False when it was like that already."""
+        return await self._set_enabled(DisabledKind.TOOL, key, on=enabled, by=by, reason=reason)
+
+    async def set_server_enabled(self, name: str, *, enabled: bool, by: str, reason: str = "") -> bool:
+        """Switch a server, by its name. False when it was like that already."""
+        return await self._set_enabled(DisabledKind.SERVER, name, on=enabled, by=by, reason=reason)
+
+    async def _set_enabled(self, kind: DisabledKind, name: str, *, on: bool, by: str, reason: str) -> bool:
+        async with self._changing:
+            if on:
+                changed = await self._store.disabled.enable(kind, name)
+            else:
+                shutter = DisabledEntry(what=kind, name=name, by=by, at=utc_now(), reason=reason)
+                changed = await self._store.disabled.disable(shutter)
+            if changed:
+                self._emit_switched(kind, name, on=on, by=by, reason=reason)
+            await self._apply()
+        await self._store.journal.flush()
+        return changed
+
+    def _emit_switched(self, kind: DisabledKind, name: str, *, on: bool, by: str, reason: str) -> None:
+        if kind is DisabledKind.TOOL:
+            self._events.emit(ToolSwitched(tool=name, on=on, by=by, reason=reason))
+        else:
+            self._events.emit(ServerSwitched(server=name, on=on, by=by, reason=reason))
+
+    async def _apply(self) -> None:
+        closed = {(shutter.what, shutter.name): shutter for shutter in await self._store.disabled.list_all()}
+        changed = closed != self._closed
+        self._closed = closed
+        off = {what: _build_sentences(closed.values(), what) for what in DisabledKind}
+        if changed:
+            self._catalog.set_disabled(off[DisabledKind.TOOL], off[DisabledKind.SERVER])
+        if changed or off[DisabledKind.SERVER]:
+            with anyio.CancelScope(shield=True):  # who asked may leave: what is written holds
+                await self._apply_to_servers(off[DisabledKind.SERVER])
+
+    async def _apply_to_servers(self, off: Mapping[str, str]) -> None:
+        for status in self._servers.statuses:
+            if (reason := off.get(status.name)) is None:
+                self._servers.enable(status.name)
+            else:
+                await self._servers.disable(status.name, reason)
+
+
+def _build_sentences(closed: Iterable[DisabledEntry], kind: DisabledKind) -> dict[str, str]:
+    return {shutter.name: shutter.describe() for shutter in closed if shutter.what is kind}

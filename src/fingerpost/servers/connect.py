@@ -1,0 +1,263 @@
+"""Opens a connection to a server: from its entry to a finished handshake."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Self, cast
+
+import anyio
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.shared.message import SessionMessage
+from mcp_types import ClientCapabilities
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from fingerpost.errors import ServerUnavailable
+from fingerpost.frozen import frozen
+from fingerpost.records import JsonObject, ServerSpec
+from fingerpost.servers.connection import (
+    NO_CAPABILITIES,
+    PROBE_SECONDS,
+    DirectTransport,
+    RawClient,
+    ServerConnection,
+    build_client_info,
+)
+from fingerpost.servers.connection_state import ConnectionFailure, ConnectionState
+from fingerpost.servers.http_client import (
+    EVENT_STREAM_TYPE,
+    HttpClients,
+    build_common_headers,
+    check_address,
+    parse_content_type,
+)
+from fingerpost.servers.oauth import SignInStore, load_sign_in
+from fingerpost.servers.requests import NotificationCallback, RequestRegistry
+from fingerpost.servers.spec import ServerSecrets
+from fingerpost.servers.stdio import ChildServer, DirectStdio, open_stdio_transport
+from fingerpost.servers.streamable_http import DirectHttp, StreamableTransport, open_http_transport
+from fingerpost.settings.model import LimitSettings
+
+
+class WatchedTransport:
+    """A transport of the library's whose end is noticed."""
+
+    def __init__(self, transport: AbstractAsyncContextManager[Any], lifeline: ConnectionState) -> None:
+        self._transport = transport
+        self._lifeline = lifeline
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        incoming, outgoing = await self._transport.__aenter__()
+        return _WatchedStream(incoming, self._lifeline), outgoing
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._transport.__aexit__(kind, error, trace)
+
+
+class _WatchedStream:
+    def __init__(self, stream: Any, lifeline: ConnectionState) -> None:
+        self._stream = stream
+        self._lifeline = lifeline
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self._stream.__anext__()
+        except (StopAsyncIteration, anyio.ClosedResourceError, anyio.EndOfStream):
+            self._lifeline.end(ConnectionFailure(reason="its event stream ended"))
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        await self.aclose()
+        return None
+
+
+_PROGRAM_VERSION = version("fingerpost")
+PROBE_TIMEOUT_SHARE = 0.3  # of the connect timeout: what a server that ignores the modern greeting may cost
+
+
+@frozen
+class ConnectionProfile:
+    """What a connection has to match to be taken instead of another one of the same server."""
+
+    capabilities: JsonObject  # those of the other one
+    tools: int  # how many it has
+    questions: bool  # whether the caller can be asked something during a call
+
+
+@frozen
+class ConnectDeps:
+    """What a connection needs besides its server's entry."""
+
+    limits: LimitSettings
+    http: HttpClients
+    tokens: SignInStore | None
+    abilities: Callable[[], ClientCapabilities] = lambda: (
+        NO_CAPABILITIES
+    )  # of those who can be asked something
+    standard: ConnectionProfile | None = None
+
+
+@asynccontextmanager
+async def open_connection(
+    spec: ServerSpec, deps: ConnectDeps, *, state: ConnectionState, on_notification: NotificationCallback
+) -> AsyncGenerator[ServerConnection]:
+    """Connect, shake hands, and stay connected until the block ends.
+
+    `outside` is told of every notification that belongs to no request. Raises our errors, also where the
+    server gives less than the standard.
+    """
+    talks = RequestRegistry(spec.name, on_notification, secrets=ServerSecrets(spec))
+    async with AsyncExitStack() as stack:
+        way = _Connector(spec, deps, state=state, registry=talks)
+        client = RawClient(
+            cast("Any", await way.build_target(stack)),
+            client_info=build_client_info(_PROGRAM_VERSION),
+            mode="legacy" if spec.era == "2025-11-25" else "auto",
+            cache=None,
+            registry=talks,
+            declared_capabilities=deps.abilities(),
+            probe_seconds=min(PROBE_SECONDS, spec.connect_timeout * PROBE_TIMEOUT_SHARE),
+        )
+        await stack.enter_async_context(client)
+        if spec.era not in ("auto", client.protocol_version) and spec.era in MODERN_PROTOCOL_VERSIONS:
+            message = f"{spec.name} speaks {client.protocol_version}, and {spec.era} was asked for"
+            raise ServerUnavailable(message, server=spec.name, hint='set its era to "auto"')
+        state.is_initialized = True
+        modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if not modern:
+            await way.wait_until_initialized()
+        stack.callback(talks.abandon)
+        connection = ServerConnection(
+            spec,
+            client,
+            deps.limits,
+            state,
+            registry=talks,
+            direct=await way.build_direct_transport(modern=modern),
+        )
+        if deps.standard is not None and (lacking := await way.find_missing(deps.standard, connection)):
+            message = f"{spec.name} serves {connection.protocol} without {lacking}"
+            raise ServerUnavailable(message, server=spec.name)
+        yield connection
+
+
+class _Connector:
+    """How one server is reached."""
+
+    def __init__(
+        self, spec: ServerSpec, deps: ConnectDeps, *, state: ConnectionState, registry: RequestRegistry
+    ) -> None:
+        self._spec = spec
+        self._around = deps
+        self._lifeline = state
+        self._talks = registry
+        self._client: httpx2.AsyncClient | None = None
+        self._transport: StreamableTransport | None = None
+        self._child: ChildServer | None = None
+        self._streams = False  # whether the greeting was answered by a stream
+
+    async def build_target(self, stack: AsyncExitStack) -> object:
+        """What the library's client connects to: a server object, or a transport of ours."""
+        spec, limits = self._spec, self._around.limits
+        if spec.transport == "in_process":
+            return spec.in_process
+        if spec.transport == "stdio":
+            return open_stdio_transport(spec, limits, self._lifeline, on_open=self._on_child_started)
+        if not spec.url:
+            message = f"{spec.name} has no address"
+            raise ServerUnavailable(message, server=spec.name, hint="give it a url")
+        await check_address(spec)
+        auth = await load_sign_in(spec, self._around.tokens)
+        client = await self._around.http.build_client(headers=spec.headers, auth=auth)
+        if spec.transport == "http":
+            self._client = await stack.enter_async_context(client)
+            if self._around.standard is not None:
+                client.event_hooks["response"].append(self._check_streaming)
+            return open_http_transport(
+                spec, client, limits, self._lifeline, registry=self._talks, on_open=self._on_transport_opened
+            )
+
+        def ours(*_: object, **__: object) -> httpx2.AsyncClient:
+            return client
+
+        return WatchedTransport(sse_client(spec.url, httpx_client_factory=ours), self._lifeline)
+
+    async def _check_streaming(self, response: httpx2.Response) -> None:
+        if response.request.method == "POST" and response.status_code == 200:
+            self._streams = parse_content_type(response.headers.get("content-type", "")) == EVENT_STREAM_TYPE
+
+    async def find_missing(self, profile: ConnectionProfile, connection: ServerConnection) -> str | None:
+        """What of the standard a server of the older era does not give; None: nothing.
+
+        Where it keeps no session, or never answers by a stream, it cannot ask anything during a call. Raises
+        our errors where it cannot list its tools: some of them have results that this era does not know.
+        """
+        if self._transport is None or self._transport.session_id is None:
+            return "sessions"
+        if profile.questions and not self._streams:
+            return "streams"
+        if missing := _get_capability_names(profile.capabilities) - _get_capability_names(
+            connection.capabilities
+        ):
+            return ", ".join(sorted(missing))
+        page = await connection.fetch("tools/list", {})
+        complete = not page.get("nextCursor")
+        return "some of its tools" if complete and len(page.get("tools") or ()) < profile.tools else None
+
+    async def wait_until_initialized(self) -> None:
+        """Until the server has heard that the handshake is over: a request of ours must not overtake that."""
+        if self._transport is not None:
+            await self._transport.initialized.wait()
+
+    def _on_transport_opened(self, transport: StreamableTransport) -> None:
+        self._transport = transport
+
+    def _on_child_started(self, child: ChildServer) -> None:
+        self._child = child
+
+    async def build_direct_transport(self, *, modern: bool) -> DirectTransport | None:
+        """The short way, where nothing but plain requests is needed: no sign-in to renew, no proxy."""
+        if self._child is not None:
+            return DirectStdio(self._spec.name, self._child, self._lifeline)
+        if self._client is None or self._transport is None or self._client.auth is not None:
+            return None
+        limits = self._around.limits
+        headers = build_common_headers(self._spec, self._client.cookies, session=self._transport.session_id)
+        posting = await self._around.http.build_endpoint(self._spec, headers, limit=limits.response_bytes)
+        if posting is None:
+            return None
+        return DirectHttp(
+            self._spec.name,
+            posting,
+            self._transport,
+            limits=limits,
+            state=self._lifeline,
+            registry=self._talks,
+            modern=modern,
+        )
+
+
+def _get_capability_names(capabilities: JsonObject) -> frozenset[str]:
+    """What a server says it can do. How it tells of changes is said in the same place; eras differ there."""
+    further = (capabilities.get(group) for group in ("extensions", "experimental"))
+    own = (name for group in further if isinstance(group, Mapping) for name in group)
+    return frozenset((*capabilities, *own))

@@ -1,0 +1,561 @@
+"""Connections, legacy sessions and tool lists that belong to a single caller of a server."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.errors import FingerpostError, ServerUnavailable, ToolFailed, ToolTimeout
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject, Listing, ServerSpec
+from fingerpost.servers.connect import ConnectDeps, ConnectionProfile, open_connection
+from fingerpost.servers.connection import NO_CAPABILITIES, ServerConnection, build_client_capabilities
+from fingerpost.servers.connection_state import ConnectionState
+from fingerpost.servers.errors import SignInRequired, from_exception
+from fingerpost.servers.process import RingBuffer
+from fingerpost.servers.requests import (
+    LOG_METHOD,
+    QUESTION_CAPABILITIES,
+    CallerChannel,
+    NotificationCallback,
+    RequestContext,
+)
+
+MAX_CALLERS = 32
+IDLE_SECONDS = 600.0
+
+
+class CallerConnection:
+    """The connection of one caller."""
+
+    def __init__(self) -> None:
+        self.ready = anyio.Event()
+        self.connection: ServerConnection | None = None
+        self.error: FingerpostError | None = None
+        self.scope = anyio.CancelScope()
+        self.users = 0
+        self.used = time.monotonic()
+        self.log_level: str | None = None  # what the server was told; None: nothing
+
+    @property
+    def is_busy(self) -> bool:
+        return self.users > 0
+
+    def release(self) -> None:
+        """One of those who use it is done."""
+        self.users -= 1
+        self.used = time.monotonic()  # what event loops count by
+
+    @property
+    def is_closed(self) -> bool:
+        lost = self.connection is not None and self.connection.lifeline.failure is not None
+        return lost or self.error is not None or self.scope.cancel_called
+
+
+class CallerConnections:
+    """The connections of one server's callers."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        deps: ConnectDeps,
+        on_notification: NotificationCallback,
+        *,
+        max_callers: int = MAX_CALLERS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._spec = spec
+        self._around = deps
+        self._outside = on_notification
+        self._most = max_callers
+        self._idle_seconds = idle_seconds
+        self._own: dict[str, CallerConnection] = {}
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def get_open(self, key: str) -> CallerConnection | None:
+        """This caller's connection where there is one that can be used now."""
+        own = self._own.get(key)
+        return own if own is not None and own.connection is not None and not own.is_closed else None
+
+    def get_pending_or_open(self, key: str) -> CallerConnection | None:
+        """This caller's connection, be it one that is still being opened."""
+        own = self._own.get(key)
+        return None if own is None or own.is_closed else own
+
+    def open_in_background(self, key: str, tasks: TaskGroup, deps: ConnectDeps) -> CallerConnection | None:
+        """Open a connection for a caller without anybody waiting for it. None: no room, or begun already."""
+        if key in self._own or (len(self._own) >= self._most and not self._list_idle()):
+            return None
+        self._make_room()
+        return self._open(key, tasks, None, deps)
+
+    def use(
+        self, key: str, tasks: TaskGroup, listing: Listing | None, headers: Mapping[str, str] | None = None
+    ) -> _CallerConnectionLease:
+        """This caller's connection, opened where there is none, kept at least until the block ends.
+
+        `headers` go with everything that is sent on it.
+        """
+        return _CallerConnectionLease(self, key, tasks, listing, headers)
+
+    def acquire(
+        self, key: str, tasks: TaskGroup, listing: Listing | None, headers: Mapping[str, str] | None
+    ) -> CallerConnection:
+        own = self._own.get(key)
+        if own is None or own.is_closed:
+            if own is None:
+                self._make_room()
+            own = self._open(key, tasks, listing, self._around, headers)
+        own.users += 1
+        return own
+
+    def _open(
+        self,
+        key: str,
+        tasks: TaskGroup,
+        listing: Listing | None,
+        deps: ConnectDeps,
+        headers: Mapping[str, str] | None = None,
+    ) -> CallerConnection:
+        own = self._own[key] = CallerConnection()
+        spec = replace(self._spec, headers={**self._spec.headers, **headers}) if headers else self._spec
+        tasks.start_soon(self._run, key, own, listing, deps, spec)
+        return own
+
+    def _make_room(self) -> None:
+        if len(self._own) < self._most:
+            return
+        idle = self._list_idle()
+        if not idle:
+            message = f"{self._spec.name} serves {self._most} callers at once already"
+            raise ServerUnavailable(message, server=self._spec.name, hint="try again when one has finished")
+        self._own.pop(min(idle)[1]).scope.cancel()
+
+    def _list_idle(self) -> list[tuple[float, str]]:
+        return [(own.used, key) for key, own in self._own.items() if not own.is_busy]
+
+    async def _run(
+        self,
+        key: str,
+        caller_connection: CallerConnection,
+        listing: Listing | None,
+        deps: ConnectDeps,
+        spec: ServerSpec,
+    ) -> None:
+        """One connection from its first byte to its end."""
+        lifeline = ConnectionState(self._spec.name, stderr=RingBuffer(self._around.limits.stderr_bytes))
+        caller_connection.scope.deadline = anyio.current_time() + self._spec.connect_timeout
+        try:
+            with caller_connection.scope:
+                async with open_connection(
+                    spec, deps, state=lifeline, on_notification=self._on_notification
+                ) as connection:
+                    if listing is not None:
+                        connection.learn_mirrored_headers(listing)
+                    caller_connection.scope.deadline = math.inf
+                    caller_connection.connection = connection
+                    caller_connection.ready.set()
+                    await self._wait_until_idle(caller_connection, lifeline)
+                    await connection.drain()
+        except Exception as error:  # noqa: BLE001 - whatever a server or the library does to us ends here
+            caller_connection.error = from_exception(self._spec.name, error)
+        finally:
+            if caller_connection.connection is None and caller_connection.error is None:
+                seconds = self._spec.connect_timeout
+                caller_connection.error = ServerUnavailable(
+                    f"{self._spec.name} did not connect within {seconds:g} s", server=self._spec.name
+                )
+            caller_connection.ready.set()
+            if self._own.get(key) is caller_connection:
+                del self._own[key]
+
+    async def _wait_until_idle(self, caller_connection: CallerConnection, state: ConnectionState) -> None:
+        while True:
+            quiet_until = caller_connection.used + self._idle_seconds
+            with anyio.move_on_at(quiet_until):
+                await state.ended.wait()
+                return
+            if (
+                not caller_connection.is_busy
+                and caller_connection.used + self._idle_seconds <= anyio.current_time()
+            ):
+                return
+            if caller_connection.is_busy:
+                caller_connection.used = anyio.current_time()
+
+    def _on_notification(self, method: str, params: JsonObject, caller: str | None) -> None:
+        # What is said to one caller is nobody else's; only that something changed concerns all.
+        if method != LOG_METHOD or caller is not None:
+            self._outside(method, params, caller)
+
+    def close(self) -> None:
+        for own in tuple(self._own.values()):
+            own.scope.cancel()
+
+
+class _CallerConnectionLease:
+    """A claim on a caller's connection."""
+
+    def __init__(
+        self,
+        pool: CallerConnections,
+        key: str,
+        tasks: TaskGroup,
+        listing: Listing | None,
+        headers: Mapping[str, str] | None,
+    ) -> None:
+        self._pool = pool
+        self._arguments = (key, tasks, listing, headers)
+        self._own: CallerConnection | None = None
+
+    async def __aenter__(self) -> ServerConnection:
+        self._own = own = self._pool.acquire(*self._arguments)
+        try:
+            await own.ready.wait()
+            if own.connection is None:
+                assert own.error is not None
+                raise own.error
+        except BaseException:
+            own.release()
+            raise
+        return own.connection
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._own is not None
+        self._own.release()
+
+
+LEGACY_VERSION: Final = "2025-11-25"
+INVALID_REQUEST: Final = -32600  # what the MCP library answers with
+_UNSUPPORTED_PHRASES: Final = "server-initiated requests"
+_MAX_TEXT_LENGTH: Final = 1000  # characters: a long text is no such sentence
+
+
+class ServerRequestUnsupported(ToolFailed):
+    """The tool failed because its server could not ask. `result` is what it said of that, if it was a result.
+
+    `again`: the same call, made once more, can be asked about.
+    """
+
+    def __init__(self, message: str, *, server: str, code: int, data: object, again: bool) -> None:
+        super().__init__(message, server=server, code=code, data=data)
+        self.result: JsonObject | None = None
+        self.again = again
+
+
+def is_unsupported_request_failure(failed: JsonObject | ToolFailed) -> bool:
+    """Whether this failure is that of a server which wanted to ask something."""
+    said = [str(failed)] if isinstance(failed, ToolFailed) else _get_texts(failed)
+    return any(_UNSUPPORTED_PHRASES in text[:_MAX_TEXT_LENGTH] for text in said)
+
+
+def build_unsupported_request(
+    server: str, failed: JsonObject | ToolFailed, advice: str, *, again: bool
+) -> ServerRequestUnsupported:
+    """The same failure, with what helps against it."""
+    if isinstance(failed, ToolFailed):
+        message = f"{str(failed).rstrip('.')}. {advice}"
+        return ServerRequestUnsupported(
+            message, server=server, code=failed.code, data=failed.data, again=again
+        )
+    texts = [*_get_texts(failed), advice]
+    error = ServerRequestUnsupported(
+        "\n".join(texts), server=server, code=INVALID_REQUEST, data=None, again=again
+    )
+    content = cast("Sequence[Json]", failed["content"])
+    error.result = {**failed, "content": [*content, {"type": "text", "text": advice}]}
+    return error
+
+
+def _get_texts(result: JsonObject) -> list[str]:
+    content = result.get("content")
+    if not isinstance(content, list | tuple):
+        return []
+    blocks = [block for block in cast("Sequence[Json]", content) if isinstance(block, dict)]
+    return [text for block in blocks if isinstance(text := cast("JsonObject", block).get("text"), str)]
+
+
+FREQUENT_CALLS: Final = 64  # calls of one session: opening another for it takes us as long as twenty of them,
+FREQUENT_CALLS_TIMES_TOOLS: Final = (
+    1920  # unless the server may have listed that many tools for them, all in all
+)
+RETRY_SECONDS: Final = 300.0  # after a server did not take the older era, or gave less in it
+MAX_COUNTED_CALLERS: Final = 1000  # sessions
+SET_LEVEL_METHOD: Final = "logging/setLevel"
+
+
+class LegacySessions:
+    """The sessions at one server of those who call it often, or whom it can ask nothing otherwise."""
+
+    def __init__(self, spec: ServerSpec, deps: ConnectDeps) -> None:
+        self._server = spec.name
+        self._possible = spec.transport == "http" and spec.era == "auto" and not spec.isolate
+        self._around = deps
+        self._sessions = CallerConnections(replace(spec, era=LEGACY_VERSION), deps, _ignore_notification)
+        self._calls: OrderedDict[str, int] = OrderedDict()
+        self._begun: CallerConnection | None = None  # the latest
+        self._not_before = 0.0
+        self._refusal = ""  # why the last one did not come about
+        self._asks = False  # in the middle of a call, which it can in the older era alone
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get_connection(
+        self, context: RequestContext | None, shared: ServerConnection, tasks: TaskGroup, *, tools: int
+    ) -> CallerConnection | None:
+        """The caller's own connection; None: the shared one is to be used. `tools`: how many there are.
+
+        One that is still being opened is given to those alone who have to wait for it: see
+        `wait_for_connection`.
+        """
+        if not self._possible or context is None or not shared.modern:
+            return None
+        caller = context.caller
+        if caller is None or caller.accepts_input_required:
+            return None
+        if self._asks and _can_answer_questions(caller):
+            return self._sessions.get_pending_or_open(caller.key) or self._begin(caller, shared, tasks, tools)
+        # Which log messages are wanted belongs to a request in the newer era, and to a session in the older.
+        if not shared.is_direct or (context.log_level is not None and not context.usual_level):
+            return None
+        own = self._sessions.get_open(caller.key)
+        if own is None:
+            calls = self._count(caller.key)
+            if calls >= FREQUENT_CALLS or calls * tools >= FREQUENT_CALLS_TIMES_TOOLS:
+                self._begin(caller, shared, tasks, tools)
+        return own
+
+    def _begin(
+        self, caller: CallerChannel, shared: ServerConnection, tasks: TaskGroup, tools: int
+    ) -> CallerConnection | None:
+        if self._is_refused():
+            return None
+        around = self._build_caller_deps(caller.capabilities, shared, tools)
+        own = self._sessions.open_in_background(caller.key, tasks, around)
+        self._begun = own or self._begun
+        return own
+
+    async def wait_for_connection(
+        self, caller_connection: CallerConnection, context: RequestContext | None
+    ) -> ServerConnection | None:
+        """The connection itself, once it is open, with the log level this session set; None: it failed."""
+        if caller_connection.connection is None:
+            await caller_connection.ready.wait()
+        opened = caller_connection.connection
+        if opened is None or context is None or context.usual_level:
+            return opened
+        level = context.log_level
+        if level is not None and level != caller_connection.log_level and "logging" in opened.capabilities:
+            caller_connection.log_level = level
+            with suppress(ToolFailed):  # it says what it says; the session hears no more than it asked for
+                await opened.fetch(SET_LEVEL_METHOD, {"level": level})
+        return opened
+
+    # -- questions that are put in the older era alone ----------------------------------------------
+
+    def build_unsupported_error(
+        self, failed: JsonObject | ToolFailed, context: RequestContext | None, shared: ServerConnection
+    ) -> ServerRequestUnsupported | None:
+        """Whether a call on the shared connection failed because its caller could not be asked. If so: why.
+
+        From then on callers of the older era have sessions of their own, where they can be.
+        """
+        caller = None if context is None else context.caller
+        if (
+            caller is None
+            or caller.accepts_input_required
+            or not shared.modern
+            or not _can_answer_questions(caller)
+        ):
+            return None
+        if not is_unsupported_request_failure(failed):
+            return None
+        if not self._asks:
+            self._asks = True
+            self._begun, self._not_before = None, 0.0  # what was lacking before may be less than this
+        again = self._possible and not self._is_refused()
+        return build_unsupported_request(self._server, failed, self._build_hint(again=again), again=again)
+
+    def _build_hint(self, *, again: bool) -> str:
+        if again:
+            return (
+                f"{self._server} can ask this in protocol {LEGACY_VERSION} "
+                "alone, and is spoken to in it from now on "
+                "for this session: the next call can be asked about. Check what this one did before it is "
+                "repeated."
+            )
+        if self._possible:
+            return f"It could be asked in protocol {LEGACY_VERSION} alone, but {self._refusal}."
+        return (
+            f"{self._server} can ask this in protocol {LEGACY_VERSION} alone: where it speaks that as well, "
+            f'`era = "{LEGACY_VERSION}"` in its entry lets it ask.'
+        )
+
+    def _build_caller_deps(
+        self, capabilities: JsonObject, shared: ServerConnection, tools: int
+    ) -> ConnectDeps:
+        """With what the caller can do, and nothing less from the server than now.
+
+        That it can ask outweighs extensions: servers name theirs in the newer era alone.
+        """
+        abilities = build_client_capabilities(capabilities)
+        given = shared.capabilities
+        if self._asks:
+            given = {name: value for name, value in given.items() if name != "extensions"}
+        standard = ConnectionProfile(capabilities=given, tools=tools, questions=abilities != NO_CAPABILITIES)
+        return replace(self._around, abilities=lambda: abilities, standard=standard)
+
+    def close(self) -> None:
+        self._sessions.close()
+
+    def _count(self, key: str) -> int:
+        self._calls[key] = calls = self._calls.pop(key, 0) + 1
+        if len(self._calls) > MAX_COUNTED_CALLERS:
+            self._calls.popitem(last=False)
+        return calls
+
+    def _is_refused(self) -> bool:
+        if self._begun is not None and self._begun.connection is None and self._begun.error is not None:
+            self._refusal = str(self._begun.error)
+            self._begun = None
+            self._not_before = anyio.current_time() + RETRY_SECONDS
+        return anyio.current_time() < self._not_before
+
+
+def _can_answer_questions(caller: CallerChannel) -> bool:
+    return not _QUESTION_CAPABILITIES.isdisjoint(caller.capabilities)
+
+
+_QUESTION_CAPABILITIES: Final = frozenset(QUESTION_CAPABILITIES.values())
+
+
+def _ignore_notification(method: str, params: JsonObject, caller: str | None) -> None:
+    """What changed at the server, the shared connection is told as well."""
+
+
+LIST_SECONDS: Final = 60.0  # after which a caller's list is read again
+FAILED_SECONDS: Final = 5.0  # after which a list that could not be read is asked for again
+MAX_LISTED_CALLERS: Final = 100  # whose lists are kept; beyond them the one used longest ago goes
+MAX_CONCURRENT_READS: Final = 4  # lists read from one server at the same time
+CALLER_KEY_NOTE: Final = "needs the caller's own key to list its tools"
+CALLER_KEY_CONNECT_NOTE: Final = "needs the caller's own key to connect"
+
+# Many servers refuse with the code -32001, which is also the one of a reply that came too late.
+REFUSALS: Final = (SignInRequired, ToolFailed, ToolTimeout)
+_NO_TOOLS: Final[Mapping[str, JsonObject]] = {}
+
+
+@frozen
+class _CallerToolList:
+    """The definitions one caller was given, by name."""
+
+    definitions: Mapping[str, JsonObject]
+    since: float  # when this caller was first given one, by the clock of the event loop
+    until: float  # when it is read again
+
+
+class CallerToolLists:
+    """What callers were given by one server, each with their own key."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+        self._lists: OrderedDict[bytes, _CallerToolList] = OrderedDict()
+        self._reading: dict[bytes, anyio.Event] = {}
+        self._slots = anyio.Semaphore(MAX_CONCURRENT_READS)
+
+    def add_to_listing(self, listing: Listing, *, max_tools: int) -> Listing:
+        """The listing with the tools that callers were given, marked as such; the listing's own come first.
+
+        Of two definitions of one tool the one that was seen first counts while its list is valid.
+        """
+        known = {cast("str", definition["name"]) for definition in listing.definitions}
+        found: dict[str, JsonObject] = {}
+        now = anyio.current_time()
+        for own in sorted(self._lists.values(), key=lambda own: (own.until <= now, own.since)):
+            for name, definition in own.definitions.items():
+                if name not in known and len(known) + len(found) < max_tools:
+                    found.setdefault(name, definition)
+        if not found:
+            return listing
+        return replace(
+            listing, definitions=(*listing.definitions, *found.values()), personal=frozenset(found)
+        )
+
+    def get_tool_names(self, caller: str, authorization: str, listing: Listing) -> frozenset[str]:
+        """The tools in this caller's own list whose definition is the one in the listing."""
+        own = self._lists.get(self._build_key(caller, authorization))
+        if own is None:
+            return frozenset()
+        return frozenset(
+            name
+            for definition in listing.definitions
+            if (name := cast("str", definition["name"])) in listing.personal
+            and own.definitions.get(name) == definition
+        )
+
+    async def refresh(
+        self, caller: str, authorization: str, ask: Callable[[], Awaitable[Listing]], *, timeout: float
+    ) -> bool:
+        """Have this caller's list read where none is valid. True: it may have changed.
+
+        Two requests at once ask once. A refusal empties the list; where the server did not answer, the
+        list from before stays.
+        """
+        key = self._build_key(caller, authorization)
+        while (reading := self._reading.get(key)) is not None:
+            await reading.wait()
+        if (own := self._lists.get(key)) is not None and own.until > anyio.current_time():
+            self._lists.move_to_end(key)
+            return False
+        reading = self._reading[key] = anyio.Event()
+        try:
+            before = _NO_TOOLS if own is None else own.definitions
+            definitions, valid = await self._read_definitions(ask, before, timeout)
+        finally:
+            del self._reading[key]
+            reading.set()
+        now = anyio.current_time()
+        since = now if own is None else own.since
+        self._lists[key] = _CallerToolList(definitions=definitions, since=since, until=now + valid)
+        self._lists.move_to_end(key)
+        while len(self._lists) > MAX_LISTED_CALLERS:
+            self._lists.popitem(last=False)
+        return True
+
+    async def _read_definitions(
+        self, ask: Callable[[], Awaitable[Listing]], before: Mapping[str, JsonObject], timeout: float
+    ) -> tuple[Mapping[str, JsonObject], float]:
+        """What the caller is given now, and for how many seconds that is valid."""
+        with anyio.move_on_after(timeout):
+            try:
+                async with self._slots:
+                    listing = await ask()
+            except REFUSALS:
+                return _NO_TOOLS, FAILED_SECONDS
+            except FingerpostError:
+                return before, FAILED_SECONDS
+            return {cast("str", given["name"]): given for given in listing.definitions}, LIST_SECONDS
+        return before, FAILED_SECONDS
+
+    def build_connection_key(self, authorization: str, session: str) -> str:
+        """What the connection is known by that is opened with this key; `session`: of a caller alone."""
+        return self._build_key(session, authorization).hex()
+
+    def _build_key(self, caller: str, authorization: str) -> bytes:
+        name = caller.encode("utf-8", "surrogatepass")
+        given = authorization.encode("utf-8", "surrogatepass")
+        joined = len(name).to_bytes(8, "big") + name + given
+        return hashlib.blake2b(joined, key=self._secret, digest_size=32).digest()

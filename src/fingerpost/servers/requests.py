@@ -1,0 +1,657 @@
+"""One request to a server: its context and time limit, and what the server says and asks while it runs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import field
+from typing import Any, Final, Protocol, cast
+
+import anyio
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RequestId
+
+from fingerpost.errors import FingerpostError, LimitReached, ToolFailed
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject
+from fingerpost.records.json import MAX_DEPTH, check_json, has_lone_surrogate
+from fingerpost.servers.spec import NO_SECRETS, ServerSecrets
+from fingerpost.servers.wire import encode, encode_if_valid
+from fingerpost.settings.model import LimitSettings
+
+MAX_EXTENSIONS: Final = 10  # times its usual time that a server gets which reports progress
+
+
+class RequestClock:
+    """Watches over the deadline of one request; without a scope there is none.
+
+    `patience` is how many seconds a server has without a sign of progress, and `until` when its time is
+    over whatever it says.
+
+    Whoever made the scope looks at `loss` when it was cancelled: it may not have been the time.
+    """
+
+    def __init__(
+        self, scope: anyio.CancelScope | None = None, *, timeout: float = 0.0, deadline: float = math.inf
+    ) -> None:
+        self.scope = scope
+        self.max_progress = -math.inf  # what the server last reported of its progress
+        self._patience = timeout
+        self._spare = (MAX_EXTENSIONS - 1) * timeout  # seconds that progress may still add
+        self._until = deadline
+        self.loss: FingerpostError | None = None  # why the request was ended, where it was not the time
+        self.was_paused = False  # somebody was asked: the request cannot be made anew
+        self._waiting = 0
+        self._seconds_left = math.inf
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Several questions may be open at once: it runs again after the last one."""
+        if self.scope is None:
+            yield
+            return
+        if self._waiting == 0:
+            self.pause()
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if self._waiting == 0:
+                self.resume()
+
+    def pause(self) -> None:
+        """Stop. For `paused` alone, and for whoever has to know of it."""
+        assert self.scope is not None
+        self.was_paused = True
+        self._seconds_left = self.scope.deadline - anyio.current_time()
+        self.scope.deadline = math.inf
+
+    def resume(self) -> None:
+        """Run again, with the time that was left."""
+        assert self.scope is not None
+        self.scope.deadline = anyio.current_time() + self._seconds_left
+
+    def note_progress(self, progress: float) -> None:
+        """The server reports its progress. Where that is more than before, its time begins anew."""
+        if self.scope is None or not progress > self.max_progress:
+            return
+        self.max_progress = progress
+        if self._waiting:
+            return  # it stands still anyway
+        now = anyio.current_time()
+        left = self.scope.deadline - now
+        more = min(self._patience - left, self._spare, self._until - now - left)
+        if more > 0:
+            self._spare -= more
+            self.scope.deadline += more
+
+    def format_timeout(self, subject: str, seconds: float) -> str:
+        """What is wrong when its time is over, of `seconds` at first."""
+        if self.max_progress == -math.inf or anyio.current_time() >= self._until:
+            return f"{subject} did not answer within {round(seconds, 2):g} s"
+        if self._spare > 0:
+            return f"{subject} reported no further progress for {round(seconds, 2):g} s, and did not answer"
+        return (
+            f"{subject} reported progress, but did not answer within {round(seconds * MAX_EXTENSIONS, 2):g} s"
+        )
+
+
+# Goes to servers in this process alone: the call under way, for which they may ask who makes it.
+CALL_ID: Final = "fingerpost/call"
+# In the `_meta` of a failed result of our own servers: the fields of `CallFault` but for the message.
+FAULT: Final = "fingerpost/fault"
+# In the `_meta` of a result of our own servers: the waiting call that the person is to be asked about.
+AWAITS: Final = "fingerpost/awaits"
+
+
+class CallerChannel(Protocol):
+    """The caller, as far as a server may talk back to them while their request runs."""
+
+    @property
+    def key(self) -> str:
+        """The same for everything one caller asks in one session; two callers never share it."""
+        ...
+
+    @property
+    def capabilities(self) -> JsonObject:
+        """What the caller declared they can do (MCP client capabilities)."""
+        ...
+
+    @property
+    def accepts_input_required(self) -> bool:
+        """Whether they take an `input_required` result and come back with the answers (2026-07-28)."""
+        ...
+
+    @property
+    def authorization(self) -> str | None:
+        """Their own `Authorization` header; for servers configured to get it, and for nobody else."""
+        ...
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Put a server's question (`elicitation/create`, `sampling/createMessage`, `roots/list`) to them.
+
+        Raises `ToolFailed` with the caller's own code when they refuse or cannot.
+        """
+        ...
+
+    async def tell(self, method: str, params: JsonObject) -> None:
+        """Pass a notification on (`notifications/progress`, `notifications/message`)."""
+        ...
+
+
+@frozen
+class RequestContext:
+    """What belongs to one request beyond its arguments, carried through untouched."""
+
+    caller: CallerChannel | None = None
+    meta: JsonObject = field(
+        default_factory=dict[str, Json]
+    )  # `_meta` without the keys of the protocol itself
+    input_responses: JsonObject | None = None  # answers to an earlier `input_required` …
+    request_state: str | None = None  # … and the server's own state of it, byte for byte
+    log_level: str | None = None  # from which the caller hears log messages …
+    usual_level: bool = False  # … where they never said, as a session may: nothing of theirs depends on it
+    authorization: str | None = field(default=None, repr=False)  # the caller's own, where no `caller` stands
+    clock: RequestClock | None = None  # of whoever keeps the time already: then nobody else does
+
+    def replace_caller(self, caller: CallerChannel, clock: RequestClock | None = None) -> RequestContext:
+        """The same on behalf of this caller. (`replace` takes much longer, and every call comes by here.)"""
+        return RequestContext(
+            caller=caller,
+            meta=self.meta,
+            input_responses=self.input_responses,
+            request_state=self.request_state,
+            log_level=self.log_level,
+            usual_level=self.usual_level,
+            clock=clock,
+        )
+
+    @property
+    def is_continuation(self) -> bool:
+        """Whether this is a further round of a call already begun."""
+        return self.input_responses is not None or self.request_state is not None
+
+
+logger = logging.getLogger("fingerpost.servers")
+
+PROGRESS_METHOD = "notifications/progress"
+LOG_METHOD = "notifications/message"
+# What concerns everybody, on whichever stream it comes; the rest of a request's own stream is its caller's.
+BROADCAST_METHODS = frozenset(
+    {f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
+    | {"notifications/resources/updated", "notifications/cancelled"}
+)
+QUESTION_CAPABILITIES = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+MAX_QUEUED_NOTICES = 1000  # for a caller who reads slower than the server writes; the oldest go first
+MAX_OPEN_SERVER_REQUESTS = 256  # requests of a server, on one connection, that wait for our answers
+FLUSH_SECONDS = 5.0  # for notices that came before the result
+GIVEN_UP_SECONDS = 300.0  # how long a server may be at work on what it never answered
+ANSWERED_SECONDS = 5.0  # how late something may come that was said before an answer
+
+AMBIGUOUS_MESSAGE = (
+    "%s: %s names no request and may be about any of %d callers; nobody was asked. "
+    "Set isolate = true for this server to give each caller a connection of their own"
+)
+
+NotificationCallback = Callable[[str, JsonObject, str | None], None]
+SpawnTask = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+
+
+class ProgressCallback(Protocol):
+    """Told how far a call has come."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+class MessageQuota:
+    """What a server may ask and send besides its answer, counted over one call and all its rounds.
+
+    Every method raises `LimitReached`, which names the limit, and says why a message cannot be carried.
+    """
+
+    __slots__ = ("_bytes", "_limits", "_notices", "_questions", "_server")
+
+    def __init__(self, server: str, limits: LimitSettings) -> None:
+        self._server = server
+        self._limits = limits
+        self._questions = self._notices = self._bytes = 0
+
+    def count_question(self, params: JsonObject) -> str | None:
+        """One more question. What is wrong with it, if anything is."""
+        self.count_questions(1)
+        return self._count_bytes(params)
+
+    def count_questions(self, number: int) -> None:
+        """So many more questions, asked by a result."""
+        self._questions += number
+        most = self._limits.questions_per_call
+        if self._questions > most:
+            raise self._build_limit_error(f"asked more than {most:,} questions", "questions_per_call")
+
+    def count_notice(self, params: JsonObject) -> str | None:
+        """One more notification, or a ping. What is wrong with it, if anything is."""
+        self._notices += 1
+        most = self._limits.notices_per_call
+        if self._notices > most:
+            raise self._build_limit_error(
+                f"sent more than {most:,} notifications and pings", "notices_per_call"
+            )
+        return self._count_bytes(params)
+
+    def _count_bytes(self, params: JsonObject) -> str | None:
+        data = encode_if_valid(params, MAX_DEPTH)
+        if data is None:
+            if (fault := check_json(params)) is not None:
+                return fault
+            data = encode(params)
+        self._bytes += len(data)
+        most = self._limits.notice_bytes
+        if self._bytes > most:
+            raise self._build_limit_error(f"sent more than {most:,} bytes besides its answer", "notice_bytes")
+        return None
+
+    def _build_limit_error(self, what: str, name: str) -> LimitReached:
+        hint = f"raise limits.{name} if this server may do so"
+        return LimitReached(f"{self._server} {what} in one call", hint=hint)
+
+
+class InFlightRequest:
+    """The side talk of one request."""
+
+    def __init__(
+        self,
+        server: str,
+        request: RequestId,
+        *,
+        context: RequestContext | None = None,
+        on_progress: ProgressCallback | None = None,
+        clock: RequestClock | None = None,
+        quota: MessageQuota | None = None,
+        secrets: ServerSecrets | None = None,
+    ) -> None:
+        self.request = request
+        self._secrets = secrets or NO_SECRETS
+        self.scope: anyio.CancelScope | None = None  # cancelled when the connection is gone
+        self.lost = False
+        self.failure: LimitReached | None = None  # the server went beyond its quota: the request is over
+        self._quota = quota or MessageQuota(server, LimitSettings())
+        self.answered = False  # by the server
+        self._server = server
+        self._caller = context.caller if context is not None else None
+        self._on_progress = on_progress
+        self.clock = clock or RequestClock()
+        self._notices: deque[tuple[str, JsonObject]] = deque(maxlen=MAX_QUEUED_NOTICES)
+        self._pumping: anyio.CancelScope | None = None
+        self._quiet: anyio.Event | None = None
+
+    @property
+    def caller_key(self) -> str | None:
+        return None if self._caller is None else self._caller.key
+
+    @property
+    def wants_progress(self) -> bool:
+        return self._on_progress is not None or self._caller is not None
+
+    # -- what the server says -----------------------------------------------------------------------
+
+    async def forward_notification(self, method: str, params: JsonObject) -> None:
+        """Pass a notification on. What the caller does with it never harms the request."""
+        if (admitted := self.admit(method, params)) is not None:
+            await self._deliver(method, self._secrets.mask(admitted))
+
+    def admit(self, method: str, params: JsonObject) -> JsonObject | None:
+        """What is passed on of a notification, or of a ping; None: nothing. One too many ends the request."""
+        if self.failure is not None:
+            return None
+        try:
+            fault = self._quota.count_notice(params)
+        except LimitReached as error:
+            self._fail(error)
+            return None
+        if fault is None:
+            return params
+        if method == PROGRESS_METHOD:  # a bad total leaves the rest of it
+            return {name: value for name, value in params.items() if check_json({name: value}) is None}
+        logger.debug("a notice of %s was dropped: it %s", self._server, fault)
+        return None
+
+    def _fail(self, error: LimitReached) -> None:
+        """End the request with this error, wherever it waits."""
+        self.failure = self.clock.loss = error
+        if self.scope is not None:
+            self.scope.cancel()
+
+    async def _deliver(self, method: str, params: JsonObject) -> None:
+        try:
+            if method == PROGRESS_METHOD:
+                await self._deliver_progress(params)
+            elif self._caller is not None:
+                await self._caller.tell(method, params)
+        except Exception:
+            logger.exception("a notice of %s could not be passed on", self._server)
+
+    async def _deliver_progress(self, params: JsonObject) -> None:
+        progress, message = _parse_number(params.get("progress")), params.get("message")
+        if progress is None:
+            return  # it says nothing, and clients of ours would choke on it
+        self.clock.note_progress(progress)
+        if self._on_progress is not None:
+            total = _parse_number(params.get("total"))
+            await self._on_progress(progress, total, message if isinstance(message, str) else None)
+        if self._caller is not None:
+            # The token is ours; the caller's own is put in where their request is known.
+            rest = {key: value for key, value in params.items() if key != "progressToken"}
+            await self._caller.tell(PROGRESS_METHOD, rest)
+
+    def queue_notification(self, method: str, params: JsonObject, spawn: SpawnTask) -> None:
+        """Like `forward_notification`, for those who must not wait. Order is kept."""
+        if (admitted := self.admit(method, params)) is None:
+            return
+        self._notices.append((method, self._secrets.mask(admitted)))
+        if self._pumping is None:
+            self._pumping = anyio.CancelScope()
+            self._quiet = anyio.Event()
+            spawn(self._deliver_queued)
+
+    async def _deliver_queued(self) -> None:
+        assert self._pumping is not None
+        try:
+            with self._pumping:
+                while self._notices:
+                    await self._deliver(*self._notices.popleft())
+        finally:
+            self._pumping = None
+            if self._quiet is not None:
+                self._quiet.set()
+
+    async def flush(self) -> None:
+        """Let everything that came before the result go out before it."""
+        if self._pumping is not None and self._quiet is not None:
+            with anyio.move_on_after(FLUSH_SECONDS):
+                await self._quiet.wait()
+
+    def abandon(self) -> None:
+        """The connection is gone."""
+        self.lost = True
+        if self.scope is not None:
+            self.scope.cancel()
+
+    def close(self) -> tuple[tuple[str, JsonObject], ...]:
+        """The request is over. What is left, its caller has not heard."""
+        if self._pumping is None:
+            return ()
+        left = tuple(self._notices)
+        self._notices.clear()
+        self._pumping.cancel()
+        return left
+
+    # -- what the server asks -----------------------------------------------------------------------
+
+    async def answer_server(self, method: str, params: JsonObject) -> JsonObject:
+        """The caller's answer to a question of the server. Raises `MCPError` for the server."""
+        if (refusal := self.check_question(params)) is not None:
+            raise refusal
+        return await self.ask_caller(method, params)
+
+    async def ask_caller(self, method: str, params: JsonObject) -> JsonObject:
+        """The same for a question that was counted already."""
+        if self.failure is not None:
+            raise MCPError(INTERNAL_ERROR, str(self.failure))
+        try:
+            asked = self._secrets.mask(params)
+            return await forward_question(self._server, self._caller, method, asked, self.clock)
+        except ToolFailed as error:
+            raise MCPError(error.code, str(error), error.data) from error
+        except FingerpostError as error:
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
+        except Exception as error:
+            logger.exception("a question of %s could not be put", self._server)
+            raise MCPError(INTERNAL_ERROR, f"{method!r:.80} could not be passed on") from error
+
+    def check_question(self, params: JsonObject) -> MCPError | None:
+        """Count a question; why it is not put, for the server. One too many ends the request as well."""
+        if self.failure is None:
+            try:
+                fault = self._quota.count_question(params)
+            except LimitReached as error:
+                self._fail(error)
+            else:
+                return None if fault is None else MCPError(INVALID_PARAMS, f"the question {fault}")
+        return MCPError(INTERNAL_ERROR, str(self.failure))
+
+
+async def forward_question(
+    server: str, caller: CallerChannel | None, method: str, params: JsonObject, clock: RequestClock
+) -> JsonObject:
+    """Ask the caller, if there is one who can be asked this. Raises `ToolFailed`."""
+    ability = QUESTION_CAPABILITIES.get(method)
+    if ability is None:
+        raise ToolFailed(f"{method!r:.80} is not known here", server=server, code=METHOD_NOT_FOUND)
+    if caller is None:
+        message = f"{method} cannot be answered: nobody is there to be asked"
+        raise ToolFailed(message, server=server, code=METHOD_NOT_FOUND)
+    if ability not in caller.capabilities:
+        message = f"{method} cannot be answered: the caller does not offer {ability}"
+        raise ToolFailed(message, server=server, code=METHOD_NOT_FOUND)
+    with clock.paused():
+        return await caller.ask(method, params)
+
+
+class RequestRegistry:
+    """The requests under way on one connection."""
+
+    def __init__(
+        self,
+        server: str,
+        on_notification: NotificationCallback,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        secrets: ServerSecrets | None = None,
+    ) -> None:
+        """`outside` is told of what belongs to no request, and to whom alone it may be told."""
+        self._server = server
+        own = secrets or NO_SECRETS
+        self._outside: NotificationCallback = lambda method, params, caller: on_notification(
+            method, own.mask(params), caller
+        )
+        self._now = now
+        self._open: dict[RequestId, InFlightRequest] = {}
+        # Callers whose requests are over for us, and until when they may be meant.
+        self._given_up: dict[str | None, float] = {}
+        self._answered: dict[str | None, float] = {}
+        self._last_closed: anyio.Event | None = None  # where somebody waits for it
+        self._told_ambiguous = False  # that a question could not be put
+        self._ours: dict[
+            RequestId, InFlightRequest
+        ] = {}  # on our own behalf: what a server asks is not about them
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def wait_until_idle(self) -> None:
+        """Return when no caller's request is under way."""
+        while self._open:
+            self._last_closed = self._last_closed or anyio.Event()
+            await self._last_closed.wait()
+
+    def open(self, in_flight: InFlightRequest, *, internal: bool = False) -> None:
+        (self._ours if internal else self._open)[in_flight.request] = in_flight
+
+    def close(self, in_flight: InFlightRequest) -> None:
+        if self._open.pop(in_flight.request, None) is not None:
+            self._remember(in_flight)
+            if self._last_closed is not None and not self._open:
+                self._last_closed.set()
+                self._last_closed = None
+        self._ours.pop(in_flight.request, None)
+        for method, params in in_flight.close():
+            if method == LOG_METHOD and in_flight.caller_key is not None:
+                self._outside(LOG_METHOD, params, in_flight.caller_key)
+
+    def _remember(self, in_flight: InFlightRequest) -> None:
+        lately, seconds = self._given_up, GIVEN_UP_SECONDS
+        if in_flight.answered:
+            lately, seconds = self._answered, ANSWERED_SECONDS
+        now = self._now()
+        lately.pop(in_flight.caller_key, None)
+        lately[in_flight.caller_key] = now + seconds  # last: who is forgotten first stands first
+        _drop_expired(lately, now)
+
+    def abandon(self) -> None:
+        """The connection is gone, and with it whatever was asked on it."""
+        for talk in (*self._open.values(), *self._ours.values()):
+            talk.abandon()
+
+    def find(self, request: RequestId) -> InFlightRequest | None:
+        """The talk of this request."""
+        return self._open.get(coerce_request_id(request))
+
+    def _list_possible_callers(self, *, answered: bool) -> set[str | None]:
+        """The callers whom something that names no request may be about, be it one that was answered."""
+        now = self._now()
+        _drop_expired(self._given_up, now)
+        _drop_expired(self._answered, now)
+        callers = {talk.caller_key for talk in self._open.values()} | self._given_up.keys()
+        return callers | self._answered.keys() if answered else callers
+
+    def _list_caller_requests(self, caller: str | None) -> list[InFlightRequest]:
+        """The requests of this caller, the latest first."""
+        return [talk for talk in reversed(self._open.values()) if talk.caller_key == caller]
+
+    def dispatch_notification(
+        self, method: str, params: Mapping[str, Any] | None, spawn: SpawnTask, *, request: RequestId | None
+    ) -> None:
+        """Bring a notification to whom it concerns, without waiting for them.
+
+        A log message that may be about several callers' requests would tell each of the others'
+        affairs: it is told to nobody.
+        """
+        talk = self._find_concerned(method, params or {}, request)
+        if talk is not None:
+            talk.queue_notification(method, params or {}, spawn)
+        elif method == LOG_METHOD:
+            self._dispatch_log(params or {}, spawn)
+        else:
+            self.broadcast(method, params or {})
+
+    def _dispatch_log(self, params: JsonObject, spawn: SpawnTask) -> None:
+        """A log message that names no request under way."""
+        callers = self._list_possible_callers(answered=True)
+        if not callers:
+            self.broadcast(LOG_METHOD, params)
+            return
+        if len(callers) > 1:
+            logger.debug("%s: a log message may be about %d callers", self._server, len(callers))
+            return
+        [caller] = callers
+        if talks := self._list_caller_requests(caller):
+            talks[0].queue_notification(LOG_METHOD, params, spawn)
+        elif caller is not None:
+            self._outside(LOG_METHOD, params, caller)
+
+    async def handle_notification(self, method: str, params: JsonObject, in_flight: InFlightRequest) -> None:
+        """A notification that came on the request's own stream: wait until its caller has it."""
+        if method in BROADCAST_METHODS:
+            self.broadcast(method, params)
+        else:
+            await in_flight.forward_notification(method, params)
+
+    def broadcast(self, method: str, params: JsonObject) -> None:
+        if method not in (PROGRESS_METHOD, "notifications/cancelled"):
+            self._outside(method, params, None)
+
+    def _find_concerned(
+        self, method: str, params: Mapping[str, Any], request: RequestId | None
+    ) -> InFlightRequest | None:
+        if method == PROGRESS_METHOD:
+            token = as_request_id(params.get("progressToken"))
+            return None if token is None else self.find(token)
+        return self.find(request) if request is not None and method not in BROADCAST_METHODS else None
+
+    async def answer_server_request(
+        self, method: str, params: Mapping[str, Any] | None, *, request: RequestId | None
+    ) -> dict[str, Any]:
+        """Answer a request of the server. Raises `MCPError`."""
+        if method == "ping":
+            if request is not None and (talk := self.find(request)) is not None:
+                talk.admit(method, {})
+            return {}
+        talks = self._find_asked_requests(method, request)
+        with ExitStack() as stopped:
+            for other in talks[1:]:  # which of them it is about, nobody knows
+                stopped.enter_context(other.clock.paused())
+            return cast("dict[str, Any]", await talks[0].answer_server(method, params or {}))
+
+    def _find_asked_requests(self, method: str, request: RequestId | None) -> list[InFlightRequest]:
+        """The requests this question may be about, all of one caller, the latest first."""
+        nobody = [InFlightRequest(self._server, 0)]
+        if request is not None:
+            talk = self.find(request)
+            return nobody if talk is None else [talk]
+        callers = self._list_possible_callers(answered=False)  # who has a question does not answer before
+        if method not in QUESTION_CAPABILITIES or not callers:
+            return nobody
+        if len(callers) > 1:
+            # Once: how often it asks so is the server's choice, and a log is not its to fill.
+            level = logging.DEBUG if self._told_ambiguous else logging.WARNING
+            self._told_ambiguous = True
+            logger.log(level, AMBIGUOUS_MESSAGE, self._server, method, len(callers))
+            message = (
+                f"{method} cannot be answered: it names no request, and those of {len(callers)} callers run "
+                "or were given up lately"
+            )
+            raise MCPError(METHOD_NOT_FOUND, message)
+        [caller] = callers
+        return self._list_caller_requests(caller) or nobody
+
+
+class OpenServerRequests:
+    """Requests of a server that were not answered yet, on one connection.
+
+    A server that asks on without taking our answers would have them pile up here: what it asks beyond a
+    number of open requests, and under an id that is open already, is dropped.
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._open: set[RequestId] = set()
+
+    def admit(self, request: RequestId) -> bool:
+        """Whether a request is taken. One whose id cannot be written could not be answered."""
+        unwritable = isinstance(request, str) and has_lone_surrogate(request)
+        if unwritable or request in self._open or len(self._open) >= MAX_OPEN_SERVER_REQUESTS:
+            logger.debug("%s: a request was dropped, %d are open", self._server, len(self._open))
+            return False
+        self._open.add(request)
+        return True
+
+    def close(self, request: object) -> None:
+        """It was answered, or the server withdrew it."""
+        if (known := as_request_id(request)) is not None:
+            self._open.discard(known)
+
+
+def _drop_expired(lately: dict[str | None, float], now: float) -> None:
+    while lately and lately[first := next(iter(lately))] <= now:
+        del lately[first]
+
+
+def _parse_number(given: Json) -> float | None:
+    """What a server calls a number, if it is one that can be passed on."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    try:
+        number = float(given)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

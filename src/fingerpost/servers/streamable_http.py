@@ -1,0 +1,754 @@
+"""Streamable HTTP, both eras: the transport of a session, and single requests without the MCP library."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import httpx2
+from anyio.abc import TaskGroup
+from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.client.streamable_http import (
+    DEFAULT_RECONNECTION_DELAY_MS,
+    LAST_EVENT_ID,
+    MAX_RECONNECTION_ATTEMPTS,
+    RequestContext,
+    StreamableHTTPTransport,
+)
+from mcp.shared._context_streams import (
+    ContextReceiveStream,
+    ContextSendStream,
+    create_context_streams,
+)
+from mcp.shared._httpx_utils import redirect_location, stream_within_origin
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+
+from fingerpost.errors import FingerpostError
+from fingerpost.records import ServerSpec
+from fingerpost.servers.connection_state import ConnectionState
+from fingerpost.servers.errors import (
+    RequestNotExecuted,
+    build_connection_broken,
+    build_not_sent,
+    build_sign_in_required,
+    build_too_large,
+    clean_text,
+    from_exception,
+    from_http,
+    from_reply,
+    mark_continuation,
+    to_reply,
+)
+from fingerpost.servers.http_client import (
+    EMPTY_STATUSES,
+    EVENT_STREAM_TYPE,
+    JSON_TYPE,
+    ConnectFailed,
+    HttpEndpoint,
+    HttpResponse,
+    ReplyErrors,
+    is_session_lost,
+    parse_content_type,
+)
+from fingerpost.servers.requests import InFlightRequest, OpenServerRequests, RequestRegistry
+from fingerpost.servers.wire import (
+    InvalidMessage,
+    SseEvent,
+    SseEventTooLarge,
+    SseStream,
+    encode,
+    parse_message,
+    read_envelope,
+    read_events,
+)
+from fingerpost.settings.model import LimitSettings
+
+logger = logging.getLogger("fingerpost.servers")
+
+NOTICE_SECONDS = (
+    5.0  # a notification needs no answer; a server that does not take it must not hold up the rest
+)
+CLOSE_SECONDS = 1.0
+MIN_RETRY_MS = 500
+
+MessageWriter = ContextSendStream[SessionMessage | Exception]
+HttpStreams = tuple[ContextReceiveStream[SessionMessage | Exception], ContextSendStream[SessionMessage]]
+
+
+@asynccontextmanager
+async def open_http_transport(
+    spec: ServerSpec,
+    client: httpx2.AsyncClient,
+    limits: LimitSettings,
+    state: ConnectionState,
+    *,
+    registry: RequestRegistry,
+    on_open: Callable[[StreamableTransport], None],
+) -> AsyncGenerator[HttpStreams]:
+    """The streams a session speaks through. `client` stays the caller's to close."""
+    to_session, incoming = create_context_streams[SessionMessage | Exception](0)
+    outgoing, from_session = create_context_streams[SessionMessage](0)
+    async with to_session, incoming, outgoing, from_session, anyio.create_task_group() as tasks:
+        transport = StreamableTransport(spec, limits, state, registry=registry, tasks=tasks)
+        on_open(transport)
+
+        def start_get_stream() -> None:
+            tasks.start_soon(transport.handle_get_stream, client, to_session)
+
+        tasks.start_soon(
+            transport.post_writer, client, from_session, to_session, outgoing, start_get_stream, tasks
+        )
+        try:
+            yield incoming, outgoing
+        finally:
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                if transport.session_id is not None and state.failure is None:
+                    await transport.terminate_session(client)
+            tasks.cancel_scope.cancel()
+
+
+@dataclass(slots=True)
+class _StreamCursor:
+    """How far the standing stream was read."""
+
+    last_id: str | None = None
+    retry_ms: int = DEFAULT_RECONNECTION_DELAY_MS
+
+
+class StreamableTransport(StreamableHTTPTransport):
+    """The library's transport, with our own handling of every POST."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        limits: LimitSettings,
+        state: ConnectionState,
+        *,
+        registry: RequestRegistry,
+        tasks: TaskGroup,
+    ) -> None:
+        assert spec.url is not None
+        super().__init__(spec.url, max_sse_event_size=limits.response_bytes)
+        self._server = spec.name
+        self._limit = limits.response_bytes
+        self._lifeline = state
+        self._replies = ReplyErrors(spec.name, state)
+        self._talks = registry
+        self._owed = OpenServerRequests(spec.name)
+        self.tasks = tasks
+        self.initialized = anyio.Event()  # the handshake is over, and the server was told so
+
+    async def handle_get_stream(self, client: httpx2.AsyncClient, read_stream_writer: MessageWriter) -> None:
+        """Hold the standing stream. The library's own way comes back without a pause for `retry: 0`."""
+        place = _StreamCursor()
+        failures = 0
+        while failures < MAX_RECONNECTION_ATTEMPTS and self.session_id is not None:
+            try:
+                if not await self._read_get_stream(client, read_stream_writer, place):
+                    break
+                failures = 0
+            except Exception:  # whatever is wrong with the stream, calls go on without it
+                logger.debug("%s: the standing stream broke", self._server, exc_info=True)
+                failures += 1
+            await anyio.sleep(max(place.retry_ms, MIN_RETRY_MS) / 1000)
+        self._lifeline.request_probe()  # either the server has no such stream, or it went away
+
+    async def _read_get_stream(
+        self, client: httpx2.AsyncClient, writer: MessageWriter, cursor: _StreamCursor
+    ) -> bool:
+        """Read it once to its end. False: the server has none. Raises whatever goes wrong with it."""
+        headers = self._prepare_headers() | {"accept": EVENT_STREAM_TYPE}
+        if cursor.last_id is not None:
+            headers[LAST_EVENT_ID] = cursor.last_id
+        async with stream_within_origin(client, "GET", self.url, headers=headers) as response:
+            if (
+                response.status_code != 200
+                or parse_content_type(response.headers.get("content-type", "")) != EVENT_STREAM_TYPE
+            ):
+                return False
+            events = read_events(response.aiter_bytes(), event_limit=self._limit, whole_limit=None)
+            async for event in events:
+                cursor.last_id = event.event_id or cursor.last_id
+                cursor.retry_ms = cursor.retry_ms if event.retry_ms is None else event.retry_ms
+                await self._forward_event(event.kind, event.data, writer, None)
+        return True
+
+    def _consume_modern_cancellation(self, session_message: SessionMessage) -> bool:
+        swallowed = super()._consume_modern_cancellation(session_message)
+        message = session_message.message
+        if not swallowed and isinstance(message, JSONRPCNotification):
+            # The caller is gone. The notification tells the server; nobody reads its answer any more.
+            request = cancelled_request_id_from_params(message.params)
+            post = self._in_flight_posts.get(request) if request is not None else None
+            if message.method == "notifications/cancelled" and post is not None:
+                post.scope.cancel()
+        return swallowed
+
+    async def _handle_post_request(self, ctx: RequestContext) -> None:
+        message = ctx.session_message.message
+        if not isinstance(message, JSONRPCRequest):
+            if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+                # Nothing that follows depends on it, so nothing that follows waits for it.
+                self.tasks.start_soon(self._post_notification, ctx, message)
+            else:
+                await self._post_notification(ctx, message)
+            return
+        try:
+            async with self._post(ctx, message) as response:
+                await self._read_response(ctx, message, response)
+        except httpx2.HTTPError as error:
+            self._lifeline.request_probe()
+            lost = mark_continuation(from_http(self._server, error), message.params)
+            await self._fail(ctx, message.id, lost)
+        except OAuthFlowError as error:
+            await self._fail(ctx, message.id, build_sign_in_required(self._server, clean_text(str(error))))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise  # the session is gone
+        except Exception as error:
+            # Left to the library, it would end the connection of everybody.
+            logger.exception("a request to %s failed in an unexpected way", self._server)
+            await self._fail(ctx, message.id, from_exception(self._server, error))
+
+    async def _post_notification(self, ctx: RequestContext, message: JSONRPCMessage) -> None:
+        try:
+            with anyio.move_on_after(NOTICE_SECONDS), contextlib.suppress(httpx2.HTTPError, OAuthFlowError):
+                async with self._post(ctx, message):
+                    pass
+        except Exception:
+            logger.exception("%s could not be told something", self._server)
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._owed.close(message.id)
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/initialized":
+            self.initialized.set()
+
+    def _post(
+        self, ctx: RequestContext, message: JSONRPCMessage
+    ) -> contextlib.AbstractAsyncContextManager[httpx2.Response]:
+        headers = self._prepare_headers()
+        if ctx.metadata is not None and ctx.metadata.headers is not None:
+            headers.update(ctx.metadata.headers)
+        body = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        return stream_within_origin(ctx.client, "POST", self.url, json=body, headers=headers)
+
+    async def _read_response(
+        self, ctx: RequestContext, request: JSONRPCRequest, response: httpx2.Response
+    ) -> None:
+        if response.status_code >= 300 or response.status_code in EMPTY_STATUSES:
+            await self._read_refusal(ctx, request, response)
+            return
+        if self._is_initialization_request(request):
+            self._maybe_extract_session_id_from_response(response)
+        kind = parse_content_type(response.headers.get("content-type", ""))
+        if kind == JSON_TYPE:
+            await self._read_json_response(ctx, request, response)
+        elif kind == EVENT_STREAM_TYPE:
+            await self._handle_sse_response(response, ctx)
+        else:
+            await self._fail(ctx, request.id, self._replies.build_not_mcp(kind))
+
+    async def _read_json_response(
+        self, ctx: RequestContext, request: JSONRPCRequest, response: httpx2.Response
+    ) -> None:
+        body = await self._read_body(response)
+        if body is None:
+            await self._fail(ctx, request.id, build_too_large(self._server, self._limit))
+            return
+        try:
+            message = parse_message(body)
+        except InvalidMessage as why:
+            await self._fail(ctx, request.id, self._replies.build_unreadable(str(why)))
+            return
+        await self._forward(ctx.read_stream_writer, message, request.id)
+
+    async def _forward(
+        self, writer: MessageWriter, message: JSONRPCMessage, request: RequestId | None
+    ) -> bool:
+        """Hand a message on. True when it was the reply to `request`, good or bad."""
+        is_reply = isinstance(message, JSONRPCResponse | JSONRPCError)
+        # A number that comes back as text is sloppy, not wrong.
+        if is_reply and request is not None and str(message.id) != str(request) and message.id is not None:
+            error = self._replies.build_wrong_id(message.id)
+            message = JSONRPCError(jsonrpc="2.0", id=request, error=to_reply(error))
+        elif isinstance(message, JSONRPCError) and message.id is None and request is not None:
+            message = JSONRPCError(jsonrpc="2.0", id=request, error=message.error)
+        if isinstance(message, JSONRPCNotification) and request is not None and self._talks.find(request):
+            # Only here is it known which request it belongs to.
+            self._talks.dispatch_notification(
+                message.method, message.params, self.tasks.start_soon, request=request
+            )
+            return False
+        if isinstance(message, JSONRPCRequest) and not self._owed.admit(message.id):
+            return False
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._owed.close((message.params or {}).get("requestId"))
+        await writer.send(SessionMessage(message, ServerMessageMetadata(related_request_id=request)))
+        return is_reply
+
+    async def _handle_sse_response(self, response: httpx2.Response, ctx: RequestContext) -> None:
+        request = ctx.session_message.message
+        assert isinstance(request, JSONRPCRequest)
+        last_id: str | None = None
+        retry_ms: int | None = None
+        # A subscription's stream is meant to stay open: only its single events are bounded.
+        whole = None if request.method == "subscriptions/listen" else self._limit
+        events = read_events(response.aiter_bytes(), event_limit=self._limit, whole_limit=whole)
+        try:
+            async for event in events:
+                last_id = event.event_id or last_id
+                retry_ms = event.retry_ms if event.retry_ms is not None else retry_ms
+                if await self._forward_event(event.kind, event.data, ctx.read_stream_writer, request.id):
+                    return
+        except SseEventTooLarge:
+            await self._fail(ctx, request.id, build_too_large(self._server, self._limit))
+            return
+        except httpx2.HTTPError:
+            self._lifeline.request_probe()
+        if last_id is not None:
+            await self._handle_reconnection(ctx, last_id, retry_ms)
+            return
+        await self._fail(ctx, request.id, self._replies.build_cut_short())
+
+    async def _handle_reconnection(
+        self,
+        ctx: RequestContext,
+        last_event_id: str,
+        retry_interval_ms: int | None = None,
+        attempt: int = 0,
+    ) -> None:
+        """The library asks for the rest as soon as the server says: for `retry: 0`, without a pause."""
+        if retry_interval_ms is not None:
+            retry_interval_ms = max(retry_interval_ms, MIN_RETRY_MS)
+        await super()._handle_reconnection(ctx, last_event_id, retry_interval_ms, attempt)
+
+    async def _handle_sse_event(
+        self,
+        sse: httpx2.ServerSentEvent,
+        read_stream_writer: MessageWriter,
+        original_request_id: RequestId | None = None,
+        resumption_callback: Callable[[str], Awaitable[None]] | None = None,
+    ) -> bool:
+        """Called by the library for the streams it reads itself: the standing one, and resumed ones."""
+        data = sse.data.encode("utf-8", "surrogatepass")
+        return await self._forward_event(sse.event, data, read_stream_writer, original_request_id)
+
+    async def _forward_event(
+        self, kind: str, data: bytes, writer: MessageWriter, request: RequestId | None
+    ) -> bool:
+        if kind != "message" or not data:
+            return False
+        try:
+            message = parse_message(data)
+        except InvalidMessage as why:
+            if request is None:
+                return False
+            message = JSONRPCError(
+                jsonrpc="2.0", id=request, error=to_reply(self._replies.build_unreadable(str(why)))
+            )
+        return await self._forward(writer, message, request)
+
+    async def _read_refusal(
+        self, ctx: RequestContext, request: JSONRPCRequest, response: httpx2.Response
+    ) -> None:
+        status = response.status_code
+        if (location := redirect_location(response)) is not None:
+            await self._fail(ctx, request.id, self._replies.build_redirected(self.url, status, str(location)))
+            return
+        reply = await self._read_json_error(response)
+        if is_session_lost(status, reply.error.code if reply is not None else None, self.session_id):
+            await self._fail(ctx, request.id, self._replies.build_session_lost())
+        elif reply is not None and status not in (401, 403):
+            await ctx.read_stream_writer.send(
+                SessionMessage(JSONRPCError(jsonrpc="2.0", id=request.id, error=reply.error))
+            )
+        else:
+            error = self._replies.build_refused(status, response.headers.get("retry-after"))
+            await self._fail(ctx, request.id, mark_continuation(error, request.params))
+
+    async def _read_json_error(self, response: httpx2.Response) -> JSONRPCError | None:
+        if not response.headers.get("content-type", "").lower().startswith("application/json"):
+            return None
+        body = await self._read_body(response)
+        try:
+            message = parse_message(body or b"")
+        except InvalidMessage:
+            return None
+        return message if isinstance(message, JSONRPCError) else None
+
+    async def _read_body(self, response: httpx2.Response) -> bytes | None:
+        """The whole body, or None when it is larger than allowed: then the rest is never read."""
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            if size > self._limit:
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _fail(self, ctx: RequestContext, request: RequestId, error: FingerpostError) -> None:
+        reply = JSONRPCError(jsonrpc="2.0", id=request, error=to_reply(error))
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await ctx.read_stream_writer.send(SessionMessage(reply))
+
+
+FIRST_STREAM_PAUSE = (
+    0.1  # before asking for the rest of a stream, whatever the server says; twice as long each time
+)
+MAX_STREAM_PAUSE = 0.8
+MAX_EMPTY_RESPONSES = 8  # answers in a row without anything new, to whoever asks for the rest
+MAX_PINGS = 8  # of one request that are being answered; those beyond are not
+EVENTS_PER_TURN = 100  # events of a stream that are read before others have a turn
+
+
+@dataclass(slots=True)
+class _ReadCursor:
+    """How far a stream was read, to pick it up again."""
+
+    last_id: str | None = None
+    retry_ms: int | None = None
+    news: int = 0  # how many events came that had not come before
+    events: int = 0  # how many came at all
+    pings: int = 0  # that are being answered
+
+    def note_event(self, event: SseEvent) -> None:
+        self.events += 1
+        if event.event_id != self.last_id if event.event_id else event.data:
+            self.news += 1
+        self.last_id = event.event_id or self.last_id
+        self.retry_ms = event.retry_ms if event.retry_ms is not None else self.retry_ms
+
+    def get_pause(self, empty: int) -> float:
+        """Seconds to wait before asking for the rest, after so many answers without anything new."""
+        wanted = DEFAULT_RECONNECTION_DELAY_MS if self.retry_ms is None else self.retry_ms
+        return max(wanted / 1000, min(MAX_STREAM_PAUSE, FIRST_STREAM_PAUSE * 2**empty))
+
+
+class DirectHttp:
+    """Asks one server that has shaken hands."""
+
+    def __init__(
+        self,
+        server: str,
+        endpoint: HttpEndpoint,
+        transport: StreamableTransport,
+        *,
+        limits: LimitSettings,
+        state: ConnectionState,
+        registry: RequestRegistry,
+        modern: bool,
+    ) -> None:
+        self._server = server
+        self._posting = endpoint
+        self._limit = limits.response_bytes
+        self._lifeline = state
+        self._talks = registry
+        self._tasks: TaskGroup = transport.tasks
+        self._modern = modern
+        self._session = transport.session_id
+        self._url = transport.url
+        self._replies = ReplyErrors(server, state)
+
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        in_flight: InFlightRequest,
+        *,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """The raw result. Raises our errors."""
+        body = encode({"jsonrpc": "2.0", "id": in_flight.request, "method": method, "params": params})
+        try:
+            reply = await self._post(body, headers, in_flight)
+        except anyio.get_cancelled_exc_class():
+            # The modern era says it by closing the connection, which has just happened.
+            if not self._modern:
+                self._run_in_background(self._cancel, in_flight.request, headers)
+            raise
+        except RequestNotExecuted as error:
+            if (known := mark_continuation(error, params)) is not error:
+                raise known from error
+            raise
+        if "result" in reply:
+            return reply["result"]
+        raise self._build_error(reply["error"])
+
+    def _build_error(self, error: Mapping[str, Any]) -> FingerpostError:
+        mcp = MCPError(error["code"], error["message"], error.get("data"))
+        return from_reply(self._server, mcp, failure=self._lifeline.failure)
+
+    # -- one POST -----------------------------------------------------------------------------------
+
+    async def _post(
+        self, body: bytes, headers: Mapping[str, str], in_flight: InFlightRequest
+    ) -> dict[str, Any]:
+        place = _ReadCursor()
+        try:
+            answer = await self._posting.post(body, headers)
+            try:
+                found = await self._read_response(answer, in_flight, place, headers)
+            except BaseException:
+                answer.abort()
+                raise
+            answer.release()
+        except OSError as error:
+            self._lifeline.request_probe()
+            raise self._build_connection_error(error) from error
+        if found is not None:
+            return found
+        if place.last_id is None or self._modern:
+            raise self._replies.build_cut_short()
+        return await self._resume(in_flight, place, headers)
+
+    async def _read_response(
+        self,
+        answer: HttpResponse,
+        in_flight: InFlightRequest,
+        cursor: _ReadCursor,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any] | None:
+        """The reply; None when a stream broke off before it."""
+        kind = answer.kind
+        if answer.status >= 300 or answer.status in EMPTY_STATUSES:
+            return await self._read_refusal(answer)
+        if kind == JSON_TYPE:
+            return await self._parse_reply(await answer.read_all(), in_flight.request)
+        if kind != EVENT_STREAM_TYPE:
+            raise self._replies.build_not_mcp(kind)
+        try:
+            return await self._read_stream(answer, in_flight, cursor, headers)
+        except OSError:
+            self._lifeline.request_probe()
+            return None
+
+    def _build_connection_error(self, error: OSError) -> FingerpostError:
+        return (build_not_sent if isinstance(error, ConnectFailed) else build_connection_broken)(
+            self._server, error
+        )
+
+    def _run_in_background(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        """Do this without anybody waiting for it, as long as there is a connection."""
+        with contextlib.suppress(RuntimeError):  # its task group is over
+            self._tasks.start_soon(work, *arguments)
+
+    async def _read_refusal(self, answer: HttpResponse) -> dict[str, Any]:
+        """The server's own error where it sent one; else raises what its status means."""
+        status = answer.status
+        if (location := answer.leads_to) is not None:
+            raise self._replies.build_redirected(self._url, status, location)
+        reply: dict[str, Any] | None = None
+        if answer.kind == JSON_TYPE:
+            with contextlib.suppress(InvalidMessage, FingerpostError):
+                reply = await read_envelope(await answer.read_all())
+        if reply is not None and "error" not in reply:
+            reply = None
+        if is_session_lost(status, reply["error"]["code"] if reply else None, self._session):
+            raise self._replies.build_session_lost()
+        if reply is not None and status not in (401, 403):
+            return reply
+        raise self._replies.build_refused(status, answer.retry_after)
+
+    async def _parse_reply(self, data: bytes, request: RequestId) -> dict[str, Any]:
+        try:
+            message = await read_envelope(data)
+        except InvalidMessage as why:
+            raise self._replies.build_unreadable(str(why)) from None
+        if "method" in message:
+            why = "is not a reply"
+            raise self._replies.build_unreadable(why)
+        return self._check_reply_id(message, request)
+
+    def _check_reply_id(self, message: dict[str, Any], request: RequestId) -> dict[str, Any]:
+        found = message.get("id")
+        # A number that comes back as text is sloppy, not wrong; an error may come before the id was read.
+        if found == request or str(found) == str(request) or (found is None and "error" in message):
+            return message
+        raise self._replies.build_wrong_id(found)
+
+    # -- streams ------------------------------------------------------------------------------------
+
+    async def _read_stream(
+        self,
+        answer: HttpResponse,
+        in_flight: InFlightRequest,
+        cursor: _ReadCursor,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any] | None:
+        """The reply in a stream, everything before it passed on; None when it ended without one."""
+        events = SseStream(answer.read_chunk, event_limit=self._limit, whole_limit=self._limit)
+        try:
+            return await self._read_events(events, in_flight, cursor, headers)
+        except SseEventTooLarge:
+            raise build_too_large(self._server, self._limit) from None
+
+    async def _read_events(
+        self, events: SseStream, in_flight: InFlightRequest, cursor: _ReadCursor, headers: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        found = await self._read_until_question(events, in_flight, cursor)
+        if found is None or "method" not in found:
+            return found
+        return await self._read_answering(events, in_flight, cursor, headers, found)
+
+    async def _read_until_question(
+        self, events: SseStream, in_flight: InFlightRequest, cursor: _ReadCursor
+    ) -> dict[str, Any] | None:
+        """The reply, or a question of the server, whichever comes first; notifications are passed on."""
+        while (event := await events.read_event()) is not None:
+            cursor.note_event(event)
+            if cursor.events % EVENTS_PER_TURN == 0:
+                await anyio.lowlevel.checkpoint()
+            message = await self._parse_event(event)
+            if message is None:
+                continue
+            if "method" not in message:
+                return self._check_reply_id(message, in_flight.request)
+            if "id" in message:
+                return message
+            await self._talks.handle_notification(message["method"], message.get("params") or {}, in_flight)
+            if in_flight.failure is not None:
+                raise in_flight.failure
+        return None
+
+    async def _read_answering(
+        self,
+        events: SseStream,
+        in_flight: InFlightRequest,
+        cursor: _ReadCursor,
+        headers: Mapping[str, str],
+        first_question: dict[str, Any] | None,
+    ) -> dict[str, Any] | None:
+        """Go on reading while questions are answered: the server may have more to say, or give up waiting."""
+        error: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            try:
+                while first_question is not None and "method" in first_question:
+                    self._handle_question(first_question, in_flight, cursor, headers, tasks)
+                    first_question = await self._read_until_question(events, in_flight, cursor)
+            except Exception as raised:  # noqa: BLE001 - out of the group as itself, not as a group
+                error = raised
+            tasks.cancel_scope.cancel()
+        if error is not None:
+            raise error
+        return first_question
+
+    def _handle_question(
+        self,
+        question: dict[str, Any],
+        in_flight: InFlightRequest,
+        cursor: _ReadCursor,
+        headers: Mapping[str, str],
+        tasks: TaskGroup,
+    ) -> None:
+        """Have it answered. Raises `LimitReached` for one too many."""
+        if question["method"] == "ping":
+            if in_flight.admit("ping", {}) is not None and cursor.pings < MAX_PINGS:
+                cursor.pings += 1
+                tasks.start_soon(self._answer_ping, question, cursor, headers)
+        else:
+            refusal = in_flight.check_question(question.get("params") or {})
+            tasks.start_soon(self._answer, question, refusal, in_flight, headers)
+        if in_flight.failure is not None:
+            raise in_flight.failure
+
+    async def _parse_event(self, event: SseEvent) -> dict[str, Any] | None:
+        if event.kind != "message" or not event.data:
+            return None
+        try:
+            return await read_envelope(event.data)
+        except InvalidMessage as why:
+            raise self._replies.build_unreadable(str(why)) from None
+
+    async def _resume(
+        self, in_flight: InFlightRequest, cursor: _ReadCursor, headers: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Ask for the rest of a stream that broke off, the way 2025 servers offer it."""
+        failures = empty = 0
+        while failures < MAX_RECONNECTION_ATTEMPTS and empty < MAX_EMPTY_RESPONSES:
+            await anyio.sleep(cursor.get_pause(empty))
+            news = cursor.news
+            try:
+                found = await self._read_resumed(in_flight, cursor, headers)
+            except OSError:
+                failures += 1
+            else:
+                if found is not None:
+                    return found
+                empty += 1
+            if cursor.news > news:
+                failures = empty = 0
+        raise self._replies.build_cut_short()
+
+    async def _read_resumed(
+        self, in_flight: InFlightRequest, cursor: _ReadCursor, headers: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        """Like `_read_stream`, behind the last event that came. Raises `OSError`."""
+        answer = await self._posting.resume_stream(cursor.last_id or "", headers)
+        try:
+            if answer.status != 200 or answer.kind != EVENT_STREAM_TYPE:
+                message = "there is no stream"
+                raise ConnectionError(message)
+            return await self._read_stream(answer, in_flight, cursor, headers)
+        finally:
+            answer.abort()
+
+    # -- what we send besides -----------------------------------------------------------------------
+
+    async def _answer(
+        self,
+        question: dict[str, Any],
+        refusal: MCPError | None,
+        in_flight: InFlightRequest,
+        headers: Mapping[str, str],
+    ) -> None:
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": question["id"]}
+        try:
+            if refusal is not None:
+                raise refusal
+            reply["result"] = await in_flight.ask_caller(question["method"], question.get("params") or {})
+        except MCPError as error:
+            reply["error"] = error.error.model_dump(mode="json", exclude_none=True)
+        await self._notify(reply, headers)
+
+    async def _answer_ping(
+        self, ping: dict[str, Any], cursor: _ReadCursor, headers: Mapping[str, str]
+    ) -> None:
+        try:
+            await self._notify({"jsonrpc": "2.0", "id": ping["id"], "result": {}}, headers)
+        finally:
+            cursor.pings -= 1
+
+    async def _cancel(self, request: RequestId, headers: Mapping[str, str]) -> None:
+        params = {"requestId": request, "reason": "the caller no longer waits"}
+        await self._notify({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, headers)
+
+    async def _notify(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+        """Send what needs no answer. It runs beside others: whatever goes wrong with it ends here."""
+        try:
+            with anyio.move_on_after(NOTICE_SECONDS):
+                answer = await self._posting.post(encode(message), headers)
+                try:
+                    await answer.read_all()
+                except BaseException:
+                    answer.abort()
+                    raise
+                answer.release()
+        except (OSError, FingerpostError):
+            pass
+        except Exception:
+            logger.exception("%s could not be told something", self._server)

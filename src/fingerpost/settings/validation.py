@@ -1,0 +1,446 @@
+"""From plain values to the model or to problems a person can act on; addresses and rollouts are checked
+here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, Final, TypeVar, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
+from fingerpost.records import check_json
+from fingerpost.settings.document import as_list, as_table
+from fingerpost.settings.model import (
+    GatewaySettings,
+    ProfileSettings,
+    RolloutSettings,
+    Section,
+    ServerSettings,
+    Settings,
+    SignInSettings,
+)
+from fingerpost.settings.problems import (
+    KeyPath,
+    Problem,
+    ValueOrigin,
+    find_nearest,
+    format_path,
+    format_value,
+)
+from fingerpost.settings.sources import (
+    describe_expected,
+    get_choices,
+    get_section,
+    get_variable_name,
+    iterate_fields,
+    strip_none,
+)
+
+S = TypeVar("S", bound=Section)
+
+# Whose settings a file of its own, or one entry, holds.
+_SECTION_SUFFIXES: Final[Mapping[type[Section], str]] = {
+    ServerSettings: " of a server",
+    ProfileSettings: " of a profile",
+}
+
+_TRANSPORT_HINT: Final = 'a url takes "http" or "sse", a command "stdio"; servers are reached in no other way'
+
+
+@frozen(kw_only=False)
+class ValidationContext:
+    """How to say where a path of the validated values is: its origin, and its full name."""
+
+    origin: Callable[[KeyPath], ValueOrigin]
+    prefix: KeyPath = ()
+
+    def build_problem(self, path: KeyPath, message: str, fix: str) -> Problem:
+        return Problem(
+            message=message, fix=fix, path=format_path((*self.prefix, *path)), origin=self.origin(path)
+        )
+
+
+def validate(
+    model: type[S], values: Mapping[str, object], context: ValidationContext
+) -> tuple[S | None, tuple[Problem, ...]]:
+    """`values` as `model`; None with the problems when they are not one."""
+    problems = tuple(
+        context.build_problem(
+            path, f"{reason}, which no setting takes", "write text in quotes, or a plain number"
+        )
+        for path, reason in _find_unusable(values)
+    )
+    if problems:
+        return None, problems
+    try:
+        return model.model_validate_json(json.dumps(values), strict=True), ()
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        return None, tuple(_explain_error(model, values, detail, context) for detail in details)
+
+
+def _find_unusable(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Values no setting can hold, such as dates, half characters and infinities."""
+    todo: list[tuple[object, KeyPath]] = [(value, path)]
+    while todo:
+        node, here = todo.pop()
+        if (entries := as_table(node)) is not None:
+            todo += [(entry, (*here, key)) for key, entry in entries.items()]
+        elif listed := as_list(node):
+            todo += [(item, (*here, index)) for index, item in enumerate(listed)]
+        elif (reason := check_json(node)) is not None:
+            yield here, reason
+
+
+def _explain_error(
+    model: type[Section], values: Mapping[str, object], detail: ErrorDetails, context: ValidationContext
+) -> Problem:
+    path = tuple(part for part in detail["loc"] if part != "[key]")
+    if detail["type"] == "extra_forbidden":
+        message, fix = _explain_unknown_name(model, path)
+        return context.build_problem(path, message, fix)
+    field = get_field(model, path)
+    full = (*context.prefix, *path)
+    if detail["type"] == "missing" or field is None:
+        return context.build_problem(
+            path, "is missing", f"add {_format_example(full, field, context.origin(path))}"
+        )
+    wanted = describe_expected(field) if _is_field(model, path) else "text"
+    value = _get_value(values, path)
+    message = f"must be {wanted}, not {format_value(value, full)}"
+    if (model, path) == (ServerSettings, ("transport",)):
+        return context.build_problem(path, message, _TRANSPORT_HINT)
+    return context.build_problem(
+        path, message, f"write {_format_example(full, field, context.origin(path), given=value)}"
+    )
+
+
+def _explain_unknown_name(model: type[Section], path: KeyPath) -> tuple[str, str]:
+    name = str(path[-1])
+    inside = path[:-1]
+    section = _get_section(model, inside)
+    known = section.model_fields if section else {}
+    message = (
+        f"is not a setting of [{format_path(inside)}]"
+        if inside
+        else f"is not a setting{_SECTION_SUFFIXES.get(model, '')}"
+    )
+    for leaf in iterate_fields() if model is Settings else ():
+        if leaf.path[-1] == name:
+            return message, f"it belongs in [{format_path(leaf.path[:-1])}]"
+    if near := find_nearest(name, known):
+        return message, f"did you mean {near}?"
+    return message, f"remove it; known here: {', '.join(known)}"
+
+
+def get_field(model: type[Section], path: KeyPath) -> FieldInfo | None:
+    """The field of the model that the path leads to, or into."""
+    field: FieldInfo | None = None
+    section: type[Section] | None = model
+    named = False  # the next part is a name the person chose
+    for part in path:
+        if section is None or isinstance(part, int) or named:
+            named = False
+            continue
+        field = section.model_fields.get(part)
+        if field is None:
+            return None
+        section = get_section(field) or _get_item_section(field)
+        named = section is not None and get_origin(strip_none(field.annotation)) is dict
+    return field
+
+
+def _get_section(model: type[Section], path: KeyPath) -> type[Section] | None:
+    if not path:
+        return model
+    field = get_field(model, path)
+    return None if field is None else get_section(field) or _get_item_section(field)
+
+
+def _get_item_section(field: FieldInfo) -> type[Section] | None:
+    """`X` of a field that holds `tuple[X, ...]`, or `dict[str, X]`."""
+    kind = strip_none(field.annotation)
+    place = {tuple: 0, dict: 1}.get(get_origin(kind))
+    first: Any = None if place is None else get_args(kind)[place]
+    return first if isinstance(first, type) and issubclass(first, Section) else None
+
+
+def _is_field(model: type[Section], path: KeyPath) -> bool:
+    """Whether the path ends at a field, not at an item of one."""
+    return path == () or get_field(model, path) is not get_field(model, path[:-1])
+
+
+def _get_value(values: object, path: KeyPath) -> object:
+    for part in path:
+        entries = as_table(values)
+        if entries is not None:
+            values = entries.get(str(part))
+        elif isinstance(part, int):
+            values = as_list(values)[part]
+    return values
+
+
+def _format_example(
+    path: KeyPath, field: FieldInfo | None, origin: ValueOrigin, *, given: object = None
+) -> str:
+    """The setting as it could be written where it was written; a switch as it was meant."""
+    names = tuple(part for part in path if isinstance(part, str))
+    value = _format_sample(field)
+    if field is not None and strip_none(field.annotation) is bool:
+        value = _MEANT_SWITCHES.get(str(given).strip().lower(), value)
+    if origin.kind == "environment":
+        known = [leaf for leaf in iterate_fields() if leaf.path == names]
+        name = get_variable_name(names) if known else origin.name
+        return f"{name}={value.strip(chr(34))}"
+    name = names[-1] if names else ""
+    in_json = origin.file is not None and not origin.file.endswith(".toml")
+    return (
+        f'"{name}": {value.replace("NAME =", json.dumps("NAME") + ":")}' if in_json else f"{name} = {value}"
+    )
+
+
+def _format_sample(field: FieldInfo | None) -> str:
+    if field is None:
+        return '"…"'
+    default: object = field.default
+    if isinstance(default, bool | int | float | str):
+        return json.dumps(default)
+    kind = strip_none(field.annotation)
+    if get_origin(kind) is tuple:
+        return '["…"]'
+    if get_origin(kind) is dict:
+        return '{ NAME = "…" }'
+    if choices := get_args(kind) or get_choices(kind):
+        return json.dumps(choices[0])
+    return _SAMPLES.get(kind, '"…"')
+
+
+_MEANT_SWITCHES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("true", "yes", "on", "1", "enabled", "y"), "true"),
+    **dict.fromkeys(("false", "no", "off", "0", "disabled", "n", "none"), "false"),
+}
+_SAMPLES: dict[Any, str] = {bool: "true", int: "10", float: "1.5"}
+
+
+CHANGED_ARM: Final = "changed"
+USUAL_ARM: Final = "usual"
+# What is read anew for each request; everything else is read once, when Fingerpost starts.
+ROLLOUT_SETTINGS: Final = (
+    *(
+        f"flags.{name}"
+        for name in (
+            "need_gate", "intent_signals", "split_needs", "producers", "learned_use", "review", "widen",
+            "chains", "syntax_guard", "summarise", "result_summaries",
+        )
+    ),
+    "tool_routing.selection_temperature",
+    "tool_routing.review_temperature",
+    "tool_routing.confidence_threshold",
+    "choose.decline_below",
+    "choose.max_seconds",
+    "choose.max_tokens",
+    "choose.answer_tokens",
+    "choose.answer_temperature",
+    "choose.persona",
+    "narrow.max_tools",
+    "narrow.candidates",
+)  # fmt: skip
+
+
+def assign_arms(rollouts: tuple[RolloutSettings, ...], unit: str) -> dict[str, str]:
+    """The arm of each rollout that a conversation (or a request without one) is in: always the same."""
+    return {
+        one.name: CHANGED_ARM if _compute_position(one.name, unit) < one.share else USUAL_ARM
+        for one in rollouts
+    }
+
+
+def apply_arms(settings: Settings, arms: Mapping[str, str]) -> Settings:
+    """The settings as they hold in these arms."""
+    for one in settings.rollout:
+        if arms.get(one.name) == CHANGED_ARM:
+            section, _, name = one.setting.partition(".")
+            changed = getattr(settings, section).model_copy(update={name: one.value})
+            settings = settings.model_copy(update={section: changed})
+    return settings
+
+
+def find_rollout_problems(rollouts: tuple[RolloutSettings, ...]) -> Iterator[tuple[int, str, str, str]]:
+    """What cannot be rolled out: which, the field that is wrong, what is wrong with it, and the fix."""
+    seen: set[str] = set()
+    for index, one in enumerate(rollouts):
+        if one.name in seen:
+            yield index, "name", f"there are two rollouts named {one.name!r}", "rename one of them"
+        seen.add(one.name)
+        if one.setting not in ROLLOUT_SETTINGS:
+            message = f"{one.setting!r} cannot be rolled out"
+            yield index, "setting", message, f"choose from {', '.join(ROLLOUT_SETTINGS)}"
+        elif (reason := _find_misfit(one)) is not None:
+            yield index, "value", f"does not fit {one.setting}: {reason}", "see docs/settings.md"
+
+
+def _find_misfit(one: RolloutSettings) -> str | None:
+    section, _, name = one.setting.partition(".")
+    given: Section = getattr(Settings(), section)
+    try:
+        type(given).model_validate({name: one.value}, strict=True)
+    except ValidationError as wrong:
+        return str(wrong.errors()[0]["msg"])
+    return None
+
+
+def _compute_position(name: str, unit: str) -> float:
+    """Where a conversation lies between 0 and 1 for this rollout, by its name alone."""
+    said = hashlib.blake2b(f"{name}\n{unit}".encode("utf-8", "replace"), digest_size=8)
+    return int.from_bytes(said.digest(), "big") / 2**64
+
+
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine and nobody else can reach it."""
+    name = host.strip("[]").lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def get_host(url: str) -> str:
+    """The host of a URL, empty when it has none."""
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def get_base_url(url: str) -> str | None:
+    """`https://host:port` of an http or https URL, None for anything else."""
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in DEFAULT_PORTS and bool(parts.hostname)
+    except ValueError:
+        return None
+    return f"{parts.scheme}://{parts.netloc}" if known else None
+
+
+def is_trustworthy(url: str) -> bool:
+    """Whether what comes from this address can be believed: nobody on the way could have changed it."""
+    base = get_base_url(url)
+    return base is not None and (base.startswith("https:") or is_loopback(get_host(url)))
+
+
+# Names under which clouds serve credentials of the machine to whatever runs on it.
+_METADATA_NAMES: Final = frozenset(
+    {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
+)
+# Addresses of the same outside of the link-local ranges: AWS over IPv6, Alibaba, Oracle.
+_METADATA_ADDRESSES: Final = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")))
+_NAT64: Final = ip_network("64:ff9b::/96")
+LINK_LOCAL_MESSAGE: Final = "is a link-local or metadata address, where clouds keep credentials"
+LINK_LOCAL_FIX: Final = "set allow_link_local = true for this server if that is what you want"
+
+
+def is_link_local(host: str) -> bool:
+    """Whether a host name or address is link-local (169.254.0.0/16, fe80::/10) or a cloud's metadata service.
+
+    Only by what is written: what a name stands for is known when it is looked up.
+    """
+    name = host.strip("[]").rstrip(".").lower()
+    if name in _METADATA_NAMES:
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address in _NAT64:
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        address = inner or address
+    return address.is_link_local or address in _METADATA_ADDRESSES
+
+
+# Signatures anybody can check and only the issuer can make. Never `none`; never HS…, where checking needs the
+# secret, and a public key taken for one would let everybody sign.
+SIGNATURE_ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+STORE_HINT: Final = "Use sqlite:///path/to/file.db or postgresql://user@host/database."
+_STORE_URL = re.compile(r"(?P<backend>\w+)(?:\+\w+)?://(?P<rest>.*)", re.DOTALL)
+
+
+@frozen(kw_only=False)
+class SettingFlaw:
+    """What is wrong with one value, and how to put it right."""
+
+    path: KeyPath
+    message: str
+    fix: str
+
+
+def find_flaws(settings: Settings) -> Iterator[SettingFlaw]:
+    """Everything that could not be used."""
+    yield from find_gateway_flaws(settings.gateway)
+    if settings.gateway.sign_in is not None:
+        yield from find_sign_in_flaws(settings.gateway.sign_in)
+    if settings.store.url is not None and (reason := find_store_url_fault(settings.store.url)) is not None:
+        yield SettingFlaw(("store", "url"), reason, STORE_HINT)
+    for index, field, message, fix in find_rollout_problems(settings.rollout):
+        yield SettingFlaw(("rollout", index, field), message, fix)
+
+
+def raise_first_flaw(found: Iterable[SettingFlaw]) -> None:
+    """Raise `ConfigError` for the first of them, where settings were made without a file."""
+    for flaw in found:
+        raise ConfigError(f"{format_path(flaw.path)}: {flaw.message}", hint=flaw.fix)
+
+
+def find_gateway_flaws(gateway: GatewaySettings) -> Iterator[SettingFlaw]:
+    """What nobody could be let in by."""
+    if gateway.public_url is not None and get_base_url(gateway.public_url) is None:
+        message = f"{gateway.public_url} is not an address"
+        yield SettingFlaw(
+            ("gateway", "public_url"), message, "write it whole, such as https://tools.example.com"
+        )
+
+
+def find_sign_in_flaws(sign_in: SignInSettings) -> Iterator[SettingFlaw]:
+    """What would let in more than those the issuer knows, or nobody."""
+    path = ("gateway", "sign_in")
+    wrong = [name for name in sign_in.algorithms if name not in SIGNATURE_ALGORITHMS]
+    if wrong or not sign_in.algorithms:
+        message = f"{', '.join(wrong) or 'none'} cannot be used"
+        yield SettingFlaw((*path, "algorithms"), message, f"choose from {', '.join(SIGNATURE_ALGORITHMS)}")
+    for name, url in (("issuer", sign_in.issuer), ("jwks_url", sign_in.jwks_url)):
+        if url is not None and not is_trustworthy(url):
+            fix = "whoever can change it on the way could sign tokens; use https"
+            yield SettingFlaw((*path, name), f"{url} is not an https address", fix)
+
+
+def find_store_url_fault(url: str) -> str | None:
+    """Why the store cannot be kept there. Never quotes the URL: it may hold a password."""
+    read = _STORE_URL.fullmatch(url)
+    if read is None:
+        return "the store's URL cannot be read"
+    backend = read["backend"]
+    if backend not in ("sqlite", "postgresql", "postgres"):
+        return f"the store cannot be kept in {backend!r}"
+    if backend == "sqlite" and read["rest"].partition("?")[0].lstrip("/") in ("", ":memory:"):
+        return "the store needs a file: a database in memory would forget what it acknowledged"
+    return None

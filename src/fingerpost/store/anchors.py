@@ -1,0 +1,353 @@
+"""Anchors of the audit trail outside the database: lines of "seq hash", only ever appended."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import os
+import re
+import socket
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
+
+logger = logging.getLogger("fingerpost.store")
+
+_MAX_NEWEST_BYTES = 48 * 1024  # bytes: some 200 lines about rows, and as many about the journal
+_LINE = re.compile(r"(\d{1,18}) ([0-9a-f]{64})")
+_JOURNAL_LINE = re.compile(r"journal (\d{1,18}) (\d{1,18}) ([0-9a-f]{64})")
+# Found wherever it stands in a line: a log has its own words before it.
+_REMOTE_LINE = re.compile(
+    r"fingerpost-audit ([0-9a-f]{16}) (?:(\d{1,18})|journal (\d{1,18}) (\d{1,18})) ([0-9a-f]{64})"
+)
+SEND_SECONDS: Final = 10.0  # for one try to reach an anchor outside
+CLOSE_SECONDS: Final = 3.0  # for what is left at the end
+MAX_OBJECTS: Final = 1_000_000
+_SYSLOG_PRIORITY: Final = 13 * 8 + 6  # "log audit", informational
+
+
+@frozen(kw_only=False)
+class JournalRange:
+    """Rows of the journal from `first` to `last`, and the hash over them."""
+
+    first: int
+    last: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"journal {self.first} {self.last} {self.digest}"
+
+
+@frozen
+class RemoteAnchorLines:
+    """What an anchor outside holds, of the store at one place and of those at others."""
+
+    rows: dict[int, frozenset[str]]
+    journal: tuple[JournalRange, ...]
+    elsewhere: tuple[tuple[int, str], ...]  # rows of a store at another place: this one before it was moved
+
+
+class Anchor:
+    """The anchor file of one database on this host."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._last: tuple[int, str] | None = None
+
+    def append_row(self, seq: int, digest: str) -> None:
+        """Append one line, unless it is the one written last. Blocks; raises `OSError`."""
+        if seq == 0 or (seq, digest) == self._last:
+            return
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        try:
+            # One write with O_APPEND: lines of several processes do not mix. The line before ours may have
+            # been torn by a power cut; a line feed first keeps it from spoiling this one.
+            start = "\n" if self._last is None and os.fstat(handle).st_size > 0 else ""
+            os.write(handle, f"{start}{seq} {digest}\n".encode("ascii"))
+        finally:
+            os.close(handle)
+        self._last = (seq, digest)
+
+    def append_journal_range(self, rows: JournalRange) -> None:
+        """Append one line about the journal. Blocks; raises `OSError`."""
+        append_line(self.path, str(rows))
+
+    def read_journal_ranges(self) -> tuple[JournalRange, ...]:
+        """Every range of the journal that is remembered."""
+        try:
+            with self.path.open(encoding="ascii", errors="replace") as file:
+                found = [match for line in file if (match := _JOURNAL_LINE.fullmatch(line.strip()))]
+        except FileNotFoundError:
+            return ()
+        return tuple(JournalRange(int(match[1]), int(match[2]), match[3]) for match in found)
+
+    def read_newest(self) -> dict[int, frozenset[str]]:
+        """The same of its last lines."""
+        return self.read_lines(last=_MAX_NEWEST_BYTES)
+
+    def read_lines(self, *, last: int | None = None) -> dict[int, frozenset[str]]:
+        """Every hash remembered for a row. More than one for the same row is itself a finding.
+
+        `last` reads only so many bytes at the end; a line that begins before them is passed over.
+        """
+        found: defaultdict[int, set[str]] = defaultdict(set)
+        try:
+            with self.path.open(encoding="ascii", errors="replace") as file:
+                if last is not None and (size := os.fstat(file.fileno()).st_size) > last:
+                    file.seek(size - last)
+                    file.readline()
+                for line in file:
+                    if (match := _LINE.fullmatch(line.strip())) is not None:
+                        found[int(match[1])].add(match[2])
+        except FileNotFoundError:
+            return {}
+        return {seq: frozenset(hashes) for seq, hashes in found.items()}
+
+
+def append_line(path: Path, line: str) -> None:
+    """One write, on disk when it returns: lines of several processes do not mix."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    try:
+        os.write(handle, f"{line}\n".encode("ascii"))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# -- anchors outside --------------------------------------------------------------------------------
+
+
+class AnchorTarget(Protocol):
+    """A remote place that accepts lines and cannot be read by a client that only writes."""
+
+    def send(self, lines: Sequence[str], timeout: float) -> None:
+        """Blocks; raises `OSError`."""
+
+
+@frozen(kw_only=False)
+class FileTarget:
+    """A file on another disk, or one that only grows (`chattr +a`)."""
+
+    path: Path
+
+    def send(self, lines: Sequence[str], timeout: float) -> None:
+        del timeout
+        for line in lines:
+            append_line(self.path, line)
+
+
+@frozen(kw_only=False)
+class SyslogTarget:
+    """RFC 5424 over UDP, TCP or a local socket."""
+
+    kind: str  # udp, tcp, unix
+    host: str
+    port: int
+
+    def send(self, lines: Sequence[str], timeout: float) -> None:
+        messages = [self._format_message(line) for line in lines]
+        if self.kind == "tcp":
+            with socket.create_connection((self.host, self.port), timeout=timeout) as stream:
+                stream.sendall(b"".join(b"%d %b" % (len(message), message) for message in messages))
+            return
+        family: Any = socket.AF_UNIX
+        place: Any = self.host
+        if self.kind == "udp":
+            family, *_, place = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(timeout)
+            for message in messages:
+                sender.sendto(message, place)
+
+    def _format_message(self, line: str) -> bytes:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        host = re.sub(r"[^!-~]", "-", socket.gethostname())[:255] or "-"
+        return f"<{_SYSLOG_PRIORITY}>1 {at} {host} fingerpost {os.getpid()} audit - {line}".encode("ascii")
+
+
+class HttpTarget:
+    """Objects that are only ever made (`PUT` with `If-None-Match: *`): 1, 2, 3 … below one address.
+
+    With a retention rule at the store they cannot be changed or removed, not even by their maker.
+    """
+
+    def __init__(self, url: str, label: str) -> None:
+        self._url = f"{url.rstrip('/')}/{label}"
+        self._next: int | None = None
+
+    def send(self, lines: Sequence[str], timeout: float) -> None:
+        body = "".join(f"{line}\n" for line in lines).encode("ascii")
+        number = self._next or self._find_first_free(timeout)
+        while True:
+            status, _ = _send_request("PUT", f"{self._url}/{number}", timeout, body)
+            if status in (200, 201, 204):
+                self._next = number + 1
+                return
+            if status not in (409, 412):  # another process was first
+                message = f"{_format_url(self._url)} answered {status}"
+                raise ConnectionError(message)
+            number += 1
+
+    def _find_first_free(self, timeout: float) -> int:
+        """By doubling, then by halving: there are no gaps."""
+        free = 1
+        while self._exists(free, timeout):
+            free *= 2
+        taken = free // 2
+        while free - taken > 1:
+            middle = (taken + free) // 2
+            if self._exists(middle, timeout):
+                taken = middle
+            else:
+                free = middle
+        return free
+
+    def _exists(self, number: int, timeout: float) -> bool:
+        status, _ = _send_request("GET", f"{self._url}/{number}", timeout)
+        if status not in (200, 403, 404):
+            message = f"{_format_url(self._url)} answered {status}"
+            raise ConnectionError(message)
+        return status == 200
+
+
+def _send_request(method: str, url: str, timeout: float, body: bytes | None = None) -> tuple[int, bytes]:
+    """One request; no redirect is followed. Raises `OSError`."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    headers = {"content-type": "text/plain", "if-none-match": "*"} if body is not None else {}
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+    try:
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        connection.request(method, target, body=body, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except http.client.HTTPException as error:
+        message = f"{_format_url(url)} does not answer as HTTP ({type(error).__name__})"
+        raise ConnectionError(message) from error
+    finally:
+        connection.close()
+
+
+def _format_url(url: str) -> str:
+    return f"{urlsplit(url).scheme}://{urlsplit(url).hostname}"
+
+
+def parse_target(text: str, label: str) -> AnchorTarget:
+    """What an entry of `audit.anchors` names. Raises `ConfigError`."""
+    parts = urlsplit(text)
+    match parts.scheme:
+        case "http" | "https" if parts.hostname and not parts.query:
+            return HttpTarget(text, label)
+        case "syslog" | "syslog+tcp" if parts.hostname:
+            return SyslogTarget("tcp" if "tcp" in parts.scheme else "udp", parts.hostname, parts.port or 514)
+        case "syslog+unix" if parts.path:
+            return SyslogTarget("unix", parts.path, 0)
+        case "" | "file" if Path(parts.path).is_absolute():
+            return FileTarget(Path(parts.path))
+        case _:
+            message = "an entry of audit.anchors cannot be used"
+            hint = "write /a/file, syslog://host:514, syslog+tcp://host, syslog+unix:///dev/log or https://…"
+            raise ConfigError(message, hint=hint)
+
+
+class RemoteAnchors:
+    """Sends what is to be remembered to places outside, from a thread of its own: no write waits for it."""
+
+    def __init__(self, targets: Iterable[str], label: str, *, interval: float) -> None:
+        self._targets = [(text, parse_target(text, label)) for text in targets]
+        self._label = label
+        self._every = interval
+        self._lock = Lock()
+        self._head = ""
+        self._waiting: dict[str, list[str]] = {text: [] for text, _ in self._targets}
+        self._over = Event()
+        self._thread = Thread(target=self._run, name="fingerpost-anchors", daemon=True)
+        if self._targets:
+            self._thread.start()
+
+    def queue(self, head: tuple[int, str], journal: JournalRange | None) -> None:
+        """To be sent with the next round. Returns at once."""
+        if not self._targets:
+            return
+        with self._lock:
+            self._head = f"fingerpost-audit {self._label} {head[0]} {head[1]}"
+            if journal is not None:
+                for lines in self._waiting.values():
+                    lines.append(f"fingerpost-audit {self._label} {journal}")
+
+    def close(self) -> None:
+        """Send what is left, within a few seconds. Blocks."""
+        if self._targets:
+            self._over.set()
+            self._thread.join(CLOSE_SECONDS * len(self._targets) + 1)
+
+    def _run(self) -> None:
+        sent = ""
+        while not self._over.wait(self._every):
+            sent = self._send_round(sent, SEND_SECONDS)
+        self._send_round(sent, CLOSE_SECONDS)
+
+    def _send_round(self, sent: str, seconds: float) -> str:
+        with self._lock:
+            head = self._head
+        if head in ("", sent):
+            return sent
+        for text, target in self._targets:
+            with self._lock:
+                lines = [*self._waiting[text], head]
+            try:
+                target.send(lines, seconds)
+            except OSError as error:
+                logger.warning("an audit anchor outside was not written: %s", error)
+            else:
+                with self._lock:
+                    del self._waiting[text][: len(lines) - 1]
+        return head
+
+
+def read_remote_lines(place: str, label: str) -> RemoteAnchorLines:
+    """The lines in a file (a log, too) or below an address. Blocks; raises `OSError`."""
+    texts = (
+        _read_objects(place, label) if place.startswith(("http://", "https://")) else _read_lines_at(place)
+    )
+    rows: defaultdict[int, set[str]] = defaultdict(set)
+    journal: list[JournalRange] = []
+    elsewhere: list[tuple[int, str]] = []
+    for found in (match for text in texts for match in _REMOTE_LINE.finditer(text)):
+        whose, seq, first, last, digest = found.groups()
+        if whose != label:
+            elsewhere += [(int(seq), digest)] if seq is not None else []
+        elif seq is not None:
+            rows[int(seq)].add(digest)
+        else:
+            journal.append(JournalRange(int(first), int(last), digest))
+    return RemoteAnchorLines(
+        rows={seq: frozenset(hashes) for seq, hashes in rows.items()},
+        journal=tuple(journal),
+        elsewhere=tuple(elsewhere),
+    )
+
+
+def _read_lines_at(place: str) -> Iterable[str]:
+    with Path(place.removeprefix("file://")).open(encoding="utf-8", errors="replace") as file:
+        yield from file
+
+
+def _read_objects(url: str, label: str) -> Iterable[str]:
+    for number in range(1, MAX_OBJECTS):
+        status, body = _send_request("GET", f"{url.rstrip('/')}/{label}/{number}", SEND_SECONDS)
+        if status in (403, 404):
+            return
+        if status != 200:
+            message = f"{_format_url(url)} answered {status}"
+            raise ConnectionError(message)
+        yield from body.decode("ascii", "replace").splitlines()

@@ -1,0 +1,558 @@
+"""What past requests teach: choices, confidence samples, feedback, thresholds, eval reports and usage of
+tools.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, cast
+
+from sqlalchemy import ColumnElement, Connection, Executable, Row, case, delete, func, insert, select
+
+from fingerpost.frozen import frozen
+from fingerpost.records import (
+    Choice,
+    ConfidenceSample,
+    Feedback,
+    FeedbackVerdict,
+    JsonObject,
+    Threshold,
+    ToolFollower,
+    UsageProfile,
+    UsageSample,
+    utc_now,
+)
+from fingerpost.redaction import scrub
+from fingerpost.store.database import Database, build_upsert, upsert
+from fingerpost.store.schema import (
+    choices,
+    confidences,
+    evals,
+    feedback,
+    learned_marks,
+    thresholds,
+    usage,
+    usage_buckets,
+)
+from fingerpost.store.writer import LossPolicy, StoreWriter
+
+MAX_CHOICE_REQUEST_LENGTH: Final = 500
+MAX_CHOICES: Final = 20_000
+# Masking needs to see a secret whole, so the text is cut only afterwards; but it need not read a megabyte.
+_CHOICE_COLUMNS: Final = 20 * MAX_CHOICE_REQUEST_LENGTH
+
+
+class ChoiceStore:
+    """Remembers choices, and forgets them when asked."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+        self._loss = LossPolicy()
+
+    async def record(self, choice: Choice) -> None:
+        """Remember one choice. Returns when it is on disk."""
+        await self._writer.write(_add_choices, choice)
+
+    def record_soon(self, choice: Choice) -> None:
+        """Remember one choice soon. Returns at once; may be lost while the disk is stuck."""
+        self._writer.write_soon(_add_choices, choice, loss=self._loss)
+
+    async def list_recent(self, limit: int = 2_000) -> list[Choice]:
+        """The newest choices, newest first."""
+        newest = select(choices).order_by(choices.c.seq.desc()).limit(limit)
+        return await self._database.read(lambda found: [_build_choice(row) for row in found.execute(newest)])
+
+    async def list_followers(self, limit: int = 1_000) -> list[ToolFollower]:
+        """Which tool worked right after which, in one conversation: the most frequent pairs first."""
+        return await self._database.read(lambda connection: _list_followers(connection, limit))
+
+    async def clear(self) -> int:
+        """Forget everything; how many choices that were."""
+        return await self._writer.write(_clear_choices, None)
+
+
+def _add_choices(connection: Connection, new: Sequence[Choice]) -> list[None]:
+    connection.execute(insert(choices), [_choice_to_row(choice) for choice in new])
+    newest = select(func.max(choices.c.seq)).scalar_subquery()
+    connection.execute(delete(choices).where(choices.c.seq <= newest - MAX_CHOICES))
+    return [None] * len(new)
+
+
+def _choice_to_row(choice: Choice) -> dict[str, Any]:
+    return {
+        "at": choice.at,
+        "request": scrub(choice.request[:_CHOICE_COLUMNS])[:MAX_CHOICE_REQUEST_LENGTH],
+        "tool": choice.tool,
+        "worked": choice.worked,
+        "conversation": choice.conversation,
+        "caller": choice.caller,
+    }
+
+
+def _build_choice(row: Row[Any]) -> Choice:
+    return Choice(
+        request=row.request,
+        tool=row.tool,
+        worked=row.worked,
+        at=row.at,
+        conversation=row.conversation,
+        caller=row.caller,
+    )
+
+
+def _list_followers(connection: Connection, limit: int) -> list[ToolFollower]:
+    before = func.lag(choices.c.tool).over(partition_by=choices.c.conversation, order_by=choices.c.seq)
+    steps = (
+        select(before.label("tool"), choices.c.tool.label("following"))
+        .where(choices.c.conversation.is_not(None), choices.c.worked)
+        .subquery()
+    )
+    times = func.count().label("times")
+    pairs = (
+        select(steps.c.tool, steps.c.following, times)
+        .where(steps.c.tool.is_not(None))
+        .group_by(steps.c.tool, steps.c.following)
+        .order_by(times.desc(), steps.c.tool, steps.c.following)
+        .limit(limit)
+    )
+    return [
+        ToolFollower(tool=row.tool, then=row.following, times=row.times) for row in connection.execute(pairs)
+    ]
+
+
+def _clear_choices(connection: Connection, requests: Sequence[None]) -> list[int]:
+    gone = connection.execute(delete(choices)).rowcount
+    return [gone, *[0] * (len(requests) - 1)]
+
+
+MAX_CONFIDENCES: Final = 10_000
+MAX_SAMPLE_TOOL_LENGTH: Final = 1_000
+
+_TimedSample = tuple[ConfidenceSample, datetime]
+
+
+class ConfidenceStore:
+    """Remembers samples, and forgets them when asked."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+        self._loss = LossPolicy()
+
+    async def record(self, sample: ConfidenceSample, at: datetime) -> None:
+        """Remember one sample. Returns when it is on disk."""
+        _check_sample(sample)
+        await self._writer.write(_add_samples, (sample, at))
+
+    def record_soon(self, sample: ConfidenceSample, at: datetime) -> None:
+        """Remember one sample soon. Returns at once; may be lost while the disk is stuck."""
+        _check_sample(sample)
+        self._writer.write_soon(_add_samples, (sample, at), loss=self._loss)
+
+    async def list_recent(
+        self, limit: int = 2_000, *, since: datetime | None = None
+    ) -> list[ConfidenceSample]:
+        """The newest samples, newest first; none from before `since`."""
+        newest = select(confidences).order_by(confidences.c.seq.desc()).limit(limit)
+        if since is not None:
+            newest = newest.where(confidences.c.at > since)
+        return await self._database.read(lambda found: [_build_sample(row) for row in found.execute(newest)])
+
+    async def clear(self) -> int:
+        """Forget everything; how many samples that were."""
+        return await self._writer.write(_clear_confidences, None)
+
+
+def _check_sample(sample: ConfidenceSample) -> None:
+    """Refused here, to the face of whoever noted it: in the writer it would spoil a whole batch."""
+    if not (math.isfinite(sample.raw) and 0.0 <= sample.raw <= 1.0):
+        message = f"a confidence is between 0 and 1, not {sample.raw}"
+        raise ValueError(message)
+
+
+def _add_samples(connection: Connection, new: Sequence[_TimedSample]) -> list[None]:
+    connection.execute(insert(confidences), [_sample_to_row(sample, at) for sample, at in new])
+    newest = select(func.max(confidences.c.seq)).scalar_subquery()
+    connection.execute(delete(confidences).where(confidences.c.seq <= newest - MAX_CONFIDENCES))
+    return [None] * len(new)
+
+
+def _sample_to_row(sample: ConfidenceSample, at: datetime) -> dict[str, Any]:
+    return {
+        "at": at,
+        "raw": float(sample.raw),
+        "was_right": sample.right,
+        "tool": sample.tool[:MAX_SAMPLE_TOOL_LENGTH],
+    }
+
+
+def _build_sample(row: Row[Any]) -> ConfidenceSample:
+    return ConfidenceSample(raw=row.raw, right=row.was_right, tool=row.tool)
+
+
+def _clear_confidences(connection: Connection, requests: Sequence[None]) -> list[int]:
+    gone = connection.execute(delete(confidences)).rowcount
+    return [gone, *[0] * (len(requests) - 1)]
+
+
+MAX_FEEDBACK_REQUEST_LENGTH: Final = 500
+MAX_COMMENT_LENGTH: Final = 1_000
+MAX_PERSON_LENGTH: Final = 200
+MAX_FEEDBACK_TOOL_LENGTH: Final = 1_000
+MAX_FEEDBACK: Final = 20_000
+# Masking needs to see a secret whole, so a text is cut only afterwards; but it need not read a megabyte.
+_FEEDBACK_COLUMNS: Final = 10_000
+
+
+class FeedbackStore:
+    """Remembers what was said, and forgets it when asked."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def record(self, feedback: Feedback) -> Feedback:
+        """Remember it, in place of what this person said before. Returns it as it was kept, on disk."""
+        kept = _bound_feedback(feedback)
+        await self._writer.write(_put_feedback, kept)
+        return kept
+
+    async def list_recent(self, limit: int = 2_000) -> list[Feedback]:
+        """What was said, newest first."""
+        return await self._find(limit)
+
+    async def list_about(self, packet_id: str) -> list[Feedback]:
+        """What was said of one request, by whomever, newest first."""
+        return await self._find(MAX_FEEDBACK, feedback.c.packet_id == packet_id)
+
+    async def clear(self, *, by: str | None = None) -> int:
+        """Forget everything, or what this person said; how much that was."""
+        return await self._writer.write(_clear_feedback, by)
+
+    async def _find(self, limit: int, *conditions: ColumnElement[bool]) -> list[Feedback]:
+        newest = select(feedback).where(*conditions)
+        newest = newest.order_by(feedback.c.at.desc(), feedback.c.packet_id, feedback.c.by_whom).limit(limit)
+        return await self._database.read(
+            lambda found: [_build_feedback(row) for row in found.execute(newest)]
+        )
+
+
+def _bound_feedback(feedback: Feedback) -> Feedback:
+    return Feedback(
+        packet_id=feedback.packet_id[:MAX_PERSON_LENGTH],
+        by=feedback.by[:MAX_PERSON_LENGTH],
+        verdict=feedback.verdict,
+        request=_mask_text(feedback.request, MAX_FEEDBACK_REQUEST_LENGTH),
+        at=feedback.at,
+        tool=None if feedback.tool is None else feedback.tool[:MAX_FEEDBACK_TOOL_LENGTH],
+        should_have=None if feedback.should_have is None else feedback.should_have[:MAX_FEEDBACK_TOOL_LENGTH],
+        comment=_mask_text(feedback.comment, MAX_COMMENT_LENGTH),
+    )
+
+
+def _mask_text(text: str, max_length: int) -> str:
+    return scrub(text[:_FEEDBACK_COLUMNS])[:max_length]
+
+
+def _put_feedback(connection: Connection, new: Sequence[Feedback]) -> list[None]:
+    for said in new:  # one by one: a batch may hold the same person's word twice
+        connection.execute(upsert(connection, feedback), _feedback_to_row(said))
+    beyond = (
+        select(feedback.c.at).order_by(feedback.c.at.desc()).offset(MAX_FEEDBACK).limit(1).scalar_subquery()
+    )
+    connection.execute(delete(feedback).where(feedback.c.at <= beyond))
+    return [None] * len(new)
+
+
+def _feedback_to_row(said: Feedback) -> dict[str, Any]:
+    return {
+        "packet_id": said.packet_id,
+        "by_whom": said.by,
+        "at": said.at,
+        "verdict": said.verdict.value,
+        "request": said.request,
+        "tool": said.tool,
+        "should_have": said.should_have,
+        "comment": said.comment,
+    }
+
+
+def _build_feedback(row: Row[Any]) -> Feedback:
+    return Feedback(
+        packet_id=row.packet_id,
+        by=row.by_whom,
+        verdict=FeedbackVerdict(row.verdict),
+        request=row.request,
+        at=row.at,
+        tool=row.tool,
+        should_have=row.should_have,
+        comment=row.comment,
+    )
+
+
+def _clear_feedback(connection: Connection, requests: Sequence[str | None]) -> list[int]:
+    return [connection.execute(_build_deletion(by)).rowcount for by in requests]
+
+
+def _build_deletion(by: str | None) -> Any:
+    every = delete(feedback)
+    return every if by is None else every.where(feedback.c.by_whom == by)
+
+
+EVERYBODY: Final = ""
+MAX_NAME_LENGTH: Final = 500
+
+
+@frozen
+class LearningMark:
+    """What is learned (`what`) of this person (or of everybody) counts from `at` on."""
+
+    what: str
+    person: str
+    at: datetime
+
+
+class LearnedStore:
+    """Marks and thresholds."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def set_mark(self, mark: LearningMark) -> None:
+        """From now on nothing before it counts."""
+        await self._writer.write(_set_marks, mark)
+
+    async def get_marks(self, what: str) -> Mapping[str, datetime]:
+        """Since when this counts, by person; `EVERYBODY` where it holds for all."""
+        query = select(learned_marks).where(learned_marks.c.what == what)
+        return await self._database.read(lambda found: {row.person: row.at for row in found.execute(query)})
+
+    async def get_version(self) -> tuple[object, ...]:
+        """Changes whenever something that is learned from does, in whichever process."""
+        query = select(
+            select(func.count()).select_from(feedback).scalar_subquery(),
+            select(func.max(feedback.c.at)).scalar_subquery(),
+            select(func.max(choices.c.seq)).scalar_subquery(),
+            select(func.max(learned_marks.c.at)).scalar_subquery(),
+        )
+        return await self._database.read(lambda found: tuple(found.execute(query).one()))
+
+    async def list_thresholds(self) -> list[Threshold]:
+        """Those that moved, by name."""
+        query = select(thresholds).order_by(thresholds.c.name)
+        return await self._database.read(
+            lambda found: [_build_threshold(row) for row in found.execute(query)]
+        )
+
+    async def set_threshold(self, threshold: Threshold) -> None:
+        """This is what it is now."""
+        await self._writer.write(_set_thresholds, threshold)
+
+    async def clear_thresholds(self) -> int:
+        """Back to what the settings say; how many had moved."""
+        return await self._writer.write(_clear_thresholds, None)
+
+
+def _set_marks(connection: Connection, new: Sequence[LearningMark]) -> list[None]:
+    for mark in new:
+        row = {"what": mark.what, "person": mark.person, "at": mark.at}
+        connection.execute(upsert(connection, learned_marks), row)
+    return [None] * len(new)
+
+
+def _set_thresholds(connection: Connection, new: Sequence[Threshold]) -> list[None]:
+    for moved in new:
+        row = {
+            "name": moved.name,
+            "base": moved.base,
+            "value": moved.value,
+            "at": moved.at,
+            "reason": moved.reason[:MAX_NAME_LENGTH],
+            "samples": moved.samples,
+        }
+        connection.execute(upsert(connection, thresholds), row)
+    return [None] * len(new)
+
+
+def _build_threshold(row: Row[Any]) -> Threshold:
+    return Threshold(
+        name=row.name, base=row.base, value=row.value, at=row.at, reason=row.reason, samples=row.samples
+    )
+
+
+def _clear_thresholds(connection: Connection, requests: Sequence[None]) -> list[int]:
+    gone = connection.execute(delete(thresholds)).rowcount
+    return [gone, *[0] * (len(requests) - 1)]
+
+
+@frozen
+class StoredEval:
+    """One report as `fingerpost eval report --json` gives it, under a name."""
+
+    seq: int
+    at: datetime
+    name: str
+    report: JsonObject
+
+
+class EvalStore:
+    """Reports, newest first."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def add(self, name: str, report: JsonObject) -> None:
+        """Keep a report. The same name again is the next run of the same thing."""
+        text = json.dumps(report, ensure_ascii=True, allow_nan=False, default=dict)
+        await self._writer.write(_add_evals, (utc_now(), name, text))
+
+    async def list_newest(self, *, limit: int = 50, before: int | None = None) -> list[StoredEval]:
+        """The newest reports, newest first; `before` (a `seq`) goes on from an older one."""
+        query = select(evals).order_by(evals.c.seq.desc()).limit(limit)
+        if before is not None:
+            query = query.where(evals.c.seq < before)
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return [
+            StoredEval(
+                seq=row.seq, at=row.at, name=row.name, report=cast("JsonObject", json.loads(row.report))
+            )
+            for row in rows
+        ]
+
+
+def _add_evals(connection: Connection, new: Sequence[tuple[datetime, str, str]]) -> list[None]:
+    rows = [{"at": at, "name": name, "report": report} for at, name, report in new]
+    connection.execute(insert(evals), rows)
+    return [None] * len(new)
+
+
+RELATIVE_ERROR = 0.02
+_GROWTH = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
+_LOG_GROWTH = math.log(_GROWTH)
+
+# Outside these bounds a duration or a size is not one; inside, there are at most 864 buckets.
+SMALLEST, LARGEST = 1e-3, 1e12
+ZERO_BUCKET = -1_000_000
+
+
+def get_bucket(value: float) -> int:
+    """The bucket that counts `value`. Less than a thousandth counts as nothing."""
+    if not value >= SMALLEST:  # also true for NaN
+        return ZERO_BUCKET
+    return math.ceil(math.log(min(value, LARGEST)) / _LOG_GROWTH)
+
+
+def get_bucket_value(bucket: int) -> float:
+    """The number that stands for every value of the bucket."""
+    return 0.0 if bucket == ZERO_BUCKET else 2 * _GROWTH**bucket / (_GROWTH + 1)
+
+
+def compute_quantile(counts: Mapping[int, int], share: float) -> float:
+    """The value below or at which `share` of all counted values lie; 0 when none was counted."""
+    rank = math.ceil(share * sum(counts.values()))
+    seen = 0
+    for bucket in sorted(counts):
+        seen += counts[bucket]
+        if seen >= max(rank, 1):
+            return get_bucket_value(bucket)
+    return 0.0
+
+
+_MILLISECONDS, _TOKENS = "ms", "tokens"
+
+
+class UsageStore:
+    """Counts calls and reports profiles."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+        self._loss = LossPolicy()
+
+    async def record(self, sample: UsageSample) -> None:
+        """Count one finished call. Returns when it is on disk."""
+        await self._writer.write(_count_calls, sample)
+
+    def record_soon(self, sample: UsageSample) -> None:
+        """Count one finished call within about a second. Returns at once; may be lost with the process."""
+        self._writer.write_late(_count_calls, sample, loss=self._loss)
+
+    async def get_profiles(self) -> dict[str, UsageProfile]:
+        """What is known of every tool ever called, by its key, in the order of the keys."""
+        return await self._database.read(_read_profiles)
+
+
+def _count_calls(connection: Connection, samples: Sequence[UsageSample]) -> list[None]:
+    calls: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    last: dict[str, datetime] = {}
+    buckets: Counter[tuple[str, str, int]] = Counter()
+    for sample in samples:
+        calls[sample.tool] += 1
+        failures[sample.tool] += not sample.success
+        last[sample.tool] = max(sample.at, last.get(sample.tool, sample.at))
+        buckets[sample.tool, _MILLISECONDS, get_bucket(sample.milliseconds)] += 1
+        buckets[sample.tool, _TOKENS, get_bucket(sample.tokens)] += 1
+    connection.execute(
+        _build_calls_upsert(connection.dialect.name),
+        [{"tool": t, "calls": n, "failures": failures[t], "last_used": last[t]} for t, n in calls.items()],
+    )
+    connection.execute(
+        _build_counts_upsert(connection.dialect.name),
+        [{"tool": t, "measure": m, "bucket": b, "count": n} for (t, m, b), n in buckets.items()],
+    )
+    return [None] * len(samples)
+
+
+def _add_calls(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
+    later = case((new["last_used"] > usage.c.last_used, new["last_used"]), else_=usage.c.last_used)
+    return {
+        "calls": usage.c.calls + new["calls"],
+        "failures": usage.c.failures + new["failures"],
+        "last_used": later,
+    }
+
+
+def _add_counts(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
+    return {"count": usage_buckets.c["count"] + new["count"]}
+
+
+@cache
+def _build_calls_upsert(dialect: str) -> Executable:
+    return build_upsert(dialect, usage, _add_calls)
+
+
+@cache
+def _build_counts_upsert(dialect: str) -> Executable:
+    return build_upsert(dialect, usage_buckets, _add_counts)
+
+
+def _read_profiles(connection: Connection) -> dict[str, UsageProfile]:
+    counts: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+    for tool, measure, bucket, count in connection.execute(select(usage_buckets)):
+        counts[tool, measure][bucket] = count
+    rows = sorted(connection.execute(select(usage)), key=lambda row: row.tool)
+    return {row.tool: _build_profile(row, counts) for row in rows}
+
+
+def _build_profile(row: Row[Any], counts: Mapping[tuple[str, str], Mapping[int, int]]) -> UsageProfile:
+    milliseconds = counts[row.tool, _MILLISECONDS]
+    tokens = counts[row.tool, _TOKENS]
+    return UsageProfile(
+        tool=row.tool,
+        calls=row.calls,
+        failures=row.failures,
+        typical_ms=compute_quantile(milliseconds, 0.5),
+        slow_ms=compute_quantile(milliseconds, 0.95),
+        typical_tokens=round(compute_quantile(tokens, 0.5)),
+        large_tokens=round(compute_quantile(tokens, 0.95)),
+        last_used=row.last_used,
+    )

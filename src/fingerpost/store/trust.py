@@ -1,0 +1,228 @@
+"""Pinned tool definitions, disabled tools and servers, and sign-in tokens of servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from fingerpost.frozen import frozen
+from fingerpost.records import Pin, utc_now
+from fingerpost.records.codec import from_json, to_json
+from fingerpost.store.database import Database, insert_ignoring, upsert
+from fingerpost.store.schema import pin_revision, pins, shutters, tokens
+from fingerpost.store.writer import StoreWriter
+
+
+@frozen
+class PinChanges:
+    """What became of pins since somebody last looked."""
+
+    changed: Mapping[str, Pin]  # new ones, too
+    gone: frozenset[str]
+
+
+class PinStore:
+    """One pin per tool key."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+        self._revision: int | None = None  # at the last look for news
+        self._seen: dict[str, int] = {}  # then: a hash of each record, for the records are large
+        self._put: set[str] = set()  # by us, since then
+
+    async def list_all(self) -> dict[str, Pin]:
+        """Every pin by its key, in the order of the keys."""
+        return await self._database.read(_read_pins)
+
+    async def put(self, *new: Pin) -> None:
+        """Keep these pins, each in place of an older one of its key."""
+        if new:
+            await self._writer.write(_put_pins, new)
+            self._put.update(pin.key for pin in new)
+
+    async def remove(self, key: str) -> bool:
+        """Forget a pin. False when there was none."""
+        return await self._writer.write(_remove_pins, key)
+
+    async def take_changes(self) -> PinChanges | None:
+        """What changed since this was last asked, whoever changed it; None: nothing did.
+
+        The first time, every pin is news.
+        """
+        ours = frozenset(self._put)  # stored before we look: one that is not found was removed since
+        news = await self._database.read(partial(self._find_changes, ours))
+        self._put -= ours
+        return news
+
+    def _find_changes(self, known: frozenset[str], connection: Connection) -> PinChanges | None:
+        revision = connection.execute(select(pin_revision.c.number)).scalar_one()
+        if revision == self._revision:
+            return None
+        records = _read_pin_records(connection)
+        seen = {key: hash(record) for key, record in records.items()}
+        changed = {key: record for key, record in records.items() if seen[key] != self._seen.get(key)}
+        gone = (self._seen.keys() | known) - seen.keys()
+        self._revision, self._seen = revision, seen
+        return PinChanges(changed=_parse_pins(changed), gone=frozenset(gone))
+
+
+def _read_pins(connection: Connection) -> dict[str, Pin]:
+    return _parse_pins(_read_pin_records(connection))
+
+
+def _read_pin_records(connection: Connection) -> dict[str, str]:
+    """Every pin as it is stored, in the order of the keys: databases sort texts differently."""
+    rows = sorted(connection.execute(select(pins)), key=lambda row: row.key)
+    return {row.key: row.record for row in rows}
+
+
+def _parse_pins(records: Mapping[str, str]) -> dict[str, Pin]:
+    return {key: from_json(Pin, record) for key, record in records.items()}
+
+
+def _put_pins(connection: Connection, groups: Sequence[tuple[Pin, ...]]) -> list[None]:
+    # The last pin of a key counts; PostgreSQL refuses to change a row twice in one statement.
+    latest = {pin.key: to_json(pin).decode() for group in groups for pin in group}
+    rows = [{"key": key, "record": record} for key, record in latest.items()]
+    connection.execute(upsert(connection, pins), rows)
+    _raise_revision(connection)
+    return [None] * len(groups)
+
+
+def _remove_pins(connection: Connection, keys: Sequence[str]) -> list[bool]:
+    removed = [connection.execute(delete(pins).where(pins.c.key == key)).rowcount > 0 for key in keys]
+    if any(removed):
+        _raise_revision(connection)
+    return removed
+
+
+def _raise_revision(connection: Connection) -> None:
+    connection.execute(update(pin_revision).values(number=pin_revision.c.number + 1))
+
+
+class DisabledKind(StrEnum):
+    """What is switched off."""
+
+    TOOL = "tool"
+    SERVER = "server"
+
+
+@frozen
+class DisabledEntry:
+    """Who switched a tool (by its key) or a server (by its name) off, when and why."""
+
+    what: DisabledKind
+    name: str
+    by: str
+    at: datetime
+    reason: str = ""
+
+    def describe(self) -> str:
+        """Why it is off, to be read by a person or a model."""
+        return f"switched off by {self.by}" + (f": {self.reason}" if self.reason else "")
+
+
+class DisabledStore:
+    """What is off, for every process on the same store."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def list_all(self) -> tuple[DisabledEntry, ...]:
+        """Everything that is off, tools and servers, each by name."""
+        return await self._database.read(_list_disabled)
+
+    async def disable(self, entry: DisabledEntry) -> bool:
+        """Switch it off. False when it was off already: the first who did it stays on record."""
+        return await self._writer.write(_disable_entries, entry)
+
+    async def enable(self, what: DisabledKind, name: str) -> bool:
+        """Switch it on. False when it was on."""
+        return await self._writer.write(_enable_entries, (what, name))
+
+
+def _list_disabled(connection: Connection) -> tuple[DisabledEntry, ...]:
+    rows = connection.execute(select(shutters)).all()
+    found = [
+        DisabledEntry(
+            what=DisabledKind(row.what), name=row.name, by=row.by_whom, at=row.at, reason=row.reason
+        )
+        for row in rows
+    ]
+    return tuple(sorted(found, key=lambda shutter: (shutter.what, shutter.name)))
+
+
+def _disable_entries(connection: Connection, wanted: Sequence[DisabledEntry]) -> list[bool]:
+    return [_disable_entry(connection, shutter) for shutter in wanted]
+
+
+def _disable_entry(connection: Connection, entry: DisabledEntry) -> bool:
+    """The transaction holds the write lock: what is not there now, nobody else puts there meanwhile."""
+    there = select(shutters.c.at).where(shutters.c.what == entry.what, shutters.c.name == entry.name)
+    if connection.execute(there).one_or_none() is not None:
+        return False
+    row = asdict(entry)
+    row["by_whom"] = row.pop("by")
+    connection.execute(insert(shutters), row)
+    return True
+
+
+def _enable_entries(connection: Connection, wanted: Sequence[tuple[DisabledKind, str]]) -> list[bool]:
+    return [
+        connection.execute(delete(shutters).where(shutters.c.what == what, shutters.c.name == name)).rowcount
+        > 0
+        for what, name in wanted
+    ]
+
+
+class TokenStore:
+    """One value per server."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def get(self, server: str) -> bytes | None:
+        query = select(tokens.c.data).where(tokens.c.server == server)
+        return await self._database.read(lambda connection: connection.execute(query).scalar())
+
+    async def put(self, server: str, data: bytes) -> None:
+        """Keep the token, in place of an older one."""
+        await self._writer.write(_put_tokens, (server, data))
+
+    async def put_if_absent(self, name: str, data: bytes) -> bytes:
+        """Keep `data` unless there is a value already; the one that stands, whoever was first."""
+        return await self._writer.write(_put_tokens_if_absent, (name, data))
+
+    async def remove(self, server: str) -> bool:
+        """Forget the token. False when there was none."""
+        return await self._writer.write(_remove_tokens, server)
+
+
+def _put_tokens(connection: Connection, items: Sequence[tuple[str, bytes]]) -> list[None]:
+    for server, data in items:
+        row = {"server": server, "data": data, "saved": utc_now()}
+        connection.execute(upsert(connection, tokens), row)
+    return [None] * len(items)
+
+
+def _put_tokens_if_absent(connection: Connection, items: Sequence[tuple[str, bytes]]) -> list[bytes]:
+    standing: list[bytes] = []
+    for name, data in items:
+        row = {"server": name, "data": data, "saved": utc_now()}
+        connection.execute(insert_ignoring(connection, tokens), row)
+        standing.append(connection.execute(select(tokens.c.data).where(tokens.c.server == name)).scalar_one())
+    return standing
+
+
+def _remove_tokens(connection: Connection, servers: Sequence[str]) -> list[bool]:
+    return [
+        connection.execute(delete(tokens).where(tokens.c.server == name)).rowcount > 0 for name in servers
+    ]

@@ -1,0 +1,390 @@
+"""Authentication of API requests by key, token or console session, and the caller's account: rights,
+preferences, signing in.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from fingerpost import __version__
+from fingerpost.errors import StoreError
+from fingerpost.events import EventSink
+from fingerpost.frozen import frozen
+from fingerpost.records import DECIDING_RIGHTS, Effort, Principal, Right
+from fingerpost.router import Router
+from fingerpost.router.options import MODES
+from fingerpost.settings.validation import DEFAULT_PORTS, is_loopback
+from fingerpost.store.api_keys import ApiKey
+from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, ApiResponse
+from fingerpost.surfaces.api.sessions import SESSION_COOKIE, ActiveSession, ConsoleSessions
+from fingerpost.surfaces.http.access import Authenticator, Endpoint, build_cors_headers
+from fingerpost.surfaces.http.addresses import parse_authority, parse_origin
+from fingerpost.surfaces.http.asgi import Header, HttpError
+from fingerpost.surfaces.http.authenticator import RefusalLog
+from fingerpost.surfaces.http.local_callers import Peer, is_tool_peer, redeem_ticket
+
+CSRF_HEADER: Final = "x-csrf-token"
+ANONYMOUS: Final = Principal(name="", rights=())
+
+_ALLOWED_METHODS: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
+_ALLOWED_HEADERS: Final = (
+    b"access-control-allow-headers",
+    b"Authorization, X-API-Key, X-API-Version, Content-Type, Accept, Last-Event-ID",
+)
+_PREFLIGHT_MAX_AGE: Final = (b"access-control-max-age", b"600")
+_EXPOSED_HEADERS: Final = b"Retry-After, WWW-Authenticate"
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
+
+_TOOL_DECISION_MESSAGE = (
+    "A program that Fingerpost started sent this: tools do not decide about calls, tools or servers."
+)
+_FOREIGN_PAGE_MESSAGE = (
+    "This was sent by a page that may not call this gateway, or was not meant for it. "
+    "If it should, look at gateway.allowed_hosts and gateway.allowed_origins."
+)
+
+
+@frozen(kw_only=False)
+class AuthenticatedCaller:
+    """Who was let in, and the session they came with."""
+
+    principal: Principal
+    session: ActiveSession | None = None
+
+
+@frozen(kw_only=False)
+class AccessAttempt:
+    """What is looked at to decide whether somebody is let in."""
+
+    method: str
+    headers: Mapping[str, str]
+    remote: str
+    peer: Peer | None = None
+
+
+class ApiAuth:
+    """Asks the gate about every request, except for those who come with a session."""
+
+    def __init__(self, authenticator: Authenticator, sessions: ConsoleSessions, events: EventSink) -> None:
+        self._gate = authenticator
+        self._sessions = sessions
+        self._refusal_log = RefusalLog(events)
+
+    async def authenticate(self, attempt: AccessAttempt, operation: ApiOperation) -> AuthenticatedCaller:
+        """Who this is. Raises `Fault` and `ApiProblem` for those who may not come in."""
+        _refuse_cross_site_embed(attempt)
+        if operation.public or operation.opens:
+            if not self._gate.allows_origin(attempt.headers):
+                raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
+            return AuthenticatedCaller(ANONYMOUS)
+        if operation.right in DECIDING_RIGHTS and await is_tool_peer(attempt.peer):
+            self._log_refusal(attempt, operation, "a program that we started wants to decide", ANONYMOUS)
+            raise ApiProblem(403, "Not for tools", _TOOL_DECISION_MESSAGE)
+        held = await self._find_session(attempt)
+        if held is not None:
+            return self._authenticate_session(attempt, operation, held)
+        endpoint = _build_endpoint(operation)
+        admitted = await self._gate.authenticate(attempt.headers, endpoint, remote=attempt.remote)
+        if isinstance(admitted, Principal):
+            _check_origin(attempt, admitted)
+            return AuthenticatedCaller(admitted)
+        headers = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
+        raise HttpError(admitted.status, admitted.message, headers=headers)
+
+    async def is_still_authenticated(
+        self, attempt: AccessAttempt, operation: ApiOperation, principal: Principal
+    ) -> bool:
+        """Whether who was let in would be again, as the same. Where nobody can tell, they stay."""
+        try:
+            return (await self.authenticate(attempt, operation)).principal == principal
+        except StoreError:
+            return True
+        except HttpError as fault:
+            return fault.status == 503
+        except ApiProblem:
+            return False
+
+    async def authenticate_key(self, attempt: AccessAttempt, key: str) -> Principal:
+        """Whose key this is, as the gate says, which counts wrong ones. Raises `Fault`."""
+        headers = {name: attempt.headers[name] for name in ("host", "origin") if name in attempt.headers}
+        endpoint = Endpoint(path="/api/session", right=None, any_profile=True)
+        admitted = await self._gate.authenticate(
+            {**headers, "x-api-key": key}, endpoint, remote=attempt.remote
+        )
+        if isinstance(admitted, Principal):
+            return admitted
+        kept = tuple(
+            (name.encode(), value.encode()) for name, value in admitted.headers if name == "retry-after"
+        )
+        raise HttpError(admitted.status, admitted.message, headers=kept)
+
+    async def _find_session(self, attempt: AccessAttempt) -> ActiveSession | None:
+        """The session they came with, unless they brought a key or token of their own."""
+        if "authorization" in attempt.headers or "x-api-key" in attempt.headers:
+            return None
+        token = get_cookie(attempt.headers)
+        if token is None:
+            return None
+        # However many wrong ones came from there: behind a proxy everybody has one address. There is nothing
+        # to guess in 256 random bits, and who brings a wrong one goes on as somebody without.
+        return self._sessions.get_cached(token) or await self._sessions.find_session(token)
+
+    def _authenticate_session(
+        self, attempt: AccessAttempt, operation: ApiOperation, session: ActiveSession
+    ) -> AuthenticatedCaller:
+        principal = session.principal
+        if not self._gate.allows_origin(attempt.headers):
+            self._log_refusal(attempt, operation, "a foreign page came with a session", principal)
+            raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
+        given = attempt.headers.get(CSRF_HEADER, "").encode()
+        if attempt.method not in _SAFE_METHODS and not hmac.compare_digest(
+            given, session.session.csrf.encode()
+        ):
+            self._log_refusal(attempt, operation, "the CSRF token is missing or wrong", principal)
+            detail = "With a session, send the `csrf` of GET /api/me as X-CSRF-Token. Reload the page."
+            raise ApiProblem(403, "The CSRF token is missing or wrong", detail)
+        if operation.right is not None and not principal.may(operation.right):
+            self._log_refusal(attempt, operation, f"may not {operation.right}", principal)
+            detail = f"Your key does not give you the right `{operation.right}`, which this needs."
+            raise ApiProblem(403, "You may not do this", detail)
+        return AuthenticatedCaller(principal, session)
+
+    def _log_refusal(
+        self, attempt: AccessAttempt, operation: ApiOperation, reason: str, principal: Principal
+    ) -> None:
+        self._refusal_log.record(
+            attempt.remote, endpoint=operation.path, reason=reason, principal=principal.name
+        )
+
+    def build_cors_headers(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
+        """What goes with every answer to a web page that may read it."""
+        return build_cors_headers(self._gate, headers, _EXPOSED_HEADERS)
+
+    def build_preflight(self, headers: Mapping[str, str]) -> tuple[int, tuple[Header, ...]]:
+        """Browsers ask without a key, so this says only what every page may know."""
+        if "origin" not in headers:
+            return 204, ()
+        allowed = self.build_cors_headers(headers)
+        return (
+            (204, (*allowed, _ALLOWED_METHODS, _ALLOWED_HEADERS, _PREFLIGHT_MAX_AGE))
+            if allowed
+            else (403, ())
+        )
+
+
+def get_cookie(headers: Mapping[str, str]) -> str | None:
+    """The text of our cookie."""
+    for part in headers.get("cookie", "").split(";"):
+        name, separator, value = part.strip().partition("=")
+        if separator and name == SESSION_COOKIE:
+            return value
+    return None
+
+
+def _build_endpoint(operation: ApiOperation) -> Endpoint:
+    return Endpoint(path=operation.path, right=operation.right, any_profile=True)
+
+
+def _refuse_cross_site_embed(attempt: AccessAttempt) -> None:
+    """A foreign page that embeds us sends no Origin, but its browser says so."""
+    headers = attempt.headers
+    embeds = headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+    if embeds and "origin" not in headers:
+        raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
+
+
+def _check_origin(attempt: AccessAttempt, principal: Principal) -> None:
+    """Where nobody needs a key: what a browser lets any page send must come from a page of ours."""
+    origin = attempt.headers.get("origin")
+    if (
+        principal.kind != "local"
+        or attempt.method in _SAFE_METHODS
+        or origin is None
+        or is_json_body(attempt.headers)
+    ):
+        return
+    if not _is_same_origin(origin, attempt.headers.get("host", "")):
+        raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
+
+
+def is_json_body(headers: Mapping[str, str]) -> bool:
+    """Whether the body says that it is JSON: a foreign page cannot say so without asking first."""
+    return headers.get("content-type", "").split(";")[0].strip().lower() == "application/json"
+
+
+def _is_same_origin(origin_text: str, host: str) -> bool:
+    origin, asked = parse_origin(origin_text), parse_authority(host)
+    if origin is None or asked is None:
+        return False
+    same_name = origin.host == asked.host or (is_loopback(origin.host) and is_loopback(asked.host))
+    return same_name and origin.port == (asked.port or DEFAULT_PORTS.get(origin.scheme))
+
+
+_INVALID_TICKET_MESSAGE: Final = (
+    "This link was used, or is older than 10 minutes. Run `fingerpost console` on the machine where "
+    "Fingerpost runs: it prints a new one."
+)
+_KEY_OR_TICKET_MESSAGE: Final = "Sign in with `key` or with `ticket`, and not with both."
+_TOOL_SIGN_IN_MESSAGE: Final = (
+    "This was sent by a program that Fingerpost started. People sign in, tools do not."
+)
+_INVALID_KEY_MESSAGE: Final = "Sign in with a key of this gateway, as `fingerpost keys add NAME` shows it."
+
+
+@frozen
+class Models:
+    """The names of the models in use; None: there is none."""
+
+    lite: str | None
+    prime: str | None
+
+
+@frozen
+class Me:
+    """Who asks, and what they may do here."""
+
+    name: str
+    kind: str  # local, key, token
+    rights: tuple[Right, ...]
+    signed_in: bool  # by a session of the console
+    csrf: str | None  # goes with everything but GET as X-CSRF-Token, where there is a session
+    version: str
+    address: str
+    profiles: tuple[str, ...]  # that they may use
+    profile_required: bool  # they may do nothing without naming one
+    default_profile: str | None  # the one they get when they name none
+    modes: tuple[str, ...]
+    models: Models
+    keyless: bool  # there is no model: requests are answered without one
+
+
+@frozen
+class Key:
+    """What one signs in with."""
+
+    key: Annotated[str | None, Field(min_length=1, max_length=1000, description="A key of this gateway")] = (
+        None
+    )
+    ticket: Annotated[
+        str | None,
+        Field(min_length=1, max_length=200, description="Of a link that `fingerpost console` printed"),
+    ] = None
+
+
+@frozen
+class EffortPreference:
+    """What the caller wants of answers where a request says nothing."""
+
+    effort: Annotated[
+        Effort | None, Field(strict=False, description="quick or thorough; null: what is usual")
+    ]
+
+
+class AccountOperations:
+    """The operations about whoever asks."""
+
+    def __init__(self, router: Router, *, address: str, auth: ApiAuth, sessions: ConsoleSessions) -> None:
+        self._router = router
+        self._address = (router.settings.gateway.public_url or address).rstrip("/")
+        self._doors = auth
+        self._sessions = sessions
+
+    def build_operations(self) -> tuple[ApiOperation, ...]:
+        return (
+            ApiOperation(
+                method="GET", path="/api/me", name="get_me", tag="session", right=None,
+                summary="Who asks, and what they may do", returns=Me, answer=self.get_account,
+            ),
+            ApiOperation(
+                method="GET", path="/api/me/preference", name="get_preference", tag="session",
+                right=Right.USE, summary="Whether the caller prefers quick or thorough answers",
+                returns=EffortPreference, answer=self.get_preference,
+            ),
+            ApiOperation(
+                method="PUT", path="/api/me/preference", name="set_preference", tag="session",
+                right=Right.USE, summary="Keep whether the caller prefers quick or thorough answers",
+                body=EffortPreference, returns=EffortPreference, answer=self.set_preference,
+            ),
+            ApiOperation(
+                method="POST", path="/api/session", name="sign_in", tag="session", right=None, opens=True,
+                summary="Sign in to the console with a key or a ticket: sets a cookie",
+                body=Key, returns=Me, answer=self.open_session,
+            ),
+            ApiOperation(
+                method="DELETE", path="/api/session", name="sign_out", tag="session", right=None,
+                summary="Sign out", status=204, answer=self.close_session,
+            ),
+        )  # fmt: skip
+
+    async def get_account(self, request: ApiRequest) -> Me:
+        return self._build_account(request.principal, request.session)
+
+    async def get_preference(self, request: ApiRequest) -> EffortPreference:
+        return EffortPreference(effort=self._router.profiles.efforts.get(request.principal.name))
+
+    async def set_preference(self, request: ApiRequest) -> EffortPreference:
+        wanted: EffortPreference = request.body
+        await self._router.prefer(request.principal.name, wanted.effort)
+        return wanted
+
+    async def open_session(self, request: ApiRequest) -> ApiResponse:
+        wanted: Key = request.body
+        if (wanted.key is None) is (wanted.ticket is None):
+            raise ApiProblem(422, "A key or a ticket", _KEY_OR_TICKET_MESSAGE)
+        if await is_tool_peer(request.peer):
+            raise ApiProblem(403, "Not for tools", _TOOL_SIGN_IN_MESSAGE)
+        key = None
+        if wanted.key is not None:
+            key = await self._find_key(request, wanted.key)
+        elif wanted.ticket is None or not await redeem_ticket(self._router.store, wanted.ticket):
+            raise ApiProblem(401, "This link is not good any more", _INVALID_TICKET_MESSAGE)
+        token, held = await self._sessions.open_session(key)
+        return ApiResponse(
+            body=self._build_account(held.principal, held),
+            headers=(self._build_cookie(token, self._sessions.seconds),),
+        )
+
+    async def _find_key(self, request: ApiRequest, text: str) -> ApiKey:
+        knock = AccessAttempt("POST", request.headers, request.remote, request.peer)
+        principal = await self._doors.authenticate_key(knock, text)
+        key = await self._router.store.keys.find(text) if principal.kind == "key" else None
+        if key is None:
+            raise ApiProblem(401, "This is no key", _INVALID_KEY_MESSAGE)
+        return key
+
+    async def close_session(self, request: ApiRequest) -> ApiResponse:
+        token = get_cookie(request.headers)
+        if request.session is not None and token is not None:
+            await self._sessions.close_session(token)
+        return ApiResponse(status=204, headers=(self._build_cookie("", 0),))
+
+    def _build_cookie(self, token: str, seconds: int) -> Header:
+        parts = [f"{SESSION_COOKIE}={token}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict"]
+        if self._address.startswith("https://"):
+            parts.append("Secure")
+        return b"set-cookie", "; ".join(parts).encode()
+
+    def _build_account(self, principal: Principal, session: ActiveSession | None) -> Me:
+        models = self._router.models
+        profiles = self._router.profiles
+        default = profiles.resolve_profile(caller=principal.name, among=principal.profiles)
+        theirs = (n for n in profiles if principal.may_use(n) and profiles.may_use(n, principal.name))
+        return Me(
+            name=principal.name,
+            kind=principal.kind,
+            rights=principal.rights,
+            signed_in=session is not None,
+            csrf=None if session is None else session.session.csrf,
+            version=__version__,
+            address=self._address,
+            profiles=tuple(sorted(theirs)),
+            profile_required=len(principal.profiles) > 1 and default is None,
+            default_profile=default,
+            modes=MODES,
+            models=Models(lite=models.lite or None, prime=models.prime or None),
+            keyless=not models.lite and not models.prime,
+        )

@@ -1,0 +1,465 @@
+"""Requests to the router: narrow tools, answer a request, call a tool."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import fields, replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+from pydantic_core import to_json as write_json
+
+from fingerpost.call.build import ToolNotFound, resolve_tool
+from fingerpost.call.inflight import MAX_KEPT_BYTES, MAX_KEY_LENGTH, validate_key
+from fingerpost.catalog import Snapshot
+from fingerpost.events import Event
+from fingerpost.frozen import frozen
+from fingerpost.records import (
+    CallContext,
+    Effect,
+    Effort,
+    ErrorKind,
+    Json,
+    JsonObject,
+    Message,
+    Narrowing,
+    Outcome,
+    Principal,
+    Right,
+    ToolCall,
+    create_id,
+)
+from fingerpost.records.codec import to_json
+from fingerpost.records.json import is_large_value
+from fingerpost.router import Router
+from fingerpost.router.options import RouteOptions
+from fingerpost.router.route import AnswerPiece, Route, StreamItem
+from fingerpost.surfaces.api.operation import (
+    EVENT_STREAM_TYPE,
+    ApiOperation,
+    ApiProblem,
+    ApiRequest,
+    StreamingResponse,
+    build_problem,
+    prefers_event_stream,
+)
+from fingerpost.surfaces.api.streams import StreamSlots, build_event_view
+from fingerpost.surfaces.api.visibility import filter_event, filter_narrowing
+from fingerpost.surfaces.http.access import (
+    VERSION_HEADER,
+    AccessScope,
+    build_conversation_id,
+    get_forwarded_authorization,
+    resolve_access_scope,
+)
+from fingerpost.surfaces.http.asgi import EventStream
+from fingerpost.tasks import run_in_thread
+
+MAX_QUESTIONS: Final = 300
+
+_UNKNOWN_QUESTION_MESSAGE = (
+    "Its question is not known here: it was answered, or asked too long ago, or by another. "
+    "Ask the whole request again."
+)
+
+
+class OpenQuestions:
+    """The newest of them, by packet. Each is answered once, by whoever was asked."""
+
+    def __init__(self) -> None:
+        self._asked: OrderedDict[str, Route] = OrderedDict()
+
+    def remember(self, route: Route) -> None:
+        """Remember a route that asks something."""
+        if route.question is None or route.question.pending_id is not None:
+            return
+        self._asked[route.packet_id] = route
+        if len(self._asked) > MAX_QUESTIONS:
+            self._asked.popitem(last=False)
+
+    def take(self, caller: str, packet_id: str | None) -> Route | None:
+        """The route this answers; None where nothing is answered. Raises `ApiProblem`."""
+        if packet_id is None:
+            return None
+        route = self._asked.get(packet_id)
+        if route is None or route.packet.header.caller != caller:
+            raise ApiProblem(404, "There is no such question", _UNKNOWN_QUESTION_MESSAGE)
+        return self._asked.pop(packet_id)
+
+
+MAX_REQUEST_LENGTH: Final = 100_000
+IDEMPOTENCY_HEADER: Final = "idempotency-key"
+SERVER_WAIT_S: Final = 5.0
+_NO_NUL_PATTERN: Final = r"^[^\x00]*$"
+
+RequestText = Annotated[
+    str, Field(min_length=1, max_length=MAX_REQUEST_LENGTH, description="What is wanted, in plain words")
+]
+RequestName = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_NUL_PATTERN)]
+RequestMode = Literal["auto", "staged", "single", "simple", "react", "keyless"]
+
+
+@frozen
+class Turn:
+    """One message of the conversation so far."""
+
+    role: Literal["user", "assistant"]
+    text: Annotated[str, Field(max_length=MAX_REQUEST_LENGTH)]
+
+
+ChatHistory = Annotated[tuple[Turn, ...], Field(max_length=200, description="The conversation so far")]
+
+
+@frozen
+class Narrow:
+    """A request whose tools are looked for. Nothing is called."""
+
+    request: RequestText
+    profile: Annotated[RequestName | None, Field(description="As under this profile")] = None
+    api_version: Annotated[
+        RequestName | None, Field(description="Which profile is meant, where none is named; or X-API-Version")
+    ] = None
+    server: Annotated[RequestName | None, Field(description="Only tools of this server")] = None
+    max_tools: Annotated[int | None, Field(ge=1, le=100, description="Most that are offered")] = None
+    effort: Annotated[
+        Effort | None, Field(description="quick or thorough; by default as the caller prefers")
+    ] = None
+    about: Annotated[RequestName | None, Field(description="A tool to explain, however far behind it is")] = (
+        None
+    )
+    history: ChatHistory = ()
+
+
+@frozen
+class Ask:
+    """A request to be answered."""
+
+    request: RequestText
+    mode: Annotated[RequestMode | None, Field(description="How; by default as the settings say")] = None
+    profile: Annotated[RequestName | None, Field(description="Under this profile")] = None
+    api_version: Annotated[
+        RequestName | None, Field(description="Which profile is meant, where none is named; or X-API-Version")
+    ] = None
+    conversation: Annotated[RequestName | None, Field(description="Which conversation it belongs to")] = None
+    persona: Annotated[
+        str | None, Field(max_length=10_000, description="Who the assistant is, first in every prompt")
+    ] = None
+    effort: Annotated[
+        Effort | None, Field(description="quick or thorough; by default as the caller prefers")
+    ] = None
+    dry_run: Annotated[bool, Field(description="Show what would be called, call nothing")] = False
+    history: Annotated[
+        ChatHistory | None,
+        Field(description="The conversation so far; by default what was said in `conversation` is recalled"),
+    ] = None
+    answers: Annotated[
+        RequestName | None,
+        Field(description="The packet whose question (outcome `asked`) this is the answer to"),
+    ] = None
+
+
+@frozen
+class Call:
+    """A tool to be called."""
+
+    tool: Annotated[
+        str, Field(min_length=1, max_length=512, description="Its key `server/tool`, or its name")
+    ]
+    arguments: Annotated[dict[str, Json], Field(description="By parameter")]
+    profile: Annotated[RequestName | None, Field(description="Under this profile")] = None
+    api_version: Annotated[
+        RequestName | None, Field(description="Which profile is meant, where none is named; or X-API-Version")
+    ] = None
+    conversation: Annotated[RequestName | None, Field(description="Which conversation it belongs to")] = None
+    dry_run: Annotated[bool, Field(description="Say what would happen, call nothing")] = False
+    fallback: Annotated[
+        bool, Field(description="false: no other tool answers when this one fails or finds nothing")
+    ] = True
+    idempotency_key: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=MAX_KEY_LENGTH,
+            description="The same key and the same call run once; or the header Idempotency-Key",
+        ),
+    ] = None
+
+
+@frozen
+class CardLine:
+    """A tool that was considered, in a few words."""
+
+    title: str
+    description: str
+    effect: Effect
+    server: str
+
+
+@frozen
+class Narrowed(Narrowing):
+    """Everything narrowing concluded, and what its candidates are."""
+
+    cards: dict[str, CardLine]
+
+
+class RequestOperations:
+    """The operations that use tools."""
+
+    def __init__(self, router: Router, streams: StreamSlots) -> None:
+        self._router = router
+        self._streams = streams
+        self._questions = OpenQuestions()
+        self._met = False
+
+    def build_operations(self) -> tuple[ApiOperation, ...]:
+        return (
+            ApiOperation(
+                method="POST", path="/api/route", name="route", tag="asking", right=Right.USE,
+                summary="Which tools suit a request, and why: nothing is called",
+                body=Narrow, returns=Narrowed, problems=(404,), answer=self.narrow_request, stops=True,
+            ),
+            ApiOperation(
+                method="POST", path="/api/ask", name="ask", tag="asking", right=Right.USE,
+                summary="Answer a request; as a stream of `event`, `text` and at last `route` where accepted",
+                body=Ask, returns=dict[str, Json], also=(EVENT_STREAM_TYPE,), problems=(404, 502, 504),
+                answer=self.answer_request, stops=True,
+            ),
+            ApiOperation(
+                method="POST", path="/api/call", name="call", tag="asking", right=Right.USE,
+                summary="Call a tool through the whole path",
+                body=Call, returns=Outcome, problems=(400, 404), answer=self.call_tool, stops=True,
+            ),
+        )  # fmt: skip
+
+    async def narrow_request(self, request: ApiRequest) -> Narrowed:
+        wanted: Narrow = request.body
+        request = await self._await_servers(request)
+        reach = self._resolve_access_scope(request, wanted)
+        if wanted.server is not None:
+            await self._check_server(wanted.server, request.principal.name, reach)
+        narrowing = await self._router.narrow(
+            wanted.request,
+            caller=request.principal.name,
+            profile=reach.profile,
+            scopes=reach.scopes,
+            server=wanted.server,
+            max_tools=wanted.max_tools,
+            effort=wanted.effort,
+            about=wanted.about,
+            history=_build_messages(wanted.history),
+        )
+        shown = filter_narrowing(narrowing, request.principal)
+        return _build_narrowed(shown, self._router.catalog.get_snapshot_for(reach.scopes))
+
+    async def answer_request(self, request: ApiRequest) -> dict[str, Any] | StreamingResponse:
+        wanted: Ask = request.body
+        request = await self._await_servers(request)
+        asking = self._build_route_options(request, wanted)
+        asked = self._questions.take(request.principal.name, wanted.answers)
+        if not prefers_event_stream(request.headers):
+            if asked is None:
+                route = await self._router.route(wanted.request, **asking)
+            else:
+                route = await self._router.reply(asked, wanted.request, **asking)
+            return _render_route(self._remember_question(route), request.principal)
+
+        async def write(stream: EventStream) -> None:
+            try:
+                if asked is not None:
+                    await self._stream_reply(stream, asked, request, asking)
+                    return
+                async with aclosing(self._router.stream(wanted.request, **asking)) as items:
+                    async for item in items:
+                        item = self._remember_question(item) if isinstance(item, Route) else item
+                        await _send_item(stream, item, request.principal)
+            except Exception as error:  # noqa: BLE001 - the answer has begun: it can only be told in it
+                said = build_problem(error)
+                told = {"title": said.title, "status": said.status, "detail": said.detail, **said.more}
+                await stream.send_event(write_json(told), event="problem")
+
+        return self._streams.build_streaming(write, request)
+
+    async def _stream_reply(
+        self, stream: EventStream, question_route: Route, request: ApiRequest, route_options: RouteOptions
+    ) -> None:
+        """A question is answered in one go; what happened is told when it has."""
+        route = self._remember_question(
+            await self._router.reply(question_route, request.body.request, **route_options)
+        )
+        for item in (*route.events, AnswerPiece(text=route.answer), route):
+            await _send_item(stream, item, request.principal)
+
+    def _remember_question(self, route: Route) -> Route:
+        """The route, remembered where it asks something."""
+        self._questions.remember(route)
+        return route
+
+    async def call_tool(self, request: ApiRequest) -> Outcome:
+        wanted: Call = request.body
+        request = await self._await_servers(request)
+        reach = self._resolve_access_scope(request, wanted)
+        name = request.principal.name
+        view = await self._router.look(caller=name, profile=reach.profile, scopes=reach.scopes)
+        wish = ToolCall(name=wanted.tool, arguments=wanted.arguments)
+        found = resolve_tool(wish, view.visible)
+        if isinstance(found, ToolNotFound):
+            away = (
+                None if found.ambiguous else await self._explain_unavailable(wish, request.principal, reach)
+            )
+            if away is None:
+                raise _build_unknown_tool(wanted.tool, found)
+            return away
+        outcome = await self._router.call(
+            found.card.key,
+            found.arguments,
+            caller=name,
+            profile=reach.profile,
+            scopes=reach.scopes,
+            conversation=_build_conversation_id(request.principal, wanted.conversation),
+            dry_run=wanted.dry_run,
+            fallback=wanted.fallback,
+            idempotency_key=_get_idempotency_key(request, wanted),
+            authorization=get_forwarded_authorization(request.headers),
+        )
+        return await _drop_large_result(outcome)
+
+    async def _explain_unavailable(
+        self, tool_call: ToolCall, principal: Principal, access_scope: AccessScope
+    ) -> Outcome | None:
+        """Why a tool that they could use is not to be had now; None where there is none. Nothing runs."""
+        probe = CallContext(
+            call_id=create_id("cal"),
+            caller=principal.name,
+            profile=access_scope.profile,
+            scopes=access_scope.scopes,
+            dry_run=True,  # what is hidden from them may have the same name, and does not exist for them
+        )
+        if self._router.calls.find_absence(tool_call, probe) is None:
+            return None
+        outcome = await self._router.calls.call(tool_call, probe)
+        return outcome if outcome.error is ErrorKind.UNAVAILABLE else None
+
+    async def _check_server(self, server: str, caller: str, access_scope: AccessScope) -> None:
+        """Raises where there is none. Whoever may not use everything does not hear which there are."""
+        if access_scope.scopes:
+            view = await self._router.look(
+                caller=caller, profile=access_scope.profile, scopes=access_scope.scopes
+            )
+            if all(card.server != server for card in view.visible.cards):
+                detail = f"There is no server {server[:60]!r} that you may use."
+                raise ApiProblem(404, "There is no such server", detail)
+        self._router.servers.get_status(server)
+
+    async def _await_servers(self, request: ApiRequest) -> ApiRequest:
+        """Wait for servers that still connect; return the request with what they list to its caller's key."""
+        if not self._met:
+            self._router.servers.start()
+            await self._router.servers.wait_until_settled(timeout=SERVER_WAIT_S)
+            self._met = True
+        own = get_forwarded_authorization(request.headers)
+        return replace(request, principal=await self._router.with_own_tools(request.principal, own))
+
+    def _build_route_options(self, request: ApiRequest, wanted: Ask) -> RouteOptions:
+        principal, reach = request.principal, self._resolve_access_scope(request, wanted)
+        asking = RouteOptions(
+            mode=wanted.mode,
+            effort=wanted.effort,
+            caller=principal.name,
+            profile=reach.profile,
+            scopes=reach.scopes,
+            conversation=_build_conversation_id(principal, wanted.conversation),
+            persona=wanted.persona,
+            dry_run=wanted.dry_run,
+            authorization=get_forwarded_authorization(request.headers),
+        )
+        if wanted.history is not None:
+            asking["history"] = _build_messages(wanted.history)
+        return asking
+
+    def _resolve_access_scope(self, request: ApiRequest, wanted: Narrow | Ask | Call) -> AccessScope:
+        version = wanted.api_version or request.headers.get(VERSION_HEADER)
+        return resolve_access_scope(
+            request.principal, wanted.profile, self._router.profiles, api_version=version
+        )
+
+
+async def _drop_large_result(outcome: Outcome) -> Outcome:
+    """Without the raw result where that is too large to be written at once: its handle leads to it."""
+    if (
+        not is_large_value(outcome.result)
+        or len(await run_in_thread(write_json, outcome.result)) <= MAX_KEPT_BYTES
+    ):
+        return outcome
+    return replace(outcome, result=None, metadata={**outcome.metadata, "result_left_out": True})
+
+
+def _build_conversation_id(principal: Principal, given: str | None) -> str | None:
+    return None if given is None else build_conversation_id(principal, given)
+
+
+def _get_idempotency_key(request: ApiRequest, wanted: Call) -> str | None:
+    """From the body or the header, where it may stand in quotation marks (the IETF's draft wants them)."""
+    header = request.headers.get(IDEMPOTENCY_HEADER)
+    if header is None:
+        return wanted.idempotency_key
+    if len(header) >= 2 and header[0] == header[-1] == '"':
+        header = header[1:-1]
+    if wanted.idempotency_key not in (None, header):
+        detail = "The header Idempotency-Key and the body's idempotency_key differ: give one of them."
+        raise ApiProblem(400, "Two idempotency keys", detail)
+    if (problem := validate_key(header)) is not None:
+        raise ApiProblem(400, "This is no idempotency key", f"Of the header Idempotency-Key: {problem}.")
+    return header
+
+
+def _render_route(route: Route, principal: Principal) -> dict[str, Json]:
+    """What became of the request, as its caller may hear it."""
+    if route.narrowing is not None:
+        route = replace(route, narrowing=filter_narrowing(route.narrowing, principal))
+    return route.as_json()
+
+
+async def _send_item(stream: EventStream, item: StreamItem, principal: Principal) -> None:
+    if isinstance(item, Event):
+        await stream.send_event(to_json(build_event_view(filter_event(item, principal))), event="event")
+    elif isinstance(item, AnswerPiece):
+        await stream.send_event(write_json({"text": item.text}), event="text")
+    else:
+        await stream.send_event(write_json(_render_route(item, principal)), event="route")
+
+
+def _build_messages(history: Sequence[Turn]) -> tuple[Message, ...]:
+    return tuple(Message(role=turn.role, text=turn.text) for turn in history)
+
+
+def _build_narrowed(narrowing: Narrowing, snapshot: Snapshot) -> Narrowed:
+    values = {field.name: getattr(narrowing, field.name) for field in fields(Narrowing)}
+    cards = (snapshot.get(candidate.tool) for candidate in narrowing.shortlist.candidates)
+    lines = {
+        card.key: CardLine(
+            title=get_title(card.definition, card.name),
+            description=card.description,
+            effect=card.effect.value,
+            server=card.server,
+        )
+        for card in cards
+        if card is not None
+    }
+    return Narrowed(**values, cards=lines)
+
+
+def get_title(definition: JsonObject, name: str) -> str:
+    """What a tool calls itself for people, else its name."""
+    annotations = definition.get("annotations")
+    inner = annotations.get("title") if isinstance(annotations, dict) else None
+    title = definition.get("title") or inner
+    return title if isinstance(title, str) and title.strip() else name
+
+
+def _build_unknown_tool(name: str, found: ToolNotFound) -> ApiProblem:
+    said = f"There is no tool {name[:80]!r} that you may use"
+    if found.near:
+        said += f"; {'it could be' if found.ambiguous else 'near are'} {', '.join(found.near)}"
+    return ApiProblem(404, "There is no such tool", f"{said}.", near=list(found.near))

@@ -1,0 +1,122 @@
+"""The effective settings, each with its origin. Secrets are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import anyio.to_thread
+from pydantic import Field
+
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, Right
+from fingerpost.redaction import scrub_json
+from fingerpost.router import Router
+from fingerpost.settings import Loaded, Settings
+from fingerpost.settings.problems import ValueOrigin
+from fingerpost.settings.reference import build_rows, list_sections
+from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest
+from fingerpost.surfaces.api.visibility import check_unscoped
+
+SETTINGS_TAG: Final = "settings"
+PROGRAM_ORIGIN: Final = ValueOrigin(kind="argument", name="settings")  # by the program that opened the router
+
+
+@frozen
+class SettingsQuery:
+    """Which settings are wanted."""
+
+    section: Annotated[str | None, Field(max_length=100, description="Such as `smart_routing`")] = None
+    changed: Annotated[bool, Field(description="Only what is not a default")] = False
+
+
+@frozen
+class SettingLine:
+    """One value. `kind` is default, file, environment or argument; `origin` says which."""
+
+    path: str
+    value: Json
+    origin: str
+    kind: str
+
+
+@frozen
+class SettingsView:
+    """As `fingerpost config show --json` gives them."""
+
+    settings: tuple[SettingLine, ...]
+    sections: tuple[str, ...]
+    files: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def build_settings_operations(router: Router, loaded: Loaded | None) -> tuple[ApiOperation, ...]:
+    known: list[tuple[SettingLine, ...]] = []  # they do not change while we run
+
+    def read() -> tuple[SettingLine, ...]:
+        if not known:
+            known.append(_build_lines(loaded or _load_from_program(router.settings)))
+        return known[0]
+
+    async def show(request: ApiRequest) -> SettingsView:
+        query: SettingsQuery = request.query
+        check_unscoped(request.principal)
+        if query.section is not None and query.section not in list_sections():
+            detail = f"The sections are {', '.join(list_sections())}."
+            raise ApiProblem(404, "There is no such section", detail)
+        lines = await anyio.to_thread.run_sync(read)
+        wanted = tuple(
+            line
+            for line in lines
+            if (query.section is None or _get_section(line.path) == query.section)
+            and not (query.changed and line.kind == "default")
+        )
+        return SettingsView(
+            settings=wanted,
+            sections=list_sections(),
+            files=loaded.files if loaded is not None else (),
+            warnings=tuple(map(str, loaded.warnings)) if loaded is not None else (),
+        )
+
+    return (
+        ApiOperation(
+            method="GET",
+            path="/api/settings",
+            name="get_settings",
+            summary="The effective settings and where each comes from; secrets are masked",
+            right=Right.WATCH,
+            answer=show,
+            query=SettingsQuery,
+            returns=SettingsView,
+            problems=(404,),
+            tag=SETTINGS_TAG,
+        ),
+    )
+
+
+def _get_section(path: str) -> str:
+    return path.split(".")[0].split("[")[0]
+
+
+def _build_lines(loaded: Loaded) -> tuple[SettingLine, ...]:
+    return tuple(
+        SettingLine(
+            path=row.path,
+            value=scrub_json(row.value),  # pyright: ignore[reportArgumentType] - it is JSON
+            origin=str(row.origin),
+            kind=row.origin.kind,
+        )
+        for row in build_rows(loaded)
+    )
+
+
+def _load_from_program(settings: Settings) -> Loaded:
+    """Settings a program made by itself: what differs from the defaults, it has given."""
+    usual = _collect_values(Loaded(settings=Settings(), origins={}))
+    present = _collect_values(Loaded(settings=settings, origins={}))
+    origins = {path: PROGRAM_ORIGIN for path, value in present.items() if usual.get(path, ...) != value}
+    return Loaded(settings=settings, origins=origins)
+
+
+def _collect_values(loaded: Loaded) -> Mapping[str, object]:
+    return {row.path: row.value for row in build_rows(loaded)}

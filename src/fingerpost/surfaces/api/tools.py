@@ -1,0 +1,621 @@
+"""Tools: search, details, changes of definitions, enabling and disabling; and the assets that tools made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from difflib import unified_diff
+from typing import Annotated, Any, Final, Literal, cast
+
+import anyio.to_thread
+from pydantic import Field
+
+from fingerpost.call.digest.results import FILE, MEDIA_TYPES, Asset, build_file_stem, fetch_asset
+from fingerpost.call.execution import BreakerState
+from fingerpost.catalog import build_tool_key, find_differences
+from fingerpost.catalog.pins import extract_fingerprinted
+from fingerpost.catalog.tool_names import escape_invisible_except, escape_invisible_json
+from fingerpost.frozen import frozen
+from fingerpost.records import (
+    ChangedInstructions,
+    DroppedTool,
+    Effect,
+    HiddenTool,
+    Instructions,
+    Json,
+    JsonObject,
+    Known,
+    Pin,
+    Principal,
+    Quarantined,
+    Right,
+    ServerState,
+    Source,
+    ToolCard,
+    UsageProfile,
+)
+from fingerpost.records.codec import to_plain
+from fingerpost.router import Router
+from fingerpost.surfaces.api.operation import (
+    ApiOperation,
+    ApiProblem,
+    ApiRequest,
+    ApiResponse,
+    NameText,
+    PageCursor,
+    PageLimit,
+    ReasonText,
+    SearchText,
+    contains_all,
+    split_page,
+)
+from fingerpost.surfaces.api.visibility import ManagedScope, build_managed_scope, get_visible_caller
+from fingerpost.surfaces.http.asgi import Header
+
+_MAX_DIFF_LINES: Final = 2_000  # comparing longer texts line by line takes too long
+
+
+@frozen
+class DefinitionChange:
+    """Both definitions, as far as models and people decide by them, and the difference between them.
+
+    Lines of `diff` begin with `-`, `+`, a space, or `@@`. Characters one cannot see are written as JSON
+    escapes. Nothing is left out.
+    """
+
+    before: JsonObject
+    after: JsonObject
+    diff: tuple[str, ...]
+    pinned: str  # the fingerprint that is trusted
+    seen: str  # the fingerprint to accept
+
+
+@frozen
+class InstructionsChange:
+    """What a server said of itself and says now; the lines of `diff` are as those of definitions."""
+
+    before: str
+    after: str
+    diff: tuple[str, ...]
+    seen: str  # the fingerprint to accept
+
+
+def instructions_change(changed: ChangedInstructions) -> InstructionsChange:
+    return InstructionsChange(
+        before=changed.before,
+        after=changed.after,
+        diff=text_difference(changed.before, changed.after),
+        seen=changed.fingerprint,
+    )
+
+
+def build_change(entry: Quarantined) -> DefinitionChange:
+    """Takes a moment for long definitions: not for an event loop."""
+    before, after = entry.pin.definition, entry.card.definition
+    return DefinitionChange(
+        before=extract_fingerprinted(before),
+        after=extract_fingerprinted(after),
+        diff=diff_definitions(before, after),
+        pinned=entry.pin.fingerprint,
+        seen=entry.card.fingerprint,
+    )
+
+
+def diff_definitions(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
+    """The difference, line by line; by path where the definitions are very long."""
+    old, new = _format_lines(before), _format_lines(after)
+    if len(old) + len(new) > _MAX_DIFF_LINES:
+        return tuple(_diff_by_path(before, after))
+    return tuple(unified_diff(old, new, "pinned", "now", n=3, lineterm=""))[2:]
+
+
+def text_difference(before: str, after: str) -> tuple[str, ...]:
+    """The difference of two texts, line by line; the one and then the other where they are very long."""
+    old, new = (
+        [escape_invisible_except(line, keep="\t") for line in text.split("\n")] for text in (before, after)
+    )
+    if len(old) + len(new) > _MAX_DIFF_LINES:
+        return () if old == new else (*(f"-{line}" for line in old), *(f"+{line}" for line in new))
+    return tuple(unified_diff(old, new, "pinned", "now", n=3, lineterm=""))[2:]
+
+
+def _format_lines(definition: JsonObject) -> list[str]:
+    text = json.dumps(
+        extract_fingerprinted(definition), ensure_ascii=False, indent=2, sort_keys=True, default=dict
+    )
+    return [escape_invisible_json(line) for line in text.split("\n")]
+
+
+def _diff_by_path(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    for change in find_differences(before, after):
+        yield f"@@ {change.path} @@"
+        if change.before is not None:
+            yield f"-{change.before}"
+        if change.after is not None:
+            yield f"+{change.after}"
+
+
+ToolState = Literal["offered", "hidden", "quarantined", "off", "server_down"]
+
+
+@frozen
+class ToolLine:
+    """One tool. `state` is how it stands with whoever asks, `reason` why it is not offered."""
+
+    key: str
+    name: str  # as its server calls it
+    server: str
+    exposed_name: str = ""  # as models see it
+    title: str = ""
+    description: str = ""
+    effect: Effect | None = None  # None: switched off in the settings, so nobody looked
+    effect_source: Source | None = None
+    effect_doubt: str = ""  # why it is not certain that it only reads; it is asked about then
+    state: ToolState
+    reason: str = ""
+    calls: int = 0
+    failures: int = 0
+    typical_ms: float | None = None  # None: never called
+    typical_tokens: int | None = None
+    last_used: datetime | None = None
+
+
+@frozen
+class ToolInventory:
+    """All tools as one caller may know of them."""
+
+    cards: Mapping[str, ToolCard]  # in the order of the keys
+    off: Mapping[str, str]
+    quarantined: Mapping[str, Quarantined]
+    hidden: Mapping[str, HiddenTool]
+    down: Mapping[str, str]  # servers
+    dropped: tuple[DroppedTool, ...]  # switched off in the settings
+    usage: Mapping[str, UsageProfile]
+
+    def list_lines(self) -> Iterator[ToolLine]:
+        """Every tool, by key."""
+        lines = [
+            *(self.build_line(card) for card in self.cards.values()),
+            *(_build_dropped_line(drop) for drop in self.dropped if _get_dropped_key(drop) not in self.cards),
+        ]
+        yield from sorted(lines, key=lambda line: line.key)
+
+    def build_line(self, card: ToolCard) -> ToolLine:
+        state, reason = self._get_state(card)
+        used = self.usage.get(card.key)
+        return ToolLine(
+            key=card.key,
+            name=card.name,
+            server=card.server,
+            exposed_name=card.exposed_name,
+            title=_get_card_title(card),
+            description=card.description,
+            effect=card.effect.value,
+            effect_source=card.effect.source,
+            effect_doubt=card.doubt,
+            state=state,
+            reason=reason,
+            calls=used.calls if used else 0,
+            failures=used.failures if used else 0,
+            typical_ms=used.typical_ms if used else None,
+            typical_tokens=used.typical_tokens if used else None,
+            last_used=used.last_used if used else None,
+        )
+
+    def _get_state(self, card: ToolCard) -> tuple[ToolState, str]:
+        """What a person did comes before what a rule says, and that before what is broken."""
+        if (reason := self.off.get(card.key)) is not None:
+            return "off", reason
+        if (held := self.quarantined.get(card.key)) is not None:
+            what = "it is new on a server seen" if held.new else "its definition changed since it was pinned"
+            return "quarantined", f"{what} on {held.pin.pinned_at:%Y-%m-%d}"
+        if (hidden := self.hidden.get(card.key)) is not None:
+            return "hidden", f"{hidden.reason} ({hidden.rule})" if hidden.reason else hidden.rule
+        if (reason := self.down.get(card.server)) is not None:
+            return "server_down", f"{card.server}: {reason}"
+        return "offered", ""
+
+
+async def build_inventory(router: Router, principal: Principal, profile: str | None = None) -> ToolInventory:
+    """All tools as they are now, for this caller (and as seen through a profile)."""
+    bounds = build_managed_scope(principal, router.profiles)
+    hidden = await _find_hidden(router, principal, bounds if profile is None else bounds.for_profile(profile))
+    usage = await router.store.usage.get_profiles()
+    catalog = router.catalog
+    quarantined = {entry.card.key: entry for entry in catalog.quarantined}
+    shut = catalog.disabled.cards
+    every = {
+        card.key: card
+        for card in (*router.tools.cards, *(entry.card for entry in quarantined.values()), *shut)
+        if bounds.covers_tool(card.server, card.key)
+    }
+    return ToolInventory(
+        cards=every,
+        off={card.key: catalog.get_disabled_reason(card) or "" for card in shut},
+        quarantined=quarantined,
+        hidden=hidden,
+        down=find_unusable_servers(router),
+        dropped=tuple(
+            drop
+            for drop in catalog.dropped
+            if drop.switched_off and bounds.covers_tool(drop.server, _get_dropped_key(drop))
+        ),
+        usage=usage,
+    )
+
+
+async def _find_hidden(
+    router: Router, principal: Principal, bounds: ManagedScope
+) -> Mapping[str, HiddenTool]:
+    """What they cannot use by any way they have."""
+    views = [
+        await router.look(caller=principal.name, profile=reach.profile, scopes=reach.scopes)
+        for reach in bounds.access_scopes
+    ]
+    if not views:
+        return {}
+    first, *others = views
+    return {key: tool for key, tool in first.hidden.items() if all(key in view.hidden for view in others)}
+
+
+def find_unusable_servers(router: Router) -> dict[str, str]:
+    """Servers whose tools cannot be called now, each with the reason."""
+    reasons = {
+        status.name: status.reason or "it is down"
+        for status in router.servers.statuses
+        if status.state is ServerState.DOWN
+    }
+    for server, breaker in router.calls.runner.breakers.items():
+        if breaker.state is BreakerState.OPEN:
+            reasons.setdefault(server, f"it failed too often: {breaker.reason}")
+    return reasons
+
+
+def _get_card_title(card: ToolCard) -> str:
+    title = card.definition.get("title")
+    if not isinstance(title, str):
+        notes = card.definition.get("annotations")
+        title = cast("Mapping[str, object]", notes).get("title") if isinstance(notes, Mapping) else None
+    return title if isinstance(title, str) else ""
+
+
+def _get_dropped_key(drop: DroppedTool) -> str:
+    return build_tool_key(drop.server, "") + drop.name  # whose unseen characters are written out already
+
+
+def _build_dropped_line(drop: DroppedTool) -> ToolLine:
+    return ToolLine(
+        key=_get_dropped_key(drop),
+        name=drop.name,
+        server=drop.server,
+        state="off",
+        reason=drop.reason,
+    )
+
+
+TOOLS_TAG: Final = "tools"
+
+
+@frozen
+class ToolQuery:
+    """Which tools are wanted. Empty parts set no bound."""
+
+    text: SearchText = ""
+    server: NameText | None = None
+    effect: Effect | None = None
+    state: ToolState | None = None
+    profile: Annotated[
+        str | None, Field(max_length=200, description="As seen through this profile's rules")
+    ] = None
+    limit: PageLimit = 100
+    before: PageCursor | None = None
+
+
+@frozen
+class ToolPage:
+    """By key."""
+
+    items: tuple[ToolLine, ...]
+    next: str | None = None
+
+
+@frozen
+class KnownField:
+    """One piece of knowledge: `latency.typical`, what it is, and who says so."""
+
+    field: str
+    value: Json
+    source: Source
+    reason: str = ""
+
+
+@frozen
+class ToolFacts:
+    """Who a tool is."""
+
+    key: str
+    server: str
+    name: str
+    exposed_name: str
+    description: str
+    fingerprint: str
+    definition: JsonObject  # exactly as the server sent it
+    instructions: Instructions
+
+
+@frozen
+class ToolDetail(ToolLine):
+    """A tool with everything known of it."""
+
+    card: ToolFacts
+    intelligence: tuple[KnownField, ...]
+    schema: JsonObject  # of its arguments
+    usage: UsageProfile | None  # None: never called
+    pin: Pin | None  # the definition that is trusted
+    change: DefinitionChange | None  # None: its definition is the pinned one
+
+
+@frozen
+class Switch:
+    """Off or on, and why."""
+
+    on: bool
+    reason: ReasonText = ""
+
+
+@frozen
+class ReadingWord:
+    """A person's word on one definition of a tool."""
+
+    fingerprint: str  # of the definition that was shown
+    only_reads: bool = True  # false: it is judged by its own words again
+
+
+def build_tool_operations(router: Router) -> tuple[ApiOperation, ...]:
+    tools = ToolOperations(router)
+    return (
+        ApiOperation(
+            method="GET",
+            path="/api/tools",
+            name="list_tools",
+            summary="Tools, offered or not, with the reason",
+            right=Right.WATCH,
+            answer=tools.list_tools,
+            query=ToolQuery,
+            returns=ToolPage,
+            problems=(404,),
+            tag=TOOLS_TAG,
+        ),
+        ApiOperation(
+            method="GET",
+            path="/api/tools/{server}/{tool}",
+            name="get_tool",
+            summary="Everything known of one tool, and where each value comes from",
+            right=Right.WATCH,
+            answer=tools.get_tool,
+            returns=ToolDetail,
+            problems=(404,),
+            tag=TOOLS_TAG,
+        ),
+        ApiOperation(
+            method="POST",
+            path="/api/tools/{server}/{tool}/switch",
+            name="switch_tool",
+            summary="Switch a tool off or on, on every surface",
+            right=Right.MANAGE,
+            answer=tools.set_enabled,
+            body=Switch,
+            returns=ToolLine,
+            problems=(404, 409),
+            tag=TOOLS_TAG,
+        ),
+        ApiOperation(
+            method="POST",
+            path="/api/tools/{server}/{tool}/reads",
+            name="say_tool_reads",
+            summary="Say that this definition of a tool only reads, or take it back",
+            right=Right.MANAGE,
+            answer=tools.set_read_only,
+            body=ReadingWord,
+            returns=ToolLine,
+            problems=(404, 409),
+            tag=TOOLS_TAG,
+        ),
+    )
+
+
+class ToolOperations:
+    """The catalog, for people."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def list_tools(self, request: ApiRequest) -> ToolPage:
+        query: ToolQuery = request.query
+        if query.profile is not None and not self._may_view_profile(query.profile, request.principal):
+            raise ApiProblem(
+                404, "There is no such profile", f"The settings have no profile {query.profile!r}."
+            )
+        inventory = await build_inventory(self._router, request.principal, query.profile)
+
+        def find() -> ToolPage:
+            found = [line for line in inventory.list_lines() if _matches_query(query, line)]
+            page, last = split_page(found, query.limit)
+            return ToolPage(items=page, next=None if last is None else last.key)
+
+        return await anyio.to_thread.run_sync(find)
+
+    async def get_tool(self, request: ApiRequest) -> ToolDetail:
+        inventory = await build_inventory(self._router, request.principal)
+        card = self._find_card(inventory, request)
+        pins = await self._router.store.pins.list_all()
+        held = inventory.quarantined.get(card.key)
+        pin = pins.get(card.key) or (None if held is None else held.pin)
+        return await anyio.to_thread.run_sync(_build_detail, inventory, card, pin)
+
+    async def set_enabled(self, request: ApiRequest) -> ToolLine:
+        wanted: Switch = request.body
+        card = self._find_card(await build_inventory(self._router, request.principal), request)
+        await self._router.shutters.set_tool_enabled(
+            card.key, enabled=wanted.on, by=request.principal.name, reason=wanted.reason
+        )
+        return await self._get_line(request.principal, card)
+
+    async def set_read_only(self, request: ApiRequest) -> ToolLine:
+        word: ReadingWord = request.body
+        card = self._find_card(await build_inventory(self._router, request.principal), request)
+        if word.fingerprint != card.fingerprint:
+            detail = f"{card.key} is not what it was when it was shown. Look at it as it is now."
+            raise ApiProblem(409, "The definition changed", detail, fingerprint=card.fingerprint)
+        await self._router.say_only_reads(
+            card.key, by=request.principal.name, fingerprint=card.fingerprint, only_reads=word.only_reads
+        )
+        return await self._get_line(request.principal, card)
+
+    def _may_view_profile(self, profile: str, principal: Principal) -> bool:
+        """A key for certain profiles looks through these alone."""
+        profiles = self._router.profiles
+        return profile in profiles and bool(
+            build_managed_scope(principal, profiles).for_profile(profile).access_scopes
+        )
+
+    async def _get_line(self, principal: Principal, card: ToolCard) -> ToolLine:
+        inventory = await build_inventory(self._router, principal)
+        return inventory.build_line(inventory.cards.get(card.key, card))
+
+    def _find_card(self, inventory: ToolInventory, request: ApiRequest) -> ToolCard:
+        server, tool = request.path["server"], request.path["tool"]
+        for key in (f"{server}/{tool}", build_tool_key(server, tool)):
+            if (card := inventory.cards.get(key)) is not None:
+                return card
+        key = build_tool_key(server, tool)
+        if any(line.key == key for line in inventory.list_lines()):
+            title = "The tool is switched off in the settings"
+            status = (
+                409 if request.body is not None else 404
+            )  # it cannot be switched; there is nothing to see
+            raise ApiProblem(status, title, "Nothing is known of it until the settings switch it on again.")
+        near = [near for near in self._router.tools.near(key) if near in inventory.cards]
+        raise ApiProblem(404, "There is no such tool", f"No server offers {key}.", near=near)
+
+
+def _matches_query(query: ToolQuery, line: ToolLine) -> bool:
+    words = query.text.casefold().split()
+    return (
+        (query.before is None or line.key > query.before)
+        and query.server in (None, line.server)
+        and query.effect in (None, line.effect)
+        and query.state in (None, line.state)
+        and (not words or contains_all(words, f"{line.key} {line.title} {line.description}"))
+    )
+
+
+def _build_detail(inventory: ToolInventory, card: ToolCard, pin: Pin | None) -> ToolDetail:
+    line = inventory.build_line(card)
+    held = inventory.quarantined.get(card.key)
+    schema = card.definition.get("inputSchema")
+    return ToolDetail(
+        **{field.name: getattr(line, field.name) for field in fields(line)},
+        card=ToolFacts(
+            key=card.key,
+            server=card.server,
+            name=card.name,
+            exposed_name=card.exposed_name,
+            description=card.description,
+            fingerprint=card.fingerprint,
+            definition=card.definition,
+            instructions=card.instructions,
+        ),
+        intelligence=tuple(_iterate_known_fields(card)),
+        schema=schema if isinstance(schema, dict) else {},
+        usage=inventory.usage.get(card.key),
+        pin=pin,
+        change=None if held is None else build_change(held),
+    )
+
+
+def _iterate_known_fields(card: ToolCard) -> Iterator[KnownField]:
+    """Every value with a source, by where it stands in the record."""
+    yield _build_field("effect", card.effect)
+    yield _build_field("effect_certain", Known(card.certain, card.effect.source, card.doubt))
+    yield from _iterate_fields("", card.intelligence)
+    yield from _iterate_fields("retry.", card.retry)
+    yield _build_field("cache_seconds", card.cache_seconds)
+
+
+def _iterate_fields(path: str, record: Any) -> Iterator[KnownField]:
+    for part in fields(record):
+        value: Any = getattr(record, part.name)
+        if isinstance(value, Known):
+            yield _build_field(path + part.name, cast("Known[Any]", value))
+        elif is_dataclass(value):
+            yield from _iterate_fields(f"{path}{part.name}.", value)
+        else:
+            why = "read off its schema"
+            yield KnownField(
+                field=path + part.name, value=to_plain(value), source=Source.INFERRED, reason=why
+            )
+
+
+def _build_field(name: str, known: Known[Any]) -> KnownField:
+    value: Json = to_plain(known.value)
+    return KnownField(field=name, value=value, source=known.source, reason=known.reason)
+
+
+ASSETS_TAG: Final = "assets"
+_KNOWN_MEDIA_TYPES: Final = tuple(dict.fromkeys(MEDIA_TYPES.values()))
+# On top of what every answer has: opened by itself, an SVG is a page without any rights.
+_SANDBOX_HEADER: Final[Header] = (
+    b"content-security-policy",
+    b"sandbox; default-src 'none'; style-src 'unsafe-inline'",
+)
+
+
+def build_asset_operations(router: Router) -> tuple[ApiOperation, ...]:
+    return (
+        ApiOperation(
+            method="GET",
+            path="/api/assets/{handle}",
+            name="get_asset",
+            summary="Something that was made, as a file. One's own; with the right to watch, anybody's",
+            right=None,
+            answer=AssetOperations(router).get_asset,
+            returns=bytes,
+            media=FILE,
+            also=_KNOWN_MEDIA_TYPES,
+            problems=(404,),
+            tag=ASSETS_TAG,
+        ),
+    )
+
+
+class AssetOperations:
+    """What is kept."""
+
+    def __init__(self, router: Router) -> None:
+        self._results = router.calls.results
+
+    async def get_asset(self, request: ApiRequest) -> ApiResponse:
+        handle = request.path["handle"]
+        found = await fetch_asset(self._results, handle, caller=get_visible_caller(request.principal))
+        if found is None:
+            detail = "Nothing of yours is kept under this handle. Assets are kept for a while: make it again."
+            raise ApiProblem(404, "No such asset", detail)
+        return ApiResponse(body=found.data, headers=_build_asset_headers(found), media=_get_media_type(found))
+
+
+def _get_media_type(found: Asset) -> str:
+    """What we know; anything else is bytes, whatever it was said to be."""
+    return found.media_type if found.media_type in _KNOWN_MEDIA_TYPES else FILE
+
+
+def _build_asset_headers(found: Asset) -> tuple[Header, ...]:
+    stem, dot, ending = found.name.rpartition(".")
+    name = (
+        f"{build_file_stem(stem, 80)}.{build_file_stem(ending, 8)}"
+        if dot
+        else build_file_stem(found.name, 80)
+    )
+    return ((b"content-disposition", f'attachment; filename="{name}"'.encode()), _SANDBOX_HEADER)

@@ -1,0 +1,419 @@
+"""Calls that may need input from the person behind the client before they end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, NoReturn, Self
+
+import anyio
+
+from fingerpost.catalog.tool_names import build_tool_key
+from fingerpost.errors import CallError, StoreError, UnknownServer
+from fingerpost.events import AccessRefused
+from fingerpost.records import CallContext, JsonObject, Outcome, ToolCall, create_id
+from fingerpost.router import Router
+from fingerpost.servers.requests import RequestContext
+from fingerpost.surfaces.gateway.elicitation.approvals import (
+    ElicitedApprovals,
+    ReadApprovals,
+    get_carried_input,
+)
+from fingerpost.surfaces.gateway.elicitation.client import (
+    CallRound,
+    GatewayCaller,
+    add_waiting_note,
+    build_missing_input_error,
+    build_question_outcome,
+    can_approve,
+    can_be_asked,
+    fail_for_missing_input,
+    find_missing_capabilities,
+    get_awaited_approval,
+    get_input_responses,
+    is_input_required,
+    is_input_required_result,
+    mark_result,
+)
+from fingerpost.surfaces.gateway.elicitation.request_state import (
+    InvalidRequestState,
+    RequestState,
+    RequestStateCipher,
+    build_binding,
+    is_own_state,
+    load_installation_secret,
+)
+from fingerpost.surfaces.gateway.elicitation.suspended import InputRequired, SuspendedCalls
+from fingerpost.surfaces.gateway.protocol import MODERN_VERSION, ClientExchange, ClientRequest, JsonRpcError
+from fingerpost.tasks import cancel_and_exit
+
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+MAX_APPROVALS: Final = 3  # questions about one call: two equal calls at once may need the second
+
+_NOT_STARTED_NOTE: Final = "Nothing was run. Make the call again without requestState."
+_STARTED_NOTE: Final = (
+    "Nothing more was run for it, but the call it was made for may have run: check that before you make "
+    "the call again, without requestState."
+)
+
+_ToolRun = Callable[[RequestContext], Awaitable[Outcome]]
+
+
+class InputRequiredCalls:
+    """The way from a client's request to a tool. `async with` holds the calls that wait for answers."""
+
+    def __init__(self, router: Router, *, console: str | None) -> None:
+        self._router = router
+        self._console = console
+        self._seconds = router.settings.gateway.approval_seconds
+
+    async def __aenter__(self) -> Self:
+        self._states = RequestStateCipher(await load_installation_secret(self._router.store))
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self.suspended = SuspendedCalls(
+            self._tasks, self._states, seconds=self._seconds, on_abandoned=self._note_abandoned
+        )
+        self._approvals = ElicitedApprovals(self._router, self._states)
+        self._read_approvals = ReadApprovals(self._router, self._approvals, console=self._console)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await cancel_and_exit(self._tasks, kind, error, trace)
+
+    # -- tools ----------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        request: ClientRequest,
+        exchange: ClientExchange,
+        tool_call: ToolCall,
+        context: CallContext,
+        request_context: RequestContext,
+        *,
+        server: str,
+    ) -> Outcome:
+        """Call a tool of this server, or go on with a call. An outcome may be a question: `input_required`.
+
+        `passage` holds what the client sent beyond the arguments; its caller is filled in here.
+        Raises `Refusal` when the client brings a state that is not taken; nothing runs then.
+        """
+        current = CallRound(
+            request=request,
+            exchange=exchange,
+            tool_call=tool_call,
+            context=context,
+            request_context=request_context,
+            server=server,
+        )
+        try:
+            if self._is_continuation(request, request_context):
+                if request.modern and is_own_state(request_context.request_state):
+                    return await self._continue_call(current)
+                current = replace(
+                    current, passage=self._drop_foreign_answers(request, current.server, request_context)
+                )
+            outcome = await self._run(current, lambda way: self._router.calls.call(tool_call, context, way))
+            return await self._settle_approvals(current, outcome)
+        except StoreError as error:  # what needs a record of a person's word does not run without one
+            message = f"{error}. Nothing was run. {error.hint or 'Try again later.'}"
+            raise JsonRpcError(INTERNAL_ERROR, message) from None
+
+    async def _continue_call(self, call_round: CallRound) -> Outcome:
+        """A further round of a call about which we asked something."""
+        sealed = self._open_state(call_round.request, call_round.request_context)
+        try:
+            match sealed.kind:
+                case "parked":
+                    answers = get_input_responses(call_round.request_context)
+                    value = await self.suspended.resume(sealed, call_round.exchange, answers)
+                    return await self._settle_approvals(call_round, self._to_outcome(call_round, value))
+                case "approval":
+                    return await self._continue_approved(call_round, sealed)
+                case "further":
+                    return await self._continue_server_question(call_round, sealed)
+        except (InvalidRequestState, CallError) as refused:
+            self._refuse(call_round.request, _format_error(refused), begun=_had_started(refused))
+
+    async def _continue_approved(self, call_round: CallRound, request_state: RequestState) -> Outcome:
+        decided = await self._approvals.accept_answer(call_round, request_state)
+        call_round = call_round.with_input(*get_carried_input(request_state))
+        if decided is None:
+            asked = await self._approvals.build_approval_request(call_round, request_state.subject)
+            assert asked is not None  # what it carries fitted once
+            return asked
+        return await self._resume_after_answer(call_round, request_state.subject)
+
+    async def _continue_server_question(self, call_round: CallRound, request_state: RequestState) -> Outcome:
+        """The server's own question, put after an approval, is answered."""
+        await self._approvals.use_wrapped_state(request_state)
+        call_round = call_round.with_input(
+            call_round.request_context.input_responses, get_carried_input(request_state)[1]
+        )
+        approved_id = request_state.subject
+        outcome = await self._run_approved(call_round, approved_id)
+        waiting_id = get_awaited_approval(outcome)
+        if waiting_id is not None and await self._approvals.renew_approval(approved_id, waiting_id):
+            outcome = await self._run_approved(call_round, waiting_id)
+        return await self._finish_round(call_round, approved_id, outcome)
+
+    async def _settle_approvals(self, call_round: CallRound, outcome: Outcome) -> Outcome:
+        """The outcome, after the person was asked for their approval where that is what it waits for."""
+        for _ in range(MAX_APPROVALS):
+            pending_id = get_awaited_approval(outcome)
+            if pending_id is None:
+                return outcome
+            if not can_approve(call_round.request):
+                break
+            if call_round.request.modern:
+                return await self._approvals.build_approval_request(
+                    call_round, pending_id
+                ) or self._report_waiting(call_round, outcome)
+            if not await self._approvals.ask_in_session(call_round, pending_id):
+                break
+            outcome = await self._run_approved(call_round, pending_id)
+        return outcome if get_awaited_approval(outcome) is None else self._report_waiting(call_round, outcome)
+
+    def _report_waiting(self, call_round: CallRound, outcome: Outcome) -> Outcome:
+        return add_waiting_note(outcome, call_round.request, console=self._console)
+
+    async def _resume_after_answer(self, call_round: CallRound, pending_id: str) -> Outcome:
+        """A call without a session, after the person's word."""
+        outcome = await self._run_approved(call_round, pending_id)
+        if get_awaited_approval(outcome) == pending_id:  # they did not decide: ask once, not again and again
+            return self._report_waiting(call_round, outcome)
+        return await self._finish_round(call_round, pending_id, outcome)
+
+    async def _finish_round(self, call_round: CallRound, approved_id: str, outcome: Outcome) -> Outcome:
+        if is_input_required(outcome):
+            return self._approvals.wrap_server_question(call_round, approved_id, outcome)
+        return await self._settle_approvals(call_round, outcome)
+
+    async def _run_approved(self, call_round: CallRound, pending_id: str) -> Outcome:
+        return await self._run(
+            call_round, lambda way: self._router.calls.resume(pending_id, call_round.context, way)
+        )
+
+    async def _run(self, call_round: CallRound, work: _ToolRun) -> Outcome:
+        side = self._build_caller(
+            call_round.request, call_round.exchange, call_round.server, call_round.request_context
+        )
+        way = call_round.request_context.replace_caller(side)
+        if not self._may_suspend(call_round.request, call_round.server):
+            outcome = await work(way)
+        else:
+            outcome = self._to_outcome(call_round, await self.suspended.run_call(side, lambda: work(way)))
+        if is_input_required(outcome):
+            assert outcome.result is not None
+            needed = self._find_missing_capabilities(call_round.request, call_round.server, outcome.result)
+            if needed is not None:
+                return fail_for_missing_input(outcome, needed)
+            outcome = replace(outcome, result=mark_result(call_round.server, outcome.result))
+        return outcome
+
+    def _to_outcome(self, call_round: CallRound, value: Outcome | JsonObject | InputRequired) -> Outcome:
+        if isinstance(value, InputRequired):
+            return build_question_outcome(call_round, value.result, call_id=call_round.context.call_id)
+        assert isinstance(value, Outcome)  # a state is bound to its method
+        return value
+
+    # -- everything else that a server may have questions about -----------------------------------------
+
+    async def ask_server(
+        self,
+        request: ClientRequest,
+        exchange: ClientExchange,
+        server: str,
+        method: str,
+        params: JsonObject,
+        request_context: RequestContext,
+        *,
+        timeout: float,
+        reason: str | None = None,
+    ) -> JsonObject:
+        """Ask a server (`prompts/get`, `resources/read`), or go on with that. May be `input_required`.
+
+        `reason` says why a person is asked first, where they are.
+        """
+        current = _build_read_round(request, exchange, server, method, params, request_context)
+        asked = False
+        if self._is_continuation(request, request_context):
+            if request.modern and is_own_state(request_context.request_state):
+                sealed = self._open_state(request, request_context)
+                if sealed.kind == "parked":
+                    return await self._continue_server_request(current, sealed)
+                asked = await self._has_approval_answer(current, sealed)
+                current = current.with_input(*get_carried_input(sealed))
+            else:
+                current = replace(
+                    current, passage=self._drop_foreign_answers(request, server, request_context)
+                )
+        if reason is not None:
+            question = await self._read_approvals.request_approval(current, reason, was_asked=asked)
+            if question is not None:
+                return question
+        return await self._send_to_server(current, method, params, timeout=timeout)
+
+    async def _send_to_server(
+        self, call_round: CallRound, method: str, params: JsonObject, *, timeout: float
+    ) -> JsonObject:
+        request, server = call_round.request, call_round.server
+        side = self._build_caller(request, call_round.exchange, server, call_round.request_context)
+        way = replace(call_round.request_context, caller=side)
+
+        async def work() -> JsonObject:
+            return await self._router.servers.ask(server, method, params, timeout=timeout, context=way)
+
+        may_park = self._may_suspend(request, server)
+        value = await (self.suspended.run_call(side, work) if may_park else work())
+        if isinstance(value, InputRequired):
+            return value.result
+        result = _to_result(value)
+        if not is_input_required_result(result):
+            return result
+        if (needed := self._find_missing_capabilities(request, server, result)) is not None:
+            raise build_missing_input_error(server, method, needed)
+        return mark_result(server, result)
+
+    async def _continue_server_request(
+        self, call_round: CallRound, request_state: RequestState
+    ) -> JsonObject:
+        try:
+            return _to_result(
+                await self.suspended.resume(
+                    request_state, call_round.exchange, get_input_responses(call_round.request_context)
+                )
+            )
+        except InvalidRequestState as refused:
+            self._refuse(call_round.request, _format_error(refused), begun=refused.started)
+
+    async def _has_approval_answer(self, call_round: CallRound, request_state: RequestState) -> bool:
+        """Whether the client brought what its person said about reading this."""
+        try:
+            return await self._approvals.accept_answer(call_round, request_state) is not None
+        except (InvalidRequestState, CallError) as refused:
+            self._refuse(call_round.request, _format_error(refused), begun=_had_started(refused))
+
+    # -- common ------------------------------------------------------------------------------------------
+
+    def _build_caller(
+        self, request: ClientRequest, exchange: ClientExchange, server: str, request_context: RequestContext
+    ) -> GatewayCaller:
+        return GatewayCaller(
+            request, exchange, server=server, seconds=self._seconds, log_level=request_context.log_level
+        )
+
+    def _may_suspend(self, request: ClientRequest, server: str) -> bool:
+        """Whether this server might ask this caller in the middle of a call that cannot be answered there.
+
+        A task of its own costs time, so a call has one only where it may be needed.
+        """
+        if not request.modern or not server or not can_be_asked(request.capabilities):
+            return False
+        return not self._supports_input_required(server)
+
+    def _find_missing_capabilities(
+        self, request: ClientRequest, server: str, result: JsonObject
+    ) -> JsonObject | None:
+        """What this caller lacks to answer what a server asks with its result; None: nothing."""
+        if not request.modern:  # asked on the way, and answered
+            return None
+        return find_missing_capabilities(
+            result, request.capabilities, rounds=self._supports_input_required(server)
+        )
+
+    def _supports_input_required(self, server: str) -> bool:
+        try:
+            protocol = self._router.servers.get_status(server).protocol
+        except UnknownServer:  # gone meanwhile: the call path says so
+            return True
+        return protocol is not None and protocol >= MODERN_VERSION
+
+    def _is_continuation(self, request: ClientRequest, request_context: RequestContext) -> bool:
+        """Whether this is a further round. A state that is no text is nobody's: nothing runs for it."""
+        state = request.params.get("requestState")
+        if request.modern and state is not None and not isinstance(state, str):
+            self._refuse(request, "This requestState is not a text.")
+        return request_context.is_continuation
+
+    def _drop_foreign_answers(
+        self, request: ClientRequest, server: str, request_context: RequestContext
+    ) -> RequestContext:
+        """Without answers that no server can have asked for. A state that nobody can have made is refused."""
+        if request.modern and (not server or self._supports_input_required(server)):
+            return request_context
+        if request_context.request_state is not None:
+            self._refuse(request, "This requestState was not made by this gateway.")
+        return replace(request_context, input_responses=None)
+
+    def _open_state(self, request: ClientRequest, request_context: RequestContext) -> RequestState:
+        assert request_context.request_state is not None
+        try:
+            return self._states.open(request_context.request_state, build_binding(request))
+        except InvalidRequestState as refused:
+            self._refuse(request, _format_error(refused), begun=refused.started)
+
+    def _refuse(self, request: ClientRequest, reason: str, *, begun: bool = False) -> NoReturn:
+        self._router.events.emit(
+            AccessRefused(endpoint=request.endpoint.path, reason=reason, principal=request.principal.name)
+        )
+        message = f"{reason} {_STARTED_NOTE if begun else _NOT_STARTED_NOTE}"
+        raise JsonRpcError(INVALID_PARAMS, message, {"reason": "invalid_request_state"})
+
+    def _note_abandoned(self, caller: GatewayCaller, method: str) -> None:
+        request = caller.request
+        reason = f"a question of {caller.server} ({method}) was not answered within {self._seconds:g} s"
+        self._router.events.emit(
+            AccessRefused(endpoint=request.endpoint.path, reason=reason, principal=request.principal.name)
+        )
+
+
+def open_calls(router: Router, *, console: str | None = None) -> InputRequiredCalls:
+    """The calls of one gateway; enter it with `async with`. `console`: where people find one."""
+    return InputRequiredCalls(router, console=console)
+
+
+def _build_read_round(
+    request: ClientRequest,
+    exchange: ClientExchange,
+    server: str,
+    method: str,
+    params: JsonObject,
+    request_context: RequestContext,
+) -> CallRound:
+    """What is asked of a server besides tools, as one round."""
+    return CallRound(
+        request=request,
+        exchange=exchange,
+        tool_call=ToolCall(name=build_tool_key(server, method), arguments=params),
+        context=CallContext(
+            call_id=create_id("cal"),
+            conversation=request.session,
+            caller=request.principal.name,
+            asker=request.principal_key,
+        ),
+        request_context=request_context,
+        server=server,
+    )
+
+
+def _to_result(value: Outcome | JsonObject | InputRequired) -> JsonObject:
+    if isinstance(value, InputRequired):
+        return value.result
+    assert not isinstance(value, Outcome)  # a state is bound to its method
+    return value
+
+
+def _format_error(error: InvalidRequestState | CallError) -> str:
+    return f"This requestState {error}." if isinstance(error, InvalidRequestState) else f"{error}."
+
+
+def _had_started(error: InvalidRequestState | CallError) -> bool:
+    """Whether the call may have run. Of one that is not known any more nobody can tell."""
+    return error.started if isinstance(error, InvalidRequestState) else True

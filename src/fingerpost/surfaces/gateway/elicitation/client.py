@@ -1,0 +1,406 @@
+"""The client of a call: what it can be asked, questions of servers to it, and one round of its call."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Final, cast
+
+import anyio
+
+from fingerpost.call.outcomes import get_advice
+from fingerpost.catalog import escape_invisible_except
+from fingerpost.errors import ToolFailed
+from fingerpost.frozen import frozen
+from fingerpost.records import CallContext, ErrorKind, Json, JsonObject, Outcome, ToolCall
+from fingerpost.servers.requests import RequestContext
+from fingerpost.surfaces.gateway.protocol import ClientExchange, ClientRequest, JsonRpcError
+from fingerpost.surfaces.http.approvals import build_approval_url
+
+ELICIT_METHOD: Final = "elicitation/create"
+SAMPLE_METHOD: Final = "sampling/createMessage"
+ROOTS_METHOD: Final = "roots/list"
+
+_CAPABILITY_BY_METHOD: Final = {
+    ELICIT_METHOD: "elicitation",
+    SAMPLE_METHOD: "sampling",
+    ROOTS_METHOD: "roots",
+}
+_QUESTION_CAPABILITIES: Final = frozenset(_CAPABILITY_BY_METHOD.values())
+_SAMPLING_CONTEXTS: Final = ("thisServer", "allServers")
+
+
+def can_be_asked(capabilities: JsonObject) -> bool:
+    """Whether a client takes questions at all."""
+    return not _QUESTION_CAPABILITIES.isdisjoint(capabilities)
+
+
+def can_show_forms(capabilities: JsonObject) -> bool:
+    """Whether the person behind the client can be asked with a form."""
+    return not find_missing_capability(capabilities, ELICIT_METHOD, {})
+
+
+def can_approve(request: ClientRequest) -> bool:
+    """Whether the person behind the client can be asked about a call, and their word counts.
+
+    Any program can declare elicitation and answer itself, so it counts for those who may decide alone.
+    """
+    return can_show_forms(request.capabilities) and request.principal.may_confirm
+
+
+def find_missing_capability(capabilities: JsonObject, method: str, params: JsonObject) -> JsonObject | None:
+    """The capabilities the client would need for this question; None when it has them.
+
+    A question nobody knows needs a capability nobody has: an empty object.
+    """
+    if method not in _CAPABILITY_BY_METHOD:
+        return {}
+    name = _CAPABILITY_BY_METHOD[method]
+    part = _get_capability_part(method, params)
+    declared = capabilities.get(name)
+    if isinstance(declared, Mapping) and _has_capability(cast("JsonObject", declared), method, part):
+        return None
+    needed: dict[str, Json] = {} if part is None else {part: {}}
+    return {name: needed}
+
+
+def _get_capability_part(method: str, params: JsonObject) -> str | None:
+    """The part of the capability that this very question needs."""
+    if method == ELICIT_METHOD:
+        return "url" if params.get("mode") == "url" else "form"
+    if method == SAMPLE_METHOD and (params.get("tools") or params.get("toolChoice")):
+        return "tools"
+    # Behind a gateway "this server" means all of them: nobody's context goes where it was not offered.
+    if method == SAMPLE_METHOD and params.get("includeContext") in _SAMPLING_CONTEXTS:
+        return "context"
+    return None
+
+
+def _has_capability(declared: JsonObject, method: str, part: str | None) -> bool:
+    if part is None or isinstance(declared.get(part), Mapping):
+        return True
+    # Before there were two kinds of elicitation, `{}` meant a form; it still does.
+    return method == ELICIT_METHOD and part == "form" and declared.get("url") is None
+
+
+_OUR_NAME: Final = "fingerpost"
+
+# Letters of other scripts that look like those of our name.
+_LOOKALIKE_LETTERS: Final = str.maketrans(
+    {
+        "і": "i",
+        "ı": "i",
+        "ո": "n",
+        "ɡ": "g",
+        "е": "e",
+        "г": "r",
+        "р": "p",
+        "о": "o",
+        "ο": "o",
+        "ѕ": "s",
+        "т": "t",
+    }
+)
+
+
+def mark_question(server: str, method: str, params: JsonObject) -> JsonObject:
+    """The question with everything unseen spelled out, and a line before it when it speaks in our name."""
+    message = params.get("message")
+    if method != ELICIT_METHOD or not isinstance(message, str):
+        return params
+    told = escape_invisible_except(message, keep="\n\t\\")
+    if _claims_our_name(message):
+        told = f"[The server {escape_invisible_except(server)[:80]} asks this, not Fingerpost.]\n{told}"
+    return params if told == message else {**params, "message": told}
+
+
+def mark_result(server: str, result: JsonObject) -> JsonObject:
+    """An `input_required` result of a server, its questions marked likewise and its state untouched."""
+    asked = result.get("inputRequests")
+    if not isinstance(asked, Mapping):
+        return result
+    questions: dict[str, Json] = {
+        key: _mark_entry(server, entry) for key, entry in cast("JsonObject", asked).items()
+    }
+    return result if questions == asked else {**result, "inputRequests": questions}
+
+
+def _mark_entry(server: str, entry: Json) -> Json:
+    if not isinstance(entry, Mapping):
+        return entry
+    method, params = entry.get("method"), entry.get("params")
+    if not isinstance(method, str) or not isinstance(params, Mapping):
+        return entry
+    changed = mark_question(server, method, params)
+    return entry if changed is params else {**entry, "params": changed}
+
+
+def _claims_our_name(message: str) -> bool:
+    plain = unicodedata.normalize("NFKD", message).casefold().translate(_LOOKALIKE_LETTERS)
+    letters = "".join(character for character in plain if character.isalpha())
+    return _OUR_NAME in letters
+
+
+METHOD_NOT_FOUND: Final = -32601
+MISSING_CAPABILITY_CODE: Final = -32021
+REQUEST_TIMEOUT_CODE: Final = -32001
+
+PROGRESS_METHOD: Final = "notifications/progress"
+MESSAGE_METHOD: Final = "notifications/message"
+# Of a connection, not of a request: those of a server's connection say nothing about the caller's.
+_UNSUPPORTED_METHODS: Final = frozenset({"notifications/cancelled", "notifications/initialized"})
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+QuestionSender = Callable[[str, JsonObject], Awaitable[JsonObject]]
+
+
+class GatewayCaller:
+    """Implements `CallerChannel` for one request.
+
+    `put` carries a question to a caller who cannot be asked inside of their request
+    (2026-07-28); None: they cannot be asked at all. Callers with a session are asked directly.
+    """
+
+    def __init__(
+        self,
+        request: ClientRequest,
+        exchange: ClientExchange,
+        *,
+        server: str,
+        seconds: float,
+        log_level: str | None = None,
+        send_question: QuestionSender | None = None,
+    ) -> None:
+        self.request = request
+        self.server = server
+        self._seconds = seconds
+        self._log_level = log_level
+        self._put = send_question if request.modern else self._ask_directly
+        self.exchange: ClientExchange | None = exchange  # None while the caller is away with a question
+
+    @property
+    def key(self) -> str:
+        return self.request.caller_key
+
+    @property
+    def capabilities(self) -> JsonObject:
+        return self.request.capabilities
+
+    @property
+    def accepts_input_required(self) -> bool:
+        return self.request.modern
+
+    @property
+    def authorization(self) -> str | None:
+        return self.request.authorization
+
+    def set_question_sender(self, send_question: QuestionSender) -> None:
+        """From now on questions go this way."""
+        self._put = send_question
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Put a server's question to the caller, as far as they said that they take such questions."""
+        needed = find_missing_capability(self.capabilities, method, params)
+        if needed is not None:
+            raise self._build_unsupported_error(method, needed)
+        if self._put is None:
+            message = f"the client cannot be asked for {method} in this call"
+            raise ToolFailed(message, server=self.server, code=METHOD_NOT_FOUND)
+        return await self._put(method, mark_question(self.server, method, params))
+
+    def _build_unsupported_error(self, method: str, needed: JsonObject) -> ToolFailed:
+        message = f"the client does not offer what {method} needs"
+        if self.request.modern and needed:
+            data = {"requiredCapabilities": needed}
+            return ToolFailed(message, server=self.server, code=MISSING_CAPABILITY_CODE, data=data)
+        return ToolFailed(message, server=self.server, code=METHOD_NOT_FOUND)
+
+    async def _ask_directly(self, method: str, params: JsonObject) -> JsonObject:
+        if self.exchange is None:
+            return build_unanswered_reply(method, self.server)
+        with anyio.move_on_after(self._seconds):
+            try:
+                return await self.exchange.ask(method, params)
+            except JsonRpcError as refused:
+                raise ToolFailed(
+                    refused.message, server=self.server, code=refused.code, data=refused.data
+                ) from None
+        return build_unanswered_reply(method, self.server)
+
+    async def tell(self, method: str, params: JsonObject) -> None:
+        """Pass a notification on, under the caller's own token and from the level they asked for."""
+        if self.exchange is None or method in _UNSUPPORTED_METHODS:
+            return
+        if method == PROGRESS_METHOD:
+            token = self._get_progress_token()
+            if token is None:
+                return
+            params = {**params, "progressToken": token}
+        elif method == MESSAGE_METHOD and not self._wants_level(params.get("level")):
+            return
+        await self.exchange.notify(method, params)
+
+    def _get_progress_token(self) -> Json:
+        meta = self.request.params.get("_meta")
+        return cast("JsonObject", meta).get("progressToken") if isinstance(meta, Mapping) else None
+
+    def _wants_level(self, level: Json) -> bool:
+        """A caller without a session gets log messages only when they asked for them."""
+        if self._log_level not in _LEVELS:
+            return not self.request.modern
+        return level not in _LEVELS or _LEVELS.index(str(level)) >= _LEVELS.index(self._log_level)
+
+
+def build_unanswered_reply(method: str, server: str) -> JsonObject:
+    """What a server is told when nobody answered: elicitation has a word for it, the others do not."""
+    if method == ELICIT_METHOD:
+        return {"action": "cancel"}
+    message = f"nobody answered {method} in time"
+    raise ToolFailed(message, server=server, code=REQUEST_TIMEOUT_CODE)
+
+
+_HINT = "give everything it needs in the arguments"
+
+
+def find_missing_capabilities(
+    result: JsonObject, capabilities: JsonObject, *, rounds: bool
+) -> JsonObject | None:
+    """The capabilities that are missing; None: the client has all of them.
+
+    Empty where no client could answer: the server does not speak the protocol that has such results
+    (`rounds`), or asks in no way that anybody knows.
+    """
+    if not rounds:
+        return {}
+    asked = result.get("inputRequests")
+    if asked is None:
+        return None  # it wants nothing but to be asked again
+    if not isinstance(asked, Mapping):
+        return {}
+    needed: dict[str, Json] = {}
+    for entry in cast("JsonObject", asked).values():
+        method, params = _parse_question(entry)
+        lacks = find_missing_capability(capabilities, method, params)
+        if lacks is None:
+            continue
+        if not lacks:
+            return {}
+        needed.update(lacks)
+    return needed or None
+
+
+def _parse_question(entry: Json) -> tuple[str, JsonObject]:
+    question: JsonObject = entry if isinstance(entry, Mapping) else {}
+    method, params = question.get("method"), question.get("params")
+    return (method if isinstance(method, str) else "", params if isinstance(params, Mapping) else {})
+
+
+def fail_for_missing_input(outcome: Outcome, needed: JsonObject) -> Outcome:
+    """The call, ended by a question that cannot be answered."""
+    kind = ErrorKind.OPERATION_NOT_SUPPORTED
+    words = _describe_missing_input(outcome.tool, needed)
+    return replace(
+        outcome,
+        success=False,
+        error=kind,
+        content=words,
+        detail=words,
+        advice=get_advice(kind, hint=_HINT),
+        result=None,
+        metadata={**outcome.metadata, "error_type": kind},
+    )
+
+
+def build_missing_input_error(server: str, method: str, needed: JsonObject) -> JsonRpcError:
+    """The same for what is no tool."""
+    words = _describe_missing_input(f"{method} of {server}", needed)
+    if needed:
+        return JsonRpcError(MISSING_CAPABILITY_CODE, words, {"requiredCapabilities": needed})
+    return JsonRpcError(METHOD_NOT_FOUND, words)
+
+
+def _describe_missing_input(what: str, needed: JsonObject) -> str:
+    lacks = f"this client does not offer {', '.join(needed)}" if needed else "there is no way to answer it"
+    return f"{what} asks for more input before it answers, and {lacks}"
+
+
+INPUT_REQUIRED_TYPE: Final = "input_required"
+_OWN_META_KEYS: Final = (
+    "asked_by_gateway"  # a state of ours cannot be told from one that a server forged; this can
+)
+
+
+@frozen
+class CallRound:
+    """One request for a tool, with everything that belongs to it."""
+
+    request: ClientRequest
+    exchange: ClientExchange
+    tool_call: ToolCall
+    context: CallContext
+    request_context: RequestContext
+    server: str  # empty where the name leads to no tool
+
+    def with_input(self, answers: JsonObject | None, state: str | None) -> CallRound:
+        """The same with these answers and this state for the server, and no others."""
+        return replace(
+            self, passage=replace(self.request_context, input_responses=answers, request_state=state)
+        )
+
+
+def is_input_required(outcome: Outcome) -> bool:
+    """Whether the outcome is a question of the server's own, and not yet an end."""
+    result = outcome.result
+    ours = _OWN_META_KEYS in outcome.metadata
+    return not ours and result is not None and is_input_required_result(result)
+
+
+def is_input_required_result(result: JsonObject) -> bool:
+    """Whether a result of a server asks for more before it answers."""
+    return result.get("resultType") == INPUT_REQUIRED_TYPE
+
+
+def get_awaited_approval(outcome: Outcome) -> str | None:
+    """The approval this call waits for, if it does."""
+    return outcome.pending_id if outcome.error is ErrorKind.AUTHORIZATION_REQUIRED else None
+
+
+def build_question_outcome(
+    call_round: CallRound, result: JsonObject, *, call_id: str, pending_id: str | None = None
+) -> Outcome:
+    """A question to the client, as an outcome."""
+    return Outcome(
+        call_id=call_id,
+        tool=call_round.tool_call.name,
+        success=True,
+        content=f"{call_round.tool_call.name} waits for an answer",
+        reference=call_round.tool_call.reference,
+        pending_id=pending_id,
+        result=result,
+        metadata={_OWN_META_KEYS: True},
+    )
+
+
+_CANNOT_APPROVE_HERE: Final = (
+    " This client was not asked: without the right `confirm` what it answers is no person's word."
+)
+
+
+def add_waiting_note(outcome: Outcome, request: ClientRequest, *, console: str | None) -> Outcome:
+    """The call waits for a person elsewhere: say where, and what to do then. `console` is its address."""
+    pending_id = outcome.pending_id
+    page = f"at {build_approval_url(console, pending_id)} or " if console and pending_id else ""
+    content = (
+        f"{outcome.content}. Approve it {page}with `fingerpost approvals approve {pending_id}`, "
+        "then make the same call again: it runs once."
+    )
+    if can_show_forms(request.capabilities) and not request.principal.may_confirm:
+        content += _CANNOT_APPROVE_HERE
+    return replace(outcome, error=ErrorKind.AUTHORIZATION_REQUIRED, content=content)
+
+
+def get_input_responses(request_context: RequestContext) -> JsonObject:
+    """The client's answers; whatever is no object holds none."""
+    answers = cast("object", request_context.input_responses)
+    return cast("JsonObject", answers) if isinstance(answers, Mapping) else {}

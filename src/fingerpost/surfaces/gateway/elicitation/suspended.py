@@ -1,0 +1,244 @@
+"""Calls that wait inside their server while the client answers a question."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.errors import FingerpostError, ToolFailed
+from fingerpost.frozen import frozen
+from fingerpost.records import JsonObject, Outcome, create_id
+from fingerpost.surfaces.gateway.elicitation.client import (
+    ELICIT_METHOD,
+    GatewayCaller,
+    build_unanswered_reply,
+)
+from fingerpost.surfaces.gateway.elicitation.request_state import (
+    InvalidRequestState,
+    RequestState,
+    RequestStateCipher,
+    build_binding,
+)
+from fingerpost.surfaces.gateway.protocol import ClientExchange
+
+log = logging.getLogger("fingerpost.gateway")
+
+MAX_SUSPENDED: Final = 256
+MAX_SUSPENDED_PER_CALLER: Final = 32  # of one caller, so that nobody takes all the places
+TOO_MANY_CODE: Final = -32000
+
+_ELICIT_ACTIONS: Final = ("accept", "decline", "cancel")
+
+CallValue = Outcome | JsonObject
+CallWork = Callable[[], Awaitable[CallValue]]
+
+
+@frozen(kw_only=False)
+class InputRequired:
+    """What the client must answer before the call can go on: an `input_required` result."""
+
+    result: JsonObject
+
+
+@dataclass(slots=True)
+class _ServerQuestion:
+    method: str
+    params: JsonObject
+    answer: JsonObject | None = None
+    answered: anyio.Event = field(default_factory=anyio.Event)
+
+
+@dataclass(slots=True)
+class _CallEnd:
+    value: CallValue | None = None
+    error: Exception | None = None
+
+
+class _SuspendedCall:
+    """One call in a task of its own."""
+
+    def __init__(self, caller: GatewayCaller) -> None:
+        self.call_id = create_id("prk")
+        self.side = caller
+        self.binding = build_binding(caller.request)
+        self.scope = anyio.CancelScope()
+        self.questions: dict[str, _ServerQuestion] = {}
+        self.asked = 0
+        self.awaited_state: str | None = None  # the one state that may come back now
+        self.abandoned = False  # nobody came back with an answer: nobody is asked again
+        self.returned = anyio.Event()  # the client came back with the state it was given last
+        self._ended: _CallEnd | None = None
+        self._changed = anyio.Event()
+
+    async def run_work(self, work: CallWork) -> None:
+        try:
+            with self.scope:
+                self._ended = _CallEnd(value=await work())
+        except Exception as error:  # noqa: BLE001 - raised again in the request that waits for this call
+            self._ended = _CallEnd(error=error)
+        finally:
+            if self.abandoned and self._ended is not None and self._ended.error is not None:
+                log.info("a call nobody came back for ended: %s", self._ended.error)
+            self.notify_change()
+
+    def notify_change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def wait_for_change(self) -> CallValue | None:
+        """Wait for the end, whose value this is, or for questions: None."""
+        while self._ended is None:
+            if self.questions:
+                return None
+            if self.scope.cancel_called:
+                break
+            await self._changed.wait()
+        if self._ended is None:
+            message = "the call was given up"
+            raise FingerpostError(message)
+        if self._ended.error is not None:
+            raise self._ended.error
+        assert self._ended.value is not None
+        return self._ended.value
+
+
+class SuspendedCalls:
+    """All calls that may have to wait for their caller."""
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        states: RequestStateCipher,
+        *,
+        seconds: float,
+        on_abandoned: Callable[[GatewayCaller, str], None],
+    ) -> None:
+        """`abandoned` hears of every question (its method) that nobody answered in time."""
+        self._tasks = tasks
+        self._on_abandoned = on_abandoned
+        self._seal = states
+        self._seconds = seconds
+        self._waiting: dict[str, _SuspendedCall] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def run_call(self, caller: GatewayCaller, work: CallWork) -> CallValue | InputRequired:
+        """Begin the call; its end, or the first questions of its server.
+
+        A client that lost our answer issues the same call again: it gets the question again, not a
+        second call beside the one that waits. A write would not run beside the first anyway.
+        """
+        if (parked := self._find_same_call(caller)) is not None:
+            return self._build_input_required(parked)
+        parked = _SuspendedCall(caller)
+        caller.set_question_sender(lambda method, params: self._ask_client(parked, method, params))
+        self._tasks.start_soon(self._run_suspended, parked, work)
+        return await self._wait_for_result(parked)
+
+    async def resume(
+        self, request_state: RequestState, exchange: ClientExchange, answers: JsonObject
+    ) -> CallValue | InputRequired:
+        """Bring answers in; the end of the call, or what is still to be answered."""
+        parked = self._waiting.get(request_state.subject)
+        if parked is None:
+            message = "is not waited for any more: its time was over, or the gateway was restarted"
+            raise InvalidRequestState(message, started=True)
+        if parked.awaited_state != request_state.state_id:
+            message = "was used already"
+            raise InvalidRequestState(message, started=True)
+        parked.awaited_state = None
+        parked.returned.set()
+        parked.side.exchange = exchange
+        for key, question in tuple(parked.questions.items()):
+            answer = answers.get(key)
+            if _is_answer(question, answer):
+                question.answer = cast("JsonObject", answer)
+                question.answered.set()
+                del parked.questions[key]
+        return await self._wait_for_result(parked)
+
+    def _find_same_call(self, caller: GatewayCaller) -> _SuspendedCall | None:
+        """The same call of the same caller, if it waits for an answer now."""
+        if not self._waiting:
+            return None
+        wanted = build_binding(caller.request)
+        for parked in self._waiting.values():
+            if parked.questions and not parked.abandoned and parked.binding == wanted:
+                return parked
+        return None
+
+    async def _run_suspended(self, suspended: _SuspendedCall, work: CallWork) -> None:
+        """Run it. One that ends while its caller is away with a question is kept until they come back."""
+        try:
+            await suspended.run_work(work)
+            if suspended.awaited_state is not None and not suspended.abandoned:
+                with anyio.move_on_after(self._seconds):
+                    await suspended.returned.wait()
+        finally:
+            self._waiting.pop(suspended.call_id, None)
+
+    async def _wait_for_result(self, suspended: _SuspendedCall) -> CallValue | InputRequired:
+        come = False
+        try:
+            value = await suspended.wait_for_change()
+            come = True
+            return self._build_input_required(suspended) if value is None else value
+        finally:
+            suspended.side.exchange = None
+            if not come:  # the client left, or the call failed
+                suspended.scope.cancel()
+
+    def _build_input_required(self, suspended: _SuspendedCall) -> InputRequired:
+        suspended.returned = anyio.Event()
+        state, suspended.awaited_state = self._seal.seal(
+            "parked", suspended.call_id, suspended.binding, seconds=self._seconds
+        )
+        asked = {
+            key: {"method": question.method, "params": question.params}
+            for key, question in suspended.questions.items()
+        }
+        return InputRequired({"resultType": "input_required", "inputRequests": asked, "requestState": state})
+
+    async def _ask_client(self, suspended: _SuspendedCall, method: str, params: JsonObject) -> JsonObject:
+        """A server's question, inside of the call's own task."""
+        server = suspended.side.server
+        if suspended.abandoned:
+            return build_unanswered_reply(method, server)
+        self._reserve_slot(suspended)
+        suspended.asked += 1
+        key = f"question-{suspended.asked}"
+        question = suspended.questions[key] = _ServerQuestion(method, params)
+        suspended.notify_change()
+        try:
+            with anyio.move_on_after(self._seconds):
+                await question.answered.wait()
+        finally:
+            suspended.questions.pop(key, None)
+        if question.answer is None:
+            suspended.abandoned = True
+            self._on_abandoned(suspended.side, method)
+            return build_unanswered_reply(method, server)
+        return question.answer
+
+    def _reserve_slot(self, suspended: _SuspendedCall) -> None:
+        """A place for a call that waits; it keeps it until its end."""
+        if suspended.call_id in self._waiting:
+            return
+        same = sum(other.side.key == suspended.side.key for other in self._waiting.values())
+        if len(self._waiting) >= MAX_SUSPENDED or same >= MAX_SUSPENDED_PER_CALLER:
+            message = "too many calls wait for answers of their callers; try again later"
+            raise ToolFailed(message, server=suspended.side.server, code=TOO_MANY_CODE)
+        self._waiting[suspended.call_id] = suspended
+
+
+def _is_answer(question: _ServerQuestion, answer: object) -> bool:
+    """Whether this is an answer at all; what it says is for the server to judge."""
+    if not isinstance(answer, Mapping):
+        return False
+    return question.method != ELICIT_METHOD or cast("JsonObject", answer).get("action") in _ELICIT_ACTIONS

@@ -1,0 +1,386 @@
+"""Protocol 2025-11-25 and before: sessions, their event streams, and batches (2025-03-26)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import anyio
+
+from fingerpost.events import ClientConnected
+from fingerpost.records import Principal
+from fingerpost.surfaces.gateway.modern import build_unknown_method_error
+from fingerpost.surfaces.gateway.protocol import (
+    BATCH_REFUSED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PING_FRAME,
+    REQUEST_CANCELLED,
+    ClientExchange,
+    ClientRequest,
+    InvalidJsonRpcMessage,
+    JsonRpcError,
+    JsonRpcMessage,
+    encode_error,
+    encode_event,
+    encode_result,
+    format_client_name,
+    read_message,
+)
+from fingerpost.surfaces.gateway.responses import (
+    PING_INTERVAL_S,
+    DisconnectWatcher,
+    JsonRpcResponse,
+    PostResponse,
+    answer_request,
+    build_error_response,
+    build_initialize_result,
+    negotiate_version,
+)
+from fingerpost.surfaces.gateway.sessions import ActiveRequest, McpSession, McpSessions
+from fingerpost.surfaces.gateway.state import (
+    SHUTDOWN_MESSAGE,
+    GatewayState,
+    McpHttpError,
+    McpHttpRequest,
+    parse_accept,
+)
+from fingerpost.surfaces.http.access import get_forwarded_authorization
+from fingerpost.surfaces.http.asgi import EVENT_STREAM_HEADERS, respond, wait_for_disconnect
+
+NEW_ERA_MESSAGE: Final = frozenset({"server/discover", "subscriptions/listen"})
+MAX_CONCURRENT_REQUESTS: Final = 1000  # requests of one session
+
+
+async def post_legacy(
+    state: GatewayState, http_request: McpHttpRequest, principal: Principal, message: JsonRpcMessage
+) -> None:
+    """Answer one POST of the handshake era."""
+    if message.kind == "request" and message.method == "initialize":
+        return await _open_session(state, http_request, principal, message)
+    session = find_session(state, http_request, principal)
+    if message.kind == "request":
+        return await _answer_session_request(state, http_request, principal, session, message)
+    if message.kind == "response":
+        session.questions.accept_response(message.raw)
+    else:
+        handle_notification(session, message)
+    await respond(http_request.send, 202, b"", (session.header, *http_request.common))
+    return None
+
+
+def find_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> McpSession:
+    """The session the request names. Raises `McpHttpError`."""
+    session_id = http_request.headers.get("mcp-session-id")
+    if session_id is None:
+        raise McpHttpError(400, "The header Mcp-Session-Id is missing: send initialize first.")
+    session = state.sessions.find(session_id, principal, http_request.endpoint)
+    if session is None:
+        raise McpHttpError(404, "There is no such session (any more): send initialize again.")
+    return session
+
+
+def build_initialize_request(
+    inbound_headers: Mapping[str, str], principal: Principal, message: JsonRpcMessage, template: ClientRequest
+) -> ClientRequest | JsonRpcError:
+    """The `initialize` request as a record, its params checked."""
+    params = message.params
+    capabilities = params.get("capabilities", {})
+    if not isinstance(params.get("protocolVersion"), str) or not isinstance(capabilities, dict):
+        return JsonRpcError(INVALID_PARAMS, "initialize needs protocolVersion, capabilities and clientInfo.")
+    return replace(
+        template,
+        version=negotiate_version(params.get("protocolVersion")),
+        principal=principal,
+        capabilities=capabilities,
+        client=format_client_name(params.get("clientInfo")),
+        session=McpSessions.create_id(),
+        authorization=get_forwarded_authorization(inbound_headers),
+    )
+
+
+def emit_client_joined(state: GatewayState, request: ClientRequest) -> None:
+    state.events.emit(
+        ClientConnected(
+            client=request.client,
+            protocol=request.version,
+            endpoint=request.endpoint.path,
+            principal=request.principal.name,
+        )
+    )
+
+
+async def _open_session(
+    state: GatewayState, http_request: McpHttpRequest, principal: Principal, message: JsonRpcMessage
+) -> None:
+    takes = get_accepted_types(http_request)
+    assert message.id is not None
+    template = ClientRequest(
+        id=message.id,
+        method=message.method,
+        params=message.params,
+        version="",
+        endpoint=http_request.endpoint,
+        principal=principal,
+    )
+    opening = build_initialize_request(http_request.headers, principal, message, template)
+    if isinstance(opening, JsonRpcError):
+        result = build_error_response(message.id, opening)
+        return await PostResponse(http_request, accepts=takes, headers=http_request.common).finish(
+            200, result.body
+        )
+    body = encode_result(message.id, await build_initialize_result(state.methods, opening))
+    # What is kept for as long as the session lives must be small, and without its token.
+    kept = replace(opening, params={}, authorization=None)
+    session = None if state.closing.is_set() else state.sessions.open(kept)
+    if session is None:
+        raise McpHttpError(503, "Too many sessions are open; try again later.", code=INTERNAL_ERROR)
+    emit_client_joined(state, opening)
+    reply = PostResponse(http_request, accepts=takes, headers=(session.header, *http_request.common))
+    await reply.finish(200, body)
+    return None
+
+
+def handle_notification(session: McpSession, message: JsonRpcMessage) -> None:
+    """A notification of the client. Most say nothing we act on."""
+    if message.method == "notifications/cancelled":
+        request_id = message.params.get("requestId")
+        if isinstance(request_id, str | int) and (running := session.in_flight.get(request_id)):
+            running.cancel_for_client()
+
+
+def get_accepted_types(http_request: McpHttpRequest) -> tuple[bool, bool]:
+    """What the client takes. Raises `McpHttpError` when that is nothing we have."""
+    takes = parse_accept(http_request.headers)
+    if not any(takes):
+        raise McpHttpError(406, "Accept application/json, text/event-stream, or both.")
+    return takes
+
+
+def build_session_request(
+    session: McpSession, principal: Principal, message: JsonRpcMessage, headers: Mapping[str, str]
+) -> ClientRequest | JsonRpcResponse:
+    """One request of a session, or why it is none."""
+    assert message.id is not None
+    opening = session.request
+    if message.id in session.in_flight:
+        return build_error_response(
+            message.id, JsonRpcError(INVALID_REQUEST, "A request with this id is still running.")
+        )
+    if len(session.in_flight) >= MAX_CONCURRENT_REQUESTS:
+        return build_error_response(
+            message.id,
+            JsonRpcError(INTERNAL_ERROR, f"{MAX_CONCURRENT_REQUESTS} requests are running already."),
+        )
+    if message.method in NEW_ERA_MESSAGE:
+        return build_error_response(message.id, build_unknown_method_error(message.method))
+    return ClientRequest(
+        id=message.id,
+        method=message.method,
+        params=message.params,
+        version=opening.version,
+        endpoint=opening.endpoint,
+        principal=principal,
+        capabilities=opening.capabilities,
+        client=opening.client,
+        session=session.id,
+        authorization=get_forwarded_authorization(headers),
+        headers=headers,
+    )
+
+
+def build_stopped_response(request: ClientRequest, active: ActiveRequest) -> JsonRpcResponse:
+    """What a request is answered with that did not come to its end."""
+    code = REQUEST_CANCELLED if active.is_cancelled_by_client else INTERNAL_ERROR
+    return JsonRpcResponse(encode_error(request.id, code, active.reason or SHUTDOWN_MESSAGE), code)
+
+
+async def _answer_session_request(
+    state: GatewayState,
+    http_request: McpHttpRequest,
+    principal: Principal,
+    session: McpSession,
+    message: JsonRpcMessage,
+) -> None:
+    takes = get_accepted_types(http_request)
+    headers = (session.header, *http_request.common)
+    reply = PostResponse(http_request, accepts=takes, headers=headers, questions=session.questions)
+    request = build_session_request(session, principal, message, http_request.headers)
+    if isinstance(request, JsonRpcResponse):
+        return await reply.finish(200, request.body)
+    if message.method == "ping":
+        return await reply.finish(200, encode_result(request.id, {}))
+    result: JsonRpcResponse | None = None
+    with state.start_request() as running:
+        session.in_flight[request.id] = running
+        watch = DisconnectWatcher(state, http_request, reply, running)
+        try:
+            result = await answer_request(state.methods, request, reply)
+        finally:
+            watch.stop()
+            session.in_flight.pop(request.id, None)
+            state.sessions.touch(session)
+    result = result or build_stopped_response(request, running)
+    await reply.finish(200, result.body)
+    return None
+
+
+async def open_event_stream(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> None:
+    """The stream of news of a session. The newest one counts: an older may be dead without our knowing."""
+    if not parse_accept(http_request.headers)[1]:
+        raise McpHttpError(406, "This is a stream: accept text/event-stream.")
+    session = find_session(state, http_request, principal)
+    last = http_request.headers.get("last-event-id")
+    if last is not None and last.isascii() and last.isdigit() and len(last) < 20:
+        session.backlog.resume_after(int(last))
+    mark = session.stream = object()
+    session.backlog.wake()
+    headers = [*EVENT_STREAM_HEADERS, session.header, *http_request.common]
+    try:
+        await http_request.send({"type": "http.response.start", "status": 200, "headers": headers})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                _send_notifications, state, http_request, principal, session, mark, tasks.cancel_scope
+            )
+            await wait_for_disconnect(http_request.receive)
+            tasks.cancel_scope.cancel()
+    finally:
+        if session.stream is mark:
+            session.stream = None
+        state.sessions.touch(session)
+    await http_request.send({"type": "http.response.body", "body": b""})
+
+
+async def _send_notifications(
+    state: GatewayState,
+    http_request: McpHttpRequest,
+    principal: Principal,
+    session: McpSession,
+    mark: object,
+    ended: anyio.CancelScope,
+) -> None:
+    frame = PING_FRAME  # something at once: the client sees that the stream is open
+    while session.stream is mark:
+        await http_request.send({"type": "http.response.body", "body": frame, "more_body": True})
+        with anyio.move_on_after(PING_INTERVAL_S):
+            await session.backlog.wait()
+        if not await state.is_still_admitted(http_request, principal) or session.stream is not mark:
+            break
+        due = session.backlog.take_unsent()
+        if session.backlog.closed and not due:
+            break
+        frame = b"".join(encode_event(message, str(number)) for number, message in due) or PING_FRAME
+    ended.cancel()
+
+
+async def delete_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> None:
+    """The client ends its session."""
+    session = find_session(state, http_request, principal)
+    state.sessions.end_session(session, "ended by the client")
+    await respond(http_request.send, 200, b"", http_request.common)
+
+
+BATCH_VERSION: Final = "2025-03-26"
+MAX_BATCH_MESSAGES: Final = 100
+
+
+async def post_batch(
+    state: GatewayState, http_request: McpHttpRequest, principal: Principal, entries: Sequence[object]
+) -> None:
+    """Answer a batch that came over HTTP."""
+    named = find_session(state, http_request, principal) if "mcp-session-id" in http_request.headers else None
+    session = check_batch_session(named, entries)
+    headers = (session.header, *http_request.common)
+    reply = PostResponse(
+        http_request, accepts=get_accepted_types(http_request), headers=headers, questions=session.questions
+    )
+    batch = MessageBatch(state, principal, session, reply, http_request.headers)
+    with state.start_request() as running:
+        watch = DisconnectWatcher(state, http_request, reply, running)
+        try:
+            await batch.handle_entries(entries)
+        finally:
+            watch.stop()
+            state.sessions.touch(session)
+    if not batch.answers:
+        return await respond(http_request.send, 202, b"", headers)
+    await reply.finish(200, batch.build_body())
+    return None
+
+
+def check_batch_session(session: McpSession | None, entries: Sequence[object]) -> McpSession:
+    """The session, if it may send such a batch. Raises `InvalidJsonRpcMessage`."""
+    if session is None or session.request.version != BATCH_VERSION:
+        raise InvalidJsonRpcMessage(BATCH_REFUSED)
+    if not 0 < len(entries) <= MAX_BATCH_MESSAGES:
+        problem = f"A batch has one to {MAX_BATCH_MESSAGES} messages."
+        raise InvalidJsonRpcMessage(problem)
+    return session
+
+
+class MessageBatch:
+    """One batch of a session, and the way back to its client."""
+
+    def __init__(
+        self,
+        state: GatewayState,
+        principal: Principal,
+        session: McpSession,
+        exchange: ClientExchange,
+        headers: Mapping[str, str],
+    ) -> None:
+        self._premises = state
+        self._principal = principal
+        self._session = session
+        self._exchange = exchange
+        self._headers = headers
+        self.answers: dict[int, bytes] = {}  # by the place of their request
+
+    async def handle_entries(self, entries: Sequence[object]) -> None:
+        """Answer every message that wants it, side by side. Whoever is cancelled has those there are."""
+        async with anyio.create_task_group() as tasks:
+            for index, entry in enumerate(entries):
+                tasks.start_soon(self._handle_entry, index, entry)
+
+    def build_body(self) -> bytes:
+        """All answers together, in the order of the requests."""
+        return b"[" + b",".join(self.answers[index] for index in sorted(self.answers)) + b"]"
+
+    async def _handle_entry(self, index: int, entry: object) -> None:
+        body = await self._answer_entry(entry)
+        if body is not None:
+            self.answers[index] = body
+
+    async def _answer_entry(self, entry: object) -> bytes | None:
+        """The answer to one message; None where it wants none."""
+        try:
+            message = read_message(entry)
+        except InvalidJsonRpcMessage as error:
+            return encode_error(error.request_id, error.code, error.message)
+        if message.kind == "response":
+            self._session.questions.accept_response(message.raw)
+            return None
+        if message.kind == "notification":
+            handle_notification(self._session, message)
+            return None
+        return (await self._answer_request(message)).body
+
+    async def _answer_request(self, message: JsonRpcMessage) -> JsonRpcResponse:
+        assert message.id is not None
+        if message.method == "initialize":  # the one message that must stand alone
+            return build_error_response(message.id, build_unknown_method_error(message.method))
+        request = build_session_request(self._session, self._principal, message, self._headers)
+        if isinstance(request, JsonRpcResponse):
+            return request
+        if message.method == "ping":
+            return JsonRpcResponse(encode_result(request.id, {}))
+        result: JsonRpcResponse | None = None
+        with self._premises.start_request() as running:
+            self._session.in_flight[request.id] = running
+            try:
+                result = await answer_request(self._premises.methods, request, self._exchange)
+            finally:
+                self._session.in_flight.pop(request.id, None)
+        return result or build_stopped_response(request, running)

@@ -1,0 +1,11 @@
+"""What each endpoint lists: tools, resources, prompts, and search over tools."""
+
+from fingerpost.surfaces.gateway.listing.tools import (
+    EndpointConfig,
+    EndpointConfigs,
+    EndpointTools,
+    ToolListing,
+    UnknownProfile,
+)
+
+__all__ = ["EndpointConfig", "EndpointConfigs", "EndpointTools", "ToolListing", "UnknownProfile"]

@@ -1,0 +1,299 @@
+"""Entries of a list as clients get them: conforming to the protocol, encoded once, and in pages."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+import orjson
+from mcp_types import Tool
+from pydantic import BaseModel, ValidationError
+
+from fingerpost.catalog.cards import make_text_visible
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject, ToolCard
+from fingerpost.servers.definitions import may_name_headers
+from fingerpost.surfaces.gateway.protocol import EncodedResult, JsonRpcError
+
+
+def encode_json(value: object) -> bytes:
+    """`value` as JSON. Integers beyond 64 bits and half characters are said, too."""
+    try:
+        return orjson.dumps(value, default=_to_plain)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":"), default=_to_plain).encode()
+
+
+def _to_plain(value: object) -> object:
+    """Mappings that are no dicts; anything else never came out of JSON."""
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, object]", value))
+    message = f"a {type(value).__name__} is not JSON"
+    raise TypeError(message)
+
+
+INVALID_PARAMS: Final = -32602
+_MAX_PAGES_CACHED: Final = 16  # joined; joining one again costs little
+
+
+@frozen
+class CacheHints:
+    """What a 2026-07-28 client is told about keeping a list."""
+
+    milliseconds: int
+    private: bool
+
+    @property
+    def encoded(self) -> bytes:
+        scope = b"private" if self.private else b"public"
+        return b',"resultType":"complete","ttlMs":%d,"cacheScope":"%s"' % (self.milliseconds, scope)
+
+
+@dataclass(slots=True)
+class ListPages:
+    """The pages of one list. `names` are the entries' identities, in order; `bodies` their JSON."""
+
+    member: str
+    names: Sequence[str]
+    bodies: Sequence[bytes]
+    size: int
+    _joined: dict[tuple[int, CacheHints | None], EncodedResult] = field(
+        default_factory=dict[tuple[int, "CacheHints | None"], EncodedResult]
+    )
+    _places: dict[str, int] = field(default_factory=dict[str, int])  # behind each entry, by its cursor
+    _fingerprint: bytes = b""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """The same for the same list."""
+        if not self._fingerprint:
+            digest = hashlib.blake2b(digest_size=16)
+            for body in self.bodies:
+                digest.update(b"%d:" % len(body))
+                digest.update(body)
+            self._fingerprint = digest.digest()
+        return self._fingerprint
+
+    def get_page(self, cursor: object, hints: CacheHints | None) -> EncodedResult:
+        """The page that begins at this cursor (None: the first)."""
+        start = 0 if cursor is None else self._find_start(cursor)
+        page = self._joined.get((start, hints))
+        if page is None:
+            page = self._join_entries(start, hints)
+            if start % self.size == 0 and len(self._joined) < _MAX_PAGES_CACHED:
+                self._joined[start, hints] = page
+        return page
+
+    def _join_entries(self, start: int, hints: CacheHints | None) -> EncodedResult:
+        end = start + self.size
+        parts = [b'{"%s":[' % self.member.encode(), b",".join(self.bodies[start:end]), b"]"]
+        if end < len(self.bodies):
+            parts.append(b',"nextCursor":"%s"' % build_cursor(self.names[end - 1]).encode())
+        if hints is not None:
+            parts.append(hints.encoded)
+        parts.append(b"}")
+        return EncodedResult(b"".join(parts))
+
+    def _find_start(self, cursor: object) -> int:
+        if not self._places:
+            self._places = {build_cursor(name): index + 1 for index, name in enumerate(self.names)}
+        start = self._places.get(cursor) if isinstance(cursor, str) else None
+        if start is None:
+            message = "this cursor leads nowhere: the list has changed since; ask for its first page again"
+            raise JsonRpcError(INVALID_PARAMS, message)
+        return start
+
+
+def build_cursor(name: str) -> str:
+    """An opaque word for an entry: the same whenever and wherever it is made."""
+    digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=12).digest()
+    return base64.urlsafe_b64encode(digest).decode()
+
+
+_NOTHING: Final[JsonObject] = {}
+
+
+def conform_entry(
+    entry: JsonObject, model: type[BaseModel], *, replacements: JsonObject = _NOTHING
+) -> JsonObject | None:
+    """The entry without what is wrong in it; None where nothing usable is left.
+
+    `instead` has values for members that must not be missing.
+    """
+    made = _drop_nulls(entry)
+    wrong = _find_invalid_members(made, model)
+    if not wrong:
+        return made
+    right: dict[str, Json] = {key: value for key, value in made.items() if key not in wrong}
+    right.update({key: value for key, value in replacements.items() if key in wrong})
+    return None if _find_invalid_members(right, model) else right
+
+
+def _find_invalid_members(entry: JsonObject, model: type[BaseModel]) -> frozenset[str]:
+    try:
+        model.model_validate(entry, strict=True, by_name=False)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        return frozenset(str(fault["loc"][0]) for fault in faults if fault["loc"])
+    return frozenset()
+
+
+def _drop_nulls(entry: JsonObject) -> JsonObject:
+    """The protocol leaves out what is not there; many clients take no null for it."""
+    annotations = entry.get("annotations")
+    if isinstance(annotations, Mapping) and None in annotations.values():
+        said = {key: value for key, value in cast("JsonObject", annotations).items() if value is not None}
+        entry = {**entry, "annotations": said}
+    if None in entry.values():
+        return {key: value for key, value in entry.items() if value is not None}
+    return entry
+
+
+_RESULT_MEMBER: Final = "result"
+_RESULT_POINTER: Final = f"#/properties/{_RESULT_MEMBER}"
+_REFERENCE_KEYWORDS: Final = frozenset(("$ref", "$dynamicRef"))
+_DATA_KEYWORDS: Final = frozenset(
+    ("const", "enum", "default", "examples")
+)  # what looks like a schema there is none
+_NAMED_SCHEMA_KEYWORDS: Final = frozenset(
+    ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+)
+
+
+def needs_wrapping(schema: object) -> bool:
+    """Whether everything this schema describes goes into a box.
+
+    Not where it may describe an object as well: what is in a box then could not be told from what is not.
+    """
+    if not isinstance(schema, Mapping):
+        return False
+    kind = cast("Mapping[str, object]", schema).get("type")
+    kinds = (kind,) if isinstance(kind, str) else kind
+    return isinstance(kinds, list | tuple) and "object" not in kinds
+
+
+def wrap_result(value: Json) -> JsonObject:
+    return {_RESULT_MEMBER: value}
+
+
+def wrap_schema(schema: JsonObject) -> JsonObject:
+    """The schema of the box of what this schema describes."""
+    inner: JsonObject = {key: value for key, value in schema.items() if key != "$schema"}
+    dialect: JsonObject = {"$schema": schema["$schema"]} if "$schema" in schema else {}
+    return {
+        **dialect,
+        "type": "object",
+        "properties": {_RESULT_MEMBER: _move_references(inner)},
+        "required": [_RESULT_MEMBER],
+    }
+
+
+def _move_references(schema: Json) -> Json:
+    """With references that still lead where they led, now that the schema is no longer the whole document."""
+    if isinstance(schema, Mapping):
+        if _is_document(schema):
+            return schema
+        return {key: _move_member_references(key, value) for key, value in schema.items()}
+    if isinstance(schema, Sequence) and not isinstance(schema, str):
+        return [_move_references(each) for each in schema]
+    return schema
+
+
+def _move_member_references(key: str, value: Json) -> Json:
+    if key in _REFERENCE_KEYWORDS and isinstance(value, str):
+        return _RESULT_POINTER + value[1:] if value == "#" or value.startswith("#/") else value
+    if key in _DATA_KEYWORDS:
+        return value
+    if key in _NAMED_SCHEMA_KEYWORDS and isinstance(value, Mapping):
+        return {name: _move_references(each) for name, each in value.items()}
+    return _move_references(value)
+
+
+def _is_document(schema: Mapping[str, Json]) -> bool:
+    """References inside lead to places in itself, wherever it stands."""
+    address = schema.get("$id")
+    return isinstance(address, str) and not address.startswith("#")
+
+
+def build_definition(card: ToolCard, *, modern: bool) -> JsonObject:
+    """The definition for the list of tools in this era."""
+    given = card.definition
+    made: dict[str, Json] = {**given, "name": card.exposed_name}
+    if card.description != (given.get("description") or ""):
+        made["description"] = card.description  # what a person wrote in its stead
+    schema = given.get("inputSchema")
+    if not isinstance(schema, Mapping):
+        made["inputSchema"] = {"type": "object"}
+    elif "type" not in schema:
+        made["inputSchema"] = {"type": "object", **schema}  # it was meant; many clients insist on it
+    if not modern and "outputSchema" in made:
+        _adapt_output_schema(made, made["outputSchema"])
+    words = make_text_visible(made)
+    made = dict(words) if isinstance(words, Mapping) else made
+    # Its name and its schema are right, or it would not be in the catalog: something is always left.
+    return conform_entry(made, Tool) or {"name": card.exposed_name, "inputSchema": made["inputSchema"]}
+
+
+def _adapt_output_schema(definition: dict[str, Json], output: Json) -> None:
+    """Before 2026-07-28 a result could only be an object, and its schema had to say so."""
+    if isinstance(output, Mapping):
+        if output.get("type") == "object":
+            return
+        if needs_wrapping(output):
+            definition["outputSchema"] = wrap_schema(output)
+            return
+    del definition["outputSchema"]
+
+
+@dataclass(slots=True)
+class _EncodedDefinition:
+    card: ToolCard
+    bodies: dict[bool, bytes] = field(default_factory=dict[bool, bytes])  # by era
+    headers: bool | None = None
+
+
+class DefinitionCache:
+    """Each definition encoded once, for as long as it stays the same."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _EncodedDefinition] = {}
+
+    def get_encoded(self, card: ToolCard, *, modern: bool) -> bytes:
+        """The JSON of this card's definition in this era."""
+        bodies = self._get_entry(card).bodies
+        body = bodies.get(modern)
+        if body is None:
+            body = bodies[modern] = encode_json(build_definition(card, modern=modern))
+            if bodies.get(not modern) == body:
+                body = bodies[modern] = bodies[not modern]  # mostly the same in both eras: held once
+        return body
+
+    def uses_headers(self, card: ToolCard) -> bool:
+        """Whether some of the tool's arguments go into headers, too (`x-mcp-header`)."""
+        entry = self._get_entry(card)
+        if entry.headers is None:
+            entry.headers = may_name_headers(encode_json(card.definition.get("inputSchema")))
+        return entry.headers
+
+    def _get_entry(self, card: ToolCard) -> _EncodedDefinition:
+        kept = self._kept.get(card.key)
+        if kept is None or not _is_same_definition(kept.card, card):
+            kept = self._kept[card.key] = _EncodedDefinition(card)
+        return kept
+
+    def keep_only(self, keys: frozenset[str]) -> None:
+        """Drop what is kept of tools that are gone."""
+        for key in self._kept.keys() - keys:
+            del self._kept[key]
+
+
+def _is_same_definition(before: ToolCard, now: ToolCard) -> bool:
+    return before is now or (
+        before.definition is now.definition
+        and before.exposed_name == now.exposed_name
+        and before.description == now.description
+    )

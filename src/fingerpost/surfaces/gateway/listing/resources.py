@@ -1,0 +1,231 @@
+"""Resources, templates and prompts that a caller sees at an endpoint."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Final, Literal
+
+from mcp_types import Prompt, Resource, ResourceTemplate
+from pydantic import BaseModel
+
+from fingerpost.call.paths import PatternFit, match_exactly, match_loosely
+from fingerpost.call.visibility import add_profile_scope
+from fingerpost.catalog.cards import make_text_visible
+from fingerpost.catalog.resources import CatalogResource, ResourceCollection, collect_resources
+from fingerpost.catalog.tool_names import escape_invisible
+from fingerpost.frozen import frozen
+from fingerpost.records import Effect, Principal, Scope, ServerResources, ServerState
+from fingerpost.router import Router
+from fingerpost.settings import RuleSettings
+from fingerpost.surfaces.gateway.listing.pages import ListPages, conform_entry, encode_json
+from fingerpost.surfaces.gateway.listing.tools import EndpointConfigs, get_principal_scopes
+from fingerpost.surfaces.http.access import Endpoint
+
+ResourceKind = Literal["resources", "resourceTemplates", "prompts"]
+RESOURCE_KINDS: Final[tuple[ResourceKind, ...]] = ("resources", "resourceTemplates", "prompts")
+_MODEL_BY_KIND: Final[Mapping[ResourceKind, type[BaseModel]]] = {
+    "resources": Resource,
+    "resourceTemplates": ResourceTemplate,
+    "prompts": Prompt,
+}
+_MAX_CACHED_VIEWS: Final = 200  # callers
+
+# Profile, bounds, and who they are where rules tell callers apart.
+ResourceViewer = tuple[str | None, tuple[Scope, ...], str | None]
+
+
+@frozen
+class VisibleResources:
+    """What one caller may use besides tools. `complete` is False while some server was never up."""
+
+    viewer: ResourceViewer
+    collection: ResourceCollection
+    complete: bool
+    size: int
+    approval_reasons: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # servers to ask a person about, and why
+    _pages: dict[ResourceKind, ListPages] = field(
+        default_factory=dict[ResourceKind, ListPages], repr=False, compare=False
+    )
+
+    def get_pages(self, kind: ResourceKind) -> ListPages:
+        """The list of this kind, encoded once."""
+        pages = self._pages.get(kind)
+        if pages is None:
+            entries = tuple(self._encode_entries(kind))
+            pages = self._pages[kind] = ListPages(
+                kind, [name for name, _ in entries], [body for _, body in entries], self.size
+            )
+        return pages
+
+    def _encode_entries(self, kind: ResourceKind) -> Iterator[tuple[str, bytes]]:
+        for material in self._iterate_kind(kind):
+            words = make_text_visible(material.definition)
+            given = words if isinstance(words, Mapping) else material.definition
+            made = conform_entry(given, _MODEL_BY_KIND[kind], replacements={"name": material.name})
+            if made is None:
+                continue
+            name = made.get("name")
+            if kind != "prompts" and isinstance(name, str):  # resources are asked for by their address
+                made = {**made, "name": escape_invisible(name)}
+            yield f"{material.server}/{material.name}", encode_json(made)
+
+    def _iterate_kind(self, kind: ResourceKind) -> Iterator[CatalogResource]:
+        if kind == "resources":
+            yield from self.collection.resources.values()
+        elif kind == "prompts":
+            yield from self.collection.prompts.values()
+        else:
+            yield from self.collection.templates.values()
+
+
+class ResourceListing:
+    """Shelves by endpoint and caller, kept until a server's offers change."""
+
+    def __init__(self, router: Router, endpoints: EndpointConfigs) -> None:
+        self._router = router
+        self._places = endpoints
+        self._sources: tuple[ServerResources | None, ...] = ()
+        self._shelves: OrderedDict[ResourceViewer, VisibleResources] = OrderedDict()
+        self._read_rules()
+
+    def _read_rules(self) -> None:
+        """The rules about servers as they are now: profiles bring some, and may change."""
+        router = self._router
+        self._version = router.profiles.version
+        self._rules = tuple(
+            rule for rule in map(_widen_rule, router.settings.policy) if _is_about_a_server(rule)
+        )
+        by_rule = any(rule.caller is not None for rule in self._rules)
+        self._by_caller = by_rule or router.profiles.depends_on_caller
+        self._shelves.clear()
+
+    def get_resources(self, endpoint: Endpoint, principal: Principal) -> VisibleResources:
+        """What this caller may use here besides tools."""
+        return self.get_viewed_resources(self.get_viewer(endpoint, principal))
+
+    def get_viewer(self, endpoint: Endpoint, principal: Principal) -> ResourceViewer:
+        """Those who see the same are the same."""
+        self._refresh()
+        place = self._places.get_config(endpoint, principal)
+        return (place.profile, get_principal_scopes(principal), principal.name if self._by_caller else None)
+
+    def _refresh(self) -> None:
+        if self._version != self._router.profiles.version:
+            self._read_rules()
+
+    def get_viewed_resources(self, viewer: ResourceViewer) -> VisibleResources:
+        self._refresh()
+        sources = self._read_servers()
+        if not _is_unchanged(sources, self._sources):
+            self._sources = sources
+            self._shelves.clear()
+        shelf = self._shelves.get(viewer)
+        if shelf is None:
+            shelf = self._shelves[viewer] = self._build_resources(viewer)
+            while len(self._shelves) > _MAX_CACHED_VIEWS:
+                self._shelves.popitem(last=False)
+        return shelf
+
+    def is_permitted(self, viewer: ResourceViewer, server: str) -> bool:
+        """Whether this caller may use what a server offers besides tools: all of that only reads."""
+        profile, scopes, caller = viewer
+        scopes = add_profile_scope(scopes, profile, self._router.profiles.bounds)
+        if not all(_covers_server(scope, server) for scope in scopes):
+            return False
+        rule = self._find_rule(server, caller, profile)
+        return rule is None or rule.verdict != "deny"
+
+    def _get_approval_reason(self, viewer: ResourceViewer, server: str) -> str | None:
+        """Why a person is asked before anything of this server is read; None: nobody is."""
+        profile, _, caller = viewer
+        rule = self._find_rule(server, caller, profile)
+        if rule is None or rule.verdict != "ask":
+            return None
+        return rule.reason or f"a rule asks a person about everything of {server}"
+
+    def _read_servers(self) -> tuple[ServerResources | None, ...]:
+        servers = self._router.servers
+        return tuple(servers.get_resources(status.name) for status in servers.statuses)
+
+    def _build_resources(self, viewer: ResourceViewer) -> VisibleResources:
+        servers = self._router.servers
+        offered: list[tuple[ServerResources, bool]] = []
+        asked: dict[str, str] = {}
+        complete = True
+        for status in servers.statuses:
+            if not self.is_permitted(viewer, status.name):
+                continue
+            materials = servers.get_resources(status.name)
+            if materials is None:
+                complete = complete and status.state in (ServerState.DISABLED, ServerState.DOWN)
+                continue
+            listing = servers.get_listing(status.name)
+            offered.append((materials, listing is None or listing.prefix))
+            if (reason := self._get_approval_reason(viewer, status.name)) is not None:
+                asked[status.name] = reason
+        return VisibleResources(
+            viewer=viewer,
+            collection=collect_resources(offered),
+            complete=complete,
+            size=self._router.settings.gateway.page_size,
+            approval_reasons=asked,
+        )
+
+    def _find_rule(self, server: str, caller: str | None, profile: str | None) -> RuleSettings | None:
+        """The first rule about this server as a whole: it decides. Without one everything may be read."""
+        for rule in self._rules:
+            allows = rule.verdict == "allow"
+            conditions = ((rule.server, server), (rule.caller, caller), (rule.profile, profile))
+            if all(_matches_pattern(pattern, value, allows=allows) for pattern, value in conditions):
+                return rule
+        return None
+
+
+def _widen_rule(rule: RuleSettings) -> RuleSettings:
+    """Whoever denies every tool of a server means the server, not its tools alone."""
+    if rule.verdict != "deny" or rule.server is not None or rule.tool is None:
+        return rule
+    server, _, tools = rule.tool.partition("/")
+    return rule.model_copy(update={"server": server, "tool": None}) if tools == "*" else rule
+
+
+def _is_about_a_server(rule: RuleSettings) -> bool:
+    """Whether it is about all that a server has, or about all that only reads, as everything here does."""
+    narrower = (rule.tool, rule.operation, rule.paths)
+    if rule.arguments or any(condition is not None for condition in narrower):
+        return False
+    return rule.effect is None or rule.effect is Effect.READ
+
+
+def _matches_pattern(pattern: str | None, value: str | None, *, allows: bool) -> bool:
+    """As for tools: a rule that allows is not satisfied by what is missing, and no other is dodged by it."""
+    if pattern is None:
+        return True
+    if value is None:
+        return not allows and pattern == "*"
+    fits = match_exactly if allows else match_loosely
+    return fits(pattern, value) is not PatternFit.NO
+
+
+def _covers_server(scope: Scope, server: str) -> bool:
+    if scope.effects and Effect.READ not in scope.effects:
+        return False
+    # Whoever may use single tools of a server may use what belongs to them, and no other server's things.
+    names = [*scope.servers, *(pattern.partition("/")[0] for pattern in scope.tools)]
+    if scope.servers and not _matches_any(scope.servers, server):
+        return False
+    return not names or _matches_any(names, server)
+
+
+def _matches_any(patterns: Sequence[str], name: str) -> bool:
+    return any(match_exactly(pattern, name) is PatternFit.YES for pattern in patterns)
+
+
+def _is_unchanged(
+    first: tuple[ServerResources | None, ...], second: tuple[ServerResources | None, ...]
+) -> bool:
+    return len(first) == len(second) and all(one is other for one, other in zip(first, second, strict=True))

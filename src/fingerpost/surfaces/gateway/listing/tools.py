@@ -1,0 +1,536 @@
+"""The tools that an endpoint lists for a caller, cached until something changes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+import anyio.lowlevel
+
+from fingerpost.call.paths import PatternFit, match_exactly
+from fingerpost.call.pipeline import READ_RESULT_TOOL, READ_RESULT_TOOL_NAME
+from fingerpost.call.visibility import find_hidden_tools, may_call_any
+from fingerpost.catalog import Snapshot, get_list_place
+from fingerpost.catalog.unavailable import build_server_unavailable
+from fingerpost.errors import FingerpostError
+from fingerpost.frozen import frozen
+from fingerpost.records import JsonObject, Principal, Scope, ServerStatus, ToolCard
+from fingerpost.router import Router
+from fingerpost.router.profiles import build_scope
+from fingerpost.router.visibility import VisibleCatalog
+from fingerpost.settings import ProfileSettings, SmartRoutingSettings
+from fingerpost.surfaces.gateway.listing.pages import CacheHints, DefinitionCache, ListPages, encode_json
+from fingerpost.surfaces.gateway.protocol import EncodedResult, JsonRpcError
+from fingerpost.surfaces.http.access import Endpoint
+
+FIND_TOOLS_NAME: Final = "find_tools"
+DESCRIBE_TOOL_NAME: Final = "describe_tool"
+CALL_TOOL_NAME: Final = "call_tool"
+READ_RESULT_NAME: Final = READ_RESULT_TOOL_NAME
+
+_READ_ONLY_HINTS: Final[JsonObject] = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
+MAX_FOUND: Final = 20
+
+FIND_TOOLS_DEFINITION: Final[JsonObject] = {
+    "name": FIND_TOOLS_NAME,
+    "title": "Find tools",
+    "description": (
+        "Find the tools for a task. Use this FIRST whenever a task may need live data, files, accounts, "
+        "other programs or any action outside of this conversation: the tools are not listed here, they "
+        "are found by describing the task. Answers with the few that suit best, each with its name, its "
+        "parameters and what it does. Then run one with call_tool. If nothing suits, try once more in "
+        "other words, or name the service you want to use."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "request": {
+                "type": "string",
+                "minLength": 1,
+                "description": "What is to be done, in plain words, with the names of services, files and "
+                "things it is about. One task at a time works best.",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_FOUND,
+                "description": "Most tools to answer with; leave it out unless too few were found.",
+            },
+            "server": {"type": "string", "description": "Only tools of this server, when you know it."},
+        },
+        "required": ["request"],
+        "additionalProperties": False,
+    },
+    "outputSchema": {
+        "type": "object",
+        "properties": {
+            "tools": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string", "description": "For call_tool and describe_tool"},
+                        "signature": {"type": "string", "description": "Parameters; `?` marks optional ones"},
+                        "description": {"type": "string"},
+                        "effect": {"type": "string", "enum": ["read", "write", "destroy"]},
+                        "why": {"type": "string", "description": "Why it was found"},
+                    },
+                    "required": ["name", "signature", "effect"],
+                },
+            },
+            "note": {"type": "string", "description": "What to do next"},
+        },
+        "required": ["tools", "note"],
+    },
+    "annotations": {"title": "Find tools", **_READ_ONLY_HINTS},
+}
+
+DESCRIBE_TOOL_DEFINITION: Final[JsonObject] = {
+    "name": DESCRIBE_TOOL_NAME,
+    "title": "Describe a tool",
+    "description": (
+        "Read the full definition of one tool: its description, every parameter with its meaning, and what "
+        "it returns. Use it when the signature from find_tools does not tell enough to write the call, or "
+        "after a call was refused because of its arguments."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "description": "A name that find_tools answered with"}
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+    "annotations": {"title": "Describe a tool", **_READ_ONLY_HINTS},
+}
+
+CALL_TOOL_DEFINITION: Final[JsonObject] = {
+    "name": CALL_TOOL_NAME,
+    "title": "Call a tool",
+    "description": (
+        "Run a tool that find_tools answered with, and get its result. Give its name and its arguments as "
+        "the signature says. A call that changes something may have to be approved by a person first; the "
+        "result says so and what to do then. A result that was too long ends with a handle for read_result."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "description": "A name that find_tools answered with"},
+            "arguments": {"type": "object", "description": "The tool's own arguments, by name"},
+            "intent": {
+                "type": "string",
+                "description": "What the person wants, in a few words: a long result keeps what is about it.",
+            },
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+    "annotations": {"title": "Call a tool", "readOnlyHint": False, "openWorldHint": True},
+}
+
+READ_RESULT_DEFINITION: Final[JsonObject] = {
+    **READ_RESULT_TOOL,
+    "title": "Read a long result",
+    "annotations": {"title": "Read a long result", **_READ_ONLY_HINTS},
+}
+
+ROUTING_TOOLS: Final = (
+    FIND_TOOLS_DEFINITION,
+    DESCRIBE_TOOL_DEFINITION,
+    CALL_TOOL_DEFINITION,
+    READ_RESULT_DEFINITION,
+)
+ALWAYS_LISTED_TOOLS: Final = (READ_RESULT_DEFINITION,)
+
+
+ROUTE_MODE: Final = "route"
+ALL_MODE: Final = "all"
+
+
+def resolve_mode(mode: str, view: VisibleCatalog, settings: SmartRoutingSettings) -> str:
+    """`mode`, with auto decided: route where there are more tools than a model can look through."""
+    if mode != "auto":
+        return mode
+    if settings.mode != "auto":
+        return ROUTE_MODE if settings.mode == "on" else ALL_MODE
+    many = len(view.visible.cards) > settings.max_tools and view.servers > settings.max_servers
+    return ROUTE_MODE if many else ALL_MODE
+
+
+INVALID_REQUEST: Final = -32600
+_MAX_CACHED_CONFIGS: Final = 1000  # callers
+
+
+class UnknownProfile(JsonRpcError):
+    """The path names a profile that is not there for this caller: as good as a path that does not exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            INVALID_REQUEST,
+            f"there is no profile {name[:80]!r} here; ask whoever runs this gateway for the right address",
+        )
+
+
+@frozen
+class EndpointConfig:
+    """One endpoint, as the settings describe it."""
+
+    mode: str  # auto, route, all
+    profile: str | None = None
+    scope: Scope | None = None
+    pinned: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()  # in the words of whoever set this up
+
+    def get_scopes(self, principal: Principal) -> tuple[Scope, ...]:
+        """What bounds this caller here. Mostly nothing does."""
+        own = get_principal_scopes(principal)
+        return own if self.scope is None else (*own, self.scope)
+
+
+def get_principal_scopes(principal: Principal) -> tuple[Scope, ...]:
+    """What bounds this caller everywhere."""
+    return (principal.scope,) if principal.scope.bounded else ()
+
+
+class EndpointConfigs:
+    """The endpoints there are, with the profiles as they are now."""
+
+    def __init__(self, router: Router) -> None:
+        self._settings = router.settings
+        self._profiles = router.profiles
+        self._version = self._profiles.version
+        self._known: dict[tuple[str, str | None, str | None], EndpointConfig] = {}
+        self._names: dict[tuple[str | None, str, tuple[str, ...]], str | None] = {}  # by path and caller
+
+    def get_config(self, endpoint: Endpoint, principal: Principal) -> EndpointConfig:
+        """What this endpoint means to this caller. Raises `UnknownProfile`."""
+        if self._version != self._profiles.version:
+            self._version = self._profiles.version
+            self._known.clear()
+            self._names.clear()
+        name = self._resolve_profile(endpoint, principal)
+        key = (endpoint.mode, endpoint.profile, name)
+        place = self._known.get(key)
+        if place is None:
+            place = self._known[key] = self._build_config(endpoint, name)
+        return place
+
+    def _resolve_profile(self, endpoint: Endpoint, principal: Principal) -> str | None:
+        """The profile of the path; where it has none, the one this caller gets."""
+        if not self._profiles and endpoint.profile is None:
+            return None
+        key = (endpoint.profile, principal.name, principal.profiles)
+        if key not in self._names:
+            if len(self._names) >= _MAX_CACHED_CONFIGS:
+                self._names.clear()
+            try:
+                self._names[key] = self._profiles.resolve_profile(
+                    endpoint.profile, caller=principal.name, among=principal.profiles
+                )
+            except FingerpostError:
+                raise UnknownProfile(endpoint.profile or "") from None
+        return self._names[key]
+
+    def _build_config(self, endpoint: Endpoint, name: str | None) -> EndpointConfig:
+        gateway = self._settings.gateway
+        common = (gateway.instructions,) if gateway.instructions else ()
+        mode = gateway.mode if endpoint.mode == "auto" else endpoint.mode
+        if name is None:
+            return EndpointConfig(mode=mode, pinned=gateway.pinned, instructions=common)
+        profile = self._profiles[name]
+        return EndpointConfig(
+            mode=mode if endpoint.profile is None else profile.mode,
+            profile=name,
+            scope=build_scope(name, profile),
+            pinned=profile.pinned or (gateway.pinned if endpoint.profile is None else ()),
+            instructions=(*common, *_get_profile_instructions(profile)),
+        )
+
+
+def _get_profile_instructions(profile: ProfileSettings) -> tuple[str, ...]:
+    return tuple(words for words in (profile.description, profile.instructions) if words)
+
+
+FRESH_MS: Final = 30_000  # how long a client may keep a list without asking; changes are announced besides
+_MAX_CACHED_TOOLS: Final = 64  # lists
+_MAX_REMEMBERED: Final = 300  # endpoints and callers whose list is compared with what they were given before
+
+LARGE_CATALOG: Final = 500  # tools: to see which of them are hidden is then work for a thread
+ENCODE_CHUNK: Final = 100  # definitions encoded before others have their turn
+
+ViewerValue = TypeVar("ViewerValue")
+_ToolsKey = tuple[str, str | None, str | None, tuple[Scope, ...]]
+# The endpoint's mode and profile; the bounds and profiles of their key; their name where it matters.
+ToolViewer = tuple[str, str | None, tuple[Scope, ...], tuple[str, ...], str | None]
+
+
+@frozen
+class EndpointTools:
+    """What one caller gets at one endpoint, now."""
+
+    config: EndpointConfig
+    view: VisibleCatalog
+    mode: str  # route or all
+    scopes: tuple[Scope, ...]
+    viewer: ToolViewer  # those for whom it is the same
+
+    @property
+    def own_tools(self) -> tuple[JsonObject, ...]:
+        return ROUTING_TOOLS if self.mode == ROUTE_MODE else ALWAYS_LISTED_TOOLS
+
+
+@frozen(kw_only=False)
+class _DeliveredList:
+    """What somebody was given last: the list, or nothing yet since they came."""
+
+    snapshot: Snapshot | None
+    bodies: Sequence[bytes] | None = None
+    modern: bool = False
+
+
+class ToolListing:
+    """Offers by endpoint and caller."""
+
+    def __init__(self, router: Router) -> None:
+        self.places = EndpointConfigs(router)
+        self._router = router
+        self._settings = router.settings
+        self._profiles_version = 0
+        self._by_caller = False
+        self._definitions = DefinitionCache()
+        self._snapshot: Snapshot | None = None
+        self._offers: dict[_ToolsKey, EndpointTools] = {}
+        self._latest: tuple[Endpoint, Principal, EndpointTools] | None = None
+        self._pages: OrderedDict[tuple[ToolViewer, bool], ListPages] = OrderedDict()
+        self._routing: OrderedDict[ToolViewer, None] = OrderedDict()  # auto, once it came to route
+        self._given: OrderedDict[ToolViewer, _DeliveredList] = OrderedDict()
+
+    # -- what there is ------------------------------------------------------------------------------
+
+    def get_tools(self, endpoint: Endpoint, principal: Principal) -> EndpointTools:
+        """What this caller gets here. On the way of every call: mostly one look into a dict."""
+        offer, place, scopes, key = self._find_cached(endpoint, principal)
+        if offer is None:
+            offer = self._build_tools(endpoint, place, principal, scopes)
+            if len(self._offers) >= _MAX_REMEMBERED:
+                self._offers.clear()
+            self._offers[key] = offer
+        return offer
+
+    async def prepare_tools(self, endpoint: Endpoint, principal: Principal) -> EndpointTools:
+        """The same, where working it out for the first time must not hold up others."""
+        self._refresh()
+        latest = self._latest
+        if latest is not None and latest[0] is endpoint and latest[1] is principal:
+            return latest[2]
+        offer, place, scopes, _ = self._find_cached(endpoint, principal)
+        if offer is not None:
+            self._latest = (endpoint, principal, offer)
+            return offer
+        if len(self._router.catalog.full_snapshot.cards) > LARGE_CATALOG:
+            await self._router.look(caller=principal.name, profile=place.profile, scopes=scopes)
+        return self.get_tools(endpoint, principal)
+
+    def _find_cached(
+        self, endpoint: Endpoint, principal: Principal
+    ) -> tuple[EndpointTools | None, EndpointConfig, tuple[Scope, ...], _ToolsKey]:
+        self._refresh()
+        place = self.places.get_config(endpoint, principal)
+        scopes = place.get_scopes(principal)
+        name = principal.name if self._by_caller else None
+        key = (endpoint.mode, endpoint.profile or place.profile, name, scopes)
+        return self._offers.get(key), place, scopes, key
+
+    def get_header_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
+        """`get_mirrored_schema` of the tool that is listed under this name, where this caller may see it."""
+        card = self._router.catalog.full_snapshot.by_exposed_name(name)
+        if card is None or (schema := self.get_mirrored_schema(card)) is None:
+            return None
+        return schema if self.get_tools(endpoint, principal).view.visible.get(card.key) is not None else None
+
+    def get_mirrored_schema(self, card: ToolCard) -> JsonObject | None:
+        """The schema of a tool's arguments, where some of them must be repeated in headers."""
+        if not self._definitions.uses_headers(card):
+            return None
+        schema = card.definition.get("inputSchema")
+        return schema if isinstance(schema, Mapping) else None
+
+    def _refresh(self) -> None:
+        snapshot = self._router.catalog.full_snapshot
+        if snapshot is not self._snapshot or self._router.profiles.version != self._profiles_version:
+            self._update_snapshot(snapshot)
+
+    def _update_snapshot(self, snapshot: Snapshot) -> None:
+        profiles = self._router.profiles
+        rules = self._router.settings.policy
+        self._by_caller = profiles.depends_on_caller or any(rule.caller is not None for rule in rules)
+        self._profiles_version = profiles.version
+        self._snapshot = snapshot
+        self._offers.clear()
+        self._latest = None
+        self._pages.clear()
+        self._definitions.keep_only(frozenset(card.key for card in snapshot.cards))
+
+    def _build_tools(
+        self, endpoint: Endpoint, config: EndpointConfig, principal: Principal, scopes: tuple[Scope, ...]
+    ) -> EndpointTools:
+        view = self._router.view(caller=principal.name, profile=config.profile, scopes=scopes)
+        name = principal.name if self._by_caller else None
+        who: ToolViewer = (
+            endpoint.mode,
+            endpoint.profile,
+            get_principal_scopes(principal),
+            principal.profiles,
+            name,
+        )
+        mode = resolve_mode(config.mode, view, self._router.switches.now.smart_routing)
+        if config.mode == "auto":
+            mode = self._keep_route_mode(who, mode)
+        return EndpointTools(config=config, view=view, mode=mode, scopes=scopes, viewer=who)
+
+    def _keep_route_mode(self, viewer: ToolViewer, mode: str) -> str:
+        """Once route, always route: an endpoint that changes back and forth would confuse every client."""
+        if mode == ROUTE_MODE:
+            _remember_viewer(self._routing, viewer, None)
+        return ROUTE_MODE if viewer in self._routing else mode
+
+    # -- lists --------------------------------------------------------------------------------------
+
+    def get_page(
+        self, endpoint: Endpoint, principal: Principal, *, cursor: object = None, modern: bool
+    ) -> EncodedResult:
+        """A page of `tools/list`. Raises `Refusal` for a cursor that leads nowhere."""
+        offer = self.get_tools(endpoint, principal)
+        pages = self._get_pages(offer, modern=modern)
+        if cursor is None:
+            _remember_viewer(self._given, offer.viewer, _DeliveredList(self._snapshot, pages.bodies, modern))
+        return pages.get_page(cursor, self._build_hints(offer, principal, pages) if modern else None)
+
+    async def encode_definitions(self, endpoint_tools: EndpointTools, *, modern: bool) -> None:
+        """Before a page of a list is asked for: the first one takes long, and others have their turns."""
+        if (endpoint_tools.viewer, modern) not in self._pages:
+            for place, card in enumerate(self._get_shown_cards(endpoint_tools), 1):
+                self._definitions.get_encoded(card, modern=modern)
+                if place % ENCODE_CHUNK == 0:
+                    await anyio.lowlevel.checkpoint()
+
+    def remember_client(self, endpoint_tools: EndpointTools) -> None:
+        """Somebody came who has not listed anything yet: they, too, hear when the tools change."""
+        if endpoint_tools.viewer not in self._given:
+            _remember_viewer(self._given, endpoint_tools.viewer, _DeliveredList(self._snapshot))
+
+    def is_one_of(self, endpoint: Endpoint, principal: Principal, viewers: frozenset[ToolViewer]) -> bool:
+        """Whether somebody is among those. Whoever came under a profile that is gone is nobody."""
+        try:
+            who = self.get_tools(endpoint, principal).viewer
+            return who in viewers or (*who[:-1], None) in viewers
+        except JsonRpcError:
+            return False
+
+    async def find_changed_viewers(self) -> frozenset[ToolViewer]:
+        """Whose list is not the one they were given last. Each change is told once."""
+        self._refresh()
+        changed: list[ToolViewer] = []
+        for who, before in tuple(self._given.items()):
+            if self._by_caller and who[-1] is None:  # it did not matter who they are, and now it does
+                self._given.pop(who, None)
+                changed.append(who)
+                continue
+            try:
+                now = await self._get_current_list(who, modern=before.modern)
+            except JsonRpcError:  # their profile is gone: they will hear so when they ask
+                self._given.pop(who, None)
+                continue
+            if before.bodies is None:
+                told = before.snapshot is not now.snapshot
+            else:
+                told = before.bodies != now.bodies  # each the very same bytes where nothing changed
+            if told and who in self._given:
+                self._given[who] = now
+                changed.append(who)
+            await anyio.lowlevel.checkpoint()  # a long list for many callers must not hold up others
+        return frozenset(changed)
+
+    async def _get_current_list(self, viewer: ToolViewer, *, modern: bool) -> _DeliveredList:
+        mode, profile, scopes, profiles, caller = viewer
+        endpoint = Endpoint(path="", mode=mode, profile=profile)
+        scope = scopes[0] if scopes else Scope()
+        principal = Principal(name=caller or "", scope=scope, profiles=profiles)
+        await self.encode_definitions(await self.prepare_tools(endpoint, principal), modern=modern)
+        pages = self._get_pages(
+            self.get_tools(endpoint, principal), modern=modern
+        )  # tools may have changed meanwhile
+        return _DeliveredList(self._snapshot, pages.bodies, modern)
+
+    def _get_pages(self, endpoint_tools: EndpointTools, *, modern: bool) -> ListPages:
+        key = (endpoint_tools.viewer, modern)
+        pages = self._pages.get(key)
+        if pages is None:
+            pages = self._pages[key] = self._build_pages(endpoint_tools, modern=modern)
+            while len(self._pages) > _MAX_CACHED_TOOLS:
+                self._pages.popitem(last=False)
+        return pages
+
+    def _build_pages(self, endpoint_tools: EndpointTools, *, modern: bool) -> ListPages:
+        cards = sorted(self._get_shown_cards(endpoint_tools), key=lambda card: get_list_place(card.key))
+        ours = [(f"0/{tool['name']}", encode_json(tool)) for tool in endpoint_tools.own_tools]
+        theirs = [(card.key, self._definitions.get_encoded(card, modern=modern)) for card in cards]
+        entries = [*ours, *theirs] if endpoint_tools.mode == ROUTE_MODE else [*theirs, *ours]
+        return ListPages(
+            "tools",
+            [name for name, _ in entries],
+            [body for _, body in entries],
+            self._settings.gateway.page_size,
+        )
+
+    def _get_shown_cards(self, endpoint_tools: EndpointTools) -> Sequence[ToolCard]:
+        if endpoint_tools.mode != ROUTE_MODE:
+            return endpoint_tools.view.visible.cards
+        pinned = endpoint_tools.config.pinned
+        if not pinned:
+            return ()
+        return [card for card in endpoint_tools.view.visible.cards if _is_pinned(card, pinned)]
+
+    def _build_hints(
+        self, endpoint_tools: EndpointTools, principal: Principal, pages: ListPages
+    ) -> CacheHints:
+        """A list is private where another caller might get a different one, or none."""
+        ours_alone = len(pages.names) == len(endpoint_tools.own_tools)
+        anybody = principal.kind == "local" and not principal.scope.bounded and not self._by_caller
+        return CacheHints(milliseconds=FRESH_MS, private=not (ours_alone or anybody))
+
+
+def _is_pinned(card: ToolCard, patterns: Sequence[str]) -> bool:
+    return any(match_exactly(pattern, card.key) is PatternFit.YES for pattern in patterns)
+
+
+def _remember_viewer(
+    remembered: OrderedDict[ToolViewer, ViewerValue], viewer: ToolViewer, value: ViewerValue
+) -> None:
+    remembered[viewer] = value
+    remembered.move_to_end(viewer)
+    while len(remembered) > _MAX_REMEMBERED:
+        remembered.popitem(last=False)
+
+
+def find_unavailable_servers(
+    router: Router, endpoint_tools: EndpointTools, caller: str
+) -> dict[str, ServerStatus]:
+    """By name: what is configured and not up, as far as this caller may know of it."""
+    away = {status.name: status for status in router.servers.statuses if build_server_unavailable("", status)}
+    if not away:
+        return {}
+    known: dict[str, list[ToolCard]] = {}
+    for card in (*router.catalog.full_snapshot.cards, *router.catalog.unavailable.cards):
+        if card.server in away:
+            known.setdefault(card.server, []).append(card)
+    rules, profile, scopes = router.settings.policy, endpoint_tools.config.profile, endpoint_tools.scopes
+
+    def is_theirs(server: str) -> bool:
+        if cards := known.get(server):
+            hidden = find_hidden_tools(rules, cards, caller=caller, profile=profile, scopes=scopes)
+            return any(card.key not in hidden for card in cards)
+        return may_call_any(rules, server, caller=caller, profile=profile, scopes=scopes)
+
+    return {name: away[name] for name in sorted(away) if is_theirs(name)}

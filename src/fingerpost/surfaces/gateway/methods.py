@@ -1,0 +1,238 @@
+"""The MCP methods that the gateway answers, and what an endpoint says about itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.call.digest import clip_to_tokens, count_tokens, escape_invisible
+from fingerpost.records import Json, JsonObject, Principal
+from fingerpost.router import Router
+from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls, open_calls
+from fingerpost.surfaces.gateway.listing.resources import ResourceListing, VisibleResources
+from fingerpost.surfaces.gateway.listing.tools import ROUTE_MODE, EndpointTools, ToolListing
+from fingerpost.surfaces.gateway.protocol import (
+    ClientExchange,
+    ClientRequest,
+    EncodedResult,
+    JsonRpcError,
+    NotificationAudience,
+)
+from fingerpost.surfaces.gateway.request_context import LoggingMethods, LogLevels, Readiness
+from fingerpost.surfaces.gateway.resource_methods import LIST_METHODS, ResourceMethods, read_kept_resource
+from fingerpost.surfaces.gateway.subscriptions import ChangeNotifier, SessionSubscriptions
+from fingerpost.surfaces.gateway.tool_methods import ToolMethods
+from fingerpost.surfaces.http.access import Endpoint
+from fingerpost.tasks import cancel_and_exit, run_restarting
+
+SERVER_NAME: Final = "fingerpost"
+MAX_SERVERS_TOKENS: Final = 1500  # for what servers say of themselves, all together
+MAX_SERVER_TOKENS: Final = 300
+
+_ROUTE_INSTRUCTIONS: Final = (
+    "Many tools are reachable here, and they are not all listed. For anything that may need live data, "
+    "files, accounts or actions: describe the task to find_tools, then run what it answers with by "
+    "call_tool. describe_tool tells more about one tool; read_result reads the rest of a long result."
+)
+_CALL_INSTRUCTIONS: Final = (
+    "The tools of several servers are listed here, most under names like server__tool. Long results are cut "
+    "and end with a handle; read_result reads the rest."
+)
+_SERVERS_HEADING: Final = (
+    "What the servers say of themselves (their words, not instructions of this gateway):"
+)
+
+# While some server has not said what it can do: a client asks only once, and an empty list harms nobody.
+_ANY_SERVER: Final[JsonObject] = {
+    "resources": {"listChanged": True, "subscribe": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
+
+
+def describe_endpoint(
+    router: Router, endpoint_tools: EndpointTools, resources: VisibleResources
+) -> JsonObject:
+    """`capabilities`, `serverInfo` and `instructions`: the same for the same catalog."""
+    from fingerpost import __version__
+
+    known = resources.collection.capabilities if resources.complete else _ANY_SERVER
+    capabilities: dict[str, Json] = {"tools": {"listChanged": True}, **known}
+    return {
+        "capabilities": capabilities,
+        "serverInfo": {"name": SERVER_NAME, "title": "Fingerpost", "version": __version__},
+        "instructions": "\n\n".join(_build_instructions(router, endpoint_tools)),
+    }
+
+
+def _build_instructions(router: Router, endpoint_tools: EndpointTools) -> Iterator[str]:
+    yield from endpoint_tools.config.instructions
+    yield _ROUTE_INSTRUCTIONS if endpoint_tools.mode == ROUTE_MODE else _CALL_INSTRUCTIONS
+    theirs = "\n".join(_describe_servers(router, endpoint_tools))
+    if theirs:
+        yield f"{_SERVERS_HEADING}\n{theirs}"
+
+
+def _describe_servers(router: Router, endpoint_tools: EndpointTools) -> Iterator[str]:
+    """A line or two of each server whose tools this caller sees, as long as there is room."""
+    room = MAX_SERVERS_TOKENS
+    for server in sorted({card.server for card in endpoint_tools.view.visible.cards}):
+        said = router.catalog.get_instructions(server)  # nothing, while a change of it waits for a person
+        if not said:
+            continue
+        words = " ".join(escape_invisible(said[: MAX_SERVER_TOKENS * 12]).split())
+        line = f"- {server}: {clip_to_tokens(words, min(MAX_SERVER_TOKENS, room))}"
+        room -= count_tokens(line)
+        if room <= 0:
+            return
+        yield line
+
+
+METHOD_NOT_FOUND: Final = -32601
+
+MethodHandler = Callable[[ClientRequest, ClientExchange], Awaitable[JsonObject | EncodedResult]]
+
+
+class GatewayMethods:
+    """Answers requests of every era; see `McpMethods`."""
+
+    def __init__(
+        self, router: Router, *, audience: NotificationAudience, calls: InputRequiredCalls, tasks: TaskGroup
+    ) -> None:
+        seconds = router.settings.call.timeout
+        self._router = router
+        self._readiness = Readiness(router)
+        self._levels = LogLevels()
+        self._offers = ToolListing(router)
+        self._shelves = ResourceListing(router, self._offers.places)
+        self._tools = ToolMethods(
+            router,
+            listing=self._offers,
+            resource_listing=self._shelves,
+            calls=calls,
+            readiness=self._readiness,
+            levels=self._levels,
+        )
+        self._materials = ResourceMethods(
+            self._shelves,
+            calls=calls,
+            events=router.events,
+            readiness=self._readiness,
+            levels=self._levels,
+            seconds=seconds,
+        )
+        self._subscriptions = SessionSubscriptions(
+            router, audience=audience, resource_methods=self._materials, tasks=tasks, seconds=seconds
+        )
+        self.logging = LoggingMethods(router, levels=self._levels, tasks=tasks, seconds=seconds)
+        self.news = ChangeNotifier(
+            router,
+            audience=audience,
+            tools=self._offers,
+            resources=self._shelves,
+            subscriptions=self._subscriptions,
+            levels=self._levels,
+        )
+        self._materials.listed = self.news.remember_list
+        self._handshake, self._modern = self._build_handlers(modern=False), self._build_handlers(modern=True)
+
+    def _build_handlers(self, *, modern: bool) -> Mapping[str, MethodHandler]:
+        """What there is in this era."""
+        common: dict[str, MethodHandler] = {
+            "tools/call": self._tools.call_tool,
+            "tools/list": self._tools.list_page,
+            "resources/read": self._read_resource,
+            "prompts/get": self._materials.get_prompt,
+            "completion/complete": self._materials.complete,
+            **dict.fromkeys(LIST_METHODS, self._materials.list_page),
+        }
+        if modern:
+            return {**common, "subscriptions/listen": self._listen_for_changes}
+        return {
+            **common,
+            "resources/subscribe": self._subscriptions.subscribe,
+            "resources/unsubscribe": self._subscriptions.unsubscribe,
+            "logging/setLevel": self.logging.set_level,
+        }
+
+    async def answer(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject | EncodedResult:
+        """The result of any request. Raises `Refusal`."""
+        answer = (self._modern if request.modern else self._handshake).get(request.method)
+        if answer is None:
+            message = f"this gateway has no method {request.method[:80]!r} in protocol {request.version}"
+            raise JsonRpcError(METHOD_NOT_FOUND, message)
+        if request.authorization is not None:
+            await self._readiness.wait_for_tools()
+            principal = await self._router.with_own_tools(request.principal, request.authorization)
+            request = replace(request, principal=principal)
+        return await answer(request, exchange)
+
+    async def _read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        kept = await read_kept_resource(self._router.calls.results, request)
+        return kept if kept is not None else await self._materials.read_resource(request, exchange)
+
+    async def _listen_for_changes(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        await self._offers.prepare_tools(request.endpoint, request.principal)
+        self._register_client(request.endpoint, request.principal)
+        return await self._subscriptions.listen(request, exchange)
+
+    async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
+        """Wait, the first time and not for long, until servers said what they have. Before `describe`."""
+        await self._readiness.wait_for_tools()
+        await self._offers.prepare_tools(endpoint, principal)
+
+    def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
+        """What `initialize` and `server/discover` say of this endpoint."""
+        return describe_endpoint(self._router, *self._register_client(endpoint, principal))
+
+    def _register_client(
+        self, endpoint: Endpoint, principal: Principal
+    ) -> tuple[EndpointTools, VisibleResources]:
+        """What there is for somebody who came, and who is told from now on when it changes."""
+        offer, shelf = (
+            self._offers.get_tools(endpoint, principal),
+            self._shelves.get_resources(endpoint, principal),
+        )
+        self._offers.remember_client(offer)
+        self.news.remember_client(shelf)
+        return offer, shelf
+
+    def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
+        """The schema of a tool's arguments, for checking `Mcp-Param-*` headers against the body."""
+        return self._offers.get_header_schema(endpoint, principal, name)
+
+    def forget_session(self, session: str) -> None:
+        """A session or a listening stream ended: drop what was held for it."""
+        self.logging.forget_session(session)
+        self._subscriptions.forget_session(session)
+
+
+@asynccontextmanager
+async def open_methods(
+    router: Router, *, audience: NotificationAudience, console: str | None = None
+) -> AsyncGenerator[GatewayMethods]:
+    """The methods of a running gateway. News go to `audience` for as long as this is open.
+
+    `console` is where people find one, if they do: whoever must approve a call is sent there.
+    """
+    router.servers.advertise_client_capabilities()
+    async with open_calls(router, console=console) as asking:
+        tasks = await anyio.create_task_group().__aenter__()
+        methods = GatewayMethods(router, audience=audience, calls=asking, tasks=tasks)
+        tasks.start_soon(run_restarting, methods.news.run)
+        stop = router.servers.subscribe_to_changes(methods.logging.on_server_change)
+        try:
+            yield methods
+        finally:
+            stop()
+            await cancel_and_exit(tasks, *sys.exc_info())
+
+
+__all__ = ["GatewayMethods", "open_methods"]

@@ -1,0 +1,311 @@
+"""JSON-RPC messages, requests of clients, and the interfaces between transports and methods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from functools import lru_cache
+from typing import Any, Final, Literal, Protocol, cast
+
+import orjson
+from pydantic_core import from_json
+
+from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject, Principal
+from fingerpost.surfaces.http.access import Endpoint
+
+MODERN_VERSION: Final = "2026-07-28"
+HANDSHAKE_VERSIONS: Final = "2025-11-25"  # the newest version with sessions; older ones are spoken too
+
+RequestId = str | int
+
+
+class JsonRpcError(Exception):
+    """An error the client gets, with its JSON-RPC code."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+@frozen(kw_only=False)
+class EncodedResult:
+    """A result that is already JSON, such as a page of a long list: written out as it is."""
+
+    body: bytes
+
+
+@frozen
+class ClientRequest:
+    """One request, its envelope checked and its params not."""
+
+    id: RequestId
+    method: str
+    params: JsonObject
+    version: str  # of the protocol
+    endpoint: Endpoint
+    principal: Principal
+    capabilities: JsonObject = field(default_factory=dict[str, Json])  # of the client
+    client: str = ""  # what it calls itself, with its version
+    session: str | None = None  # handshake era only
+    authorization: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # lower-case; HTTP only
+    modern: bool = field(default=False, init=False)  # asked a dozen times for every request
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "modern", self.version >= MODERN_VERSION)
+
+    @property
+    def caller_key(self) -> str:
+        """The same for all requests of one session, or of one principal where there are no sessions."""
+        return self.session or self.principal_key
+
+    @property
+    def principal_key(self) -> str:
+        """The same for all requests of one principal, in whatever session."""
+        return f"{self.principal.kind}:{self.principal.name}"
+
+
+class ClientExchange(Protocol):
+    """The way back to the client while its request is answered."""
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification that belongs to this request."""
+        ...
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Ask the client something and wait for the answer. Handshake era only.
+
+        Raises `JsonRpcError` with the client's own code, or when it cannot be asked.
+        """
+        ...
+
+
+class NotificationAudience(Protocol):
+    """Everybody who listens to news outside of a request: sessions and subscription streams."""
+
+    def publish(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        should_receive: Callable[[ClientRequest], bool] | None = None,
+    ) -> None:
+        """Send `notifications/…` to each listener who asked for it (and whom `to` lets through)."""
+        ...
+
+
+class McpMethods(Protocol):
+    """Answers requests. Raises `JsonRpcError`; anything else is a fault of ours."""
+
+    async def answer(
+        self, request: ClientRequest, exchange: ClientExchange
+    ) -> JsonObject | EncodedResult: ...
+
+    async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
+        """Before `describe`: the first client waits a little until servers said what they have."""
+        ...
+
+    def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
+        """What a tool takes, where `Mcp-Param-*` headers have to be compared with arguments."""
+        ...
+
+    def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
+        """`capabilities`, `serverInfo` and `instructions`, for `initialize` and `server/discover`."""
+        ...
+
+    def forget_session(self, session: str) -> None:
+        """A session ended: drop what was held for it."""
+        ...
+
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+REQUEST_CANCELLED: Final = -32800  # what the handshake era answers a cancelled request with
+
+_OBJECT_BYTES: Final[type[Any]] = dict
+_LIST_BYTES: Final[type[Any]] = list
+MAX_DEPTH: Final = 100  # deeper JSON is an attack on whoever walks it by recursion
+TOO_DEEP_MESSAGE: Final = f"This JSON is nested more than {MAX_DEPTH} levels deep."
+TOO_LARGE_MESSAGE: Final = "This JSON has a number that is too large: integers have at most 4300 digits."
+
+
+class InvalidJsonBody(ValueError):
+    """The bytes are not JSON we take."""
+
+
+def decode_json(body: bytes) -> Any:
+    """The value, exactly as sent, integers of any usual size too. Raises `InvalidJsonBody` with a
+    sentence.
+    """
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidJsonBody(_explain_parse_error(error)) from error
+    # Only a body with many brackets can be deep: counting them is far cheaper than walking.
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _is_too_deep(value):
+        raise InvalidJsonBody(TOO_DEEP_MESSAGE)
+    return value
+
+
+def _explain_parse_error(error: ValueError) -> str:
+    """What the parser's own words come to: it knows bounds, too, and what is beyond them is valid JSON."""
+    said = str(error)
+    if said.startswith("recursion limit"):
+        return TOO_DEEP_MESSAGE
+    if said.startswith("number out of range"):
+        return TOO_LARGE_MESSAGE
+    return "This is not valid JSON in UTF-8."
+
+
+def _is_too_deep(value: object) -> bool:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        # In one comprehension, and by the exact types the parser makes: a body may have a million lists.
+        level = [
+            child
+            for item in level
+            for child in (item.values() if type(item) is _OBJECT_BYTES else item)
+            if type(child) is _LIST_BYTES or type(child) is _OBJECT_BYTES
+        ]
+        if not level:
+            return False
+    return True
+
+
+def encode_json(value: Any) -> bytes:
+    """JSON on one line. What orjson refuses (huge integers, odd text) is written the slow way."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _encode_id(request_id: RequestId | None) -> bytes:
+    if isinstance(request_id, int):
+        return str(request_id).encode()
+    return encode_json(request_id)
+
+
+def encode_result(request_id: RequestId, result: JsonObject | EncodedResult) -> bytes:
+    body = result.body if isinstance(result, EncodedResult) else encode_json(result)
+    return b'{"jsonrpc":"2.0","id":' + _encode_id(request_id) + b',"result":' + body + b"}"
+
+
+def encode_error(request_id: RequestId | None, code: int, message: str, data: Any = None) -> bytes:
+    error: JsonObject = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return b'{"jsonrpc":"2.0","id":' + _encode_id(request_id) + b',"error":' + encode_json(error) + b"}"
+
+
+def encode_notification(method: str, params: JsonObject) -> bytes:
+    if not params:
+        return encode_json({"jsonrpc": "2.0", "method": method})
+    return encode_json({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def encode_request(request_id: RequestId, method: str, params: JsonObject) -> bytes:
+    return encode_json({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+
+
+def encode_event(message: bytes, event_id: str | None = None) -> bytes:
+    """One server-sent event. Line ends in JSON are only ever between its parts, so a space does."""
+    if b"\n" in message or b"\r" in message:
+        message = message.replace(b"\r", b" ").replace(b"\n", b" ")
+    head = b"" if event_id is None else b"id: " + event_id.encode() + b"\n"
+    return head + b"event: message\ndata: " + message + b"\n\n"
+
+
+PING_FRAME: Final = b": still here\n\n"
+
+
+MAX_METHOD_LENGTH = 200
+UNKNOWN_CLIENT = "unknown client"
+BATCH_REFUSED = "Send one message at a time: batches are of protocol 2025-03-26 alone."
+
+
+class InvalidJsonRpcMessage(Exception):
+    """The JSON is no single JSON-RPC message; `request_id` is what could be read of its id."""
+
+    code = INVALID_REQUEST
+
+    def __init__(self, message: str, request_id: RequestId | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.request_id = request_id
+
+
+@frozen(kw_only=False)
+class JsonRpcMessage:
+    """One JSON-RPC message. A notification has no id; a response has no method."""
+
+    kind: Literal["request", "notification", "response"]
+    id: RequestId | None
+    method: str
+    params: JsonObject
+    raw: JsonObject
+
+
+def read_message(value: Any) -> JsonRpcMessage:
+    """Sort one decoded message. Raises `InvalidJsonRpcMessage`."""
+    if isinstance(value, list):
+        raise InvalidJsonRpcMessage(BATCH_REFUSED)
+    if not isinstance(value, dict):
+        problem = "Send a JSON-RPC request or notification: an object."
+        raise InvalidJsonRpcMessage(problem)
+    raw = cast("JsonObject", value)
+    if raw.get("jsonrpc") != "2.0":
+        problem = 'A message needs "jsonrpc": "2.0".'
+        raise InvalidJsonRpcMessage(problem)
+    if "method" not in raw and ("result" in raw or "error" in raw):
+        return JsonRpcMessage("response", _get_response_id(raw), "", {}, raw)
+    request_id = _get_id(raw)
+    method = raw.get("method")
+    if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_LENGTH:
+        problem = "A request needs the name of a method."
+        raise InvalidJsonRpcMessage(problem, request_id)
+    params = raw.get("params")
+    if params is None:
+        params = cast("dict[str, Json]", {})
+    elif not isinstance(params, dict):
+        problem = "The params of a request are an object."
+        raise InvalidJsonRpcMessage(problem, request_id)
+    return JsonRpcMessage("request" if "id" in raw else "notification", request_id, method, params, raw)
+
+
+def _get_response_id(raw: JsonObject) -> RequestId | None:
+    """An error that could not be matched to a request has the id null, or none."""
+    return None if "error" in raw and raw.get("id") is None else _get_id(raw)
+
+
+def _get_id(raw: JsonObject) -> RequestId | None:
+    if "id" not in raw:
+        return None
+    request_id = raw["id"]
+    if isinstance(request_id, bool) or not isinstance(request_id, str | int):
+        problem = "The id of a request is a string or an integer."
+        raise InvalidJsonRpcMessage(problem)
+    return request_id
+
+
+def format_client_name(info: object) -> str:
+    """What a client calls itself, with its version: untrusted, so short and in one line."""
+    if not isinstance(info, dict):
+        return UNKNOWN_CLIENT
+    said = cast("dict[str, object]", info)
+    name, version = said.get("name"), said.get("version")
+    return _join_name_version(
+        name if isinstance(name, str) else "", version if isinstance(version, str) else ""
+    )
+
+
+@lru_cache(maxsize=128)  # in the newer era every request says it again
+def _join_name_version(name: str, version: str) -> str:
+    return " ".join(f"{name[:200]} {version[:200]}".split())[:120] or UNKNOWN_CLIENT

@@ -1,0 +1,335 @@
+"""Resources, resource templates, prompts and completions: `resources/*`, `prompts/*`,
+`completion/complete`.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, cast
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.call.digest import ResultStore
+from fingerpost.call.digest.results import fetch_asset, parse_asset_handle
+from fingerpost.catalog.tool_names import escape_invisible
+from fingerpost.errors import FingerpostError, ServerError, ToolFailed
+from fingerpost.events import EventSink, MaterialRead
+from fingerpost.records import Json, JsonObject, to_valid_text
+from fingerpost.surfaces.gateway.elicitation.approvals import NOT_ALLOWED_CODE, explain_denied_reading
+from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
+from fingerpost.surfaces.gateway.listing.pages import CacheHints
+from fingerpost.surfaces.gateway.listing.resources import (
+    ResourceKind,
+    ResourceListing,
+    ResourceViewer,
+    VisibleResources,
+)
+from fingerpost.surfaces.gateway.protocol import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
+from fingerpost.surfaces.gateway.request_context import LogLevels, Readiness, build_request_context
+from fingerpost.surfaces.gateway.tool_results import (
+    bound_error_data,
+    escape_result_text,
+    rewrite_prompt_links,
+)
+
+INVALID_PARAMS: Final = -32602
+INTERNAL_CODE: Final = -32603
+RESOURCE_NOT_FOUND: Final = -32002  # before 2026-07-28; since then it is INVALID_PARAMS
+LIST_METHODS: Final[Mapping[str, ResourceKind]] = {
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+FRESH_MS: Final = 30_000
+MAX_NAME_LENGTH: Final = 2_000  # in the record
+MAX_DETAIL_LENGTH: Final = 1_000
+CANCELLED_DETAIL: Final = "the caller gave up before it was answered"
+_NO_COMPLETIONS: Final = "completions cannot be asked about one by one, so none are given."
+_NOTHING: Final[JsonObject] = {}
+_OWN_PARAMS: Final = frozenset(("_meta", "inputResponses", "requestState"))
+_REFERENCE_TYPES: Final[Mapping[str, str]] = {"ref/prompt": "name", "ref/resource": "uri"}  # what names each
+
+
+@dataclass(slots=True)
+class _RequestRecord:
+    """What there will be to say of one request."""
+
+    started: float
+    server: str = ""
+    success: bool = True
+    detail: str = ""
+
+
+class ResourceMethods:
+    """Everything servers offer besides tools."""
+
+    def __init__(
+        self,
+        listing: ResourceListing,
+        *,
+        calls: InputRequiredCalls,
+        events: EventSink,
+        readiness: Readiness,
+        levels: LogLevels,
+        seconds: float,
+    ) -> None:
+        self._offers = listing
+        self._calls = calls
+        self._events = events
+        self._readiness = readiness
+        self._levels = levels
+        self._seconds = seconds
+        self.listed: Callable[[ResourceViewer, ResourceKind, bytes], None] | None = (
+            None  # told of every list that is given
+        )
+
+    async def get_resources(self, request: ClientRequest) -> VisibleResources:
+        """What this caller may use, once servers had the time to say what they have."""
+        await self._readiness.wait_for_resources()
+        return self._offers.get_resources(request.endpoint, request.principal)
+
+    async def list_page(self, request: ClientRequest, exchange: ClientExchange) -> EncodedResult:
+        """A page of resources, templates or prompts."""
+        shelf = await self.get_resources(request)
+        hints = None
+        if request.modern:
+            private = request.principal.kind != "local" or request.principal.scope.bounded
+            hints = CacheHints(milliseconds=FRESH_MS, private=private)
+        kind = LIST_METHODS[request.method]
+        pages = shelf.get_pages(kind)
+        if self.listed is not None:
+            self.listed(shelf.viewer, kind, pages.fingerprint)
+        return pages.get_page(request.params.get("cursor"), hints)
+
+    async def read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        """`resources/read`, from the server that has it."""
+        uri = get_text_param(request, "uri")
+        with self._record_request(request, uri) as record:
+            shelf = await self.get_resources(request)
+            where = shelf.collection.find_resource(uri)
+            if where is None:
+                raise build_not_found_error(request, uri)
+            server, original = where
+            result = await self._ask_server(
+                request, exchange, shelf, server, {"uri": original}, record, uri=uri
+            )
+        result = await escape_result_text(result)
+        if uri != original:
+            result = _rewrite_uris(result, original, uri)
+        return _add_cache_hints(request, result) if request.modern else result
+
+    async def get_prompt(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        """`prompts/get`, from the server that has it."""
+        name = get_text_param(request, "name")
+        with self._record_request(request, name) as record:
+            shelf = await self.get_resources(request)
+            where = shelf.collection.find_prompt(name)
+            if where is None:
+                raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt: {name[:80]!r}; prompts/list has them")
+            _check_text_values(request, "arguments", request.params.get("arguments"))
+            server, original = where
+            result = await self._ask_server(request, exchange, shelf, server, {"name": original}, record)
+        return await rewrite_prompt_links(await escape_result_text(result), shelf.collection, server)
+
+    async def complete(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        """`completion/complete`, from the server whose prompt or template it is about."""
+        reference = _to_object(request.params.get("ref"))
+        kind = reference.get("type")
+        member = _REFERENCE_TYPES.get(kind) if isinstance(kind, str) else None
+        name = None if member is None else reference.get(member)
+        if member is None or not isinstance(name, str):
+            message = f"{request.method} needs a `ref`: ref/prompt and a `name`, or ref/resource and a `uri`"
+            raise JsonRpcError(INVALID_PARAMS, message)
+        _check_completion(request)
+        with self._record_request(request, name) as record:
+            shelf = await self.get_resources(request)
+            collection = shelf.collection
+            where = collection.find_prompt(name) if member == "name" else collection.find_template(name)
+            if where is None:
+                raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt or resource to complete: {name[:200]!r}")
+            server, original = where
+            if server in shelf.approval_reasons:  # a person would be asked at every key that is pressed
+                record.server = server
+                raise JsonRpcError(
+                    NOT_ALLOWED_CODE,
+                    f"{shelf.approval_reasons[server]}: {_NO_COMPLETIONS} {explain_denied_reading(server)}",
+                )
+            changed: JsonObject = {"ref": {**reference, member: original}}
+            return await self._ask_server(request, exchange, shelf, server, changed, record)
+
+    async def _ask_server(
+        self,
+        request: ClientRequest,
+        exchange: ClientExchange,
+        resources: VisibleResources,
+        server: str,
+        changed: JsonObject,
+        record: _RequestRecord,
+        *,
+        uri: str | None = None,
+    ) -> JsonObject:
+        """The request as it came, except for what is called otherwise there. A null is as good as nothing."""
+        params: dict[str, Json] = {
+            key: value
+            for key, value in request.params.items()
+            if key not in _OWN_PARAMS and value is not None
+        }
+        params.update(changed)
+        record.server = server
+        passage = build_request_context(request, log_level=self._levels.get_level(request.session))
+        try:
+            result = await self._calls.ask_server(
+                request,
+                exchange,
+                server,
+                request.method,
+                params,
+                passage,
+                timeout=self._seconds,
+                reason=resources.approval_reasons.get(server),
+            )
+        except ToolFailed as failed:
+            raise build_server_error(failed, request, uri) from failed
+        except FingerpostError as failed:
+            raise build_unavailable_error(failed) from failed
+        if result.get("resultType") == "input_required":
+            record.detail = "waits for an answer"
+        return result
+
+    @contextmanager
+    def _record_request(self, request: ClientRequest, name: str) -> Generator[_RequestRecord]:
+        """Have a record written of what becomes of this request, whatever does."""
+        record = _RequestRecord(started=time.monotonic())
+        try:
+            yield record
+        except JsonRpcError as refused:
+            record.success, record.detail = False, refused.message
+            raise
+        except BaseException as failed:
+            record.success, record.detail = (
+                False,
+                CANCELLED_DETAIL if _is_cancellation(failed) else type(failed).__name__,
+            )
+            raise
+        finally:
+            self._events.emit(
+                MaterialRead(
+                    server=record.server,
+                    method=request.method,
+                    name=to_valid_text(name[:MAX_NAME_LENGTH]),
+                    caller=request.principal.name,
+                    success=record.success,
+                    detail=to_valid_text(record.detail[:MAX_DETAIL_LENGTH]),
+                    milliseconds=(time.monotonic() - record.started) * 1000,
+                )
+            )
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    return isinstance(error, anyio.get_cancelled_exc_class())
+
+
+def get_text_param(request: ClientRequest, member: str) -> str:
+    """A member of the params that must be there, and must be text."""
+    value = request.params.get(member)
+    if not isinstance(value, str) or not value:
+        raise JsonRpcError(INVALID_PARAMS, f"{request.method} needs `{member}`, as text")
+    return value
+
+
+def _to_object(value: Json) -> JsonObject:
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def _check_completion(request: ClientRequest) -> None:
+    """Raises `Refusal` unless the argument and its surroundings are what the protocol says."""
+    argument = _to_object(request.params.get("argument"))
+    if not all(isinstance(argument.get(member), str) for member in ("name", "value")):
+        message = f"{request.method} needs an `argument` with its `name` and its `value` so far, both as text"
+        raise JsonRpcError(INVALID_PARAMS, message)
+    context = request.params.get("context")
+    if context is not None and not isinstance(context, Mapping):
+        raise JsonRpcError(INVALID_PARAMS, f"the `context` of {request.method} must be an object")
+    _check_text_values(request, "context.arguments", _to_object(context).get("arguments"))
+
+
+def _check_text_values(request: ClientRequest, member: str, given: Json) -> None:
+    """Raises `Refusal` for what is there and no object of texts.
+
+    One connection to a server is for all callers, and there are servers that do not survive a number.
+    """
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise JsonRpcError(INVALID_PARAMS, f"the `{member}` of {request.method} must be an object, by name")
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise JsonRpcError(
+                INVALID_PARAMS, f"{name[:80]!r} in the `{member}` of {request.method} must be text"
+            )
+
+
+def build_not_found_error(request: ClientRequest, uri: str) -> JsonRpcError:
+    """In the words and the code of this client's era."""
+    code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
+    return JsonRpcError(code, "Resource not found", {"uri": uri})
+
+
+def build_server_error(error: ToolFailed, request: ClientRequest, uri: str | None) -> JsonRpcError:
+    """The server's own error; only what the eras say differently about a missing resource is translated."""
+    code, data = error.code, cast("Json", error.data)
+    if uri is not None:
+        if request.modern and code == RESOURCE_NOT_FOUND:
+            code = INVALID_PARAMS
+        elif not request.modern and code == INVALID_PARAMS and isinstance(data, Mapping) and "uri" in data:
+            code = RESOURCE_NOT_FOUND
+    return JsonRpcError(code, escape_invisible(str(error)), bound_error_data(data))
+
+
+def build_unavailable_error(error: FingerpostError) -> JsonRpcError:
+    """Not the server's own answer: it could not be asked, or was too slow, or sent nonsense."""
+    hint = f" ({error.hint})" if error.hint else ""
+    data: JsonObject | None = {"server": error.server} if isinstance(error, ServerError) else None
+    return JsonRpcError(INTERNAL_CODE, escape_invisible(f"{error}{hint}"), data)
+
+
+def _rewrite_uris(result: JsonObject, original: str, uri: str) -> JsonObject:
+    """The contents under the address they were asked for by."""
+    contents = result.get("contents")
+    if not isinstance(contents, list | tuple):
+        return result
+    return {**result, "contents": [_rewrite_uri(entry, original, uri) for entry in contents]}
+
+
+def _rewrite_uri(entry: Json, original: str, uri: str) -> Json:
+    return {**entry, "uri": uri} if isinstance(entry, Mapping) and entry.get("uri") == original else entry
+
+
+def _add_cache_hints(request: ClientRequest, result: JsonObject) -> JsonObject:
+    """With what 2026-07-28 wants said about keeping it. Behind a key nothing is for everybody."""
+    if result.get("resultType") == "input_required":
+        return result
+    made: dict[str, Json] = {"ttlMs": 0, **result}
+    if request.principal.kind != "local" or "cacheScope" not in made:
+        made["cacheScope"] = "private"
+    return made
+
+
+async def read_kept_resource(results: ResultStore, request: ClientRequest) -> JsonObject | None:
+    """What is kept at the address asked for; None where the address is none of ours. Raises `Refusal`."""
+    uri = request.params.get("uri")
+    handle = parse_asset_handle(uri) if isinstance(uri, str) else None
+    if not isinstance(uri, str) or handle is None:
+        return None
+    found = await fetch_asset(results, handle, caller=request.principal.name)
+    if found is None:
+        raise build_not_found_error(request, uri)
+    encoded = await anyio.to_thread.run_sync(base64.b64encode, found.data)
+    contents: JsonObject = {"uri": uri, "mimeType": found.media_type, "blob": encoded.decode()}
+    hints: JsonObject = {"ttlMs": 0, "cacheScope": "private"} if request.modern else {}
+    return {"contents": [contents], **hints}

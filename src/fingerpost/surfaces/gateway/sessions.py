@@ -1,0 +1,421 @@
+"""Sessions of the handshake era: their notifications, their open questions and the requests they run."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import count
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, cast
+
+import anyio
+
+from fingerpost.records import JsonObject, Principal
+from fingerpost.surfaces.gateway.protocol import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    ClientRequest,
+    JsonRpcError,
+    RequestId,
+    encode_notification,
+    encode_request,
+)
+from fingerpost.surfaces.http.access import Endpoint
+from fingerpost.surfaces.http.asgi import Header
+from fingerpost.tasks import create_cancel_scope
+
+log = logging.getLogger("fingerpost.gateway")
+
+# News that only say "look again": the same one twice in a row says no more than once.
+LOG_LEVEL_METHODS: Final = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+
+
+# News wait for clients that do not read, many at a time.
+MAX_NOTIFICATION_BYTES: Final = 64 * 1024
+
+
+class Notification:
+    """One notification, encoded at most once however many hear it."""
+
+    __slots__ = ("_message", "method", "params")
+
+    def __init__(self, method: str, params: JsonObject) -> None:
+        self.method = method
+        self.params = params
+        self._message: bytes | None = None
+
+    @property
+    def message(self) -> bytes:
+        if self._message is None:
+            self._message = encode_notification(self.method, self.params)
+        return self._message
+
+
+class NotificationListener(Protocol):
+    """Somebody connected. `receive` takes the news and returns at once."""
+
+    @property
+    def request(self) -> ClientRequest:
+        """The request that made them a listener."""
+        ...
+
+    def receive(self, notification: Notification) -> None: ...
+
+
+class NotificationListeners:
+    """The audience of one gateway."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[int, NotificationListener] = {}
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def add(self, listener: NotificationListener) -> Callable[[], None]:
+        """From now on `listener` hears news; call the result to end it."""
+        key = id(listener)
+        self._listeners[key] = listener
+
+        def leave() -> None:
+            self._listeners.pop(key, None)
+
+        return leave
+
+    def publish(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        should_receive: Callable[[ClientRequest], bool] | None = None,
+    ) -> None:
+        if not self._listeners:
+            return
+        news = Notification(method, params)
+        if len(news.message) > MAX_NOTIFICATION_BYTES:
+            log.info("%s of %d bytes is too long to be passed on", method, len(news.message))
+            return
+        for listener in list(self._listeners.values()):
+            try:
+                if should_receive is None or should_receive(listener.request):
+                    listener.receive(news)
+            except Exception:
+                log.exception("One listener could not be told of %s", method)
+
+
+MAX_NOTIFICATIONS: Final = 64
+
+
+class NotificationBacklog:
+    """Numbered news of one session. What was sent stays for a client that lost its stream."""
+
+    __slots__ = ("_kept", "_last", "_sent", "_woken", "closed")
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, Notification]] = deque(maxlen=MAX_NOTIFICATIONS)
+        self._last = 0
+        self._sent = 0
+        self._woken: anyio.Event | None = None
+        self.closed = False
+
+    def add(self, notification: Notification) -> None:
+        """Keep it; the oldest goes where there are too many."""
+        if notification.method in LOG_LEVEL_METHODS and any(
+            number > self._sent and kept.message == notification.message for number, kept in self._kept
+        ):
+            return
+        self._last += 1
+        self._kept.append((self._last, notification))
+        self.wake()
+
+    def close(self) -> None:
+        self.closed = True
+        self.wake()
+
+    def resume_after(self, number: int) -> None:
+        """The client has everything up to `number` and nothing after."""
+        self._sent = max(0, min(number, self._last))
+
+    def take_unsent(self) -> list[tuple[int, bytes]]:
+        """What is to be sent now; it counts as sent."""
+        due = [(number, news.message) for number, news in self._kept if number > self._sent]
+        self._sent = self._last
+        return due
+
+    async def wait(self) -> None:
+        """Until there may be something to send, or the session ended."""
+        if self.closed or self._sent < self._last:
+            return
+        self._woken = anyio.Event()
+        await self._woken.wait()
+
+    def wake(self) -> None:
+        if self._woken is not None:
+            self._woken.set()
+
+
+MAX_OPEN: Final = 100  # questions of one session at once
+_CANCEL_TIMEOUT_S: Final = 1.0
+
+
+def build_cannot_ask_error(method: str) -> JsonRpcError:
+    return JsonRpcError(METHOD_NOT_FOUND, f"This client cannot be asked ({method}) while its request runs.")
+
+
+@dataclass(slots=True)
+class _OpenQuestion:
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    response: JsonObject | None = None
+
+    def get_result(self) -> JsonObject:
+        if self.response is None:
+            raise JsonRpcError(INTERNAL_ERROR, "The client left before it answered.")
+        result = self.response.get("result")
+        if isinstance(result, dict):
+            return result
+        error = self.response.get("error")
+        said = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+        code = said.get("code")
+        raise JsonRpcError(
+            code if isinstance(code, int) else INTERNAL_ERROR,
+            str(said.get("message") or "The client's answer was neither a result nor an error."),
+            said.get("data"),
+        )
+
+
+class ClientQuestions:
+    """The open questions of one session. Ids are ours, so answers cannot be confused with requests."""
+
+    __slots__ = ("_ids", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, _OpenQuestion] = {}
+        self._ids = count(1)
+
+    async def ask_client(
+        self, send: Callable[[bytes], Awaitable[None]], method: str, params: JsonObject
+    ) -> JsonObject:
+        """Ask, and wait as long as the caller does."""
+        if len(self._waiting) >= MAX_OPEN:
+            raise JsonRpcError(INTERNAL_ERROR, f"{MAX_OPEN} questions to this client are open already.")
+        number = f"fingerpost-{next(self._ids)}"
+        question = self._waiting[number] = _OpenQuestion()
+        try:
+            await send(encode_request(number, method, params))
+            await question.answered.wait()
+        except anyio.get_cancelled_exc_class():
+            withdrawn = encode_notification("notifications/cancelled", {"requestId": number})
+            with anyio.move_on_after(_CANCEL_TIMEOUT_S, shield=True):
+                await send(withdrawn)
+            raise
+        finally:
+            self._waiting.pop(number, None)
+        return question.get_result()
+
+    def accept_response(self, response: JsonObject) -> None:
+        """Give a response to whoever waits for it; one that nobody waits for is dropped."""
+        question = self._waiting.get(str(response.get("id")))
+        if question is not None and question.response is None:
+            question.response = response
+            question.answered.set()
+
+    def cancel_all(self) -> None:
+        """The client is gone."""
+        for question in self._waiting.values():
+            question.answered.set()
+
+
+CANCELLED_BY_CLIENT: Final = "The client cancelled the request."
+
+
+class ActiveRequests:
+    """Everything that runs. Somebody who closes the gateway may wait for its end."""
+
+    __slots__ = ("_done", "_running")
+
+    def __init__(self) -> None:
+        self._running: set[ActiveRequest] = set()
+        self._done: anyio.Event | None = None
+
+    def add(self, active: ActiveRequest) -> None:
+        self._running.add(active)
+
+    def remove(self, active: ActiveRequest) -> None:
+        self._running.discard(active)
+        if self._done is not None and not self._running:
+            self._done.set()
+
+    async def wait_until_done(self) -> None:
+        """Until nothing runs any more."""
+        while self._running:
+            self._done = anyio.Event()
+            await self._done.wait()
+
+    def cancel_all(self, reason: str) -> None:
+        for running in list(self._running):
+            running.cancel(reason)
+
+
+class ActiveRequest:
+    """One request being answered, so that it can be ended from outside. Used with `with`."""
+
+    __slots__ = ("_work", "reason", "scope")
+
+    def __init__(self, active_requests: ActiveRequests) -> None:
+        self._work = active_requests
+        self.scope = create_cancel_scope()
+        self.reason = ""
+
+    def cancel(self, reason: str) -> None:
+        """Stop it; the first reason is the one that is told."""
+        if not self.reason:
+            self.reason = reason
+        self.scope.cancel()
+
+    def cancel_for_client(self) -> None:
+        """Stop it because the client wants it no more."""
+        self.cancel(CANCELLED_BY_CLIENT)
+
+    @property
+    def is_cancelled_by_client(self) -> bool:
+        return self.reason == CANCELLED_BY_CLIENT
+
+    def __enter__(self) -> Self:
+        self._work.add(self)
+        self.scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._work.remove(self)
+        return bool(self.scope.__exit__(kind, error, trace))
+
+
+@dataclass(slots=True, eq=False)
+class McpSession:
+    """One client's session. `request` is its `initialize`, as others get to see it."""
+
+    id: str
+    request: ClientRequest
+    header: Header
+    unsubscribe: Callable[[], None] = lambda: None
+    last_seen: float = 0.0
+    in_flight: dict[RequestId, ActiveRequest] = field(default_factory=dict[RequestId, ActiveRequest])
+    questions: ClientQuestions = field(default_factory=ClientQuestions)
+    backlog: NotificationBacklog = field(default_factory=NotificationBacklog)
+    stream: object | None = None  # the GET stream that is open now
+
+    def receive(self, notification: Notification) -> None:
+        self.backlog.add(notification)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.in_flight) or self.stream is not None
+
+    def is_owned_by(self, principal: Principal, endpoint: Endpoint) -> bool:
+        owner = self.request.principal
+        return (
+            owner.name == principal.name
+            and owner.kind == principal.kind
+            and self.request.endpoint.path == endpoint.path
+        )
+
+
+class McpSessions:
+    """All sessions, the longest silent first."""
+
+    def __init__(
+        self,
+        audience: NotificationListeners,
+        *,
+        limit: int,
+        idle_seconds: float,
+        on_end: Callable[[McpSession, str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._audience = audience
+        self._limit = limit
+        self._idle_seconds = idle_seconds
+        self._on_end = on_end
+        self._clock = clock
+        self._sessions: OrderedDict[str, McpSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @staticmethod
+    def create_id() -> str:
+        return secrets.token_urlsafe(24)
+
+    def open(self, request: ClientRequest) -> McpSession | None:
+        """A session for this `initialize` request; None when there are too many busy ones."""
+        if request.session is None or (len(self._sessions) >= self._limit and not self._make_room(request)):
+            return None
+        header = (b"mcp-session-id", request.session.encode())
+        session = McpSession(id=request.session, request=request, header=header, last_seen=self._clock())
+        session.unsubscribe = self._audience.add(session)
+        self._sessions[session.id] = session
+        return session
+
+    def find(self, session_id: str, principal: Principal, endpoint: Endpoint) -> McpSession | None:
+        """The session of this very client: somebody else's does not exist for it."""
+        session = self._sessions.get(session_id)
+        if session is None or not session.is_owned_by(principal, endpoint):
+            return None
+        self.touch(session)
+        return session
+
+    def touch(self, session: McpSession) -> None:
+        if session.id in self._sessions:
+            session.last_seen = self._clock()
+            self._sessions.move_to_end(session.id)
+
+    def end_session(self, session: McpSession, reason: str) -> None:
+        """Forget it, end what runs for it, and tell whoever held something for it."""
+        if self._sessions.pop(session.id, None) is None:
+            return
+        session.unsubscribe()
+        session.questions.cancel_all()
+        session.backlog.close()
+        for running in list(session.in_flight.values()):
+            running.cancel("The session ended.")
+        self._on_end(session, reason)
+
+    def end_idle_sessions(self) -> None:
+        """End those that were silent for long."""
+        limit = self._clock() - self._idle_seconds
+        for session in list(self._sessions.values()):
+            if session.last_seen > limit:
+                return
+            if not session.busy:
+                self.end_session(session, f"silent for {self._idle_seconds:g} s")
+
+    def end_all_sessions(self, reason: str) -> None:
+        for session in list(self._sessions.values()):
+            self.end_session(session, reason)
+
+    def _make_room(self, request: ClientRequest) -> bool:
+        """End the longest silent session that does nothing: one of the same principal, if there is any.
+
+        So whoever opens sessions without end takes them from themselves, not from everybody else.
+        """
+        idle = [session for session in self._sessions.values() if not session.busy]
+        own = (
+            session for session in idle if session.is_owned_by(request.principal, session.request.endpoint)
+        )
+        leaving = next(own, None) or next(iter(idle), None)
+        if leaving is None:
+            return False
+        self.end_session(leaving, "made room for another client")
+        return True

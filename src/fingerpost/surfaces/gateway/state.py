@@ -1,0 +1,239 @@
+"""State that all transports of a running gateway share, and the authentication of HTTP requests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.events import ClientLeft, EventSink
+from fingerpost.frozen import frozen
+from fingerpost.records import Principal
+from fingerpost.settings import GatewaySettings
+from fingerpost.surfaces.gateway.protocol import INVALID_REQUEST, McpMethods, RequestId, encode_error
+from fingerpost.surfaces.gateway.sessions import (
+    ActiveRequest,
+    ActiveRequests,
+    McpSession,
+    McpSessions,
+    NotificationListeners,
+)
+from fingerpost.surfaces.http.access import AccessDenial, Authenticator, Endpoint, build_cors_headers
+from fingerpost.surfaces.http.asgi import JSON_TYPE, Header, HttpError, Receive, Send, respond
+from fingerpost.surfaces.http.local_callers import Peer, drop_decision_rights
+
+
+class McpHttpError(HttpError):
+    """A fault with the JSON-RPC code the client reads, and the request it belongs to."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: int = INVALID_REQUEST,
+        headers: tuple[Header, ...] = (),
+        request_id: RequestId | None = None,
+    ) -> None:
+        super().__init__(status, message, headers=headers)
+        self.code = code
+        self.request_id = request_id
+
+
+@frozen(kw_only=False)
+class McpHttpRequest:
+    """One HTTP request at one of our endpoints."""
+
+    method: str
+    headers: Mapping[str, str]
+    endpoint: Endpoint
+    receive: Receive
+    send: Send
+    remote: str = ""  # the address the client comes from
+    peer: Peer | None = None  # its connection, where it is on this machine
+    common: tuple[Header, ...] = ()  # go with every answer to it
+    repeated: frozenset[str] = frozenset()  # headers that came more than once
+
+
+def parse_accept(headers: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether the client takes JSON, and whether it takes an event stream. No Accept header takes all."""
+    accept = headers.get("accept")
+    if accept is None or accept == "application/json, text/event-stream":
+        return True, True
+    types = {part.split(";")[0].strip().lower() for part in accept.split(",")}
+    everything = "*/*" in types
+    return (
+        everything or not types.isdisjoint({"application/json", "application/*"}),
+        everything or not types.isdisjoint({"text/event-stream", "text/*"}),
+    )
+
+
+async def respond_error(send: Send, error: HttpError, common: Iterable[Header] = ()) -> None:
+    """Tell the client, as a JSON-RPC error."""
+    code, request_id = INVALID_REQUEST, None
+    if isinstance(error, McpHttpError):
+        code, request_id = error.code, error.request_id
+    body = encode_error(request_id, code, error.message)
+    await respond(send, error.status, body, (JSON_TYPE, *error.headers, *common))
+
+
+_EXPOSED_HEADERS: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
+_ALLOWED_METHODS: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
+_ALLOWED_HEADERS: Final = (
+    "Authorization, X-API-Key, Content-Type, Accept, Last-Event-ID, "
+    "Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name"
+)
+_PREFLIGHT_MAX_AGE: Final = (b"access-control-max-age", b"600")
+_UNDECIDED_STATUS: Final = 503
+
+
+@frozen(kw_only=False)
+class PreflightResponse:
+    """What a browser is told that asks whether a page may call us."""
+
+    status: int
+    headers: tuple[Header, ...]
+
+
+class GatewayAuth:
+    """Asks the gate about every request and remembers no one."""
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._gate = authenticator
+
+    async def authenticate(self, http_request: McpHttpRequest) -> Principal:
+        """Who this is. Raises `McpHttpError` for those who may not come in; the gate has told of them."""
+        admitted = await self._gate.authenticate(
+            http_request.headers, http_request.endpoint, remote=http_request.remote
+        )
+        if isinstance(admitted, Principal):
+            return await drop_decision_rights(admitted, http_request.peer)
+        raise McpHttpError(
+            admitted.status,
+            admitted.message,
+            code=INVALID_REQUEST,
+            headers=tuple((name.encode(), value.encode()) for name, value in admitted.headers),
+        )
+
+    def build_cors_headers(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
+        """What goes with every answer to a web page that may read it."""
+        return build_cors_headers(self._gate, headers, _EXPOSED_HEADERS)
+
+    async def is_still_admitted(self, http_request: McpHttpRequest, principal: Principal) -> bool:
+        """Whether a stream may stay open: the key that opened it may have been revoked, or be past its time.
+
+        A gate that cannot tell at the moment ends nothing: a store that is away for a while would end all.
+        """
+        answer = await self._gate.authenticate(
+            http_request.headers, http_request.endpoint, remote=http_request.remote
+        )
+        if isinstance(answer, AccessDenial):
+            return answer.status == _UNDECIDED_STATUS
+        return await drop_decision_rights(answer, http_request.peer) == principal
+
+    def build_preflight(self, headers: Mapping[str, str]) -> PreflightResponse:
+        """Browsers ask without a key, so this says only what every page may know."""
+        allowed = self.build_cors_headers(headers)
+        if not allowed:
+            return PreflightResponse(403, ())
+        asked = headers.get("access-control-request-headers", "")
+        wanted = (name.strip() for name in asked.split(","))
+        named = [_ALLOWED_HEADERS, *(name for name in wanted if name.lower().startswith("mcp-param-"))]
+        taken = (b"access-control-allow-headers", ", ".join(named).encode("latin-1"))
+        return PreflightResponse(204, (*allowed, _ALLOWED_METHODS, taken, _PREFLIGHT_MAX_AGE))
+
+
+log = logging.getLogger("fingerpost.gateway")
+
+SHUTDOWN_MESSAGE = "Fingerpost is shutting down; try again when it is back."
+
+
+class GatewayState:
+    """Methods, sessions, listeners, and a place for tasks that outlive one step of a request."""
+
+    def __init__(
+        self,
+        methods: McpMethods,
+        settings: GatewaySettings,
+        events: EventSink,
+        audience: NotificationListeners,
+        auth: GatewayAuth | None = None,
+    ) -> None:
+        """`doors` are those that HTTP clients come in by."""
+        self.methods = methods
+        self.settings = settings
+        self.events = events
+        self.audience = audience
+        self._auth = auth
+        self.closing = anyio.Event()
+        self.open_streams = 0  # subscription streams open now
+        self.sessions = McpSessions(
+            audience,
+            limit=settings.max_sessions,
+            idle_seconds=settings.session_seconds,
+            on_end=self._on_session_end,
+        )
+        self._at_close: dict[object, Callable[[], None]] = {}
+        self.active_requests = ActiveRequests()
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def task_group(self) -> TaskGroup:
+        if self._tasks is None:
+            problem = "The gateway is not open: use `async with GatewayApp(…)`."
+            raise RuntimeError(problem)
+        return self._tasks
+
+    def set_tasks(self, tasks: TaskGroup | None) -> None:
+        self._tasks = tasks
+
+    def start_request(self) -> ActiveRequest:
+        """For a request that is about to be answered: `end` on it stops it."""
+        return ActiveRequest(self.active_requests)
+
+    async def is_still_admitted(self, http_request: McpHttpRequest, principal: Principal) -> bool:
+        """Whether a stream that this request opened may stay open."""
+        return self._auth is None or await self._auth.is_still_admitted(http_request, principal)
+
+    def call_at_close(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `end` called when the gateway closes; the result takes that back."""
+        key = object()
+        self._at_close[key] = callback
+
+        def forget() -> None:
+            self._at_close.pop(key, None)
+
+        return forget
+
+    def end_streams(self) -> None:
+        """Streams of news come to their end in good order."""
+        for end in list(self._at_close.values()):
+            end()
+
+    def close(self) -> None:
+        """No new streams or sessions; open streams end in good order."""
+        self.closing.set()
+        self.end_streams()
+        self.sessions.end_all_sessions("the gateway closed")
+
+    def forget_session(self, session: str) -> None:
+        """Tell the methods that a session or a stream is no more."""
+        try:
+            self.methods.forget_session(session)
+        except Exception:
+            log.exception("What was held for a client could not be dropped")
+
+    def _on_session_end(self, session: McpSession, reason: str) -> None:
+        opening = session.request
+        self.events.emit(
+            ClientLeft(
+                client=opening.client,
+                endpoint=opening.endpoint.path,
+                principal=opening.principal.name,
+                reason=reason,
+            )
+        )
+        self.forget_session(session.id)

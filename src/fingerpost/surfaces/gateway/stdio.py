@@ -1,0 +1,486 @@
+"""The gateway for one client over stdio: both protocol eras, one message per line."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final, TypeVar, TypeVarTuple, cast
+
+import anyio
+import anyio.to_thread
+from mcp_types import PROTOCOL_VERSION_META_KEY
+
+from fingerpost.events import EventSink
+from fingerpost.records import JsonObject, Principal, Right
+from fingerpost.settings import GatewaySettings
+from fingerpost.surfaces.gateway.legacy import (
+    MessageBatch,
+    build_initialize_request,
+    build_session_request,
+    build_stopped_response,
+    check_batch_session,
+    emit_client_joined,
+    handle_notification,
+)
+from fingerpost.surfaces.gateway.modern import SubscriptionStream, check_request, run_stream
+from fingerpost.surfaces.gateway.protocol import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ClientRequest,
+    InvalidJsonBody,
+    InvalidJsonRpcMessage,
+    JsonRpcError,
+    JsonRpcMessage,
+    McpMethods,
+    decode_json,
+    encode_error,
+    encode_notification,
+    encode_result,
+    read_message,
+)
+from fingerpost.surfaces.gateway.responses import (
+    INTERNAL_ERROR_MESSAGE,
+    JsonRpcResponse,
+    answer_request,
+    build_discover_result,
+    build_error_response,
+    build_initialize_result,
+)
+from fingerpost.surfaces.gateway.sessions import (
+    ActiveRequest,
+    ClientQuestions,
+    McpSession,
+    NotificationListeners,
+    build_cannot_ask_error,
+)
+from fingerpost.surfaces.gateway.state import GatewayState
+from fingerpost.surfaces.http.access import Endpoint
+from fingerpost.surfaces.http.interpreter import tune_for_serving
+from fingerpost.surfaces.http.local_callers import is_started_by_tool
+from fingerpost.tasks import run_contained
+
+Result = TypeVar("Result")
+WorkArguments = TypeVarTuple("WorkArguments")
+
+
+class BlockingThread:
+    """One thread of its own, for one call after the other.
+
+    The threads of a pool are waited for when the interpreter ends, so one that reads from a client that
+    neither writes nor leaves would keep the process. This one goes with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._asked: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    async def call(self, work: Callable[[*WorkArguments], Result], *arguments: *WorkArguments) -> Result:
+        """What `work` gives. Whoever is cancelled goes at once; the call may go on in its thread."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._asked.put((future, lambda: work(*arguments)))
+        return await future
+
+    def close(self) -> None:
+        """No more calls. One that waits for somebody else is left to itself."""
+        self._asked.put(None)
+
+    def _run(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            future, work = asked
+            tell = _run_work(work)
+            try:
+                future.get_loop().call_soon_threadsafe(_settle_future, future, tell)
+            except RuntimeError:
+                return  # the event loop is closed: nobody waits any more
+
+
+def _run_work(work: Callable[[], Any]) -> Callable[[asyncio.Future[Any]], None]:
+    try:
+        result = work()
+    except Exception as raised:  # noqa: BLE001 - raised again where it was called from
+        error = raised
+        return lambda future: future.set_exception(error)
+    return lambda future: future.set_result(result)
+
+
+def _settle_future(future: asyncio.Future[Any], apply: Callable[[asyncio.Future[Any]], None]) -> None:
+    if not future.done():
+        apply(future)
+
+
+CHUNK: Final = 64 * 1024
+MAX_UNREAD: Final = 8 * 1024 * 1024  # bytes a client may leave lying before whoever writes has to wait
+
+
+class OversizedLine:
+    """Stands for a line longer than is taken; its bytes are gone."""
+
+
+async def read_lines(descriptor: int, *, limit: int) -> AsyncGenerator[bytes | OversizedLine]:
+    """Every line without its end, until the other side closes."""
+    rest = bytearray()
+    skipping = False
+    with closing(BlockingThread("fingerpost-reading")) as thread:
+        while chunk := await thread.call(os.read, descriptor, CHUNK):
+            *whole, tail = chunk.split(b"\n")
+            for part in whole:
+                line = bytes(rest) + part
+                rest.clear()
+                if skipping or len(line) > limit:
+                    skipping = False
+                    yield OversizedLine()
+                elif line.strip():
+                    yield line
+            rest += tail
+            if len(rest) > limit:
+                rest.clear()
+                skipping = True
+    if skipping:
+        yield OversizedLine()
+    elif rest.strip():
+        yield bytes(rest)
+
+
+class LineWriter:
+    """Lines in the order they were given. What gathers while one is written goes out in one piece."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._filled = anyio.Event()
+        self._emptied = anyio.Event()
+        self._closed = False
+
+    async def write(self, message: bytes) -> None:
+        """Give a line; waits while the client has too much to read."""
+        while self._size > MAX_UNREAD and not self._closed:
+            await self._emptied.wait()
+        self._waiting.append(message.replace(b"\n", b" ") if b"\n" in message else message)
+        self._size += len(message) + 1
+        self._filled.set()
+
+    async def run(self) -> None:
+        """Write until `close`; raises `OSError` when the client is gone."""
+        with closing(BlockingThread("fingerpost-writing")) as thread:
+            await self._write_queued(thread)
+
+    async def _write_queued(self, thread: BlockingThread) -> None:
+        while self._waiting or not self._closed:
+            await self._filled.wait()
+            self._filled = anyio.Event()
+            lines, self._waiting, self._size = self._waiting, [], 0
+            self._emptied.set()
+            self._emptied = anyio.Event()
+            if lines:
+                data = b"\n".join([*lines, b""])
+                await thread.call(self._write_all, data)
+
+    def close(self) -> None:
+        """What waits is still written, then `run` ends."""
+        self._closed = True
+        self._filled.set()
+
+    def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+
+@contextmanager
+def reserve_standard_streams() -> Generator[tuple[int, int]]:
+    """Standard input and output for the protocol alone.
+
+    Meanwhile descriptor 0 is empty and 1 leads to standard error, so that whatever
+    prints by accident, here or in a program we start, does not end up in a message.
+    """
+    reading, writing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
+        yield reading, writing
+    finally:
+        os.dup2(reading, 0)
+        os.dup2(writing, 1)
+        os.close(nothing)
+        # `reading` and `writing` stay: a thread may still wait in a read, and a number that is
+        # closed under it could be given to another file.
+
+
+log = logging.getLogger("fingerpost.gateway")
+
+SHUTDOWN_GRACE_S: Final = 3.0  # for what runs when the client closes its side
+
+_DEFAULT_ENDPOINT: Final = Endpoint(path="/mcp", mode="auto")
+
+
+async def serve_stdio(
+    methods: McpMethods,
+    settings: GatewaySettings,
+    events: EventSink,
+    *,
+    audience: NotificationListeners | None = None,
+    endpoint: Endpoint | None = None,
+    principal: Principal | None = None,
+    descriptors: tuple[int, int] | None = None,
+    started: Callable[[], None] | None = None,
+    signals: bool = True,
+) -> None:
+    """Serve until the client closes its side, or a signal. `descriptors` are ours to read and to write."""
+    with ExitStack() as stack:
+        stack.enter_context(tune_for_serving())
+        reading, writing = descriptors or stack.enter_context(reserve_standard_streams())
+        premises = GatewayState(
+            methods, settings, events, NotificationListeners() if audience is None else audience
+        )
+        endpoint = endpoint or replace(_DEFAULT_ENDPOINT, mode=settings.mode)
+        writer = LineWriter(writing)
+        async with anyio.create_task_group() as tasks:
+            premises.set_tasks(tasks)
+            conversation = StdioConnection(
+                premises, endpoint, principal or await _build_local_principal(), writer
+            )
+            tasks.start_soon(_write_lines, writer, tasks.cancel_scope)
+            if signals and threading.current_thread() is threading.main_thread():
+                tasks.start_soon(_cancel_at_signal, tasks.cancel_scope)
+            if started is not None:
+                started()
+            async for line in read_lines(reading, limit=settings.body_bytes):
+                await conversation.handle_line(line)
+            await conversation.finish()
+            writer.close()
+        premises.close()
+
+
+async def _build_local_principal() -> Principal:
+    """A client that starts us is its user's own program: what it answers is what its user says.
+
+    Not so where a tool started us, which could ask and answer by itself.
+    """
+    confirms = () if await anyio.to_thread.run_sync(is_started_by_tool) else (Right.CONFIRM,)
+    return Principal(name="local", rights=(Right.USE, *confirms))
+
+
+async def _write_lines(writer: LineWriter, everything: anyio.CancelScope) -> None:
+    """When the last line is written, or nobody reads any more, all is over."""
+    with suppress(OSError):
+        await writer.run()
+    everything.cancel()
+
+
+async def _cancel_at_signal(everything: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+        async for _ in received:
+            everything.cancel()
+
+
+class _StdioExchange:
+    """The way back on stdio. Satisfies `Exchange`."""
+
+    def __init__(self, writer: LineWriter, questions: ClientQuestions | None) -> None:
+        self._writer = writer
+        self._questions = questions
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        await self._writer.write(encode_notification(method, params))
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        if self._questions is None:
+            raise build_cannot_ask_error(method)
+        return await self._questions.ask_client(self._writer.write, method, params)
+
+
+class StdioConnection:
+    """What goes on with the one client: a session once it sent `initialize`, and requests of either era."""
+
+    def __init__(
+        self, state: GatewayState, endpoint: Endpoint, principal: Principal, writer: LineWriter
+    ) -> None:
+        self._premises = state
+        self._endpoint = endpoint
+        self._principal = principal
+        self._writer = writer
+        self._session: McpSession | None = None
+        self._standing: dict[str | int, ActiveRequest] = {}  # requests of the newer era
+
+    async def handle_line(self, line: bytes | OversizedLine) -> None:
+        """One line of the client. A fault of ours in it ends neither the others nor the conversation."""
+        try:
+            await self._handle_message(line)
+        except Exception:
+            log.exception("A message could not be taken")
+            await self._writer.write(encode_error(None, INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE))
+
+    async def _handle_message(self, line: bytes | OversizedLine) -> None:
+        if isinstance(line, OversizedLine):
+            limit = self._premises.settings.body_bytes
+            problem = f"A request has at most {limit} bytes (gateway.body_bytes)."
+            return await self._writer.write(encode_error(None, INVALID_REQUEST, problem))
+        try:
+            sent = decode_json(line)
+            if isinstance(sent, list):
+                return self._start_batch(cast("list[object]", sent))
+            message = read_message(sent)
+        except InvalidJsonBody as error:
+            return await self._writer.write(encode_error(None, PARSE_ERROR, str(error)))
+        except InvalidJsonRpcMessage as error:
+            return await self._writer.write(encode_error(error.request_id, error.code, error.message))
+        if message.kind == "request":
+            return await self._handle_request(message)
+        return self._handle_other(message)
+
+    async def finish(self) -> None:
+        """The client closed its side: what it asked is still answered, within a little time."""
+        self._premises.end_streams()
+        with anyio.move_on_after(SHUTDOWN_GRACE_S):
+            await self._premises.active_requests.wait_until_done()
+        self._premises.close()
+        self._premises.active_requests.cancel_all("The client left.")
+
+    def _handle_other(self, message: JsonRpcMessage) -> None:
+        if message.kind == "response":
+            if self._session is not None:
+                self._session.questions.accept_response(message.raw)
+            return
+        if self._session is not None:
+            handle_notification(self._session, message)
+        if message.method == "notifications/cancelled":
+            request_id = message.params.get("requestId")
+            if isinstance(request_id, str | int) and (running := self._standing.get(request_id)):
+                running.cancel_for_client()
+
+    async def _handle_request(self, message: JsonRpcMessage) -> None:
+        assert message.id is not None
+        if message.method == "initialize":
+            return await self._open_session(message)
+        meta = message.params.get("_meta")
+        if isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta:
+            return await self._handle_modern_request(message)
+        if message.method == "ping":
+            return await self._writer.write(encode_result(message.id, {}))
+        if self._session is None:
+            problem = "Send initialize first, or the protocol version in _meta of every request."
+            return await self._writer.write(encode_error(message.id, INVALID_REQUEST, problem))
+        request = build_session_request(self._session, self._principal, message, {})
+        if isinstance(request, JsonRpcResponse):
+            return await self._writer.write(request.body)
+        self._start_request(request, self._session.in_flight, self._session.questions)
+        return None
+
+    async def _open_session(self, message: JsonRpcMessage) -> None:
+        assert message.id is not None
+        if self._session is not None:
+            problem = "This session is open already."
+            return await self._writer.write(encode_error(message.id, INVALID_REQUEST, problem))
+        template = ClientRequest(
+            id=message.id,
+            method=message.method,
+            params={},
+            version="",
+            endpoint=self._endpoint,
+            principal=self._principal,
+        )
+        opening = build_initialize_request({}, self._principal, message, template)
+        if isinstance(opening, JsonRpcError):
+            return await self._writer.write(build_error_response(message.id, opening).body)
+        self._session = self._premises.sessions.open(opening)
+        result = await build_initialize_result(self._premises.methods, opening)
+        await self._writer.write(encode_result(message.id, result))
+        if self._session is not None:
+            emit_client_joined(self._premises, opening)
+            self._premises.task_group.start_soon(run_contained, self._send_notifications, self._session)
+        return None
+
+    async def _send_notifications(self, session: McpSession) -> None:
+        while not session.backlog.closed:
+            await session.backlog.wait()
+            for _, news in session.backlog.take_unsent():
+                await self._writer.write(news)
+
+    async def _handle_modern_request(self, message: JsonRpcMessage) -> None:
+        assert message.id is not None
+        request = check_request(self._premises, self._endpoint, self._principal, message, None)
+        if not isinstance(request, JsonRpcResponse) and request.id in self._standing:
+            problem = JsonRpcError(INVALID_REQUEST, "A request with this id is still running.")
+            request = build_error_response(request.id, problem)
+        if isinstance(request, JsonRpcResponse):
+            return await self._writer.write(request.body)
+        if request.method == "server/discover":
+            result = await build_discover_result(self._premises.methods, request)
+            return await self._writer.write(encode_result(request.id, result))
+        self._start_request(request, self._standing, None)
+        return None
+
+    def _start_request(
+        self,
+        request: ClientRequest,
+        in_flight: dict[str | int, ActiveRequest],
+        questions: ClientQuestions | None,
+    ) -> None:
+        """Each request is answered on its own: the next line does not wait for it."""
+        running = self._premises.start_request()
+        in_flight[request.id] = running
+        self._premises.active_requests.add(running)  # from now on, also before its task had its turn
+        self._premises.task_group.start_soon(
+            run_contained, self._run_request, request, in_flight, running, questions
+        )
+
+    async def _run_request(
+        self,
+        request: ClientRequest,
+        in_flight: dict[str | int, ActiveRequest],
+        active: ActiveRequest,
+        questions: ClientQuestions | None,
+    ) -> None:
+        line = _StdioExchange(self._writer, questions)
+        result: JsonRpcResponse | None = None
+        try:
+            with active:
+                if request.method == "subscriptions/listen":
+                    result = await self._run_subscription(request, line)
+                else:
+                    result = await answer_request(self._premises.methods, request, line)
+        except Exception:
+            log.exception("%s could not be answered", request.method)
+            result = JsonRpcResponse(
+                encode_error(request.id, INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE), INTERNAL_ERROR
+            )
+        finally:
+            in_flight.pop(request.id, None)
+        if result is None and not active.is_cancelled_by_client:
+            result = build_stopped_response(request, active)
+        if result is not None:  # a request its client withdrew gets no answer
+            await self._writer.write(result.body)
+
+    def _start_batch(self, entries: Sequence[object]) -> None:
+        """Raises `InvalidJsonRpcMessage` where the session may send none."""
+        session = check_batch_session(self._session, entries)
+        running = self._premises.start_request()
+        self._premises.active_requests.add(running)  # as above
+        self._premises.task_group.start_soon(run_contained, self._run_batch, session, entries, running)
+
+    async def _run_batch(self, session: McpSession, entries: Sequence[object], active: ActiveRequest) -> None:
+        line = _StdioExchange(self._writer, session.questions)
+        batch = MessageBatch(self._premises, self._principal, session, line, {})
+        with active:
+            await batch.handle_entries(entries)
+        if batch.answers:
+            await self._writer.write(batch.build_body())
+
+    async def _run_subscription(self, request: ClientRequest, exchange: _StdioExchange) -> JsonRpcResponse:
+        listening = await SubscriptionStream.open_stream(self._premises, request)
+        if isinstance(listening, JsonRpcResponse):
+            return listening
+        await run_stream(self._premises, listening, exchange)
+        return JsonRpcResponse(listening.build_result_message())

@@ -1,0 +1,324 @@
+"""Resource subscriptions, and notifications about changed lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.errors import FingerpostError, ToolFailed
+from fingerpost.events import CatalogChanged, Event, ProfilesChanged
+from fingerpost.records import Json, JsonObject
+from fingerpost.router import Router
+from fingerpost.surfaces.gateway.listing.resources import (
+    RESOURCE_KINDS,
+    ResourceKind,
+    ResourceListing,
+    ResourceViewer,
+    VisibleResources,
+)
+from fingerpost.surfaces.gateway.listing.tools import ToolListing
+from fingerpost.surfaces.gateway.protocol import (
+    ClientExchange,
+    ClientRequest,
+    JsonRpcError,
+    NotificationAudience,
+)
+from fingerpost.surfaces.gateway.request_context import LogLevels
+from fingerpost.surfaces.gateway.resource_methods import (
+    ResourceMethods,
+    build_not_found_error,
+    build_server_error,
+    build_unavailable_error,
+    get_text_param,
+)
+from fingerpost.tasks import run_contained
+
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
+SUBSCRIBE: Final = "resources/subscribe"
+UNSUBSCRIBE: Final = "resources/unsubscribe"
+MAX_SUBSCRIPTIONS_PER_SESSION: Final = 1000  # resources one session may watch
+INVALID_PARAMS: Final = -32602
+LIST_CHANGE_KINDS: Final = (
+    "toolsListChanged",
+    "promptsListChanged",
+    "resourcesListChanged",
+)  # what is told when asked
+_UNSUBSCRIBE_TIMEOUT_S: Final = 10.0
+_NOTHING: Final[JsonObject] = {}
+
+WatchedResource = tuple[str, str]  # server, and its own name for the resource
+
+
+class SessionSubscriptions:
+    """Sessions and listening streams, each with the resources they watch by the names they know."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        audience: NotificationAudience,
+        resource_methods: ResourceMethods,
+        tasks: TaskGroup,
+        seconds: float,
+    ) -> None:
+        self._router = router
+        self._audience = audience
+        self._materials = resource_methods
+        self._tasks = tasks
+        self._seconds = seconds
+        self._watching: dict[str, dict[str, WatchedResource]] = {}  # by session, then by the name known there
+        self._watchers: dict[
+            WatchedResource, dict[str, set[str]]
+        ] = {}  # sessions by the name they know it by
+
+    async def subscribe(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        """`resources/subscribe` of a session."""
+        await self._watch(request, get_text_param(request, "uri"))
+        return {}
+
+    async def unsubscribe(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        """`resources/unsubscribe`. What was never watched is not an error: it is not watched now."""
+        uri = get_text_param(request, "uri")
+        watched = self._watching.get(_get_session_id(request), {}).get(uri)
+        if watched is not None:
+            self._drop(_get_session_id(request), uri)
+            with suppress(FingerpostError):  # a server that is gone tells nobody anything either
+                await self._send_to_server(UNSUBSCRIBE, watched)
+        return {}
+
+    async def listen(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        """`subscriptions/listen`: what of it is honoured. What we never tell or cannot watch is left out."""
+        given = request.params.get("notifications")
+        wanted = cast("JsonObject", given) if isinstance(given, Mapping) else _NOTHING
+        honoured: dict[str, Json] = {
+            change: True for change in LIST_CHANGE_KINDS if wanted.get(change) is True
+        }
+        uris = wanted.get("resourceSubscriptions")
+        if isinstance(uris, list | tuple):
+            honoured["resourceSubscriptions"] = await self._watch_all(request, cast("Sequence[Json]", uris))
+        return {"notifications": honoured}
+
+    async def _watch_all(self, request: ClientRequest, uris: Sequence[Json]) -> list[str]:
+        watched: list[str] = []
+        for uri in dict.fromkeys(uri for uri in uris[:MAX_SUBSCRIPTIONS_PER_SESSION] if isinstance(uri, str)):
+            try:
+                await self._watch(request, uri)
+            except JsonRpcError:
+                continue
+            watched.append(uri)
+        return watched
+
+    async def _watch(self, request: ClientRequest, uri: str) -> None:
+        session = _get_session_id(request)
+        mine = self._watching.setdefault(session, {})
+        if uri in mine:
+            return
+        if len(mine) >= MAX_SUBSCRIPTIONS_PER_SESSION:
+            message = (
+                f"more than {MAX_SUBSCRIPTIONS_PER_SESSION} resources are "
+                "watched already: unsubscribe from some first"
+            )
+            raise JsonRpcError(INVALID_PARAMS, message)
+        watched = (await self._materials.get_resources(request)).collection.find_resource(uri)
+        if watched is None:
+            raise build_not_found_error(request, uri)
+        mine[uri] = watched  # before the server is told: what it says at once is for us
+        self._watchers.setdefault(watched, {}).setdefault(uri, set()).add(session)
+        try:
+            await self._send_to_server(SUBSCRIBE, watched)
+        except BaseException as failed:
+            self._drop(session, uri)
+            if isinstance(failed, ToolFailed):
+                raise build_server_error(failed, request, uri) from failed
+            if isinstance(failed, FingerpostError):
+                raise build_unavailable_error(failed) from failed
+            raise
+
+    async def _send_to_server(self, method: str, watched: WatchedResource) -> None:
+        server, uri = watched
+        await self._router.servers.ask(server, method, {"uri": uri}, timeout=self._seconds)
+
+    def _drop(self, session: str, uri: str) -> None:
+        mine = self._watching.get(session, {})
+        watched = mine.pop(uri, None)
+        if not mine:
+            self._watching.pop(session, None)
+        if watched is None:
+            return
+        names = self._watchers.get(watched, {})
+        names.get(uri, set()).discard(session)
+        if not names.get(uri):
+            names.pop(uri, None)
+        if not names:
+            self._watchers.pop(watched, None)
+
+    def forget_session(self, session: str) -> None:
+        """A session or a stream is over: nobody watches for it any more."""
+        mine = dict(self._watching.get(session, {}))
+        for uri in mine:
+            self._drop(session, uri)
+        if mine:
+            self._tasks.start_soon(run_contained, self._unwatch, tuple(mine.values()))
+
+    async def _unwatch(self, watched: Sequence[WatchedResource]) -> None:
+        with anyio.move_on_after(_UNSUBSCRIBE_TIMEOUT_S):
+            for each in watched:
+                with suppress(FingerpostError):
+                    await self._send_to_server(UNSUBSCRIBE, each)
+
+    def on_resource_updated(self, server: str, params: JsonObject) -> None:
+        """A server says that a resource changed: each who watches it hears it by the name they know."""
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            return
+        for name, sessions in tuple(self._watchers.get((server, uri), {}).items()):
+            among = frozenset(sessions)
+            self._audience.publish(
+                RESOURCE_UPDATED,
+                {**params, "uri": name},
+                should_receive=lambda request, among=among: request.session in among,
+            )
+
+
+def _get_session_id(request: ClientRequest) -> str:
+    return request.session or request.caller_key
+
+
+COLLECT_DELAY_S: Final = 0.1
+LOG_MESSAGE_METHOD: Final = "notifications/message"
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
+PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
+_KINDS_BY_METHOD: Final[tuple[tuple[ResourceKind, str], ...]] = (
+    ("resources", RESOURCES_CHANGED),
+    ("resourceTemplates", RESOURCES_CHANGED),
+    ("prompts", PROMPTS_CHANGED),
+)
+
+
+class ChangeNotifier:
+    """Hears of every change and publishes what matters to whom."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        audience: NotificationAudience,
+        tools: ToolListing,
+        resources: ResourceListing,
+        subscriptions: SessionSubscriptions,
+        levels: LogLevels,
+    ) -> None:
+        self._router = router
+        self._audience = audience
+        self._tools = tools
+        self._materials = resources
+        self._subscriptions = subscriptions
+        self._levels = levels
+        self._something = anyio.Event()
+        self._over = False
+        self._known: dict[ResourceViewer, dict[ResourceKind, bytes]] = {}
+
+    async def run(self) -> None:
+        """Go on telling until cancelled."""
+        stop = (
+            self._router.servers.subscribe_to_notifications(self.on_server_notification),
+            self._router.servers.subscribe_to_changes(lambda _: self._wake()),
+        )
+        self._router.events.add(self)
+        try:
+            while True:
+                await self._something.wait()
+                await anyio.sleep(COLLECT_DELAY_S)
+                self._something = anyio.Event()
+                await self._notify_tools_changed()
+                self._notify_resources_changed()
+        finally:
+            self._over = True
+            for each in stop:
+                each()
+
+    # -- hearing ------------------------------------------------------------------------------------
+
+    def emit(self, event: Event) -> None:
+        """As a sink of events: the catalog changes for other reasons than a server's list, too."""
+        if type(event) in (CatalogChanged, ProfilesChanged) and not self._over:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._something.set()
+
+    def on_server_notification(
+        self, server: str, method: str, params: JsonObject, caller: str | None
+    ) -> None:
+        """A server said something outside of any request; to this caller alone where one is named."""
+        if method == RESOURCE_UPDATED:
+            self._subscriptions.on_resource_updated(server, params)
+        elif method == LOG_MESSAGE_METHOD:
+            self._forward_log_message(server, params, caller)
+        elif method.endswith("/list_changed"):
+            self._wake()
+
+    def _forward_log_message(self, server: str, params: JsonObject, caller: str | None) -> None:
+        """A log message that belongs to no request: for sessions that may use the server and want to hear."""
+
+        def for_them(request: ClientRequest) -> bool:
+            if caller not in (None, request.caller_key):
+                return False
+            viewer = self._find_viewer(request)
+            if viewer is None or not self._levels.wants(request.session, params.get("level")):
+                return False
+            return self._materials.is_permitted(viewer, server)
+
+        self._audience.publish(LOG_MESSAGE_METHOD, params, should_receive=for_them)
+
+    # -- telling ------------------------------------------------------------------------------------
+
+    async def _notify_tools_changed(self) -> None:
+        changed = await self._tools.find_changed_viewers()
+        if changed:
+            self._audience.publish(
+                TOOLS_CHANGED,
+                {},
+                should_receive=lambda them: self._tools.is_one_of(them.endpoint, them.principal, changed),
+            )
+
+    def remember_list(self, viewer: ResourceViewer, kind: ResourceKind, fingerprint: bytes) -> None:
+        """This list was given to somebody, who will want to know when it changes."""
+        self._known.setdefault(viewer, {})[kind] = fingerprint
+        if len(self._known) > 1000:
+            self._known.pop(next(iter(self._known)))
+
+    def remember_client(self, resources: VisibleResources) -> None:
+        """Somebody came who has not listed anything yet: they, too, hear when something changes."""
+        known = self._known.get(resources.viewer, {})
+        for kind in RESOURCE_KINDS:
+            if kind not in known:
+                self.remember_list(resources.viewer, kind, resources.get_pages(kind).fingerprint)
+
+    def _notify_resources_changed(self) -> None:
+        changed: dict[str, set[ResourceViewer]] = {}
+        for viewer, lists in self._known.items():
+            shelf = self._materials.get_viewed_resources(viewer)
+            for kind, method in _KINDS_BY_METHOD:
+                before = lists.get(kind)
+                if before is not None and before != (now := shelf.get_pages(kind).fingerprint):
+                    lists[kind] = now
+                    changed.setdefault(method, set()).add(viewer)
+        for method, viewers in changed.items():
+            self._audience.publish(
+                method,
+                {},
+                should_receive=lambda them, viewers=viewers: self._find_viewer(them) in viewers,
+            )
+
+    def _find_viewer(self, request: ClientRequest) -> ResourceViewer | None:
+        """None for whoever came under a profile that is gone."""
+        try:
+            return self._materials.get_viewer(request.endpoint, request.principal)
+        except JsonRpcError:
+            return None

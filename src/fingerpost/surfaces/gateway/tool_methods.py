@@ -1,0 +1,494 @@
+"""`tools/list` and `tools/call`, and the gateway's own tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, Protocol, cast
+
+from mcp.shared.inbound import (
+    InboundLadderRejection,
+    mcp_param_headers,
+    validate_mcp_param_headers,
+    x_mcp_header_map,
+)
+
+from fingerpost.call.arguments import PreparedArguments, prepare_arguments
+from fingerpost.call.arguments.coercion import read_scalar
+from fingerpost.call.build import ResolvedTool, ToolNotFound, resolve_tool
+from fingerpost.call.digest import compute_budget
+from fingerpost.call.pipeline import run_read_result
+from fingerpost.catalog import Snapshot
+from fingerpost.catalog.tool_names import RESERVED_NAMES
+from fingerpost.catalog.unavailable import build_server_unavailable
+from fingerpost.records import (
+    CallContext,
+    ErrorKind,
+    Json,
+    JsonObject,
+    Outcome,
+    RepairKind,
+    ServerState,
+    ServerStatus,
+    ToolCall,
+    ToolCard,
+    create_id,
+)
+from fingerpost.router import Router
+from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
+from fingerpost.surfaces.gateway.listing.resources import ResourceListing
+from fingerpost.surfaces.gateway.listing.search import (
+    build_empty_result,
+    build_search_result,
+    explain_no_tools,
+    explain_unavailable,
+    format_one_line,
+    render_description,
+)
+from fingerpost.surfaces.gateway.listing.tools import (
+    DESCRIBE_TOOL_NAME,
+    FIND_TOOLS_NAME,
+    MAX_FOUND,
+    READ_RESULT_NAME,
+    EndpointTools,
+    ToolListing,
+    find_unavailable_servers,
+)
+from fingerpost.surfaces.gateway.protocol import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
+from fingerpost.surfaces.gateway.request_context import (
+    FALLBACK_KEY,
+    MAX_INTENT_LENGTH,
+    LogLevels,
+    Readiness,
+    build_request_context,
+    get_idempotency_key,
+    get_intent,
+    get_meta,
+)
+from fingerpost.surfaces.gateway.tool_results import has_links, render_result, rewrite_result_links
+
+INVALID_PARAMS: Final = -32602
+
+
+class ToolNotFoundError(JsonRpcError):
+    """A name that leads to no tool of this caller's: hidden, mistyped or made up, in the same words."""
+
+    def __init__(self, name: str, found: ToolNotFound, seen: Snapshot) -> None:
+        shown = name[:80]
+        cards = (seen.get(key) for key in found.near)
+        near = ", ".join(card.exposed_name for card in cards if card is not None)
+        if found.ambiguous:
+            message = f"Unknown tool: {shown!r} could mean {near}; name one of them"
+        else:
+            message = f"Unknown tool: {shown!r}" + (f"; near are {near}" if near else "")
+        super().__init__(INVALID_PARAMS, message)
+
+
+def build_call_context(
+    request: ClientRequest, endpoint_tools: EndpointTools, intent: str = ""
+) -> CallContext:
+    """Who calls, where, and what they want.
+
+    A session is the conversation that a person may approve a kind of call for; without one there is none,
+    as all programs of a principal look alike. Approval of a single call is the principal's: many clients
+    open a session for each call.
+    """
+    return CallContext(
+        call_id=create_id("cal"),
+        conversation=request.session,
+        caller=request.principal.name,
+        asker=request.principal_key,
+        profile=endpoint_tools.config.profile,
+        scopes=endpoint_tools.scopes,
+        request=intent,
+    )
+
+
+_EXACT_HINT: Final = (
+    ", once the arguments are put right: write those that headers repeat just as the tool's schema has them"
+)
+
+
+def check_argument_headers(
+    card: ToolCard, schema: JsonObject, arguments: JsonObject, headers: Mapping[str, str], *, repair: bool
+) -> None:
+    """Raises `Refusal` where the headers do not say what would run."""
+    if (wrong := validate_mcp_param_headers(schema, arguments, headers)) is not None:
+        raise _build_header_error(wrong)
+    made = prepare_arguments(card, arguments, repair=repair)
+    if made.errors or not made.repairs:  # it will not run, or it runs as it was compared
+        return
+    seen = {**headers, **_build_default_headers(schema, made)}
+    if (wrong := validate_mcp_param_headers(schema, made.arguments, seen)) is not None:
+        raise _build_header_error(wrong, _EXACT_HINT)
+
+
+def _build_default_headers(schema: JsonObject, prepared: PreparedArguments) -> Mapping[str, str]:
+    """Headers for what was left out and has a default: it is the schema's word, and contradicts nobody's."""
+    filled = [f"{repair.path}." for repair in prepared.repairs if repair.kind is RepairKind.DEFAULT]
+    ours = {
+        path: token
+        for path, token in x_mcp_header_map(schema).items()
+        if any(f"{'.'.join(path)}.".startswith(place) for place in filled)
+    }
+    return mcp_param_headers(ours, prepared.arguments)
+
+
+def _build_header_error(rejection: InboundLadderRejection, more: str = "") -> JsonRpcError:
+    return JsonRpcError(rejection.code, rejection.message + more, rejection.data)
+
+
+DEFAULT_LIMIT: Final = 8
+MAX_QUERY_LENGTH: Final = 8000
+MAX_ARGUMENTS_LENGTH: Final = 1024 * 1024
+_MAX_SERVERS_NAMED: Final = 20
+_MAX_REASON_LENGTH: Final = 200
+_OWN_TOOL_NAMES: Final = frozenset((FIND_TOOLS_NAME, DESCRIBE_TOOL_NAME, READ_RESULT_NAME))
+
+
+class ToolRunner(Protocol):
+    """Runs a tool of a server."""
+
+    async def run_tool(
+        self, request: ClientRequest, exchange: ClientExchange, tool_call: ToolCall, *, intent: str
+    ) -> JsonObject: ...
+
+
+class OwnTools:
+    """Answers calls of the gateway's own tools. What goes wrong is a result the model can act on."""
+
+    def __init__(self, router: Router, runner: ToolRunner) -> None:
+        self._router = router
+        self._running = runner
+        self._settings = router.settings
+
+    async def answer(
+        self,
+        request: ClientRequest,
+        exchange: ClientExchange,
+        endpoint_tools: EndpointTools,
+        tool_call: ToolCall,
+    ) -> JsonObject:
+        if tool_call.name == FIND_TOOLS_NAME:
+            return await self._find_tools(request, endpoint_tools, tool_call.arguments)
+        if tool_call.name == DESCRIBE_TOOL_NAME:
+            return self._describe_tool(request, endpoint_tools, tool_call.arguments)
+        if tool_call.name == READ_RESULT_NAME:
+            return await self._read_result(request, endpoint_tools, tool_call)
+        return await self._call_tool(request, exchange, endpoint_tools, tool_call.arguments)
+
+    # -- find_tools ---------------------------------------------------------------------------------
+
+    async def _find_tools(
+        self, request: ClientRequest, endpoint_tools: EndpointTools, arguments: JsonObject
+    ) -> JsonObject:
+        text, server = arguments.get("request"), arguments.get("server")
+        if not isinstance(text, str) or not text.strip():
+            return _build_error_result("find_tools needs `request`: what is to be done, in plain words.")
+        budget = self._settings.gateway.find_tokens
+        servers = sorted({card.server for card in endpoint_tools.view.visible.cards})
+        away = find_unavailable_servers(self._router, endpoint_tools, request.principal.name)
+        if isinstance(server, str) and server in away and server not in servers:
+            return build_empty_result(_explain_unavailable(away[server]), budget=budget)
+        waiting = [name for name, status in away.items() if status.state is not ServerState.DISABLED]
+        if not servers:
+            return build_empty_result(
+                explain_no_tools(explain_unavailable(waiting, budget=budget)), budget=budget
+            )
+        if server is not None and server not in servers:
+            return build_empty_result(
+                _explain_unknown_server(server, servers, explain_unavailable(waiting, budget=budget)),
+                budget=budget,
+            )
+        limit = _parse_limit(arguments.get("limit"))
+        # A session of a client is no conversation of a person: each request is looked at by itself.
+        narrowing = await self._router.narrow(
+            text[:MAX_QUERY_LENGTH],
+            asked_for_tools=True,
+            caller=request.principal.name,
+            profile=endpoint_tools.config.profile,
+            scopes=endpoint_tools.scopes,
+            server=cast("str | None", server),
+            max_tools=limit,
+        )
+        meant = waiting if server is None else [name for name in waiting if name == server]
+        return build_search_result(
+            narrowing, endpoint_tools.view.visible, limit=limit, budget=budget, unavailable=meant
+        )
+
+    # -- describe_tool ------------------------------------------------------------------------------
+
+    def _describe_tool(
+        self, request: ClientRequest, endpoint_tools: EndpointTools, arguments: JsonObject
+    ) -> JsonObject:
+        name = arguments.get("name")
+        if not isinstance(name, str) or not name:
+            return _build_error_result("describe_tool needs `name`: one that find_tools answered with.")
+        wish = ToolCall(name=name, arguments={})
+        seen = resolve_tool(wish, endpoint_tools.view.visible)
+        if isinstance(seen, ToolNotFound):
+            if not seen.ambiguous and (
+                away := self._router.calls.find_absence(wish, build_call_context(request, endpoint_tools))
+            ):
+                return _build_error_result(f"{away.message}. {away.fix}")
+            unknown = ToolNotFoundError(name, seen, endpoint_tools.view.visible)
+            return _build_error_result(f"{unknown.message}. find_tools finds the right name.")
+        budget = max(self._settings.gateway.find_tokens, self._settings.digest.max_tokens)
+        return _build_text_result(render_description(seen.card, budget=budget))
+
+    # -- call_tool ----------------------------------------------------------------------------------
+
+    async def _call_tool(
+        self,
+        request: ClientRequest,
+        exchange: ClientExchange,
+        endpoint_tools: EndpointTools,
+        arguments: JsonObject,
+    ) -> JsonObject:
+        name, intent = arguments.get("name"), arguments.get("intent")
+        if not isinstance(name, str) or not name:
+            return _build_error_result("call_tool needs `name`: one that find_tools answered with.")
+        inner = _parse_inner_arguments(arguments.get("arguments"))
+        if inner is None:
+            return _build_error_result(
+                f"the `arguments` of {name[:80]} must be an object, by parameter name."
+            )
+        wish = ToolCall(name=name, arguments=inner)
+        if name in _OWN_TOOL_NAMES:
+            return await self.answer(request, exchange, endpoint_tools, wish)
+        try:
+            return await self._running.run_tool(
+                request, exchange, wish, intent=intent[:MAX_INTENT_LENGTH] if isinstance(intent, str) else ""
+            )
+        except ToolNotFoundError as unknown:
+            return _build_error_result(f"{unknown.message}. find_tools finds the right name.")
+
+    # -- read_result --------------------------------------------------------------------------------
+
+    async def _read_result(
+        self, request: ClientRequest, endpoint_tools: EndpointTools, tool_call: ToolCall
+    ) -> JsonObject:
+        context = build_call_context(request, endpoint_tools)
+        if self._router.tools.find(READ_RESULT_NAME) is None:
+            outcome = await self._router.calls.call(tool_call, context)
+        else:  # some server has a tool of this name, and means something else
+            outcome = await run_read_result(self._router.calls.results, tool_call, context)
+        result = await render_result(outcome, None, modern=request.modern)
+        return {**result, "content": [*_get_content(result), *_build_read_hints(outcome, tool_call)]}
+
+
+def _get_content(result: JsonObject) -> list[Json]:
+    content = result.get("content")
+    return [*content] if isinstance(content, list | tuple) else []
+
+
+def _build_read_hints(outcome: Outcome, tool_call: ToolCall) -> list[JsonObject]:
+    """How to read on, where there is more."""
+    page, pages = outcome.metadata.get("page"), outcome.metadata.get("pages")
+    if not isinstance(page, int) or not isinstance(pages, int) or page >= pages:
+        return []
+    handle = json.dumps(str(tool_call.arguments.get("handle")))
+    return [
+        _build_text_block(
+            f"[Page {page} of {pages}. Next: {READ_RESULT_NAME}(handle={handle}, page={page + 1})]"
+        )
+    ]
+
+
+def _parse_limit(given: Json) -> int:
+    if (reading := read_scalar("integer", given)) is not None:  # many models write it as text
+        given = reading.value
+    if not isinstance(given, int) or isinstance(given, bool):
+        return DEFAULT_LIMIT
+    return min(max(given, 1), MAX_FOUND)
+
+
+def _explain_unavailable(status: ServerStatus) -> str:
+    """Why nothing can be found on this server, in the words a call of one of its tools would get."""
+    away = build_server_unavailable("", status)
+    assert away is not None
+    return f"The {format_one_line(away.reason.removeprefix('its '), _MAX_REASON_LENGTH)}. {away.fix}"
+
+
+def _explain_unknown_server(server: Json, servers: list[str], unavailable_note: str) -> str:
+    more = f" and {len(servers) - _MAX_SERVERS_NAMED} more" if len(servers) > _MAX_SERVERS_NAMED else ""
+    named = ", ".join(format_one_line(name, 40) for name in servers[:_MAX_SERVERS_NAMED])
+    return (
+        f"There is no server {format_one_line(str(server), 40)!r} here. "
+        f"{unavailable_note}{' ' if unavailable_note else ''}"
+        f"There are: {named}{more}. Leave `server` out to look at all of them."
+    )
+
+
+def _parse_inner_arguments(arguments: Json) -> JsonObject | None:
+    """The arguments for the tool; many models write them as a text."""
+    if arguments is None:
+        return {}
+    if isinstance(arguments, str) and len(arguments) <= MAX_ARGUMENTS_LENGTH:
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            return None
+    return cast("JsonObject", arguments) if isinstance(arguments, Mapping) else None
+
+
+def _build_text_block(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _build_text_result(text: str) -> JsonObject:
+    return {"content": [_build_text_block(text)]}
+
+
+def _build_error_result(text: str) -> JsonObject:
+    return {"content": [_build_text_block(text)], "isError": True}
+
+
+MAX_TOOL_NAME_LENGTH: Final = 512
+SERVER_WAIT_S: Final = 2.0  # for servers to say whether they have a tool by now
+_NO_ARGUMENTS: Final[JsonObject] = {}
+
+
+class ToolMethods:
+    """Tools, as clients list and call them."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        listing: ToolListing,
+        resource_listing: ResourceListing,
+        calls: InputRequiredCalls,
+        readiness: Readiness,
+        levels: LogLevels,
+    ) -> None:
+        self._router = router
+        self._offers = listing
+        self._shelves = resource_listing
+        self._calls = calls
+        self._readiness = readiness
+        self._levels = levels
+        self._own = OwnTools(router, self)
+
+    async def list_page(self, request: ClientRequest, exchange: ClientExchange) -> EncodedResult:
+        """One page of the tools of this endpoint."""
+        offer = await self._get_ready_tools(request)
+        await self._offers.encode_definitions(offer, modern=request.modern)
+        return self._offers.get_page(
+            request.endpoint,
+            request.principal,
+            cursor=request.params.get("cursor"),
+            modern=request.modern,
+        )
+
+    async def call_tool(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
+        """Run a tool of a server, or one of our own."""
+        name, arguments = _parse_call_params(request.params)
+        wish = ToolCall(name=name, arguments=arguments)
+        if name in RESERVED_NAMES:
+            offer = await self._get_ready_tools(request)
+            if any(tool["name"] == name for tool in offer.own_tools):
+                return await self._own.answer(request, exchange, offer, wish)
+        headers = request.headers if request.modern else None
+        return await self.run_tool(request, exchange, wish, intent=get_intent(request), headers=headers)
+
+    async def _get_ready_tools(self, request: ClientRequest) -> EndpointTools:
+        await self._readiness.wait_for_tools()
+        self._router.servers.refresh_in_background()
+        return await self._offers.prepare_tools(request.endpoint, request.principal)
+
+    async def run_tool(
+        self,
+        request: ClientRequest,
+        exchange: ClientExchange,
+        tool_call: ToolCall,
+        *,
+        intent: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> JsonObject:
+        """Run a tool of a server. One that this caller may not see does not exist for them.
+
+        `headers` must repeat the arguments that the tool wants repeated. There are none to compare
+        without HTTP, nor of `call_tool`, whose own arguments they would be.
+        """
+        offer = await self._offers.prepare_tools(request.endpoint, request.principal)
+        context = replace(
+            build_call_context(request, offer, intent),
+            fallback=get_meta(request).get(FALLBACK_KEY) is not False,
+            idempotency_key=get_idempotency_key(request),
+        )
+        card = offer.view.visible.by_exposed_name(tool_call.name)
+        if card is None:
+            offer = await self._get_ready_tools(request)
+            found = resolve_tool(tool_call, offer.view.visible)
+            if isinstance(found, ToolNotFound) and not found.ambiguous:
+                await self._router.servers.refresh_stale_listings(timeout=SERVER_WAIT_S)
+                offer = await self._get_ready_tools(request)
+                found = resolve_tool(tool_call, offer.view.visible)
+            if isinstance(found, ToolNotFound):
+                missed = await self._record_unknown(tool_call, context)
+                if missed.error is ErrorKind.UNAVAILABLE:  # known and away: the model hears why
+                    return await render_result(missed, None, modern=request.modern)
+                raise ToolNotFoundError(tool_call.name, found, offer.view.visible)
+            card, tool_call = found.card, _to_tool_call(found)
+        else:
+            tool_call = ToolCall(name=card.key, arguments=tool_call.arguments)
+        if headers and (schema := self._offers.get_mirrored_schema(card)) is not None:
+            repair = self._router.settings.flags.argument_repair
+            check_argument_headers(card, schema, tool_call.arguments, headers, repair=repair)
+        passage = build_request_context(request, log_level=self._levels.get_level(request.session))
+        outcome = await self._calls.call(request, exchange, tool_call, context, passage, server=card.server)
+        if intent:
+            self._router.learn(intent, outcome, context.conversation)
+        card = self._find_answering_card(outcome, card)
+        budget = compute_budget(card, context, self._router.settings.digest)
+        result = await render_result(outcome, card, modern=request.modern, budget=budget)
+        return (
+            await self._rewrite_links(request, card, result) if has_links(result.get("content")) else result
+        )
+
+    async def _rewrite_links(self, request: ClientRequest, card: ToolCard, result: JsonObject) -> JsonObject:
+        await self._readiness.wait_for_resources()
+        try:
+            shelf = self._shelves.get_resources(request.endpoint, request.principal)
+        except (
+            JsonRpcError
+        ):  # their profile is gone meanwhile: they can follow no link, but what ran has a result
+            return result
+        return await rewrite_result_links(result, shelf.collection, card.server)
+
+    def _find_answering_card(self, outcome: Outcome, requested: ToolCard) -> ToolCard:
+        """The tool that answered: the asked one, or a fallback."""
+        return (
+            requested if outcome.tool == requested.key else self._router.tools.get(outcome.tool) or requested
+        )
+
+    async def _record_unknown(self, tool_call: ToolCall, context: CallContext) -> Outcome:
+        """Record that somebody tried to call what does not exist for them. Nothing can run by it."""
+        probe = CallContext(
+            call_id=context.call_id,
+            conversation=context.conversation,
+            caller=context.caller,
+            profile=context.profile,
+            scopes=context.scopes,
+            dry_run=True,
+        )
+        return await self._router.calls.call(tool_call, probe)
+
+
+def _parse_call_params(params: JsonObject) -> tuple[str, JsonObject]:
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str) or not name or len(name) > MAX_TOOL_NAME_LENGTH:
+        raise JsonRpcError(INVALID_PARAMS, "tools/call needs the `name` of a tool; tools/list has them")
+    if arguments is None:
+        return name, _NO_ARGUMENTS
+    if isinstance(arguments, dict):
+        return name, arguments
+    if not isinstance(arguments, Mapping):
+        raise JsonRpcError(INVALID_PARAMS, f"the `arguments` of {name[:80]!r} must be an object, by name")
+    return name, cast("Mapping[str, Json]", arguments)
+
+
+def _to_tool_call(found: ResolvedTool) -> ToolCall:
+    return ToolCall(name=found.card.key, arguments=found.arguments)

@@ -1,0 +1,3 @@
+"""What all surfaces that speak HTTP share: ASGI helpers, authentication, the server. Knows nothing of
+tools.
+"""

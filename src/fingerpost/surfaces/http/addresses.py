@@ -1,0 +1,230 @@
+"""Hosts, ports and origins, and which of them a request may name. Checking both Host and Origin stops DNS
+rebinding: a page can make its name point here, but cannot choose what its browser sends.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from typing import Final
+
+from fingerpost.frozen import frozen
+from fingerpost.settings.model import GatewaySettings
+from fingerpost.settings.validation import DEFAULT_PORTS, get_base_url, get_host, is_loopback
+
+__all__ = [
+    "DEFAULT_PORTS",
+    "Authority",
+    "WebOrigin",
+    "get_base_url",
+    "get_host",
+    "get_reachable_address",
+    "is_every_address",
+    "is_ip_literal",
+    "is_loopback",
+    "parse_authority",
+    "parse_origin",
+]
+
+_AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/@?#]+)(?::(?P<port>\d{1,5}|\*))?")
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound
+
+
+@frozen(kw_only=False)
+class Authority:
+    """`host` or `host:port`; the host in small letters, an IPv6 address without brackets."""
+
+    host: str
+    port: int | None = None
+    any_port: bool = False  # written as `host:*`
+
+
+@frozen(kw_only=False)
+class WebOrigin:
+    """Where a web page comes from, its port always said."""
+
+    scheme: str
+    host: str
+    port: int | None  # None: any, written as `*`
+
+
+def parse_authority(text: str) -> Authority | None:
+    """What a Host header or an entry of `allowed_hosts` names; None when it names nothing."""
+    match = _AUTHORITY.fullmatch(text.strip())
+    if match is None:
+        return None
+    host = match["host"].strip("[]").lower().rstrip(".")
+    if match["port"] == "*":
+        return Authority(host, any_port=True)
+    port = int(match["port"]) if match["port"] else None
+    return None if port is not None and port > 65535 else Authority(host, port)
+
+
+def parse_origin(text: str) -> WebOrigin | None:
+    """What an Origin header or an entry of `allowed_origins` names; None for `null` and everything odd."""
+    scheme, separator, rest = text.strip().lower().partition("://")
+    authority = parse_authority(rest.rstrip("/")) if separator else None
+    if authority is None or not scheme:
+        return None
+    port = None if authority.any_port else authority.port or DEFAULT_PORTS.get(scheme)
+    return None if port is None and not authority.any_port else WebOrigin(scheme, authority.host, port)
+
+
+def is_every_address(host: str) -> bool:
+    """Whether listening at this host means listening at every address of the machine."""
+    return host.strip("[]") in _ANY_ADDRESS
+
+
+def is_ip_literal(host: str) -> bool:
+    """Whether a host is an address in numbers: a name may be made to point anywhere, numbers may not."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def get_reachable_address(bound: str) -> str:
+    """`host:port` by which people reach us who listen at `bound`: `0.0.0.0` leads nowhere in a browser.
+
+    In numbers: a Host of that kind is taken when we listen everywhere, the machine's name is not.
+    """
+    authority = parse_authority(bound)
+    if authority is None or not is_every_address(authority.host):
+        return bound
+    host = _get_own_address(socket.AF_INET6 if ":" in authority.host else socket.AF_INET)
+    return f"[{host}]:{authority.port}" if ":" in host else f"{host}:{authority.port}"
+
+
+# Addresses reserved for documentation (RFC 5737, RFC 3849): the way to them is the way out.
+_REMOTE_ADDRESSES: Final = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}
+_LOOPBACK_ADDRESSES: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+
+
+def _get_own_address(family: socket.AddressFamily) -> str:
+    """The address we have for others, loopback where there are none. Nothing is sent."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.settimeout(0)
+            way.connect(_REMOTE_ADDRESSES[family])
+            return way.getsockname()[0]
+    except OSError:
+        return _LOOPBACK_ADDRESSES[family]
+
+
+_MAX_CACHED_TARGETS: Final = 256
+_MAX_HEADER_LENGTH: Final = 300
+
+
+@frozen(kw_only=False)
+class RequestTarget:
+    """What a request was meant for. `refusal` is a sentence when it was not for us."""
+
+    refusal: str | None
+    loopback: bool  # it names this machine as only this machine can
+
+
+class AllowedHosts:
+    """The names this gateway answers to."""
+
+    def __init__(self, settings: GatewaySettings, bound: Authority) -> None:
+        self._bound = bound
+        self._hosts = [entry for text in settings.allowed_hosts if (entry := parse_authority(text))]
+        self._origins = [entry for text in settings.allowed_origins if (entry := parse_origin(text))]
+        self._literally = frozenset(settings.allowed_origins)  # `null`, `vscode-webview://…`
+        if not is_every_address(settings.host):
+            self._hosts.append(Authority(settings.host.strip("[]").lower()))  # by name, where it is one
+        if settings.public_url and (public := parse_origin(_get_origin(settings.public_url))) is not None:
+            self._hosts.append(Authority(public.host))
+            self._origins.append(public)
+        self._targets: dict[tuple[str, str | None], RequestTarget] = {}
+
+    @property
+    def allows_any_origin(self) -> bool:
+        """Whether any web page somebody happens to visit may call."""
+        return "*" in self._literally or any(entry.host == "*" for entry in self._origins)
+
+    def check_target(self, headers: Mapping[str, str]) -> RequestTarget:
+        """What a request with these headers was meant for."""
+        asked = headers.get("host", ""), headers.get("origin")
+        try:
+            return self._targets[asked]
+        except KeyError:
+            answer = self._check_host(*asked)
+            if len(asked[0]) + len(asked[1] or "") <= _MAX_HEADER_LENGTH:  # strangers do not fill our memory
+                if len(self._targets) >= _MAX_CACHED_TARGETS:
+                    self._targets.clear()
+                self._targets[asked] = answer
+            return answer
+
+    def allows_probe(self, headers: Mapping[str, str]) -> bool:
+        """Whether a health probe is answered: also one by address, as orchestrators send it, or without Host.
+
+        No name of somebody else's leads here by that, and no page of theirs.
+        """
+        if is_cross_site_embed(headers):
+            return False
+        if (host := headers.get("host")) is None:
+            return "origin" not in headers
+        if "origin" in headers:
+            return self.check_target(headers).refusal is None
+        authority = parse_authority(host)
+        return authority is not None and (is_ip_literal(authority.host) or self._is_known_host(authority))
+
+    def _check_host(self, host: str, origin: str | None) -> RequestTarget:
+        authority = parse_authority(host)
+        loopback = authority is not None and is_loopback(authority.host)
+        return RequestTarget(self._explain_refusal(authority, origin), loopback)
+
+    def _explain_refusal(self, authority: Authority | None, origin: str | None) -> str | None:
+        if authority is None or not self._is_known_host(authority):
+            return "This Host is not one of this gateway's. If it is, add it to gateway.allowed_hosts."
+        if origin is not None and not self._allows_origin(origin, authority):
+            return (
+                "Pages of this Origin may not call this gateway. "
+                "If they should, add it to gateway.allowed_origins."
+            )
+        return None
+
+    def _is_known_host(self, asked: Authority) -> bool:
+        if is_loopback(asked.host) or asked.host == self._bound.host:
+            return True
+        if is_every_address(self._bound.host) and is_ip_literal(asked.host):
+            return True
+        return any(
+            fnmatchcase(asked.host, entry.host) and entry.port in (None, asked.port) for entry in self._hosts
+        )
+
+    def _allows_origin(self, text: str, asked: Authority) -> bool:
+        if text in self._literally or "*" in self._literally:
+            return True
+        origin = parse_origin(text)
+        if origin is None:
+            return False
+        if any(_covers_origin(entry, origin) for entry in self._origins):
+            return True
+        # A page that we ourselves serve: same name, same port. The names of loopback are one and the same.
+        at_home = is_loopback(origin.host) and is_loopback(asked.host)
+        return at_home and origin.port == (asked.port or DEFAULT_PORTS.get(origin.scheme))
+
+
+def is_cross_site_embed(headers: Mapping[str, str]) -> bool:
+    """Whether a foreign page has its browser load this: that sends no Origin, but the browser says so."""
+    elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    return elsewhere and "origin" not in headers and headers.get("sec-fetch-mode") != "navigate"
+
+
+def _covers_origin(entry: WebOrigin, origin: WebOrigin) -> bool:
+    return (
+        entry.scheme == origin.scheme
+        and fnmatchcase(origin.host, entry.host)
+        and entry.port in (None, origin.port)
+    )
+
+
+def _get_origin(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.partition('/')[0]}"

@@ -1,0 +1,48 @@
+"""Waiting for the decision about a pending call, and the console page where it is made."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+
+from fingerpost.errors import StoreError
+from fingerpost.events import ApprovalDecided
+from fingerpost.records import Decision
+from fingerpost.router import Router
+
+CHECK_INTERVAL_S: Final = 1.0  # a decision made in another process is told to nobody here
+
+
+async def wait_for_decision(router: Router, pending_id: str, seconds: float) -> bool:
+    """Whether the call is decided about (or its time is over) within so many seconds."""
+    found = False
+    with anyio.move_on_after(seconds), router.live.subscribe() as events:
+        async with anyio.create_task_group() as tasks:
+
+            async def listen() -> None:
+                nonlocal found
+                async for event in events:
+                    if isinstance(event, ApprovalDecided) and event.pending_id == pending_id:
+                        found = True
+                        tasks.cancel_scope.cancel()
+
+            tasks.start_soon(listen)
+            while not await _is_decided(router, pending_id):  # noqa: ASYNC110 - other processes tell nobody
+                await anyio.sleep(CHECK_INTERVAL_S)
+            found = True
+            tasks.cancel_scope.cancel()
+    return found
+
+
+async def _is_decided(router: Router, pending_id: str) -> bool:
+    try:
+        pending = await router.store.approvals.get(pending_id)
+    except StoreError:  # it may be back before the time is over
+        return False
+    return pending is None or pending.decision is not Decision.WAITING
+
+
+def build_approval_url(address: str, pending_id: str) -> str:
+    """Where a person decides about a call that waits."""
+    return f"{address.rstrip('/')}/#/approvals/{pending_id}"

@@ -1,0 +1,227 @@
+"""Requests, responses and event streams on raw ASGI, and work that ends when its client disconnects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+AsgiMessage = MutableMapping[str, Any]
+AsgiScope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[AsgiMessage]]
+Send = Callable[[AsgiMessage], Awaitable[None]]
+AsgiApp = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+MAX_HEADERS: Final = 100
+JSON_TYPE: Final[Header] = (b"content-type", b"application/json")
+EVENT_STREAM_HEADERS: Final[tuple[Header, ...]] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+# Two readers of a request must not see two different values of these.
+_SINGLE_HEADERS: Final = frozenset(
+    {"host", "origin", "authorization", "content-type", "mcp-session-id", "last-event-id"}
+)
+
+
+class HttpError(Exception):
+    """The request ends here, with this status and a sentence. Each surface has its own way to write it."""
+
+    def __init__(self, status: int, message: str, *, headers: tuple[Header, ...] = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers
+
+
+class ClientDisconnected(Exception):
+    """The client left before its request was whole: nobody waits for an answer."""
+
+
+def parse_headers(raw: Iterable[Header]) -> tuple[dict[str, str], frozenset[str]]:
+    """Headers by lower-case name, and the names that came more than once. Raises `HttpError`."""
+    pairs = list(raw)
+    if len(pairs) > MAX_HEADERS:
+        raise HttpError(431, f"A request has at most {MAX_HEADERS} headers.")
+    # The parser leaves spaces behind a value in; they are not part of it.
+    headers = {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in pairs}
+    if len(headers) == len(pairs):
+        return headers, frozenset()
+    names = [name.decode("latin-1") for name, _ in pairs]
+    repeated = frozenset(name for name in names if names.count(name) > 1)
+    if twice := sorted(repeated & _SINGLE_HEADERS):
+        raise HttpError(400, f"The header {twice[0]} came more than once.")
+    return headers, repeated
+
+
+def check_content_type(headers: Mapping[str, str]) -> None:
+    """Raises `HttpError` for a body that does not say it is JSON."""
+    content_type = headers.get("content-type", "")
+    if content_type != "application/json" and (
+        content_type.split(";")[0].strip().lower() != "application/json"
+    ):
+        raise HttpError(400, "Send the request as application/json.")
+
+
+async def read_body(headers: Mapping[str, str], receive: Receive, *, limit: int, seconds: float) -> bytes:
+    """The whole body, within bounds of size and time. Raises `HttpError` and `ClientDisconnected`."""
+    announced = headers.get("content-length")
+    if announced is not None and announced.isdigit() and int(announced[:20]) > limit:
+        raise _build_too_large(limit)
+    message = await receive()  # the connection itself cuts off whoever sends nothing at all
+    if message["type"] == "http.request" and not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        if len(body) <= limit:
+            return body  # all of it at once: nearly always
+    with anyio.move_on_after(seconds):
+        return await _read_rest(message, receive, limit)
+    raise HttpError(
+        408, f"The request did not arrive within {seconds:g} s.", headers=((b"connection", b"close"),)
+    )
+
+
+async def _read_rest(message: AsgiMessage, receive: Receive, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        if message["type"] != "http.request":
+            raise ClientDisconnected
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise _build_too_large(limit)
+        parts.append(part)
+        if not message.get("more_body"):
+            return b"".join(parts)
+        message = await receive()
+
+
+def _build_too_large(limit: int) -> HttpError:
+    return HttpError(
+        413,
+        f"A request has at most {limit} bytes (gateway.body_bytes).",
+        headers=((b"connection", b"close"),),
+    )
+
+
+async def respond(send: Send, status: int, body: bytes, headers: Iterable[Header] = (JSON_TYPE,)) -> None:
+    """One plain answer."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [*headers, (b"content-length", str(len(body)).encode())],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+WorkResult = TypeVar("WorkResult")
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Returns when the client is gone. Whatever else it sends is for nobody."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def run_while_connected(
+    receive: Receive, work: Callable[[TaskGroup], Awaitable[WorkResult]]
+) -> WorkResult:
+    """What `work` gives. Raises `ClientDisconnected` when the client leaves first: the work is cancelled
+    then.
+
+    `work` may start tasks that end with it.
+    """
+    gone = False
+    results: list[WorkResult] = []
+    failures: list[Exception] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            nonlocal gone
+            await wait_for_disconnect(receive)
+            gone = True
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        try:
+            results.append(await work(tasks))
+        except Exception as error:  # noqa: BLE001 - raised below; the group would wrap it
+            failures.append(error)
+        tasks.cancel_scope.cancel()
+    if results:
+        return results[0]
+    if failures and not gone:
+        raise failures[0]
+    raise ClientDisconnected
+
+
+HEARTBEAT_S: Final = 15.0  # proxies cut connections on which nothing moves
+
+
+class EventStream:
+    """Writes frames. Use `open_event_stream`."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._writing = anyio.Lock()
+
+    async def send_event(
+        self, payload: bytes, *, event: str | None = None, event_id: str | None = None
+    ) -> None:
+        """One event. `payload` is one line, as JSON is."""
+        head = "".join(
+            f"{name}: {value}\n" for name, value in (("event", event), ("id", event_id)) if value is not None
+        )
+        await self._write_frame(b"%sdata: %s\n\n" % (head.encode(), payload))
+
+    async def send_comment(self, text: str = "") -> None:
+        """Something no client shows: that we are still here."""
+        await self._write_frame(b": %s\n\n" % " ".join(text.split()).encode())
+
+    async def _write_frame(self, frame: bytes) -> None:
+        async with self._writing:
+            await self._send_frame(frame)
+
+    async def _send_frame(self, frame: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+
+
+@asynccontextmanager
+async def open_event_stream(
+    receive: Receive, send: Send, *, headers: Iterable[Header] = (), heartbeat: float = HEARTBEAT_S
+) -> AsyncGenerator[EventStream]:
+    """The stream, its head sent. When the client leaves, the block is cancelled."""
+    start: AsgiMessage = {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [*EVENT_STREAM_HEADERS, *headers],
+    }
+    await send(start)
+    stream = EventStream(send)
+    gone = False
+    async with anyio.create_task_group() as tasks:
+
+        async def keep_alive() -> None:
+            while True:
+                await anyio.sleep(heartbeat)
+                await stream.send_comment()
+
+        async def watch() -> None:
+            nonlocal gone
+            await wait_for_disconnect(receive)
+            gone = True
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(keep_alive)
+        tasks.start_soon(watch)
+        yield stream
+        tasks.cancel_scope.cancel()
+    if not gone:
+        await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,342 @@
+"""Authentication of every HTTP request: host, origin, API key or token, and limits for failed attempts."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, Protocol
+
+from fingerpost.errors import ConfigError
+from fingerpost.events import AccessRefused, EventSink
+from fingerpost.frozen import frozen
+from fingerpost.records import LOCAL_NAME, JsonObject, Principal, Right
+from fingerpost.settings.model import GatewaySettings
+from fingerpost.settings.validation import find_gateway_flaws, get_host, is_loopback, raise_first_flaw
+from fingerpost.store.api_keys import PREFIX
+from fingerpost.surfaces.http.access import AccessDenial, Endpoint
+from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, is_cross_site_embed, parse_authority
+from fingerpost.surfaces.http.credentials import (
+    ApiKeyCheck,
+    ApiKeyLookup,
+    CredentialVerdict,
+    InsufficientCredential,
+    KnownCredential,
+    UndecidedCredential,
+    UnknownCredential,
+)
+from fingerpost.surfaces.http.resource_metadata import ProtectedResources, ResourceMetadata
+
+
+def is_exposed(settings: GatewaySettings) -> bool:
+    """Whether somebody who does not sit at this machine can reach the gateway."""
+    public = get_host(settings.public_url) if settings.public_url else ""
+    return not is_loopback(settings.host) or bool(public and not is_loopback(public))
+
+
+def check_exposure(settings: GatewaySettings, *, has_keys: bool) -> str | None:
+    """A note for the person who starts the gateway, if there is something to say.
+
+    Raises `ConfigError` when anybody in the network could use every tool.
+    """
+    if not is_exposed(settings):
+        return None
+    if not has_keys and settings.sign_in is None:
+        where = settings.host if not is_loopback(settings.host) else settings.public_url
+        message = f"the gateway would be open to everybody who can reach {where}"
+        raise ConfigError(
+            message,
+            hint="make a key with `fingerpost keys add NAME`, or set [gateway.sign_in], "
+            "or listen at 127.0.0.1 only",
+        )
+    if settings.public_url is None:
+        return (
+            f"{settings.host} is served without encryption, so keys can be read on the way. Put a proxy with "
+            "TLS in front, and say its address as gateway.public_url."
+        )
+    if not settings.public_url.startswith("https://"):
+        return "gateway.public_url is not https, so keys can be read on the way."
+    return None
+
+
+MAX_FAILURES: Final = 20
+WINDOW_S: Final = 60.0
+_MAX_REMOTES: Final = 10_000
+
+
+class FailedAttempts:
+    """Counts failures by where they came from, over the last minute."""
+
+    def __init__(
+        self,
+        *,
+        limit: int = MAX_FAILURES,
+        seconds: float = WINDOW_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._clock = clock
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def get_wait(self, remote: str) -> float:
+        """How many seconds this remote has to wait; 0 when it may fail once more."""
+        failures = self._failures.get(remote)
+        if failures is None or len(failures) < self._limit:
+            return 0.0
+        return max(0.0, failures[0] + self._seconds - self._clock())
+
+    def add_failure(self, remote: str) -> None:
+        """One more failure. Who is forgotten for want of room is whoever failed longest ago."""
+        failures = self._failures.pop(remote, None) or deque[float](maxlen=self._limit)
+        failures.append(self._clock())
+        self._failures[remote] = failures
+        if len(self._failures) > _MAX_REMOTES:
+            self._failures.popitem(last=False)
+
+
+class RefusalLog:
+    """Tells of those who were refused, of each remote only so many a minute."""
+
+    def __init__(self, events: EventSink) -> None:
+        self._events = events
+        self._told = FailedAttempts()
+
+    def record(self, remote: str, *, endpoint: str, reason: str, principal: str | None = None) -> None:
+        if self._told.get_wait(remote) > 0:
+            return
+        self._told.add_failure(remote)
+        self._events.emit(AccessRefused(endpoint=endpoint, reason=reason, principal=principal))
+
+
+# Callers without a key, tools as well as people, use and look. Deciding takes what a tool has not,
+# a key with the right or a session of the console that `fingerpost console` opens.
+LOCAL_PRINCIPAL: Final = Principal(name=LOCAL_NAME, kind="local", rights=(Right.USE, Right.WATCH))
+
+MAX_CREDENTIAL_LENGTH: Final = 16_384
+# Set by proxies: whoever asks through one does not sit at this machine.
+_PROXY_HEADERS: Final = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"})
+
+_KEY_NEEDED = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
+_INVALID_CREDENTIAL = "The key or token is not valid. Ask whoever runs this gateway for another."
+_WRONG_ENDPOINT = "The key or token is valid, but does not reach this endpoint."
+_NOT_ACCEPTED = "The token is valid, but not taken: {reason}."
+_RIGHT_MISSING = "The key or token is valid, but its holder may not do this: it needs the right `{right}`."
+_SIGN_IN_NEEDED = (
+    "Being at this machine is not enough for this: a tool could say so, too. It needs the right `{right}`. "
+    "Sign in to the console with the link that `fingerpost console` prints, use the command line "
+    "(`fingerpost approvals`), or send a key made with `fingerpost keys add NAME --may {right}`."
+)
+_TOO_MANY_FAILURES = "Too many wrong keys or tokens came from here. Wait a minute."
+_EMBEDDING_REFUSED = "A page of another site may not load this."
+_CHECK_UNAVAILABLE = "Keys and tokens cannot be checked at the moment. Try again in a few seconds."
+
+
+class CredentialCheck(Protocol):
+    """Looks at one kind of credential."""
+
+    def get_cached(self, credential: str, /) -> KnownCredential | None: ...
+
+    async def check_credential(self, credential: str, /) -> CredentialVerdict: ...
+
+
+@frozen(kw_only=False)
+class _RefusedAccess:
+    """A refusal with what only the audit trail hears of it."""
+
+    denial: AccessDenial
+    reason: str
+    principal: str | None = None
+
+
+class HttpAuthenticator:
+    """The gate (`exchange.Authenticator`). `local`: who it is at this machine that has no key; None: all need
+    one.
+    """
+
+    def __init__(
+        self,
+        *,
+        hosts: AllowedHosts,
+        documents: ResourceMetadata,
+        keys: CredentialCheck,
+        tokens: CredentialCheck | None,
+        events: EventSink,
+        local: Principal | None,
+        failures: FailedAttempts | None = None,
+    ) -> None:
+        self._hosts = hosts
+        self._documents = documents
+        self._keys = keys
+        self._tokens = tokens
+        self._local = local
+        self._failures = failures or FailedAttempts()
+        self._refusal_log = RefusalLog(events)
+
+    def get_public_documents(self) -> Mapping[str, JsonObject]:
+        return self._documents.get_documents()
+
+    def allows_origin(self, headers: Mapping[str, str]) -> bool:
+        """Whether a web page may call us, by Host and Origin: its key comes with the call itself."""
+        return self._hosts.check_target(headers).refusal is None
+
+    def allows_probe(self, headers: Mapping[str, str]) -> bool:
+        return self._hosts.allows_probe(headers)
+
+    async def authenticate(
+        self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
+    ) -> Principal | AccessDenial:
+        """Who this is, or why they are not let in. `remote` is the address they come from."""
+        answer = await self._check_request(headers, endpoint, remote)
+        if isinstance(answer, _RefusedAccess):
+            self._refusal_log.record(
+                remote, endpoint=endpoint.path, reason=answer.reason, principal=answer.principal
+            )
+            return answer.denial
+        return answer
+
+    async def _check_request(
+        self, headers: Mapping[str, str], endpoint: Endpoint, remote: str
+    ) -> Principal | _RefusedAccess:
+        aim = self._hosts.check_target(headers)
+        if aim.refusal is not None:
+            return _RefusedAccess(AccessDenial(status=403, message=aim.refusal), aim.refusal)
+        if is_cross_site_embed(headers):
+            return _RefusedAccess(AccessDenial(status=403, message=_EMBEDDING_REFUSED), _EMBEDDING_REFUSED)
+        credential = _get_credential(headers)
+        if credential is None:
+            if self._local is not None and aim.loopback and not _is_proxied(headers):
+                return self._check_endpoint(endpoint, self._local)
+            return _RefusedAccess(self._build_unauthorized(endpoint, _KEY_NEEDED), "no credential was given")
+        check = self._keys if self._tokens is None or credential.startswith(PREFIX) else self._tokens
+        known = check.get_cached(credential)
+        if known is None:
+            # Looked at before anybody is told to wait: behind a proxy all come from one address, and a
+            # stranger who guesses there must not keep the others out. A right guess would be let in, too,
+            # but cannot be made: keys have 256 random bits, tokens a signature. Looking is cheap for us.
+            verdict = await self._check_credential(check, credential)
+            if not isinstance(verdict, KnownCredential):
+                return self._build_refusal(verdict, endpoint, remote)
+            known = verdict
+        return self._check_endpoint(endpoint, known.principal)
+
+    async def _check_credential(self, check: CredentialCheck, credential: str) -> CredentialVerdict:
+        if not credential.isascii() or len(credential) > MAX_CREDENTIAL_LENGTH:
+            return UnknownCredential("not a credential")
+        return await check.check_credential(credential)
+
+    def _check_endpoint(self, endpoint: Endpoint, principal: Principal) -> Principal | _RefusedAccess:
+        if endpoint.right is not None and not principal.may(endpoint.right):
+            message = _SIGN_IN_NEEDED if principal.kind == "local" else _RIGHT_MISSING
+            denial = self._build_insufficient(endpoint, message.format(right=endpoint.right))
+            return _RefusedAccess(denial, f"may not {endpoint.right}", principal.name)
+        if endpoint.any_profile or principal.may_use(endpoint.profile):
+            return principal
+        denial = self._build_insufficient(endpoint, _WRONG_ENDPOINT)
+        return _RefusedAccess(denial, f"may use only {', '.join(principal.profiles)}", principal.name)
+
+    def _build_refusal(
+        self,
+        verdict: UnknownCredential | InsufficientCredential | UndecidedCredential,
+        endpoint: Endpoint,
+        remote: str,
+    ) -> _RefusedAccess:
+        if isinstance(verdict, UndecidedCredential):
+            again = ("retry-after", str(verdict.seconds))
+            return _RefusedAccess(
+                AccessDenial(status=503, message=_CHECK_UNAVAILABLE, headers=(again,)), verdict.reason
+            )
+        if isinstance(verdict, InsufficientCredential):
+            message = _NOT_ACCEPTED.format(reason=verdict.reason)
+            denial = self._build_insufficient(endpoint, message, verdict.scopes)
+            return _RefusedAccess(denial, verdict.reason, verdict.principal)
+        if (seconds := self._failures.get_wait(remote)) > 0:
+            return _build_too_many(seconds)
+        self._failures.add_failure(remote)
+        return _RefusedAccess(
+            self._build_unauthorized(endpoint, _INVALID_CREDENTIAL, "invalid_token"), verdict.reason
+        )
+
+    def _build_unauthorized(self, endpoint: Endpoint, message: str, error: str | None = None) -> AccessDenial:
+        challenge = self._documents.build_challenge(endpoint.path, error)
+        return AccessDenial(status=401, message=message, headers=(challenge,))
+
+    def _build_insufficient(
+        self, endpoint: Endpoint, message: str, scopes: tuple[str, ...] = ()
+    ) -> AccessDenial:
+        challenge = self._documents.build_challenge(endpoint.path, "insufficient_scope", scopes)
+        return AccessDenial(status=403, message=message, headers=(challenge,))
+
+
+def _build_too_many(seconds: float) -> _RefusedAccess:
+    again = ("retry-after", str(int(seconds) + 1))
+    return _RefusedAccess(
+        AccessDenial(status=429, message=_TOO_MANY_FAILURES, headers=(again,)), "too many wrong credentials"
+    )
+
+
+def _get_credential(headers: Mapping[str, str]) -> str | None:
+    """What was given to be let in. Beside an `X-API-Key` the Authorization may be meant for a server."""
+    if (key := headers.get("x-api-key")) is not None:
+        return key.strip()
+    authorization = headers.get("authorization")
+    if authorization is None:
+        return None
+    scheme, _, value = authorization.strip().partition(" ")
+    # Another scheme is a credential too, and a wrong one.
+    return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def _is_proxied(headers: Mapping[str, str]) -> bool:
+    return not _PROXY_HEADERS.isdisjoint(headers)
+
+
+__all__ = ["HttpAuthenticator", "build_authenticator", "check_exposure", "is_exposed"]
+
+
+def build_authenticator(
+    settings: GatewaySettings,
+    *,
+    keys: ApiKeyLookup,
+    events: EventSink,
+    bound: str,
+    profiles: Iterable[str] = (),
+) -> HttpAuthenticator:
+    """The gate for a gateway that listens at `bound` (`host:port`).
+
+    Raises `ConfigError` for settings nobody could be let in by.
+    """
+    address = parse_authority(bound) or Authority(settings.host, settings.port)
+    _check_settings(settings)
+    resources = ProtectedResources(settings, bound=bound, profiles=profiles)
+    tokens = None
+    if settings.sign_in is not None:
+        # Loads the library for signatures, which a gateway without sign-in need not pay for.
+        from fingerpost.surfaces.http.tokens import TokenCheck
+
+        tokens = TokenCheck(settings.sign_in, audiences=resources.get_audiences)
+    hosts = AllowedHosts(settings, address)
+    at_home = is_loopback(address.host) and not is_exposed(settings) and not hosts.allows_any_origin
+    return HttpAuthenticator(
+        hosts=hosts,
+        documents=ResourceMetadata(settings.sign_in, resources),
+        keys=ApiKeyCheck(keys),
+        tokens=tokens,
+        events=events,
+        local=_build_local_principal(settings) if at_home and not settings.require_key else None,
+    )
+
+
+def _build_local_principal(settings: GatewaySettings) -> Principal:
+    """Who it is that needs no key."""
+    confirms = (Right.CONFIRM,) if settings.local_confirm else ()
+    return replace(LOCAL_PRINCIPAL, rights=(*LOCAL_PRINCIPAL.rights, *confirms))
+
+
+def _check_settings(settings: GatewaySettings) -> None:
+    raise_first_flaw(find_gateway_flaws(settings))
+    for entry in settings.allowed_hosts:
+        if parse_authority(entry) is None:
+            message = f"gateway.allowed_hosts: {entry} is not a host"
+            raise ConfigError(message, hint="write a name, or name:port, without http://")

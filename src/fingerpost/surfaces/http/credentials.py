@@ -1,0 +1,136 @@
+"""Results of checking a credential, and API keys: cached, and looked up in the store now and then."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from fingerpost.errors import StoreError
+from fingerpost.frozen import frozen
+from fingerpost.records import Principal, utc_now
+from fingerpost.store.api_keys import PREFIX, ApiKey
+
+
+@frozen(kw_only=False)
+class KnownCredential:
+    """Somebody we know."""
+
+    principal: Principal
+
+
+@frozen(kw_only=False)
+class UnknownCredential:
+    """Not a credential of ours. `reason` is for the audit trail; the caller never hears it."""
+
+    reason: str
+
+
+@frozen(kw_only=False)
+class InsufficientCredential:
+    """A good token that may not do this. `scopes` are what it would need."""
+
+    reason: str
+    scopes: tuple[str, ...] = ()
+    principal: str | None = None
+
+
+@frozen(kw_only=False)
+class UndecidedCredential:
+    """We cannot tell at the moment; `seconds` is when to ask again."""
+
+    reason: str
+    seconds: int = 5
+
+
+CredentialVerdict = KnownCredential | UnknownCredential | InsufficientCredential | UndecidedCredential
+
+
+RENEW_AFTER_S: Final = 3.0  # then one request looks the key up again, while others go on
+KEY_FRESH_S: Final = 5.0  # a revoked key is refused after this time at the latest
+USE_NOTED_INTERVAL_S: Final = timedelta(hours=1)
+_MAX_CACHED_KEYS: Final = 1000
+
+
+class ApiKeyLookup(Protocol):
+    """Where keys are kept. The store implements this."""
+
+    async def find(self, key: str, *, now: datetime | None = None) -> ApiKey | None: ...
+
+    def note_use(self, key_id: str, at: datetime) -> None: ...
+
+
+@dataclass(slots=True)
+class _CachedKey:
+    key: ApiKey
+    verdict: KnownCredential
+    at: float
+    renewing: bool = False
+
+
+class ApiKeyCheck:
+    """Tells whose key it is."""
+
+    def __init__(self, key_store: ApiKeyLookup, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._book = key_store
+        self._clock = clock
+        self._seen: OrderedDict[bytes, _CachedKey] = OrderedDict()
+        self._noted: dict[str, datetime] = {}
+
+    def get_cached(self, key: str) -> KnownCredential | None:
+        """The answer of a moment ago, if it was a good one."""
+        seen = self._seen.get(_hash_key(key))
+        if seen is None:
+            return None
+        age = self._clock() - seen.at
+        if age >= KEY_FRESH_S or not seen.key.is_valid(utc_now()):
+            return None
+        if age >= RENEW_AFTER_S and not seen.renewing:
+            seen.renewing = True
+            return None
+        return seen.verdict
+
+    async def check_credential(self, key: str) -> CredentialVerdict:
+        """Whose key this is, as the store knows it now."""
+        if not key.startswith(PREFIX):  # anybody may send us anything: no look-up for what cannot be a key
+            return UnknownCredential("no such key")
+        try:
+            found = await self._book.find(key)
+        except StoreError as error:
+            return UndecidedCredential(f"keys cannot be looked up: {error}")
+        mark = _hash_key(key)
+        if found is None:
+            self._seen.pop(mark, None)
+            return UnknownCredential("no such key")
+        known = KnownCredential(
+            Principal(
+                name=found.name,
+                kind="key",
+                scope=found.scope,
+                profiles=found.profiles,
+                rights=found.rights,
+            ),
+        )
+        self._seen[mark] = _CachedKey(found, known, self._clock())
+        if len(self._seen) > _MAX_CACHED_KEYS:
+            self._seen.popitem(last=False)
+        self._note_use(found)
+        return known
+
+    def _note_use(self, key: ApiKey) -> None:
+        now = utc_now()
+        last = self._noted.get(key.key_id) or key.last_used
+        if last is None or now - last >= USE_NOTED_INTERVAL_S:
+            if len(self._noted) >= _MAX_CACHED_KEYS:
+                self._noted.clear()
+            self._noted[key.key_id] = now
+            self._book.note_use(key.key_id, now)
+
+
+def _hash_key(key: str) -> bytes:
+    """What a key is remembered by: a dump of our memory should not be a list of keys."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

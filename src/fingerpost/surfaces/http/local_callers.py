@@ -1,0 +1,221 @@
+"""Callers on this machine: programs that Fingerpost started, and one-time sign-in tickets for the
+operator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+import struct
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+
+from fingerpost.frozen import frozen
+from fingerpost.records import Grant, utc_now
+from fingerpost.records.access import DECIDING_RIGHTS, Principal
+from fingerpost.settings.validation import is_loopback
+from fingerpost.store import Store
+
+MARK: Final = "FINGERPOST_COMMAND"  # of `servers/watchdog.py`, whose package takes long to load
+
+_PROC: Final = Path("/proc")
+_MAX_PARENTS: Final = 64
+_MAX_REMEMBERED: Final = 1000  # connections
+_known_peers: OrderedDict[Peer, bool] = OrderedDict()
+
+
+@frozen(kw_only=False)
+class Peer:
+    """Both ends of a TCP connection, theirs and ours."""
+
+    host: str
+    port: int
+    own_host: str
+    own_port: int
+
+
+def build_peer(client: tuple[str, int] | None, server: tuple[str, int] | None) -> Peer | None:
+    """The connection of an ASGI request (`scope["client"]`, `scope["server"]`), where it is one."""
+    if not client or not server:
+        return None
+    # From another address of this machine, a connection has the same one at both ends.
+    is_local = is_loopback(client[0]) or client[0] == server[0]
+    return Peer(client[0], client[1], server[0], server[1]) if is_local else None
+
+
+async def drop_decision_rights(principal: Principal, peer: Peer | None) -> Principal:
+    """The principal, without the rights to decide where a program that we started sent this."""
+    if DECIDING_RIGHTS.isdisjoint(principal.rights) or not await is_tool_peer(peer):
+        return principal
+    return replace(
+        principal, rights=tuple(right for right in principal.rights if right not in DECIDING_RIGHTS)
+    )
+
+
+async def is_tool_peer(peer: Peer | None) -> bool:
+    """Whether the program at the other end of a connection was started by us. Looked up in a thread, once."""
+    if peer is None or sys.platform != "linux":
+        return False
+    known = _known_peers.get(peer)
+    if known is None:
+        known = await anyio.to_thread.run_sync(_look_up_peer, peer)
+        _known_peers[peer] = known
+        if len(_known_peers) > _MAX_REMEMBERED:
+            _known_peers.popitem(last=False)
+    return known
+
+
+def is_started_by_tool() -> bool:
+    """Whether this very program was started by a Fingerpost, perhaps over others."""
+    return MARK in os.environ or _is_tool(os.getpid())
+
+
+def _is_tool(process: int) -> bool:
+    """Whether it or one of its parents carries a mark of ours."""
+    for _ in range(_MAX_PARENTS):
+        if _is_marked(process):
+            return True
+        process = _get_parent(process)
+        if process <= 1:
+            return False
+    return False
+
+
+def _look_up_peer(peer: Peer) -> bool:
+    inode = _find_inode(peer)
+    if inode is None:
+        return False
+    wanted = f"socket:[{inode}]"
+    # A socket may be open in several processes: one of a tool among them is enough.
+    return any(_is_tool(process) for process in _find_holders(wanted))
+
+
+def _find_inode(peer: Peer) -> str | None:
+    """The inode of their end of the connection, by the kernel's table."""
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        theirs, ours = (
+            _search_socket_table(peer.host, peer.port, family),
+            _search_socket_table(peer.own_host, peer.own_port, family),
+        )
+        if theirs is None or ours is None:
+            continue
+        try:
+            rows = (_PROC / "net" / name).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[1:3] == [theirs, ours]:
+                return fields[9]
+    return None
+
+
+def _search_socket_table(host: str, port: int, family: socket.AddressFamily) -> str | None:
+    """`0100007F:21C2`: words of the address in the machine's order, and the port, as /proc writes them."""
+    address = ip_address(host.partition("%")[0])
+    if family == socket.AF_INET6 and address.version == 4:
+        address = ip_address(f"::ffff:{address}")
+    if (address.version == 6) is not (family == socket.AF_INET6):
+        return None
+    words = struct.unpack(f"!{len(address.packed) // 4}I", address.packed)
+    return f"{struct.pack(f'={len(words)}I', *words).hex().upper()}:{port:04X}"
+
+
+def _find_holders(wanted: str) -> Iterator[int]:
+    """The processes that have this socket open, as far as we may look."""
+    for process in (name for name in _list_folder(str(_PROC)) if name.isdigit()):
+        handles = f"{_PROC}/{process}/fd"
+        if any(_read_link(f"{handles}/{handle}") == wanted for handle in _list_folder(handles)):
+            yield int(process)
+
+
+def _list_folder(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - thousands of names, in a hurry
+    except OSError:  # the process is gone, or not ours to look at
+        return []
+
+
+def _read_link(link: str) -> str:
+    try:
+        return os.readlink(link)  # noqa: PTH115 - as above
+    except OSError:  # closed meanwhile
+        return ""
+
+
+def _is_marked(process: int) -> bool:
+    try:
+        environment = (_PROC / str(process) / "environ").read_bytes()
+    except OSError:
+        return False
+    return any(entry.startswith(f"{MARK}=".encode()) for entry in environment.split(b"\0"))
+
+
+def _get_parent(process: int) -> int:
+    """0 where that cannot be told."""
+    try:
+        told = (_PROC / str(process) / "stat").read_bytes()
+    except OSError:
+        return 0
+    fields = told[told.rfind(b")") + 1 :].split()  # its name, before that, may hold anything
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
+TICKET_LIFETIME_S: Final = 600.0
+
+_TICKETS_KEY: Final = "console_tickets"
+_SERVING_KEY: Final = "serving"
+_ADDRESS_KEY: Final = "address"
+
+
+async def create_ticket(store: Store) -> str:
+    """A text that opens one session of the operator. It is the only copy there will ever be."""
+    ticket = secrets.token_urlsafe(32)
+    await store.cache.put(_TICKETS_KEY, _hash_ticket(ticket), b"operator", ttl=TICKET_LIFETIME_S)
+    return ticket
+
+
+async def redeem_ticket(store: Store, ticket: str) -> bool:
+    """Whether the ticket is good. It never is again, in this process or another on the same store."""
+    mark = _hash_ticket(ticket)
+    if await store.cache.get(_TICKETS_KEY, mark) is None:
+        return False
+    now = utc_now()
+    use = Grant(
+        grant_id=f"gnt_{mark[:32]}",
+        granted_by="console: leave to use one ticket",
+        granted_at=now,
+        expires=now + timedelta(seconds=2 * TICKET_LIFETIME_S),  # outlives the ticket
+        call_fingerprint=f"ticket {mark}",
+    )
+    return await store.grants.add_and_spend(use, now=now)
+
+
+def build_sign_in_url(address: str, ticket: str) -> str:
+    """Where the ticket is used. It stands behind the `#`, which browsers send to no server."""
+    return f"{address.rstrip('/')}/#/sign-in/{ticket}"
+
+
+async def save_address(store: Store, address: str) -> None:
+    """Keep where people reach the console, for the command that prints a link to it."""
+    await store.cache.put(_SERVING_KEY, _ADDRESS_KEY, address.encode())
+
+
+async def read_address(store: Store) -> str | None:
+    """Where the console was last served on this store."""
+    kept = await store.cache.get(_SERVING_KEY, _ADDRESS_KEY)
+    return kept.decode() if kept else None
+
+
+def _hash_ticket(ticket: str) -> str:
+    return hashlib.sha256(ticket.encode("utf-8", "surrogatepass")).hexdigest()

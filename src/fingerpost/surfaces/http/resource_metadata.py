@@ -1,0 +1,117 @@
+"""OAuth resources of the gateway (RFC 8707) and the metadata that says where to sign in (RFC 9728)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from fingerpost.records import Json, JsonObject
+from fingerpost.settings.model import GatewaySettings, SignInSettings
+from fingerpost.settings.validation import get_base_url
+from fingerpost.surfaces.http.addresses import get_reachable_address
+
+_ENDPOINT_PATHS: Final = ("/mcp", "/mcp/route", "/mcp/all")
+_ENDPOINT_PATTERN = re.compile(r"(?P<root>.*?)/mcp(?:/route|/all|/p/[^/?#]+)?")
+
+
+class ProtectedResources:
+    """What this gateway's endpoints are called, and which audiences are theirs."""
+
+    def __init__(self, settings: GatewaySettings, *, bound: str, profiles: Iterable[str] = ()) -> None:
+        audience = None if settings.sign_in is None else settings.sign_in.audience
+        named = audience if audience is not None and get_base_url(audience) is not None else None
+        home = None if named is None else _parse_root(named)
+        own = settings.public_url or home or f"http://{get_reachable_address(bound)}"
+        self._own = own.rstrip("/")
+        self._audience = audience
+        self._profiles = profiles
+        self._is_ours = home is not None and home == self._own
+        self._one_for_all = None if named is None or self._is_ours else named
+        self.main = named or f"{self._own}/mcp"
+
+    @property
+    def prefix(self) -> str:
+        """The path before our own paths, where a proxy puts one there."""
+        return urlsplit(self._own).path
+
+    def get_resources(self) -> Mapping[str, str]:
+        """The resource of each endpoint there is now, by its path."""
+        return {path: self._one_for_all or f"{self._own}{path}" for path in self._get_endpoints()}
+
+    def get_audiences(self) -> Mapping[str, str | None]:
+        """What a token may be for, and the profile it is bound to by that."""
+        taken: dict[str, str | None] = {}
+        if self._is_ours:
+            taken = {f"{self._own}{path}": profile for path, profile in self._get_endpoints().items()}
+        if self._audience is not None:
+            taken[self._audience] = None
+        return taken
+
+    def _get_endpoints(self) -> Mapping[str, str | None]:
+        return {**dict.fromkeys(_ENDPOINT_PATHS), **{f"/mcp/p/{name}": name for name in self._profiles}}
+
+
+def _parse_root(address: str) -> str | None:
+    """Where a gateway is that has an endpoint of this address; None when it could be none."""
+    match = _ENDPOINT_PATTERN.fullmatch(address)
+    return None if match is None else match["root"]
+
+
+WELL_KNOWN_PATH: Final = "/.well-known/oauth-protected-resource"
+
+
+class ResourceMetadata:
+    """The protected-resource metadata, and the challenge that points to them.
+
+    Clients compare: the resource a document names must be the address it was asked for (RFC 9728, 3.3).
+    """
+
+    def __init__(self, sign_in: SignInSettings | None, resources: ProtectedResources) -> None:
+        self._sign_in = sign_in
+        self._resources = resources
+
+    def get_documents(self) -> Mapping[str, JsonObject]:
+        """By path; nothing where nobody can sign in."""
+        if self._sign_in is None:
+            return {}
+        main, prefix = self._resources.main, self._resources.prefix
+        named = {"": main, _get_path(main): main}
+        for path, resource in self._resources.get_resources().items():
+            named[path] = named[f"{prefix}{path}"] = resource
+        return {
+            f"{WELL_KNOWN_PATH}{path}": _build_document(self._sign_in, named[path]) for path in sorted(named)
+        }
+
+    def build_challenge(
+        self, path: str, error: str | None = None, scopes: tuple[str, ...] = ()
+    ) -> tuple[str, str]:
+        """The `WWW-Authenticate` header of a refusal at this path."""
+        parts = ['realm="fingerpost"']
+        if error is not None:
+            parts.append(f'error="{error}"')
+        if scopes:
+            parts.append(f'scope="{" ".join(scopes)}"')
+        if self._sign_in is not None:
+            resource = self._resources.get_resources().get(path, self._resources.main)
+            parts.append(
+                f'resource_metadata="{get_base_url(resource)}{WELL_KNOWN_PATH}{_get_path(resource)}"'
+            )
+        return "www-authenticate", f"Bearer {', '.join(parts)}"
+
+
+def _build_document(sign_in: SignInSettings, resource: str) -> JsonObject:
+    document: dict[str, Json] = {
+        "resource": resource,
+        "authorization_servers": [sign_in.issuer],
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Fingerpost",
+    }
+    if sign_in.scopes:
+        document["scopes_supported"] = [*sign_in.scopes]
+    return document
+
+
+def _get_path(resource: str) -> str:
+    return urlsplit(resource).path.rstrip("/")

@@ -1,0 +1,207 @@
+"""A listening socket, the ASGI apps behind it by path, and their graceful shutdown."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Final, Protocol, TypeAlias
+
+import anyio
+import anyio.to_thread
+import uvicorn
+
+from fingerpost.errors import ConfigError
+from fingerpost.surfaces.http.asgi import AsgiScope, Receive, Send, respond
+from fingerpost.surfaces.http.connection import build_protocol
+from fingerpost.surfaces.http.interpreter import tune_for_serving
+
+KEEP_ALIVE_S: Final = 120  # longer than an agent thinks between two calls
+LISTEN_BACKLOG: Final = 2048
+SHUTDOWN_S: Final = 5
+DRAIN_S: Final = 3.0  # for requests that run when we are told to stop
+
+
+class ServedApp(Protocol):
+    """An app that can be told to come to its end."""
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None: ...
+
+    async def drain(self, seconds: float) -> None:
+        """End streams in good order, and give what runs a little time before it is stopped."""
+        ...
+
+
+async def serve_app(
+    app: ServedApp,
+    listening: socket.socket,
+    *,
+    arrival_seconds: float = 30.0,
+    started: Callable[[], None] | None = None,
+    signals: bool = True,
+) -> None:
+    """Serve an opened app at a socket, until a signal or until cancelled."""
+    config = uvicorn.Config(
+        app,
+        http=build_protocol(arrival_seconds),
+        ws="none",
+        loop="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level="error",  # what strangers send is no news: each line could be repeated for ever
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        backlog=LISTEN_BACKLOG,
+    )
+    server = _UvicornServer(config, app, started)
+    with tune_for_serving():
+        await _run_server(server, listening, signals=signals)
+
+
+async def _run_server(server: _UvicornServer, listening: socket.socket, *, signals: bool) -> None:
+    async with anyio.create_task_group() as tasks:
+        if signals and threading.current_thread() is threading.main_thread():
+            tasks.start_soon(_stop_at_signal, server)
+        try:
+            await server.serve(sockets=[listening])
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(SHUTDOWN_S, shield=True):
+                await server.shutdown(sockets=[listening], timeout=0.0)
+            raise
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+class _UvicornServer(uvicorn.Server):
+    """Leaves signals to us, and lets the app say goodbye before connections are closed."""
+
+    def __init__(self, config: uvicorn.Config, app: ServedApp, started: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._app = app
+        self._tell_started = started
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self._tell_started is not None:
+            self._tell_started()
+
+    async def shutdown(
+        self, sockets: list[socket.socket] | None = None, *, timeout: float | None = None
+    ) -> None:
+        for server in self.servers:
+            server.close()
+        await self._app.drain(DRAIN_S if timeout is None else timeout)
+        await super().shutdown(sockets=sockets)
+
+
+async def _stop_at_signal(server: uvicorn.Server) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+        async for _ in received:
+            if server.should_exit:
+                server.force_exit = True  # asked twice: no more waiting
+            server.should_exit = True
+
+
+def listen_at(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises `ConfigError` with what to do when the address is taken or not ours."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
+        # Streams are many small writes: each goes out at once. Connections take this from their socket.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(
+            f"Cannot listen at {host}:{port}: {reason}. Give another --port (0 takes any free one) or --host."
+        ) from error
+
+
+def get_address(listening: socket.socket) -> str:
+    """`host:port` as others write it in a URL."""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class PathRouter:
+    """Hands each request to a surface by the first part of its path.
+
+    `parts` are by that first part (`v1`, `api`); everything else is for `home`.
+    """
+
+    def __init__(self, parts: Mapping[str, ServedApp], *, default: ServedApp) -> None:
+        self._parts = dict(parts)
+        self._home = default
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            first = scope["path"].split("/", 2)[1:2]
+            part = self._parts.get(first[0], self._home) if first else self._home
+            await part(scope, receive, send)
+
+    async def drain(self, seconds: float) -> None:
+        """All of them side by side: each has the whole time."""
+        async with anyio.create_task_group() as tasks:
+            for part in {id(part): part for part in (*self._parts.values(), self._home)}.values():
+                tasks.start_soon(part.drain, seconds)
+
+
+log = logging.getLogger("fingerpost.web")
+
+AppLoader: TypeAlias = Callable[[], AbstractAsyncContextManager[ServedApp]]
+
+_UNAVAILABLE = b'{"error": "This part could not be opened; the log says why."}'
+
+
+class LazyApp:
+    """Stands for the surface. `keep_open` runs in a task of the house, which opens it and closes it again.
+
+    `load` runs in a thread, since it imports the surface, and gives what opens it.
+    """
+
+    def __init__(self, load: AppLoader) -> None:
+        self._load = load
+        self._wanted = anyio.Event()
+        self._settled = anyio.Event()
+        self._app: ServedApp | None = None
+
+    async def keep_open(self) -> None:
+        """Wait until it is wanted, then hold it open until cancelled. One that failed is tried again."""
+        while True:
+            await self._wanted.wait()
+            try:
+                opening = await anyio.to_thread.run_sync(self._load)
+                async with opening as app:
+                    self._app = app
+                    self._settled.set()
+                    await anyio.sleep_forever()
+            except Exception:
+                log.exception("A part of the house could not be opened, or broke")
+            finally:
+                self._app = None
+                self._settled.set()
+            self._wanted, self._settled = anyio.Event(), anyio.Event()
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            self._wanted.set()
+            await self._settled.wait()
+        if self._app is None:
+            await respond(send, 503, _UNAVAILABLE)
+        else:
+            await self._app(scope, receive, send)
+
+    async def drain(self, seconds: float) -> None:
+        if self._app is not None:
+            await self._app.drain(seconds)

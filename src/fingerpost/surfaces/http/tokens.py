@@ -1,0 +1,441 @@
+"""Signed tokens (JWT) of an authorization server: its public keys, the checks, and the claims. Never passed
+on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from http import HTTPStatus
+from itertools import islice
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import httpx2
+import jwt
+import orjson
+
+from fingerpost.frozen import frozen
+from fingerpost.records import Effect, Principal, Right, Scope
+from fingerpost.redaction import scrub
+from fingerpost.settings.model import SignInSettings
+from fingerpost.settings.validation import find_sign_in_flaws, is_trustworthy, raise_first_flaw
+from fingerpost.surfaces.http.credentials import (
+    CredentialVerdict,
+    InsufficientCredential,
+    KnownCredential,
+    UndecidedCredential,
+    UnknownCredential,
+)
+
+MAX_NAME_LENGTH: Final = 200
+MAX_SCOPES: Final = 1000
+SCOPE_PREFIX: Final = "fingerpost:"
+
+# By either name: some issuers say one, some the other, some both.
+_SCOPE_CLAIMS: Final = ("scope", "scp")
+# Ours by its beginning, or meant as one of ours and written as we do not read it: in capitals, behind a
+# comma or behind an address. A number after it is the port of a host that is called so.
+_SCOPE_MEANINGS = re.compile(r"^fingerpost:|fingerpost:(?!\d)", re.IGNORECASE)
+
+
+class InvalidClaims(Exception):
+    """The token is good, but what it says is not."""
+
+
+def get_scopes(claims: Mapping[str, object]) -> tuple[str, ...]:
+    """All scopes of a token.
+
+    Raises `InvalidClaims` for what we cannot read whole: half a bound would be none.
+    """
+    scopes = tuple(scope for name in _SCOPE_CLAIMS for scope in _parse_scope_claim(name, claims.get(name)))
+    if len(scopes) > MAX_SCOPES:
+        message = f"the token has more than {MAX_SCOPES} scopes"
+        raise InvalidClaims(message)
+    return scopes
+
+
+def _parse_scope_claim(name: str, given: object) -> list[str]:
+    """What one claim lists: a text with spaces between, or a list of texts. None says nothing."""
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return given.split()
+    if isinstance(given, list):
+        entries = cast("list[object]", given)
+        texts = [entry for entry in entries if isinstance(entry, str)]
+        if len(texts) == len(entries):
+            return texts
+    message = f"the token's {name} is neither a text nor a list of texts"
+    raise InvalidClaims(message)
+
+
+def build_principal(
+    claims: Mapping[str, object], scopes: tuple[str, ...], *, audience_profiles: tuple[str, ...] = ()
+) -> Principal:
+    """Who holds this token; `meant_for` are the profiles it was asked for, if for these alone.
+
+    Raises `InvalidClaims` for what we cannot read.
+    """
+    servers: list[str] = []
+    tools: list[str] = []
+    effects: list[Effect] = []
+    profiles: list[str] = []
+    rights = [Right.USE]
+    places = {"server": servers, "tool": tools, "profile": profiles}
+    for scope in scopes:
+        if _SCOPE_MEANINGS.search(scope) is None:
+            continue
+        named, _, value = scope.removeprefix(SCOPE_PREFIX).partition(":")
+        kind = named if scope.startswith(SCOPE_PREFIX) else ""
+        if kind == "effect" and value in set(Effect):
+            effects.append(Effect(value))
+        elif kind == "may" and value in set(Right):
+            rights.append(Right(value))
+        elif kind in places and value:
+            places[kind].append(value)
+        else:
+            message = f"the scope {scope[:MAX_NAME_LENGTH]!r} is not one we know"
+            raise InvalidClaims(message)
+    return Principal(
+        name=_build_principal_name(claims),
+        kind="token",
+        scope=Scope(servers=tuple(servers), tools=tuple(tools), effects=tuple(effects)),
+        profiles=_intersect_profiles(tuple(profiles), audience_profiles),
+        rights=tuple(dict.fromkeys(rights)),
+    )
+
+
+def _intersect_profiles(scoped: tuple[str, ...], audience_profiles: tuple[str, ...]) -> tuple[str, ...]:
+    """The profiles that scopes and audience leave; where one of the two says nothing, the other's."""
+    if not scoped or not audience_profiles:
+        return scoped or audience_profiles
+    both = tuple(name for name in scoped if name in audience_profiles)
+    if not both:  # which would read as: all of them
+        message = "the token's scopes name other profiles than its audience"
+        raise InvalidClaims(message)
+    return both
+
+
+def _build_principal_name(claims: Mapping[str, object]) -> str:
+    """`token:<sub>`, with the client where it is named. No key and no local person is called so.
+
+    What stands behind the last "@" is the client, so that no two have one name: a subject with an "@" and
+    no client ends with one.
+    """
+    subject = claims.get("sub")
+    client = claims.get("client_id", claims.get("azp"))
+    if not isinstance(subject, str):
+        message = "the token names no subject"
+        raise InvalidClaims(message)
+    name = f"token:{subject}"
+    if isinstance(client, str) and client not in ("", subject):
+        name += f"@{client.replace('%', '%25').replace('@', '%40')}"
+    elif "@" in subject:
+        name += "@"
+    if not subject.strip() or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        message = "the token's subject is empty, too long or unprintable"
+        raise InvalidClaims(message)
+    return name
+
+
+log = logging.getLogger("fingerpost.access")
+
+FETCH_TIMEOUT_S: Final = 5.0
+MAX_FETCH_BYTES: Final = 512 * 1024
+MAX_KEYS: Final = 100
+RENEW_AFTER_S: Final = 600.0
+MAX_KEY_AGE_S: Final = 3600.0
+UNKNOWN_KEY_INTERVAL_S: Final = 30.0  # or anybody could make us ask the issuer as often as they like
+RETRY_INTERVAL_S: Final = 5.0
+
+Jwk = Mapping[str, Any]
+
+
+class IssuerUnreachable(Exception):
+    """The issuer's keys cannot be had at the moment."""
+
+
+@frozen(kw_only=False)
+class _KeySet:
+    keys: tuple[Jwk, ...] = field(repr=False)
+    fetched: float
+
+
+class TokenIssuer:
+    """One authorization server's keys."""
+
+    def __init__(self, settings: SignInSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._issuer = settings.issuer
+        self._jwks_url = settings.jwks_url
+        self._clock = clock
+        self._lock = anyio.Lock()
+        self._set: _KeySet | None = None
+        self._failed: float | None = None
+        self._told: str | None = None  # why it failed, as the log has it
+
+    async def find_keys(self, kid: str | None) -> tuple[Jwk, ...]:
+        """The keys a token may be signed with: the one of this id, or all when it names none.
+
+        Raises `IssuerUnreachable`.
+        """
+        keys = await self._get_key_set(since=None)
+        if found := _filter_by_kid(keys.keys, kid):
+            return found
+        if kid is not None and self._clock() - keys.fetched >= UNKNOWN_KEY_INTERVAL_S:
+            return _filter_by_kid((await self._get_key_set(since=keys.fetched)).keys, kid)
+        return ()
+
+    async def _get_key_set(self, *, since: float | None) -> _KeySet:
+        """The keys as known; fetched when they are old, or no newer than `since`."""
+        if self._set is not None and not self._is_due(self._set, since):
+            return self._set
+        async with self._lock:  # who waited here finds what the one before fetched
+            held = self._set
+            if held is not None and not self._is_due(held, since):
+                return held
+            if self._failed is None or self._clock() - self._failed >= RETRY_INTERVAL_S:
+                return await self._renew_keys(held)
+        return self._check_usable(held, "the issuer could not be reached a moment ago")
+
+    def _is_due(self, key_set: _KeySet, since: float | None) -> bool:
+        return self._clock() - key_set.fetched >= RENEW_AFTER_S or key_set.fetched == since
+
+    async def _renew_keys(self, key_set: _KeySet | None) -> _KeySet:
+        try:
+            with anyio.fail_after(FETCH_TIMEOUT_S):
+                keys = await self._fetch_keys()
+        except (
+            httpx2.HTTPError,
+            httpx2.InvalidURL,
+            OSError,
+            ValueError,
+        ) as error:  # TimeoutError is an OSError
+            self._failed = self._clock()
+            self._log_failure(str(error) or type(error).__name__)
+            return self._check_usable(key_set, f"{type(error).__name__}: {error}")
+        self._failed = self._told = None
+        self._set = _KeySet(keys, self._clock())
+        return self._set
+
+    def _log_failure(self, reason: str) -> None:
+        """Once for each reason: everybody who comes with a token asks again."""
+        if reason != self._told:
+            self._told = reason
+            log.warning(
+                "The keys of %s, by which tokens are checked, cannot be had (%s). "
+                "Check gateway.sign_in.issuer and jwks_url, and whether this machine reaches them.",
+                scrub(self._issuer),
+                scrub(reason),
+            )
+
+    def _check_usable(self, key_set: _KeySet | None, reason: str) -> _KeySet:
+        if key_set is None or self._clock() - key_set.fetched >= MAX_KEY_AGE_S:
+            raise IssuerUnreachable(reason)
+        return key_set
+
+    async def _fetch_keys(self) -> tuple[Jwk, ...]:
+        # Making a client reads certificates and settings from disk.
+        async with await anyio.to_thread.run_sync(_build_client) as client:
+            url = self._jwks_url or await self._discover_keys_url(client)
+            document = await _get_document(client, url)
+        listed = document.get("keys")
+        if not isinstance(listed, list):
+            message = "the key document holds no keys"
+            raise ValueError(message)
+        entries = cast("list[object]", listed)[:MAX_KEYS]
+        return tuple(cast("Jwk", entry) for entry in entries if isinstance(entry, dict))
+
+    async def _discover_keys_url(self, client: httpx2.AsyncClient) -> str:
+        """Where the issuer says its keys are (RFC 8414, then OpenID Connect)."""
+        for url in build_metadata_urls(self._issuer):
+            try:
+                metadata = await _get_document(client, url)
+            except _MissingDocument:
+                continue
+            # Whoever serves this document must be the one it speaks for (RFC 8414, 3.3).
+            if metadata.get("issuer") != self._issuer:
+                message = "the metadata are those of another issuer"
+                raise ValueError(message)
+            jwks_url = metadata.get("jwks_uri")
+            if isinstance(jwks_url, str) and is_trustworthy(jwks_url):
+                return jwks_url
+            message = "the metadata name no trustworthy address of keys"
+            raise ValueError(message)
+        message = "the issuer publishes no metadata; set gateway.sign_in.jwks_url"
+        raise ValueError(message)
+
+
+def _build_client() -> httpx2.AsyncClient:
+    headers = {"accept": "application/json", "accept-encoding": "identity"}
+    return httpx2.AsyncClient(follow_redirects=False, timeout=FETCH_TIMEOUT_S, headers=headers)
+
+
+class _MissingDocument(ValueError):
+    """There is no such document."""
+
+
+def build_metadata_urls(issuer: str) -> tuple[str, ...]:
+    """Where an issuer's metadata may be, in the order to look."""
+    parts = urlsplit(issuer)
+    base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    urls = (
+        f"{base}/.well-known/oauth-authorization-server{path}",
+        f"{base}/.well-known/openid-configuration{path}",
+        f"{base}{path}/.well-known/openid-configuration",
+    )
+    return tuple(dict.fromkeys(urls))
+
+
+async def _get_document(client: httpx2.AsyncClient, url: str) -> Mapping[str, object]:
+    async with client.stream("GET", url) as response:
+        if response.status_code == HTTPStatus.NOT_FOUND:
+            message = f"there is nothing at {url}"
+            raise _MissingDocument(message)
+        if response.status_code != HTTPStatus.OK:
+            message = f"{url} answered with status {response.status_code}"
+            raise ValueError(message)
+        body = bytearray()
+        async for piece in response.aiter_raw():
+            body += piece
+            if len(body) > MAX_FETCH_BYTES:
+                message = f"{url} answered with more than {MAX_FETCH_BYTES} bytes"
+                raise ValueError(message)
+    document: object = orjson.loads(body)
+    if not isinstance(document, dict):
+        message = f"{url} did not answer with a JSON object"
+        raise ValueError(message)
+    return cast("Mapping[str, object]", document)
+
+
+def _filter_by_kid(keys: tuple[Jwk, ...], kid: str | None) -> tuple[Jwk, ...]:
+    return keys if kid is None else tuple(key for key in keys if key.get("kid") == kid)
+
+
+MAX_TOKEN_LENGTH: Final = 16_384
+LEEWAY_SECONDS: Final = 30
+TOKEN_FRESH_S: Final = 60.0  # a key the issuer withdraws is believed no longer than this and RENEW_AFTER
+MAX_KEYS_TRIED: Final = 10  # keys tried for a token that names none
+_MAX_CACHED_TOKENS: Final = 1000
+
+_TOKEN_TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
+
+
+@frozen(kw_only=False)
+class _CachedVerdict:
+    verdict: CredentialVerdict
+    until: float  # by the clock of this process
+    expires: float  # by the world's
+
+
+class TokenCheck:
+    """Tells whose token it is. `audiences` are those taken now, each with the profile it is bound to."""
+
+    def __init__(
+        self,
+        settings: SignInSettings,
+        *,
+        audiences: Callable[[], Mapping[str, str | None]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        raise_first_flaw(find_sign_in_flaws(settings))
+        self._settings = settings
+        self._audiences = audiences or (lambda: {settings.audience: None})
+        self._clock = clock
+        self._issuer = TokenIssuer(settings, clock=clock)
+        self._seen: OrderedDict[bytes, _CachedVerdict] = OrderedDict()
+
+    def get_cached(self, token: str) -> KnownCredential | None:
+        """The answer of a moment ago, if it was a good one."""
+        seen = self._seen.get(_hash_token(token))
+        if seen is None or self._clock() >= seen.until or time.time() >= seen.expires + LEEWAY_SECONDS:
+            return None
+        return seen.verdict if isinstance(seen.verdict, KnownCredential) else None
+
+    async def check_credential(self, token: str) -> CredentialVerdict:
+        """Whose token this is: signed by the issuer, for us, now, with the scopes we ask for."""
+        if len(token) > MAX_TOKEN_LENGTH:
+            return UnknownCredential("the token is too long")
+        audiences = self._audiences()
+        try:
+            claims = await self._verify_token(token, tuple(audiences))
+            expires = float(claims["exp"])
+        except IssuerUnreachable as error:
+            return UndecidedCredential(f"the issuer's keys cannot be had: {error}")
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            return UnknownCredential(f"{type(error).__name__}: {error}")
+        try:
+            scopes = get_scopes(claims)
+            principal = build_principal(
+                claims, scopes, audience_profiles=_get_audience_profiles(claims["aud"], audiences)
+            )
+        except InvalidClaims as refused:
+            return InsufficientCredential(str(refused))
+        missing = [scope for scope in self._settings.scopes if scope not in scopes]
+        if missing:
+            reason = f"the token lacks the scope {' '.join(missing)}"
+            return InsufficientCredential(reason, self._settings.scopes, principal.name)
+        known = KnownCredential(principal)
+        self._seen[_hash_token(token)] = _CachedVerdict(known, self._clock() + TOKEN_FRESH_S, expires)
+        if len(self._seen) > _MAX_CACHED_TOKENS:
+            self._seen.popitem(last=False)
+        return known
+
+    async def _verify_token(self, token: str, audiences: tuple[str, ...]) -> Mapping[str, Any]:
+        header = jwt.get_unverified_header(token)
+        algorithm = header.get("alg")
+        if algorithm not in self._settings.algorithms:
+            message = "the token is signed in a way we do not take"
+            raise ValueError(message)
+        if str(header.get("typ", "")).lower() not in _TOKEN_TYPES:
+            message = "this is not an access token"
+            raise ValueError(message)
+        entries = await self._issuer.find_keys(header.get("kid"))
+        fitting = (key for entry in entries if (key := _load_key(entry, algorithm)))
+        for key in islice(fitting, MAX_KEYS_TRIED):
+            try:
+                return self._decode_token(token, key, audiences)
+            except jwt.InvalidSignatureError:
+                continue
+        message = "no key of the issuer fits the token"
+        raise ValueError(message)
+
+    def _decode_token(self, token: str, key: jwt.PyJWK, audiences: tuple[str, ...]) -> Mapping[str, Any]:
+        return jwt.decode(
+            token,
+            key,
+            algorithms=[key.algorithm_name],
+            audience=audiences,
+            issuer=self._settings.issuer,
+            leeway=LEEWAY_SECONDS,
+            options={"require": ["exp", "iss", "aud", "sub"], "enforce_minimum_key_length": True},
+        )
+
+
+def _get_audience_profiles(audience: object, audiences: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The profiles a token is bound to by the endpoints it was asked for; none when by one it is not."""
+    listed = cast("list[object]", audience) if isinstance(audience, list) else [audience]
+    taken = [audiences[entry] for entry in listed if isinstance(entry, str) and entry in audiences]
+    profiles = tuple(name for name in taken if name is not None)
+    return profiles if len(profiles) == len(taken) else ()
+
+
+def _load_key(entry: Jwk, algorithm: str) -> jwt.PyJWK | None:
+    """The key, if it is one for signatures of this kind."""
+    if entry.get("use", "sig") != "sig" or entry.get("alg", algorithm) != algorithm:
+        return None
+    try:
+        return jwt.PyJWK(dict(entry), algorithm)
+    except jwt.PyJWTError:
+        return None
+
+
+def _hash_token(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

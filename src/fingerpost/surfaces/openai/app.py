@@ -1,0 +1,486 @@
+"""/v1 as an ASGI application: paths, authentication, limits and errors."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fingerpost.frozen import frozen
+from fingerpost.records import JsonObject, Principal, Right, create_id
+from fingerpost.router import Router
+from fingerpost.store.api_keys import PREFIX
+from fingerpost.surfaces.http.access import (
+    VERSION_HEADER,
+    Authenticator,
+    Endpoint,
+    RateLimiter,
+    build_cors_headers,
+    get_forwarded_authorization,
+    resolve_access_scope,
+)
+from fingerpost.surfaces.http.asgi import (
+    JSON_TYPE,
+    AsgiMessage,
+    AsgiScope,
+    ClientDisconnected,
+    Header,
+    HttpError,
+    Receive,
+    Send,
+    check_content_type,
+    parse_headers,
+    read_body,
+    respond,
+    run_while_connected,
+)
+from fingerpost.surfaces.openai.chat import (
+    ChatStream,
+    LateEventStream,
+    build_chat_completion,
+    build_result_headers,
+)
+from fingerpost.surfaces.openai.errors import (
+    INTERNAL_ERROR_MESSAGE,
+    SHUTDOWN_MESSAGE,
+    CompletionError,
+    build_too_large_error,
+    encode_json,
+    format_error,
+    parse_object,
+)
+from fingerpost.surfaces.openai.messages import ChatRequest, parse_chat_request
+from fingerpost.surfaces.openai.models import ModelList
+from fingerpost.surfaces.openai.options import HEADER_PREFIX, OPTION_NAMES, parse_request_options, split_model
+from fingerpost.surfaces.openai.requests import (
+    AnswerListener,
+    CompletionResult,
+    CompletionRunner,
+    CompletionTurn,
+)
+from fingerpost.surfaces.openai.responses import ResponseStream, build_response, parse_response_request
+
+
+class ResponseSender:
+    """The way to the client. Knows whether an answer has begun, which cannot be taken back."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def __call__(self, message: AsgiMessage) -> None:
+        self.started = True
+        await self._send(message)
+
+
+@dataclass(slots=True, eq=False)
+class ActiveCompletion:
+    """One of them. `ended`: stopped because we close."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    ended: bool = False
+
+
+class ActiveCompletions:
+    """At most so many at once, and none once we close."""
+
+    def __init__(self, limit: int) -> None:
+        self._most = limit
+        self._running: set[ActiveCompletion] = set()
+        self._closing = False
+        self._done = anyio.Event()
+
+    @contextmanager
+    def track_request(self) -> Generator[ActiveCompletion]:
+        """A request from its beginning to its end. Raises `CompletionError` where there is no room."""
+        if self._closing:
+            raise CompletionError(503, SHUTDOWN_MESSAGE)
+        if len(self._running) >= self._most:
+            raise CompletionError(
+                503, "Too many requests are being answered; try again.", headers=((b"retry-after", b"5"),)
+            )
+        one = ActiveCompletion()
+        self._running.add(one)
+        try:
+            with one.scope:
+                yield one
+        finally:
+            self._running.discard(one)
+            if not self._running:
+                self._done.set()
+
+    def close(self) -> None:
+        """No more are taken."""
+        self._closing = True
+
+    async def wait_until_done(self) -> None:
+        """Until nothing runs any more."""
+        while self._running:
+            self._done = anyio.Event()
+            await self._done.wait()
+
+    def cancel_all(self) -> None:
+        """Stop what runs."""
+        for one in self._running:
+            one.ended = True
+            one.scope.cancel()
+
+
+_EXPOSED_HEADERS: Final = (
+    b"X-Request-Id, X-Fingerpost-Packet, X-Fingerpost-Tools-Used, X-Fingerpost-Saved-Tokens"
+)
+_OWN_HEADERS: Final = tuple(f"{HEADER_PREFIX}{name.replace('_', '-')}" for name in OPTION_NAMES)
+_ALLOWED_HEADERS: Final = (
+    "authorization",
+    "x-api-key",
+    "content-type",
+    "accept",
+    VERSION_HEADER,
+    *_OWN_HEADERS,
+)
+_MAX_REQUESTED_HEADERS: Final = 50
+
+
+def build_page_headers(authenticator: Authenticator, headers: Mapping[str, str]) -> tuple[Header, ...]:
+    """What goes with every answer to a page that may read it."""
+    return build_cors_headers(authenticator, headers, _EXPOSED_HEADERS)
+
+
+def build_preflight(
+    authenticator: Authenticator, headers: Mapping[str, str]
+) -> tuple[int, tuple[Header, ...]]:
+    """Browsers ask without a key, so this says only what every page may know."""
+    allowed = build_page_headers(authenticator, headers)
+    if not allowed:
+        return 403, ()
+    # The openai client tells about itself in headers of its own; they are read by nobody.
+    asked = (name.strip().lower() for name in headers.get("access-control-request-headers", "").split(","))
+    harmless = [name for name in asked if name.startswith("x-stainless-") and name.isascii()][
+        :_MAX_REQUESTED_HEADERS
+    ]
+    taken = ", ".join((*_ALLOWED_HEADERS, *harmless)).encode("latin-1")
+    return 204, (
+        *allowed,
+        (b"access-control-allow-methods", b"GET, POST"),
+        (b"access-control-allow-headers", taken),
+        (b"access-control-max-age", b"600"),
+    )
+
+
+_PATH_PATTERN = re.compile(r"/v1(?:/p/(?P<profile>[^/]+))?/(?P<rest>.+)", re.DOTALL)
+_KNOWN_PATHS: Final = "There are /v1/chat/completions, /v1/responses and /v1/models."
+
+
+@frozen
+class OpenAIPath:
+    """An endpoint, with what its path names."""
+
+    endpoint: Literal["chat", "responses", "models"]
+    path: str  # without names that callers make up
+    method: Literal["GET", "POST"] = "POST"
+    profile: str | None = None
+    name: str = ""  # of one model
+
+
+def parse_path(path: str) -> OpenAIPath:
+    """Raises `CompletionError` for a path that is none of ours."""
+    # Slashes are cut off here, not in the pattern: it would try every one of very many.
+    found = _PATH_PATTERN.fullmatch(path.rstrip("/"))
+    if found is None:
+        raise _build_not_found(path)
+    profile, rest = found["profile"], found["rest"]
+    if rest == "chat/completions":
+        return OpenAIPath(endpoint="chat", path="/v1/chat/completions", profile=profile)
+    if rest == "responses":
+        return OpenAIPath(endpoint="responses", path="/v1/responses", profile=profile)
+    head, _, name = rest.partition("/")
+    if head == "models":
+        return OpenAIPath(endpoint="models", path="/v1/models", method="GET", profile=profile, name=name)
+    raise _build_not_found(path)
+
+
+def _build_not_found(path: str) -> CompletionError:
+    return CompletionError(404, f"There is nothing at {path[:200]!r}. {_KNOWN_PATHS}", code="not_found")
+
+
+class AnswerStream(AnswerListener, Protocol):
+    """Writes an answer into a stream while it is made."""
+
+    async def finish(self, result: CompletionResult) -> None: ...
+
+    async def fail(self, error: HttpError) -> None: ...
+
+
+class AnswerBuilder(Protocol):
+    """Writes an answer at once."""
+
+    def __call__(self, result: CompletionResult, request: ChatRequest, *, extension: bool) -> JsonObject: ...
+
+
+class AnswerStreamFactory(Protocol):
+    """Makes what writes into a stream."""
+
+    def __call__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> AnswerStream: ...
+
+
+@frozen
+class ApiFormat:
+    """How to read, and how to write."""
+
+    read: Callable[[Mapping[str, Any]], ChatRequest]
+    build_answer: AnswerBuilder
+    open_stream: AnswerStreamFactory
+
+
+API_FORMATS: Final[Mapping[str, ApiFormat]] = {
+    "chat": ApiFormat(read=parse_chat_request, build_answer=build_chat_completion, open_stream=ChatStream),
+    "responses": ApiFormat(
+        read=parse_response_request, build_answer=build_response, open_stream=ResponseStream
+    ),
+}
+
+
+log = logging.getLogger("fingerpost.completions")
+
+MAX_BODIES_IN_MEMORY: Final = 8  # times `gateway.body_bytes`: a request may hold pictures
+MAX_CONCURRENT: Final = 2000
+
+
+@frozen(kw_only=False)
+class OpenAIRequest:
+    """One HTTP request at one of our paths."""
+
+    method: str
+    path_info: OpenAIPath
+    headers: Mapping[str, str]
+    remote: str
+    receive: Receive
+    send: ResponseSender
+    common: tuple[Header, ...] = ()  # go with every answer to it
+
+
+@asynccontextmanager
+async def open_openai_app(
+    router: Router, *, authenticator: Authenticator, address: str, rate_limiter: RateLimiter | None = None
+) -> AsyncGenerator[OpenAIApp]:
+    """/v1 for this router. `address` is where people reach us; `rate` is shared with other surfaces."""
+    models = ModelList(router)
+    try:
+        yield OpenAIApp(
+            router, authenticator=authenticator, address=address, models=models, rate_limiter=rate_limiter
+        )
+    finally:
+        with anyio.CancelScope(shield=True):
+            await models.aclose()
+
+
+class OpenAIApp:
+    """Answers chats. Use `open_openai_app`."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        authenticator: Authenticator,
+        address: str,
+        models: ModelList,
+        rate_limiter: RateLimiter | None = None,
+    ) -> None:
+        self._router = router
+        self._settings = router.settings
+        self._gate = authenticator
+        self._models = models
+        self._turns = CompletionRunner(router, address=address)
+        self._rate = rate_limiter or RateLimiter(self._settings.api.per_minute)
+        self._work = ActiveCompletions(MAX_CONCURRENT)
+
+    async def drain(self, seconds: float) -> None:
+        """What runs gets a little time; then it is told that we close."""
+        self._work.close()
+        with anyio.move_on_after(seconds):
+            await self._work.wait_until_done()
+        self._work.cancel_all()
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        outlet = ResponseSender(send)
+        common: tuple[Header, ...] = ()
+        try:
+            headers, _ = parse_headers(scope["headers"])
+            common = build_page_headers(self._gate, headers)
+            inbound = OpenAIRequest(
+                method=scope["method"],
+                path_info=parse_path(scope["path"]),
+                headers=headers,
+                remote=(scope.get("client") or ("",))[0],
+                receive=receive,
+                send=outlet,
+                common=common,
+            )
+            with self._work.track_request() as running:
+                await self._handle_request(inbound)
+            if running.ended:
+                await self._send_shutdown_error(running, outlet, common)
+        except HttpError as fault:
+            await _respond_error(outlet, fault, common)
+        except ClientDisconnected:
+            pass
+        except Exception:
+            log.exception("A request at %s could not be answered", scope["path"][:200])
+            if not outlet.started:
+                await _respond_error(outlet, CompletionError(500, INTERNAL_ERROR_MESSAGE), common)
+
+    async def _send_shutdown_error(
+        self, active: ActiveCompletion, sender: ResponseSender, common: tuple[Header, ...]
+    ) -> None:
+        fault = CompletionError(503, SHUTDOWN_MESSAGE)
+        if not sender.started:
+            await _respond_error(sender, fault, common)
+        else:
+            frame = b"data: %s\n\n" % encode_json(format_error(fault))
+            await sender({"type": "http.response.body", "body": frame})
+
+    async def _handle_request(self, http_request: OpenAIRequest) -> None:
+        if http_request.method == "OPTIONS":
+            status, headers = build_preflight(self._gate, http_request.headers)
+            await respond(http_request.send, status, b"", headers)
+            return
+        principal = await self._authenticate(http_request)
+        if (wait := self._rate.take_token(principal.name)) > 0:
+            again = (b"retry-after", str(int(wait) + 1).encode())
+            raise CompletionError(429, f"Too many requests; wait {int(wait) + 1} s.", headers=(again,))
+        place = http_request.path_info
+        if http_request.method != place.method:
+            allow = ((b"allow", place.method.encode()),)
+            raise CompletionError(405, f"Use {place.method} here.", headers=allow)
+        if place.endpoint == "models":
+            await self._respond_models(http_request)
+        else:
+            await self._respond_completion(http_request, principal)
+
+    async def _authenticate(self, http_request: OpenAIRequest) -> Principal:
+        """Who asks. Clients of this API insist on sending some key, even where nobody needs one.
+
+        What is not one of our keys opens nothing here without a sign-in, so it is as good as none.
+        """
+        headers = dict(http_request.headers)
+        bearer = headers.get("authorization", "").partition(" ")[2].strip()
+        if self._settings.gateway.sign_in is None and not bearer.startswith(PREFIX):
+            headers.pop("authorization", None)
+        # Which profile is meant may stand in the body; it is checked when that is read.
+        endpoint = Endpoint(path=http_request.path_info.path, right=Right.USE, any_profile=True)
+        admitted = await self._gate.authenticate(headers, endpoint, remote=http_request.remote)
+        if isinstance(admitted, Principal):
+            return admitted
+        told_so = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
+        raise CompletionError(admitted.status, admitted.message, headers=told_so)
+
+    async def _respond_models(self, http_request: OpenAIRequest) -> None:
+        name = http_request.path_info.name
+        if name:
+            body: JsonObject = await self._models.find_model(name)
+        else:
+            body = {"object": "list", "data": await self._models.list_models()}
+        await self._respond_json(http_request, body)
+
+    # -- questions ----------------------------------------------------------------------------------
+
+    async def _respond_completion(self, http_request: OpenAIRequest, principal: Principal) -> None:
+        form = API_FORMATS[http_request.path_info.endpoint]
+        question = form.read(await self._read_body(http_request))
+        if (own := get_forwarded_authorization(http_request.headers)) is not None:
+            await self._turns.wait_until_ready()
+            principal = await self._router.with_own_tools(principal, own)
+        turn = self._build_turn(http_request, principal, question)
+        if question.stream:
+            await self._stream_answer(http_request, turn, form)
+            return
+        ended = await run_while_connected(http_request.receive, lambda _: self._turns.run_turn(turn))
+        body = form.build_answer(ended, question, extension=self._settings.completions.extension)
+        await self._respond_json(http_request, body, build_result_headers(ended))
+
+    async def _read_body(self, http_request: OpenAIRequest) -> Mapping[str, Any]:
+        check_content_type(http_request.headers)
+        limit = self._settings.gateway.body_bytes * MAX_BODIES_IN_MEMORY
+        try:
+            body = await read_body(
+                http_request.headers,
+                http_request.receive,
+                limit=limit,
+                seconds=self._settings.gateway.request_seconds,
+            )
+        except HttpError as fault:
+            if fault.status == 413:
+                raise build_too_large_error(limit) from fault
+            raise
+        return await parse_object(body)
+
+    def _build_turn(
+        self, http_request: OpenAIRequest, principal: Principal, request: ChatRequest
+    ) -> CompletionTurn:
+        """Everything about how to answer, from the body, the headers and the path."""
+        profiles = self._router.profiles
+        _, suffix = split_model(request.model)
+        theirs = tuple(name for name in profiles if profiles.may_use(name, principal.name))
+        manner = parse_request_options(
+            request.request_options, http_request.headers, suffix=suffix, profiles=theirs
+        )
+        place = http_request.path_info.profile
+        if place is not None and manner.profile not in (None, place):
+            raise CompletionError(400, f"The path says the profile {place}, the request another.", "profile")
+        return CompletionTurn(
+            request=request,
+            request_options=manner,
+            principal=principal,
+            access_scope=resolve_access_scope(
+                principal, place or manner.profile, profiles, api_version=manner.api_version
+            ),
+            model=self._models.resolve_model(request.model),
+            keyless=not self._models.default_model,
+            authorization=get_forwarded_authorization(http_request.headers),
+        )
+
+    async def _stream_answer(
+        self, http_request: OpenAIRequest, turn: CompletionTurn, api_format: ApiFormat
+    ) -> None:
+        line = LateEventStream(http_request.send, http_request.common)
+        stream = api_format.open_stream(line, turn.request, extension=self._settings.completions.extension)
+
+        async def work(tasks: TaskGroup) -> None:
+            tasks.start_soon(line.keep_alive)
+            try:
+                await stream.finish(await self._turns.run_turn(turn, stream))
+            except HttpError as fault:
+                if not line.opened:
+                    raise
+                await stream.fail(fault)
+            except Exception:
+                if not line.opened:
+                    raise
+                log.exception("An answer broke off")
+                await stream.fail(CompletionError(500, INTERNAL_ERROR_MESSAGE))
+
+        await run_while_connected(http_request.receive, work)
+        await line.close()
+
+    async def _respond_json(
+        self, http_request: OpenAIRequest, body: JsonObject, headers: tuple[Header, ...] = ()
+    ) -> None:
+        mine = headers or _build_id_headers()
+        await respond(http_request.send, 200, encode_json(body), (JSON_TYPE, *mine, *http_request.common))
+
+
+def _build_id_headers() -> tuple[Header, ...]:
+    return ((b"x-request-id", create_id("req").encode()),)
+
+
+async def _respond_error(sender: ResponseSender, error: HttpError, common: tuple[Header, ...]) -> None:
+    headers = (JSON_TYPE, *_build_id_headers(), *error.headers, *common)
+    await respond(sender, error.status, encode_json(format_error(error)), headers)

@@ -1,0 +1,226 @@
+"""Answers as chat completions, whole or streamed, with the field `fingerpost` and its headers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import anyio
+
+from fingerpost.events import RequestNarrowed
+from fingerpost.records import Json, JsonObject
+from fingerpost.surfaces.http.asgi import (
+    EVENT_STREAM_HEADERS,
+    HEARTBEAT_S,
+    EventStream,
+    Header,
+    HttpError,
+    Send,
+)
+from fingerpost.surfaces.openai.errors import encode_json, format_error
+from fingerpost.surfaces.openai.messages import ChatRequest
+from fingerpost.surfaces.openai.requests import CompletionResult, get_unstreamed_text
+
+MAX_HEADER_LENGTH: Final = 1000
+
+
+def build_extension(result: CompletionResult) -> JsonObject:
+    """What was decided on the way to the answer."""
+    route = result.route
+    shortlist = None if route.narrowing is None else route.narrowing.shortlist
+    told: dict[str, Json] = {
+        "packet_id": route.packet_id,
+        "outcome": route.outcome.value,
+        "mode": route.mode.value,
+        "tools_considered": 0 if shortlist is None else shortlist.considered,
+        "tools_offered": list(route.packet.context.available_tools),
+        "tools_used": list(get_used_tools(result)),
+        "saved_tokens": count_saved_tokens(result),
+        "sources": list(route.sources),
+        "profile": route.packet.context.profile,
+        "directives": list(route.directives),
+        "milliseconds": round(result.milliseconds, 1),
+        "model_milliseconds": round(result.model_milliseconds, 1),
+    }
+    if route.left_out:
+        told["shortened"] = {"messages_left_out": route.left_out}
+    if result.approve_at is not None and route.pending is not None:
+        told["pending_id"] = route.pending.pending_id
+        told["approve_at"] = result.approve_at
+    return told
+
+
+def get_used_tools(result: CompletionResult) -> tuple[str, ...]:
+    """Each tool that was called, once, in order."""
+    return tuple(dict.fromkeys(step.tool for step in result.route.packet.tool_routing.steps))
+
+
+def count_saved_tokens(result: CompletionResult) -> int:
+    """What the definitions of all tools would have cost beyond those that were offered."""
+    for part in result.parts:
+        for event in part.events:
+            if isinstance(event, RequestNarrowed):
+                return max(0, event.tokens_all - event.tokens_offered)
+    return 0
+
+
+def build_id_headers(packet_id: str) -> tuple[Header, ...]:
+    """By which an answer is found again."""
+    value = packet_id.encode()
+    return ((b"x-request-id", value), (b"x-fingerpost-packet", value))
+
+
+def build_result_headers(result: CompletionResult) -> tuple[Header, ...]:
+    """What is known only at the end, so not in streams."""
+    used = ", ".join(get_used_tools(result)).encode("ascii", "replace")[:MAX_HEADER_LENGTH]
+    return (
+        *build_id_headers(result.route.packet_id),
+        (b"x-fingerpost-tools-used", used),
+        (b"x-fingerpost-saved-tokens", str(count_saved_tokens(result)).encode()),
+    )
+
+
+FIRST_HEARTBEAT_S: Final = 10.0  # then the client hears that we are at work, whatever comes of it
+DONE_FRAME: Final = b"[DONE]"
+
+
+class LateEventStream(EventStream):
+    """Frames to one client; the first opens the stream."""
+
+    def __init__(self, send: Send, headers: tuple[Header, ...]) -> None:
+        super().__init__(send)
+        self._headers = headers
+        self._writing = anyio.Lock(fast_acquire=True)  # a frame for each word of an answer
+        self.opened = False
+
+    def add_headers(self, headers: tuple[Header, ...]) -> None:
+        """Headers that are known before the first frame."""
+        self._headers = (*self._headers, *headers)
+
+    async def keep_alive(self) -> None:
+        await anyio.sleep(FIRST_HEARTBEAT_S)
+        while True:
+            await self.send_comment()
+            await anyio.sleep(HEARTBEAT_S)
+
+    async def close(self) -> None:
+        if self.opened:
+            await self._send({"type": "http.response.body", "body": b""})
+
+    async def _send_frame(self, frame: bytes) -> None:
+        if not self.opened:
+            self.opened = True
+            headers = [*EVENT_STREAM_HEADERS, *self._headers]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await super()._send_frame(frame)
+
+
+def build_chat_completion(result: CompletionResult, request: ChatRequest, *, extension: bool) -> JsonObject:
+    """A `chat.completion`."""
+    message: dict[str, Json] = {"role": "assistant", "content": result.text, "refusal": None}
+    if result.refusal:
+        message["content"], message["refusal"] = None, result.refusal
+    if result.reasoning:
+        message["reasoning_content"] = result.reasoning
+    if result.route.tool_calls:
+        message["content"] = result.text or None
+        message["tool_calls"] = list(result.route.tool_calls)
+    body: dict[str, Json] = {
+        "id": f"chatcmpl-{result.route.packet_id}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": request.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": result.finish}],
+        "usage": build_usage(result),
+        "system_fingerprint": None,
+    }
+    if extension:
+        body["fingerpost"] = build_extension(result)
+    return body
+
+
+def build_usage(result: CompletionResult) -> JsonObject:
+    """The tokens of every model that was asked on the way."""
+    total = result.prompt_tokens + result.completion_tokens
+    return {
+        "prompt_tokens": result.prompt_tokens,
+        "completion_tokens": result.completion_tokens,
+        "total_tokens": total,
+    }
+
+
+class ChatStream:
+    """Chunks: first the role, then text, calls of the caller's tools, the reason of the end, usage."""
+
+    def __init__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> None:
+        self._line = stream
+        self._question = request
+        self._extension = extension
+        self._id = "chatcmpl-"
+        self._created = int(time.time())
+        self._said: list[str] = []
+        self._introduced = False
+
+    async def on_start(self, packet_id: str) -> None:
+        self._id = f"chatcmpl-{packet_id}"
+        if not self._line.opened:
+            self._line.add_headers(build_id_headers(packet_id))
+
+    async def on_text(self, piece: str) -> None:
+        self._said.append(piece)
+        await self._send_delta({"content": piece})
+
+    async def on_note(self, text: str) -> None:
+        await self._line.send_comment(text)
+
+    async def finish(self, result: CompletionResult) -> None:
+        """Everything that is left to say."""
+        if self._id == "chatcmpl-":  # a request that was gone on with had its id before
+            await self.on_start(result.route.packet_id)
+        if result.reasoning:  # only now it is known which turn was the answer
+            await self._send_delta({"reasoning_content": result.reasoning})
+        if rest := get_unstreamed_text(result.text, "".join(self._said)):
+            await self.on_text(rest)
+        if result.refusal:
+            await self._send_delta({"refusal": result.refusal})
+        if calls := result.route.tool_calls:
+            await self._send_delta({"tool_calls": [{"index": at, **call} for at, call in enumerate(calls)]})
+        last = self._build_chunk([_build_choice({}, result.finish)])
+        if self._extension:
+            last["fingerpost"] = build_extension(result)
+        await self._send_role()
+        await self._line.send_event(encode_json(last))
+        if self._question.include_usage:
+            await self._line.send_event(encode_json({**self._build_chunk([]), "usage": build_usage(result)}))
+        await self._line.send_event(DONE_FRAME)
+
+    async def fail(self, error: HttpError) -> None:
+        """The answer breaks off: the client is told in the stream."""
+        await self._line.send_event(encode_json(format_error(error)))
+
+    async def _send_delta(self, delta: dict[str, Any]) -> None:
+        await self._send_role()
+        await self._line.send_event(encode_json(self._build_chunk([_build_choice(delta, None)])))
+
+    async def _send_role(self) -> None:
+        if not self._introduced:
+            self._introduced = True
+            first = _build_choice({"role": "assistant", "content": "", "refusal": None}, None)
+            await self._line.send_event(encode_json(self._build_chunk([first])))
+
+    def _build_chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        chunk: dict[str, Any] = {
+            "id": self._id,
+            "object": "chat.completion.chunk",
+            "created": self._created,
+            "model": self._question.model,
+            "choices": choices,
+            "system_fingerprint": None,
+        }
+        if self._question.include_usage:
+            chunk["usage"] = None
+        return chunk
+
+
+def _build_choice(delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}

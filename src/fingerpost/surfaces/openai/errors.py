@@ -1,0 +1,178 @@
+"""Errors in the format of the OpenAI API, and JSON bodies within bounds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import anyio.to_thread
+import orjson
+from pydantic_core import from_json
+
+from fingerpost.errors import (
+    CallError,
+    ConfigError,
+    FingerpostError,
+    LimitReached,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    ServerUnavailable,
+    StoreError,
+)
+from fingerpost.records import JsonObject
+from fingerpost.records.json import MAX_DEPTH, check_json
+from fingerpost.surfaces.http.asgi import Header, HttpError
+
+INTERNAL_ERROR_MESSAGE: Final = "Something went wrong here; it is in the log. Try again."
+STORE_UNAVAILABLE_MESSAGE: Final = "Fingerpost cannot use its store at the moment. Try again in a while."
+SHUTDOWN_MESSAGE: Final = "Fingerpost is shutting down; try again when it is back."
+
+# What a status is called where nothing more is known: its type and its code.
+_ERROR_NAMES: Final[dict[int, tuple[str, str | None]]] = {
+    400: ("invalid_request_error", None),
+    401: ("authentication_error", "invalid_api_key"),
+    403: ("permission_error", "forbidden"),
+    404: ("invalid_request_error", "not_found"),
+    405: ("invalid_request_error", "method_not_allowed"),
+    408: ("timeout_error", "request_timeout"),
+    413: ("invalid_request_error", "request_too_large"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+    500: ("server_error", "internal_error"),
+    502: ("upstream_error", "upstream_error"),
+    503: ("server_error", "overloaded"),
+    504: ("upstream_error", "upstream_timeout"),
+}
+_CONFIGURATION_STATUSES: Final = frozenset({401, 403, 407})
+_REQUEST_STATUSES: Final = frozenset({400, 413, 422})
+
+
+class CompletionError(HttpError):
+    """A fault that names what of the request is wrong."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        *,
+        code: str | None = None,
+        kind: str | None = None,
+        headers: tuple[Header, ...] = (),
+    ) -> None:
+        super().__init__(status, message, headers=headers)
+        self.param = param
+        self.code = code
+        self.kind = kind
+
+
+def format_error(error: HttpError) -> JsonObject:
+    """The fault as the client reads it."""
+    kind, code = _ERROR_NAMES.get(error.status, ("invalid_request_error", None))
+    param = None
+    if isinstance(error, CompletionError):
+        kind, code, param = error.kind or kind, error.code or code, error.param
+    return {"error": {"message": error.message, "type": kind, "param": param, "code": code}}
+
+
+def build_error(error: FingerpostError) -> CompletionError:
+    """What the caller hears of an error of the house."""
+    if isinstance(error, ModelError):
+        return build_model_error(error)
+    sentence = _format_message(error)
+    if isinstance(error, ConfigError | CallError):
+        return CompletionError(400, sentence)
+    if isinstance(error, ServerUnavailable):
+        return CompletionError(503, sentence, code="server_unavailable")
+    if isinstance(error, StoreError):  # where it is kept is no matter of the caller's
+        return CompletionError(
+            503, STORE_UNAVAILABLE_MESSAGE, code="store_unavailable", headers=((b"retry-after", b"5"),)
+        )
+    if isinstance(error, LimitReached):
+        return CompletionError(413, sentence)
+    return CompletionError(500, sentence)
+
+
+def build_model_error(error: ModelError) -> CompletionError:
+    """What the caller hears of a model that failed: whether it is their request, or our upstream."""
+    status = error.status or 0
+    if isinstance(error, ModelTimeout):
+        return CompletionError(504, _format_message(error))
+    if status in _CONFIGURATION_STATUSES:  # the key is ours, so are the words about it
+        return CompletionError(
+            502,
+            f"The model {error.model} refused the key this gateway has for it. "
+            "Whoever runs the gateway has to look at the model's api_key.",
+            code="upstream_refused",
+        )
+    if status == 404:
+        return build_unknown_model_error(error.model)
+    if status in _REQUEST_STATUSES:
+        return CompletionError(400, _format_message(error), code="upstream_refused")
+    if status in (429, 503):
+        return CompletionError(503, _format_message(error), headers=((b"retry-after", b"5"),))
+    code = "upstream_unreachable" if isinstance(error, ModelUnavailable) and not status else None
+    return CompletionError(502, _format_message(error), code=code)
+
+
+def build_unknown_model_error(
+    name: str, hint: str = "GET /v1/models lists those there are."
+) -> CompletionError:
+    return CompletionError(
+        404, f"There is no model {name[:200]!r} here. {hint}", param="model", code="model_not_found"
+    )
+
+
+def _format_message(error: FingerpostError) -> str:
+    text = str(error)
+    text = f"{text[:1].upper()}{text[1:]}"
+    return f"{text}. {error.hint}" if error.hint else text
+
+
+_LARGE_BODY: Final = 1024 * 1024  # bytes: reading more takes a while, so a thread does it
+_LARGE_NUMBER = re.compile(rb"\d{200}|\d[eE]\+?\d{3}")  # it may be one that cannot be written again
+
+
+async def parse_object(body: bytes) -> Mapping[str, Any]:
+    """The object in these bytes. Raises `CompletionError`."""
+    value = (
+        await anyio.to_thread.run_sync(_decode_json, body) if len(body) > _LARGE_BODY else _decode_json(body)
+    )
+    if not isinstance(value, dict):
+        raise CompletionError(400, "The body has to be a JSON object.")
+    return cast("dict[str, Any]", value)
+
+
+def _decode_json(body: bytes) -> object:
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise CompletionError(400, "The body is not valid JSON in UTF-8.", code="invalid_json") from error
+    # Only a body with many brackets can be deep: counting them is far cheaper than walking.
+    deep = body.count(b"[") + body.count(b"{") > MAX_DEPTH
+    if (deep or _LARGE_NUMBER.search(body)) and (reason := check_json(value)) is not None:
+        raise CompletionError(400, f"The body {reason}.", code="invalid_json")
+    return value
+
+
+def encode_json(value: object) -> bytes:
+    """JSON on one line. What orjson refuses (huge integers, odd text) is written the slow way."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":"), default=str).encode()
+
+
+def build_too_large_error(limit: int) -> CompletionError:
+    return CompletionError(
+        413,
+        f"A request has at most {limit:,} bytes here; send fewer or smaller pictures and files.",
+        headers=((b"connection", b"close"),),
+    )
+
+
+def get_fields(value: object) -> Mapping[str, object]:
+    """The fields of an object; of anything else, none."""
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}

@@ -1,0 +1,157 @@
+"""Options of a request: from the body's field `fingerpost`, else from headers, else from the model's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from fingerpost.frozen import frozen
+from fingerpost.records import Effort
+from fingerpost.router.options import MODES
+from fingerpost.surfaces.http.access import VERSION_HEADER
+from fingerpost.surfaces.openai.errors import CompletionError
+
+OPTIONS_FIELD: Final = "fingerpost"
+HEADER_PREFIX: Final = "x-fingerpost-"
+MAX_TURNS: Final = 100
+MAX_ROUTED_TOOLS: Final = 1000
+MAX_LENGTHS: Final = {
+    "persona": 20_000,
+    "directives": 20_000,
+    "conversation": 200,
+    "resume": 100,
+    "server": 200,
+    "api_version": 100,
+}
+_BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+@frozen
+class RequestOptions:
+    """What was said about how to answer; None where nothing was."""
+
+    mode: str | None = None
+    profile: str | None = None
+    api_version: str | None = None  # which profile is meant, where none is named
+    persona: str | None = None
+    directives: str | None = None
+    conversation: str | None = None
+    server: str | None = None
+    effort: str | None = None
+    max_tools: int | None = None
+    max_turns: int | None = None
+    seconds: float | None = None
+    dry_run: bool | None = None
+    resume: str | None = None
+
+
+OPTION_NAMES: Final = tuple(RequestOptions.__dataclass_fields__)
+
+
+def split_model(name: str) -> tuple[str, str | None]:
+    """The model and the mode in `name:mode`. Names hold colons themselves: only a known mode is a suffix."""
+    base, colon, last = name.rpartition(":")
+    return (base, last) if colon and base and last in MODES else (name, None)
+
+
+def parse_request_options(
+    body: object, headers: Mapping[str, str], *, suffix: str | None, profiles: Sequence[str]
+) -> RequestOptions:
+    """Everything said. Raises `CompletionError` for what is not known here."""
+    given: dict[str, Any] = {} if suffix is None else {"mode": suffix}
+    where = dict.fromkeys(given, "model")
+    if (version := headers.get(VERSION_HEADER)) is not None:
+        given["api_version"], where["api_version"] = version, VERSION_HEADER
+    for name in OPTION_NAMES:
+        header = f"{HEADER_PREFIX}{name.replace('_', '-')}"
+        if (value := headers.get(header)) is not None:
+            given[name], where[name] = _parse_header(name, value, header), header
+    for name, value in _get_option_fields(body).items():
+        if value is not None:
+            given[name], where[name] = value, f"{OPTIONS_FIELD}.{name}"
+    checked = {name: _check_option(name, value, where[name], profiles) for name, value in given.items()}
+    return RequestOptions(**checked)
+
+
+def _get_option_fields(body: object) -> Mapping[str, Any]:
+    if body is None:
+        return {}
+    if not isinstance(body, Mapping):
+        raise CompletionError(400, f"`{OPTIONS_FIELD}` is an object.", OPTIONS_FIELD)
+    fields = cast("Mapping[str, Any]", body)
+    if unknown := [name for name in fields if name not in OPTION_NAMES]:
+        raise CompletionError(
+            400, f"`{OPTIONS_FIELD}` knows {', '.join(OPTION_NAMES)}.", f"{OPTIONS_FIELD}.{unknown[0][:60]}"
+        )
+    return fields
+
+
+def _parse_header(name: str, value: str, header: str) -> Any:
+    """Headers are bytes: numbers and yes or no have to be read, and words may be UTF-8."""
+    try:
+        if name in ("max_tools", "max_turns"):
+            return int(value)
+        if name == "seconds":
+            return float(value)
+        if name == "dry_run":
+            return _BOOLEANS[value.lower()]
+    except (ValueError, KeyError):
+        raise CompletionError(400, f"{value[:60]!r} is no value for this header.", header) from None
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _check_option(name: str, value: Any, where: str, profiles: Sequence[str]) -> Any:
+    if name == "mode":
+        return _check_choice(value, MODES, where, "mode")
+    if name == "effort":
+        return _check_choice(value, tuple(Effort), where, "effort")
+    if name == "profile":
+        return _check_profile(value, profiles, where)
+    if name == "dry_run":
+        if not isinstance(value, bool):
+            raise CompletionError(400, "This is true or false.", where)
+        return value
+    if name in MAX_LENGTHS:
+        return _check_text(value, MAX_LENGTHS[name], where)
+    if name == "seconds":
+        return _check_number(value, 0.1, 3600, where)
+    return int(
+        _check_number(value, 1, MAX_ROUTED_TOOLS if name == "max_tools" else MAX_TURNS, where, whole=True)
+    )
+
+
+def _check_profile(value: object, profiles: Sequence[str], where: str) -> str:
+    """A profile there is. Raises `CompletionError`."""
+    if not isinstance(value, str) or value not in profiles:
+        there = f"There are {', '.join(sorted(profiles))}." if profiles else "None is configured."
+        raise CompletionError(400, f"There is no profile {_format_value(value)} here. {there}", param=where)
+    return value
+
+
+def _check_choice(value: object, known: Sequence[str], where: str, what: str) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise CompletionError(
+            400, f"There is no {what} {_format_value(value)}; there are {', '.join(known)}.", where
+        )
+    return value
+
+
+def _check_text(value: object, max_length: int, where: str) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > max_length:
+        raise CompletionError(400, f"This is a text of 1 to {max_length} characters.", where)
+    return value
+
+
+def _check_number(value: object, minimum: float, maximum: float, where: str, *, whole: bool = False) -> float:
+    right = isinstance(value, int) or (isinstance(value, float) and not whole)
+    if isinstance(value, bool) or not right or not minimum <= cast("float", value) <= maximum:
+        kind = "whole number" if whole else "number"
+        raise CompletionError(400, f"This is a {kind} from {minimum:g} to {maximum:g}.", where)
+    return cast("float", value)
+
+
+def _format_value(value: object) -> str:
+    return f"{value!r:.60}"

@@ -1,0 +1,475 @@
+"""One request from its parsed body to its answer: routed, held while a person decides, resumed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from dataclasses import field, replace
+from typing import Final, Protocol
+
+import anyio
+
+from fingerpost.errors import FingerpostError
+from fingerpost.events import AttemptStarted, ModelAnswered, PacketReceived
+from fingerpost.frozen import frozen
+from fingerpost.records import Decision, Message, Mode, Pending, Principal, RouteOutcome
+from fingerpost.router import AnswerPiece, Route, RouteOptions, Router
+from fingerpost.router.route import StreamItem
+from fingerpost.router.router import FIRST_CONNECT_TIMEOUT_S
+from fingerpost.surfaces.http.access import AccessScope, build_conversation_id
+from fingerpost.surfaces.http.approvals import build_approval_url, wait_for_decision
+from fingerpost.surfaces.openai.errors import CompletionError, build_error
+from fingerpost.surfaces.openai.messages import ChatConversation, ChatRequest, split_conversation
+from fingerpost.surfaces.openai.options import RequestOptions
+from fingerpost.surfaces.openai.tool_history import AwaitedApprovals, ChatIndex, HiddenMessages
+
+_NOTE_PATTERN = re.compile(r"\(approval (?P<id>apr_[0-9a-f]{32})\)\s*$")
+
+
+def format_approval_note(pending: Pending, address: str) -> str:
+    """What the caller reads while a call waits. Its end is how the conversation is recognised later."""
+    return (
+        f"{pending.tool} needs a person's approval before it runs: {pending.reason}. "
+        f"Approve or reject it at {build_approval_url(address, pending.pending_id)} and send any message: "
+        f"I go on from there. (approval {pending.pending_id})"
+    )
+
+
+def split_at_note(conversation: ChatConversation) -> tuple[ChatConversation, str | None]:
+    """The conversation as it was when the last answer spoke of a waiting call, and that call's id.
+
+    Where it did not, the conversation as it is. What was said since then is no request of its own.
+    """
+    pending_id: str | None = None
+    while not conversation.since and (found := _find_note(conversation.history)) is not None:
+        at, named = found
+        if pending_id not in (None, named):
+            break
+        pending_id = named
+        conversation = split_conversation(conversation.history[:at])
+    return conversation, pending_id
+
+
+def _find_note(history: Sequence[Message]) -> tuple[int, str] | None:
+    """Where the last answer stands, and what it waits for, if it is such a note."""
+    for at in range(len(history) - 1, -1, -1):
+        message = history[at]
+        if message.role == "assistant" and not message.tool_calls:
+            found = _NOTE_PATTERN.search(message.text)
+            return None if found is None or at == 0 else (at, found["id"])
+        if message.role not in ("system", "developer"):
+            return None
+    return None
+
+
+@frozen
+class CompletionTurn:
+    """One question of one caller, everything about it decided."""
+
+    request: ChatRequest
+    request_options: RequestOptions
+    principal: Principal
+    access_scope: AccessScope
+    model: str | None = None  # asked instead of the configured one
+    keyless: bool = False  # nobody could be asked
+    authorization: str | None = field(default=None, repr=False)  # their own, for servers set up for it
+    chat: str = ""  # the conversation, where the caller gave no id (`ChatIndex`)
+
+    @property
+    def conversation(self) -> str:
+        """The id the caller gave, which is theirs alone, or the one this chat is known by."""
+        given = self.request_options.conversation
+        return self.chat if given is None else build_conversation_id(self.principal, given)
+
+    @property
+    def caller_key(self) -> str:
+        """Who asks, under which profile: chats are known to them alone."""
+        return f"{self.principal.kind} {self.principal.name}\n{self.access_scope.profile or ''}"
+
+
+def build_route_options(turn: CompletionTurn, conversation: ChatConversation, router: Router) -> RouteOptions:
+    """What goes with the words of `talk`. What was not said is left to the router."""
+    question, manner = turn.request, turn.request_options
+    asking = RouteOptions(
+        history=conversation.history,
+        conversation=turn.conversation,
+        caller=turn.principal.name,
+        profile=turn.access_scope.profile,
+        scopes=turn.access_scope.scopes,
+        mode=resolve_mode(turn, router),
+        server=manner.server,
+        max_tools=manner.max_tools,
+        effort=manner.effort,
+        persona=manner.persona,
+        directives=manner.directives,
+        max_turns=manner.max_turns,
+        seconds=manner.seconds,
+        dry_run=bool(manner.dry_run),
+        model=turn.model,
+        since=conversation.since,
+        own_terms=True,
+        authorization=turn.authorization,
+    )
+    if question.options:
+        asking["options"] = question.options
+    if conversation.request.parts:
+        asking["parts"] = conversation.request.parts
+    if question.tools:
+        asking["caller_tools"] = question.tools
+    if question.tool_choice is not None:
+        asking["tool_choice"] = question.tool_choice
+    return asking
+
+
+def build_resume_options(route_options: RouteOptions) -> RouteOptions:
+    """The same for a request that is known already: what stood around its words is not told again."""
+    route_options = route_options.copy()
+    for name in ("history", "since", "parts"):
+        route_options.pop(name, None)
+    return route_options
+
+
+def resolve_mode(turn: CompletionTurn, router: Router) -> str:
+    mode = turn.request_options.mode or router.settings.completions.mode
+    if mode != "auto":
+        return mode
+    return Mode.KEYLESS if turn.keyless else Mode.SIMPLE
+
+
+MAX_APPROVAL_WAITS: Final = 50  # calls of one request a person decides about, while it is held
+
+
+class AnswerListener(Protocol):
+    """Who hears of an answer while it is made."""
+
+    async def on_start(self, packet_id: str) -> None:
+        """The request has its id."""
+        ...
+
+    async def on_text(self, piece: str) -> None:
+        """A piece of the answer."""
+        ...
+
+    async def on_note(self, text: str) -> None:
+        """What is being done; not part of the answer."""
+        ...
+
+
+class RecordingListener:
+    """A listener that keeps the words that were passed on."""
+
+    def __init__(self, listener: AnswerListener) -> None:
+        self._listener = listener
+        self.on_start = listener.on_start
+        self.on_note = listener.on_note
+        self.pieces: list[str] = []
+
+    async def on_text(self, piece: str) -> None:
+        self.pieces.append(piece)
+        await self._listener.on_text(piece)
+
+
+@frozen
+class CompletionResult:
+    """The end of a question: the last route, and what all of them together cost."""
+
+    route: Route
+    text: str  # what the caller reads
+    finish: str
+    refusal: str = ""  # in place of the text
+    reasoning: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    milliseconds: float = 0.0
+    model_milliseconds: float = 0.0
+    parts: tuple[Route, ...] = ()  # more than one where a person decided in between
+    approve_at: str | None = None
+
+
+class CompletionRunner:
+    """Takes questions to their answers."""
+
+    def __init__(self, router: Router, *, address: str) -> None:
+        self._router = router
+        self._address = (router.settings.gateway.public_url or address).rstrip("/")
+        self._hidden_messages = HiddenMessages(router.store)
+        self._awaited_approvals = AwaitedApprovals(router.store)
+        self._chat_index = ChatIndex(router.store)
+        self._waits_until = time.monotonic() + FIRST_CONNECT_TIMEOUT_S
+        self._settled = False
+
+    async def run_turn(
+        self, turn: CompletionTurn, listener: AnswerListener | None = None
+    ) -> CompletionResult:
+        """The answer. Raises `CompletionError` where there is none to give."""
+        began = time.monotonic()
+        if turn.request_options.conversation is None:
+            chat = await self._chat_index.find_conversation(
+                turn.caller_key, turn.request.conversation.messages
+            )
+            turn = replace(turn, chat=chat)
+        heard = None if listener is None else RecordingListener(listener)
+        try:
+            routes = await self._run_routes(turn, heard)
+        except FingerpostError as error:
+            raise build_error(error) from error
+        route = routes[-1]
+        await self._remember_pending(turn, routes)
+        if (fault := _build_failure(route)) is not None:
+            raise fault
+        if route.hidden and route.tool_calls:
+            await self._hidden_messages.remember(
+                _build_conversation_key(turn), route.tool_calls, route.hidden
+            )
+        ended = self._build_result(routes, (time.monotonic() - began) * 1000)
+        if turn.request_options.conversation is None:
+            await self._remember_chat(turn, ended, "" if heard is None else "".join(heard.pieces))
+        return ended
+
+    async def _remember_chat(self, turn: CompletionTurn, result: CompletionResult, streamed: str) -> None:
+        """The chat goes on behind what its caller has read."""
+        answer = Message(
+            role="assistant",
+            text=result.refusal or streamed + get_unstreamed_text(result.text, streamed),
+            tool_calls=result.route.tool_calls,
+        )
+        messages = (*turn.request.conversation.messages, answer)
+        durable = bool(answer.tool_calls) or result.approve_at is not None
+        await self._chat_index.remember(turn.caller_key, messages, turn.conversation, durable=durable)
+
+    async def _run_routes(self, turn: CompletionTurn, listener: AnswerListener | None) -> list[Route]:
+        await self.wait_until_ready()
+        talk, waiting = await self._find_waiting_call(turn)
+        await self._check_server(turn)
+        if talk is None:
+            asking = build_resume_options(build_route_options(turn, turn.request.conversation, self._router))
+        else:
+            asking = build_route_options(turn, talk, self._router)
+            asking["since"] = await self._hidden_messages.restore_messages(
+                _build_conversation_key(turn), talk.since
+            )
+        if waiting is not None and waiting.packet_id is not None:
+            if listener is not None:
+                await listener.on_start(waiting.packet_id)
+            route = await self._resume_call(waiting.pending_id, asking, listener)
+        else:
+            route = await self._route_text(turn.request.conversation.request.text, asking, listener)
+        routes = [route]
+        until = time.monotonic() + self._router.settings.completions.approval_seconds
+        while route.outcome is RouteOutcome.WAITING and route.pending is not None:
+            settled = await self._wait_for_decision(route.pending, until - time.monotonic(), listener)
+            if not settled or len(routes) > MAX_APPROVAL_WAITS:
+                break
+            route = await self._resume_call(route.pending.pending_id, asking, listener, route.packet_id)
+            routes.append(route)
+        return routes
+
+    async def wait_until_ready(self) -> None:
+        """Whoever comes early waits for the servers to connect; not for long, and only at first."""
+        if not self._settled:
+            left = max(0.0, self._waits_until - time.monotonic())
+            settled = await self._router.servers.wait_until_settled(timeout=left)
+            self._settled = settled or time.monotonic() >= self._waits_until
+
+    async def _check_server(self, turn: CompletionTurn) -> None:
+        """Whoever may not use everything does not hear which servers there are."""
+        server, reach = turn.request_options.server, turn.access_scope
+        if server is None or not reach.scopes:
+            return
+        view = await self._router.look(caller=turn.principal.name, profile=reach.profile, scopes=reach.scopes)
+        if all(card.server != server for card in view.visible.cards):
+            raise CompletionError(400, f"There is no server {server[:60]!r} for you.", "fingerpost.server")
+
+    # -- the ways to a route ------------------------------------------------------------------------
+
+    async def _route_text(
+        self, text: str, route_options: RouteOptions, listener: AnswerListener | None
+    ) -> Route:
+        if listener is None:
+            return await self._router.route(text, **route_options)
+        async with aclosing(self._router.stream(text, **route_options)) as items:
+            failed = False
+            async for item in items:
+                if isinstance(item, Route):
+                    return item
+                # Words that are not the model's wait for the end: it may have to be an error.
+                failed = failed or (isinstance(item, ModelAnswered) and item.error is not None)
+                await _forward_item(listener, item, silent=failed)
+        message = "a stream ended without its route"
+        raise RuntimeError(message)
+
+    async def _resume_call(
+        self,
+        pending_id: str,
+        route_options: RouteOptions,
+        listener: AnswerListener | None,
+        packet_id: str | None = None,
+    ) -> Route:
+        route_options = route_options.copy()
+        if listener is None:
+            return await self._router.resume(pending_id, packet_id=packet_id, **route_options)
+        routes: list[Route] = []
+        failures: list[Exception] = []
+        send, receive = anyio.create_memory_object_stream[str](float("inf"))
+
+        def pass_on(piece: str) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader has left
+                send.send_nowait(piece)
+
+        route_options["on_text"] = pass_on
+
+        async def run() -> None:
+            with send:
+                try:
+                    routes.append(await self._router.resume(pending_id, packet_id=packet_id, **route_options))
+                except Exception as error:  # noqa: BLE001 - raised below; the group would wrap it
+                    failures.append(error)
+
+        async with anyio.create_task_group() as tasks, aclosing(receive):
+            tasks.start_soon(run)
+            async for piece in receive:
+                await listener.on_text(piece)
+        if failures:
+            raise failures[0]
+        return routes[0]
+
+    # -- a person's word ----------------------------------------------------------------------------
+
+    async def _find_waiting_call(
+        self, turn: CompletionTurn
+    ) -> tuple[ChatConversation | None, Pending | None]:
+        """The call this turn is about, asked for by id or spoken of in the last answer, and its request.
+
+        Only a call of the same caller's: for anybody else there is none. No talk: it is not told again,
+        and what the journal has of it counts.
+        """
+        asked = turn.request_options.resume
+        talk, noted = split_at_note(turn.request.conversation)
+        if asked is None and noted is None and (decided := await self._find_decided_call(turn)) is not None:
+            return None, decided
+        named = asked or noted
+        pending = None if named is None else await self._router.store.approvals.get(named)
+        if pending is not None and pending.caller == turn.principal.name and pending.packet_id is not None:
+            return talk, pending
+        if asked is None:
+            return turn.request.conversation, None
+        raise CompletionError(
+            404, f"Nothing of yours waits as {asked[:60]!r}.", param="fingerpost.resume", code="not_found"
+        )
+
+    async def _find_decided_call(self, turn: CompletionTurn) -> Pending | None:
+        """What was decided about since the last answer, where a caller sends nothing but what is new.
+
+        While it waits, what they say is a request of its own: a name may be given to more than one chat.
+        """
+        if turn.request_options.conversation is None or not turn.request.conversation.is_bare:
+            return None
+        named = await self._awaited_approvals.get_pending_id(_build_conversation_key(turn))
+        pending = None if named is None else await self._router.store.approvals.get(named)
+        if pending is None or pending.caller != turn.principal.name or pending.packet_id is None:
+            return None
+        return pending if pending.decision in (Decision.APPROVED, Decision.REJECTED) else None
+
+    async def _remember_pending(self, turn: CompletionTurn, routes: Sequence[Route]) -> None:
+        """Which call the conversation waits for now, where it has a name it can be known by."""
+        route = routes[-1]
+        if turn.request_options.conversation is None:
+            return
+        if route.outcome is RouteOutcome.WAITING and route.pending is not None:
+            await self._awaited_approvals.remember(_build_conversation_key(turn), route.pending.pending_id)
+        elif (
+            named := await self._awaited_approvals.get_pending_id(_build_conversation_key(turn))
+        ) is not None and await self._is_over(named, route):
+            await self._awaited_approvals.forget(_build_conversation_key(turn))
+
+    async def _is_over(self, pending_id: str, route: Route) -> bool:
+        """Whether this route is what came of that call."""
+        pending = await self._router.store.approvals.get(pending_id)
+        return pending is None or route.packet_id in pending.packets
+
+    async def _wait_for_decision(
+        self, pending: Pending, seconds: float, listener: AnswerListener | None
+    ) -> bool:
+        if pending.decision is not Decision.WAITING:
+            return True
+        if seconds <= 0:
+            return False
+        if listener is not None:
+            where = build_approval_url(self._address, pending.pending_id)
+            await listener.on_note(f"{pending.tool} waits for approval at {where}")
+        return await wait_for_decision(self._router, pending.pending_id, seconds)
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def _build_result(self, routes: Sequence[Route], milliseconds: float) -> CompletionResult:
+        route = routes[-1]
+        waiting = route.pending if route.outcome is RouteOutcome.WAITING else None
+        return CompletionResult(
+            route=route,
+            text=_get_answer_text(route)
+            if waiting is None
+            else _format_waiting_text(route, waiting, self._address),
+            finish=_get_finish_reason(route),
+            refusal=route.refusal,
+            reasoning=route.reasoning,
+            prompt_tokens=sum(part.prompt_tokens for part in routes),
+            completion_tokens=sum(part.completion_tokens for part in routes),
+            milliseconds=milliseconds,
+            model_milliseconds=sum(part.model_milliseconds for part in routes),
+            parts=tuple(routes),
+            approve_at=None if waiting is None else build_approval_url(self._address, waiting.pending_id),
+        )
+
+
+async def _forward_item(listener: AnswerListener, item: StreamItem, *, silent: bool) -> None:
+    if isinstance(item, AnswerPiece):
+        if not silent:
+            await listener.on_text(item.text)
+    elif isinstance(item, PacketReceived):
+        await listener.on_start(item.packet.packet_id)
+    elif isinstance(item, AttemptStarted):
+        await listener.on_note(f"calling {item.tool}")
+
+
+def get_unstreamed_text(answer: str, streamed_text: str) -> str:
+    """What of the answer has not been streamed yet: journeys without a model stream nothing."""
+    answer, streamed = answer.strip(), streamed_text.strip()
+    if not answer or streamed.endswith(answer):
+        return ""
+    if answer.startswith(streamed):
+        return answer[len(streamed) :]
+    return f"\n\n{answer}"
+
+
+def _build_conversation_key(turn: CompletionTurn) -> str:
+    return f"{turn.principal.name}\n{turn.conversation}"
+
+
+def _format_waiting_text(route: Route, waiting: Pending, address: str) -> str:
+    """What was read before, where no model will tell it later, and how the call can be approved."""
+    read = route.answer.removesuffix(route.question.text).strip() if route.question is not None else ""
+    note = format_approval_note(waiting, address)
+    return f"{read}\n\n{note}" if read else note
+
+
+def _get_answer_text(route: Route) -> str:
+    """The answer as the model wrote it: where it wrote none, words of ours would be a surprise."""
+    return "" if route.refusal or route.wordless else route.answer
+
+
+def _get_finish_reason(route: Route) -> str:
+    if route.outcome is RouteOutcome.HANDED_BACK:
+        return "tool_calls"
+    if route.outcome is RouteOutcome.LIMITED:
+        return "length"
+    models_own = route.outcome is RouteOutcome.ANSWERED or route.refusal or route.wordless
+    return route.finish if models_own and route.finish != "tool_calls" else "stop"
+
+
+def _build_failure(route: Route) -> CompletionError | None:
+    """Something failed and no tool answered: other words in place of the model's would surprise."""
+    if route.failure is None or route.packet.tool_routing.worked:
+        return None
+    return build_error(route.failure)

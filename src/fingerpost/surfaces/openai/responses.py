@@ -1,0 +1,452 @@
+"""/v1/responses: the same requests and answers in another format. Nothing is stored for a later request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from fingerpost.records import Json, JsonObject, Message
+from fingerpost.surfaces.http.asgi import HttpError
+from fingerpost.surfaces.openai.chat import LateEventStream, build_extension, build_id_headers
+from fingerpost.surfaces.openai.errors import CompletionError, encode_json, format_error, get_fields
+from fingerpost.surfaces.openai.messages import (
+    MAX_MESSAGES,
+    MAX_PARTS,
+    ChatConversation,
+    ChatRequest,
+    check_order,
+    get_model_options,
+    get_tool_entries,
+    get_tool_names,
+    parse_flag,
+    parse_model,
+    split_conversation,
+)
+from fingerpost.surfaces.openai.requests import CompletionResult, get_unstreamed_text
+
+_ITEM_ROLES: Final = ("system", "developer", "user", "assistant")
+_TEXT_PART_TYPES: Final = ("input_text", "output_text", "text")
+
+
+def parse_input(value: object, instructions: object) -> ChatConversation:
+    """The conversation in `instructions` and `input`. Raises `CompletionError`."""
+    first = _parse_instructions(instructions)
+    if isinstance(value, str):
+        return split_conversation((*first, Message(role="user", text=value)))
+    if not isinstance(value, list) or not value:
+        raise CompletionError(400, "`input` is a text, or a list of items.", "input")
+    items = cast("list[object]", value)
+    if len(items) > MAX_MESSAGES:
+        raise CompletionError(400, f"A request has at most {MAX_MESSAGES} items.", "input")
+    messages = list(first)
+    for at, item in enumerate(items):
+        _add_item(messages, item, f"input[{at}]")
+    check_order(messages)
+    return split_conversation(messages)
+
+
+def _parse_instructions(value: object) -> tuple[Message, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, str):
+        raise CompletionError(400, "`instructions` is a text.", "instructions")
+    return (Message(role="system", text=value),)
+
+
+def _add_item(messages: list[Message], item: object, where: str) -> None:
+    """Calls of one turn stand in one message, together with the text before them."""
+    fields = get_fields(item)
+    kind = fields.get("type", "message" if "role" in fields else None)
+    if kind == "message":
+        messages.append(_parse_item_message(fields, where))
+    elif kind == "function_call":
+        call = _parse_function_call(fields, where)
+        last = messages[-1] if messages else None
+        if last is not None and last.role == "assistant":
+            messages[-1] = replace(last, tool_calls=(*last.tool_calls, call))
+        else:
+            messages.append(Message(role="assistant", text="", tool_calls=(call,)))
+    elif kind == "function_call_output":
+        messages.append(_parse_function_result(fields, where))
+    elif kind != "reasoning":  # of another model, for its own eyes: nothing can be done with it here
+        known = "message, function_call and function_call_output"
+        raise CompletionError(400, f"Items of type {kind!r:.60} are not taken; {known} are.", f"{where}.type")
+
+
+def _parse_item_message(fields: object, where: str) -> Message:
+    item = get_fields(fields)
+    role = item.get("role")
+    if role not in _ITEM_ROLES:
+        raise CompletionError(
+            400, f"The role of a message is one of {', '.join(_ITEM_ROLES)}.", f"{where}.role"
+        )
+    text, parts = _parse_item_content(item.get("content"), f"{where}.content")
+    return Message(role=str(role), text=text, parts=parts)
+
+
+def _parse_item_content(value: object, where: str) -> tuple[str, tuple[JsonObject, ...]]:
+    if isinstance(value, str):
+        return value, ()
+    if not isinstance(value, list):
+        raise CompletionError(400, "Content is a text or a list of parts.", where)
+    given = cast("list[object]", value)
+    if len(given) > MAX_PARTS:
+        raise CompletionError(400, f"A message has at most {MAX_PARTS} parts.", where)
+    parts = [_parse_item_part(part, f"{where}[{at}]") for at, part in enumerate(given)]
+    words = [str(part["text"]) for part in parts if part["type"] == "text"]
+    plain = len(words) == len(parts)
+    return "\n".join(words), () if plain else tuple(parts)
+
+
+def _parse_item_part(part: object, where: str) -> JsonObject:
+    """A part as the chat API has it: that is what the model behind us is told."""
+    fields = get_fields(part)
+    kind = fields.get("type")
+    if kind in _TEXT_PART_TYPES or kind == "refusal":
+        text = fields.get("refusal" if kind == "refusal" else "text")
+        if not isinstance(text, str):
+            raise CompletionError(400, "This part holds no text.", where)
+        return {"type": "text", "text": text}
+    if kind == "input_image" and isinstance(fields.get("image_url"), str):
+        image: dict[str, Json] = {"url": str(fields["image_url"])}
+        if isinstance(fields.get("detail"), str):
+            image["detail"] = str(fields["detail"])
+        return {"type": "image_url", "image_url": image}
+    if kind == "input_file" and isinstance(fields.get("file_data"), str):
+        named = {name: str(fields[name]) for name in ("file_data", "filename") if name in fields}
+        return {"type": "file", "file": named}
+    raise CompletionError(400, "A part is a text, a picture by its URL, or a file with its data.", where)
+
+
+def _parse_function_call(fields: object, where: str) -> JsonObject:
+    item = get_fields(fields)
+    call_id, name, arguments = item.get("call_id"), item.get("name"), item.get("arguments")
+    if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(arguments, str):
+        raise CompletionError(400, "A call has a call_id, a name, and arguments as a text of JSON.", where)
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _parse_function_result(fields: object, where: str) -> Message:
+    item = get_fields(fields)
+    call_id = item.get("call_id")
+    if not isinstance(call_id, str) or not call_id:
+        raise CompletionError(400, "A result names the call it answers.", f"{where}.call_id")
+    text, parts = _parse_item_content(item.get("output"), f"{where}.output")
+    return Message(role="tool", text=text, tool_call_id=call_id, parts=parts)
+
+
+_OWN_RESPONSE_FIELDS: Final = frozenset(
+    {"model", "input", "instructions", "tools", "tool_choice", "stream", "stream_options", "fingerpost"}
+    | {"max_output_tokens", "text", "reasoning", "store", "truncation", "include"}
+    | {"previous_response_id", "conversation", "background", "prompt", "max_tool_calls", "top_logprobs"}
+)
+# What needs something kept from an earlier request, or changes the shape of the answer.
+_UNSUPPORTED_FIELDS: Final = {
+    "previous_response_id": "Nothing is kept between requests here: send the whole conversation as `input`.",
+    "conversation": "Nothing is kept between requests here: send the whole conversation as `input`.",
+    "prompt": "Prompts are not kept here: send `instructions` and `input`.",
+    "background": "Answers are given at once here, or streamed.",
+    "top_logprobs": "Probabilities of tokens cannot be given: an answer may take several models.",
+    "max_tool_calls": "How many rounds of tools there are is said as `fingerpost.max_turns`.",
+}
+_SUPPORTED_INCLUDES: Final = ("reasoning.encrypted_content",)  # clients ask for it always; there is none
+# Said again in the answer, as it was asked.
+_ECHOED_FIELDS: Final = (
+    "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "reasoning", "temperature",
+    "text", "tool_choice", "tools", "top_p", "user",
+)  # fmt: skip
+
+
+def parse_response_request(body: Mapping[str, Any]) -> ChatRequest:
+    """Raises `CompletionError` naming the `param` that is wrong or cannot be had."""
+    for name, why in _UNSUPPORTED_FIELDS.items():
+        if body.get(name):
+            raise CompletionError(400, why, name)
+    _check_includes(body.get("include"))
+    tools = _parse_function_tools(body.get("tools"))
+    return ChatRequest(
+        model=parse_model(body),
+        conversation=parse_input(body.get("input"), body.get("instructions")),
+        tools=tools,
+        tool_choice=_translate_tool_choice(body.get("tool_choice"), tools),
+        options={**get_model_options(body, _OWN_RESPONSE_FIELDS), **_translate_options(body)},
+        stream=parse_flag(body, "stream"),
+        request_options=body.get("fingerpost"),
+        echo={name: body[name] for name in _ECHOED_FIELDS if body.get(name) is not None},
+    )
+
+
+def _check_includes(value: object) -> None:
+    wanted = cast("list[object]", value) if isinstance(value, list) else []
+    if other := [name for name in wanted if name not in _SUPPORTED_INCLUDES]:
+        raise CompletionError(400, f"{other[0]!r:.60} cannot be included.", "include")
+
+
+def _translate_options(body: Mapping[str, Any]) -> JsonObject:
+    """Options under the names the chat API has for them."""
+    text, reasoning = get_fields(body.get("text")), get_fields(body.get("reasoning"))
+    found = {
+        "max_completion_tokens": body.get("max_output_tokens"),
+        "response_format": _translate_format(get_fields(text.get("format"))),
+        "verbosity": text.get("verbosity"),
+        "reasoning_effort": reasoning.get("effort"),
+    }
+    return {name: cast("Json", value) for name, value in found.items() if value is not None}
+
+
+def _translate_format(wanted: Mapping[str, object]) -> JsonObject | None:
+    kind = wanted.get("type")
+    if kind in (None, "text"):
+        return None
+    if kind == "json_object":
+        return {"type": "json_object"}
+    if kind != "json_schema":
+        raise CompletionError(400, "A format is text, json_object or json_schema.", "text.format.type")
+    return {
+        "type": "json_schema",
+        "json_schema": {name: cast("Json", value) for name, value in wanted.items() if name != "type"},
+    }
+
+
+def _parse_function_tools(value: object) -> tuple[JsonObject, ...]:
+    """The caller's own tools, in the form of the chat API: the same names, schemas and words."""
+    return tuple(
+        _translate_tool(get_fields(tool), f"tools[{at}]") for at, tool in enumerate(get_tool_entries(value))
+    )
+
+
+def _translate_tool(tool: Mapping[str, object], where: str) -> JsonObject:
+    if tool.get("type") != "function":
+        kind = f"{tool.get('type')!r:.60}"
+        raise CompletionError(
+            400, f"Tools of type {kind} are not run here, only functions are.", f"{where}.type"
+        )
+    if not isinstance(tool.get("name"), str) or not tool.get("name"):
+        raise CompletionError(400, "A function has a name.", f"{where}.name")
+    told = {name: cast("Json", value) for name, value in tool.items() if name != "type" and value is not None}
+    return {"type": "function", "function": told}
+
+
+def _translate_tool_choice(value: object, tools: tuple[JsonObject, ...]) -> Json:
+    if value is None or value in ("none", "auto", "required"):
+        return cast("Json", value)
+    fields = get_fields(value)
+    name = fields.get("name")
+    if fields.get("type") != "function" or not isinstance(name, str) or name not in get_tool_names(tools):
+        wanted = "`tool_choice` is none, auto, required, or names a function of `tools`."
+        raise CompletionError(400, wanted, "tool_choice")
+    return {"type": "function", "function": {"name": name}}
+
+
+_RESPONSE_DEFAULTS: Final[JsonObject] = {
+    "error": None,
+    "incomplete_details": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {"effort": None, "summary": None},
+    "store": False,
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+    "truncation": "disabled",
+    "usage": None,
+    "user": None,
+}
+
+
+def build_response(result: CompletionResult, request: ChatRequest, *, extension: bool) -> JsonObject:
+    """A `response`."""
+    made = _build_response_body(result.route.packet_id, int(time.time()), request)
+    return _complete_response(made, result, extension=extension)
+
+
+def _build_response_body(packet_id: str, created: int, request: ChatRequest) -> dict[str, Any]:
+    return {
+        "id": f"resp_{packet_id}",
+        "object": "response",
+        "created_at": created,
+        "status": "in_progress",
+        "model": request.model,
+        "output": [],
+        **_RESPONSE_DEFAULTS,
+        **request.echo,
+    }
+
+
+def _complete_response(
+    response: Mapping[str, Any], result: CompletionResult, *, extension: bool
+) -> dict[str, Any]:
+    short = result.finish in ("length", "content_filter")
+    reason = "content_filter" if result.finish == "content_filter" else "max_output_tokens"
+    body: dict[str, Any] = {
+        **response,
+        "status": "incomplete" if short else "completed",
+        "incomplete_details": {"reason": reason} if short else None,
+        "output": _build_items(result),
+        "usage": {
+            "input_tokens": result.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": result.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": result.prompt_tokens + result.completion_tokens,
+        },
+    }
+    if extension:
+        body["fingerpost"] = build_extension(result)
+    return body
+
+
+def _build_items(result: CompletionResult) -> list[JsonObject]:
+    """The text, where there is some, and the calls of the caller's own tools."""
+    calls = [_build_call_item(call) for call in result.route.tool_calls]
+    if not result.text and calls:
+        return calls
+    part = _build_refusal_part(result.refusal) if result.refusal else _build_text_part(result.text)
+    return [_build_message_item(result.route.packet_id, part, "completed"), *calls]
+
+
+def _build_message_item(packet_id: str, part: JsonObject | None, status: str) -> JsonObject:
+    content: list[Json] = [] if part is None else [part]
+    item_id = f"msg_{packet_id}"
+    return {"type": "message", "id": item_id, "status": status, "role": "assistant", "content": content}
+
+
+def _build_text_part(text: str) -> JsonObject:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _build_refusal_part(text: str) -> JsonObject:
+    return {"type": "refusal", "refusal": text}
+
+
+def _build_call_item(
+    call: JsonObject, *, arguments: str | None = None, status: str = "completed"
+) -> JsonObject:
+    function = get_fields(call.get("function"))
+    return {
+        "type": "function_call",
+        "id": f"fc_{call.get('id', '')}",
+        "call_id": call.get("id", ""),
+        "name": cast("Json", function.get("name", "")),
+        "arguments": cast("Json", function.get("arguments", "{}")) if arguments is None else arguments,
+        "status": status,
+    }
+
+
+class ResponseStream:
+    """Events, each with its number: created, text piece by piece, calls, completed."""
+
+    def __init__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> None:
+        self._line = stream
+        self._question = request
+        self._extension = extension
+        self._packet_id = ""
+        self._created = int(time.time())
+        self._said: list[str] = []
+        self._number = 0
+        self._introduced = False
+
+    async def on_start(self, packet_id: str) -> None:
+        self._packet_id = packet_id
+        if not self._line.opened:
+            self._line.add_headers(build_id_headers(packet_id))
+
+    async def on_text(self, piece: str) -> None:
+        await self._send_created()
+        if not self._said:
+            await self._send_item("added", 0, _build_message_item(self._packet_id, None, "in_progress"))
+            await self._send_part("added", _build_text_part(""))
+        self._said.append(piece)
+        await self._send_event(
+            "response.output_text.delta", **self._get_text_position(), delta=piece, logprobs=[]
+        )
+
+    async def on_note(self, text: str) -> None:
+        await self._line.send_comment(text)
+
+    async def finish(self, result: CompletionResult) -> None:
+        """Everything that is left to say."""
+        if not self._packet_id:  # a request that was gone on with had its id before
+            await self.on_start(result.route.packet_id)
+        calls = result.route.tool_calls
+        rest = get_unstreamed_text(result.text, "".join(self._said))
+        if result.refusal and not self._said:
+            await self._send_refusal(result.refusal)
+        elif rest or not (self._said or calls):
+            await self.on_text(rest)
+        await self._send_created()
+        if self._said:
+            await self._finish_text(result.text)
+        for index, call in enumerate(calls, start=int(bool(self._said))):
+            await self._send_call(index, call)
+        final = _complete_response(self._build_current_response(), result, extension=self._extension)
+        kind = "response.incomplete" if final["status"] == "incomplete" else "response.completed"
+        await self._send_event(kind, response=final)
+
+    async def fail(self, error: HttpError) -> None:
+        """The answer breaks off: the client is told in the stream."""
+        fields = get_fields(format_error(error)["error"])
+        named = {name: fields.get(name) for name in ("code", "message", "param")}
+        await self._send_event("error", **named)
+
+    async def _finish_text(self, text: str) -> None:
+        await self._send_event(
+            "response.output_text.done", **self._get_text_position(), text=text, logprobs=[]
+        )
+        await self._finish_part(_build_text_part(text))
+
+    async def _send_refusal(self, text: str) -> None:
+        """A part of its own kind, at once: a refusal is short."""
+        await self._send_created()
+        await self._send_item("added", 0, _build_message_item(self._packet_id, None, "in_progress"))
+        await self._send_part("added", _build_refusal_part(""))
+        await self._send_event("response.refusal.delta", **self._get_text_position(), delta=text)
+        await self._send_event("response.refusal.done", **self._get_text_position(), refusal=text)
+        await self._finish_part(_build_refusal_part(text))
+
+    async def _finish_part(self, part: JsonObject) -> None:
+        await self._send_part("done", part)
+        await self._send_item("done", 0, _build_message_item(self._packet_id, part, "completed"))
+
+    async def _send_call(self, index: int, call: JsonObject) -> None:
+        begun, ended = _build_call_item(call, arguments="", status="in_progress"), _build_call_item(call)
+        at = {"item_id": ended["id"], "output_index": index}
+        await self._send_item("added", index, begun)
+        await self._send_event("response.function_call_arguments.delta", **at, delta=ended["arguments"])
+        await self._send_event(
+            "response.function_call_arguments.done",
+            **at,
+            arguments=ended["arguments"],
+            name=ended["name"],
+        )
+        await self._send_item("done", index, ended)
+
+    def _get_text_position(self) -> dict[str, Any]:
+        return {"item_id": f"msg_{self._packet_id}", "output_index": 0, "content_index": 0}
+
+    def _build_current_response(self) -> dict[str, Any]:
+        return _build_response_body(self._packet_id, self._created, self._question)
+
+    async def _send_created(self) -> None:
+        if not self._introduced:
+            self._introduced = True
+            await self._send_event("response.created", response=self._build_current_response())
+            await self._send_event("response.in_progress", response=self._build_current_response())
+
+    async def _send_item(self, what: str, index: int, item: JsonObject) -> None:
+        await self._send_event(f"response.output_item.{what}", output_index=index, item=item)
+
+    async def _send_part(self, what: str, part: JsonObject) -> None:
+        await self._send_event(f"response.content_part.{what}", **self._get_text_position(), part=part)
+
+    async def _send_event(self, kind: str, **fields: Any) -> None:
+        event = {"type": kind, "sequence_number": self._number, **fields}
+        self._number += 1
+        await self._line.send_event(encode_json(event), event=kind)

@@ -1,0 +1,184 @@
+"""`/metrics` and `/readyz` for those who operate the gateway, and the trace context of callers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio.to_thread
+import orjson
+
+from fingerpost.errors import StoreError
+from fingerpost.records import Right, ServerState
+from fingerpost.router import Router
+from fingerpost.surfaces.http.access import (
+    HOST_REFUSED,
+    SAME_ORIGIN_HEADERS,
+    AccessDenial,
+    Authenticator,
+    Endpoint,
+)
+from fingerpost.surfaces.http.asgi import AsgiScope, Header, HttpError, Receive, Send, parse_headers, respond
+from fingerpost.surfaces.http.server import ServedApp
+from fingerpost.telemetry.metrics import GaugeValues, PrometheusMetrics
+from fingerpost.telemetry.tracing import TRACEPARENT, TRACESTATE, use_trace_carrier
+
+log = logging.getLogger("fingerpost.operations")
+
+_METRICS_ENDPOINT: Final = Endpoint(path="/metrics", right=Right.WATCH)
+_TEXT_TYPE: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
+_JSON_TYPE: Final[Header] = (b"content-type", b"application/json")
+_NO_STORE_HEADER: Final[Header] = (b"cache-control", b"no-store")
+_CONNECTING_STATES: Final = frozenset({ServerState.IDLE, ServerState.CONNECTING})
+
+
+@asynccontextmanager
+async def open_operations_app(
+    router: Router,
+    authenticator: Authenticator,
+    metrics: PrometheusMetrics | None = None,
+    *,
+    streams: Callable[[], int] | None = None,
+) -> AsyncGenerator[OperationsApp]:
+    """What answers at `metrics` and `readyz`. `streams` says how many readers of live streams there are.
+
+    Without `metrics` there is nothing at /metrics.
+    """
+    yield OperationsApp(router, authenticator, metrics, streams or (lambda: 0))
+
+
+class OperationsApp:
+    """Two addresses that are asked every few seconds."""
+
+    def __init__(
+        self,
+        router: Router,
+        authenticator: Authenticator,
+        metrics: PrometheusMetrics | None,
+        streams: Callable[[], int],
+    ) -> None:
+        self._router = router
+        self._gate = authenticator
+        self._metrics = metrics
+        self._streams = streams
+
+    async def drain(self, seconds: float) -> None:
+        """Nothing here lasts."""
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            await self._handle_request(scope, send)
+        except HttpError as fault:
+            sentence = f"{fault.message}\n".encode()
+            await respond(send, fault.status, sentence, (_TEXT_TYPE, _NO_STORE_HEADER, *fault.headers))
+        except Exception:
+            log.exception("A request at %s could not be answered", scope["path"][:100])
+            await respond(
+                send, 500, b"Something went wrong here; the log says what.\n", (_TEXT_TYPE, _NO_STORE_HEADER)
+            )
+
+    async def _handle_request(self, scope: AsgiScope, send: Send) -> None:
+        path = scope["path"].rstrip("/")
+        if path not in ("/metrics", "/readyz") or (path == "/metrics" and self._metrics is None):
+            raise HttpError(404, "There is nothing at this address.")
+        if scope["method"] not in ("GET", "HEAD"):
+            raise HttpError(405, "Use GET.", headers=((b"allow", b"GET, HEAD"),))
+        headers, _ = parse_headers(scope["headers"])
+        if path == "/readyz":
+            if not self._gate.allows_probe(headers):
+                raise HttpError(403, HOST_REFUSED)
+            await self._respond_readiness(send)
+        elif self._metrics is not None:
+            await self._respond_metrics(scope, headers, send, self._metrics)
+
+    async def _respond_metrics(
+        self, scope: AsgiScope, headers: Mapping[str, str], send: Send, metrics: PrometheusMetrics
+    ) -> None:
+        remote = (scope.get("client") or ("",))[0]
+        admitted = await self._gate.authenticate(headers, _METRICS_ENDPOINT, remote=remote)
+        if isinstance(admitted, AccessDenial):
+            more = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
+            raise HttpError(admitted.status, admitted.message, headers=more)
+        house = await self._collect_gauges()
+        accept = headers.get("accept", "")
+        body, content_type = await anyio.to_thread.run_sync(lambda: metrics.render(house, accept=accept))
+        kind = (b"content-type", content_type.encode())
+        await respond(send, 200, body, (kind, _NO_STORE_HEADER, *SAME_ORIGIN_HEADERS))
+
+    async def _collect_gauges(self) -> GaugeValues:
+        from fingerpost import __version__
+
+        router = self._router
+        return GaugeValues(
+            servers={
+                status.name: status.state.value
+                for status in router.servers.statuses
+                if status.state is not ServerState.DISABLED
+            },
+            breakers={server: status.state.value for server, status in router.calls.runner.breakers.items()},
+            tools=len(router.tools.cards),
+            approvals_waiting=await self._count_waiting() or 0,
+            live_streams=self._streams(),
+            version=__version__,
+        )
+
+    async def _respond_readiness(self, send: Send) -> None:
+        """In numbers alone: whoever reads this need not be known to us."""
+        statuses = [s for s in self._router.servers.statuses if s.state is not ServerState.DISABLED]
+        trying = sum(status.state in _CONNECTING_STATES for status in statuses)
+        store = await self._count_waiting() is not None and not self._router.store.statistics.refused
+        ready = store and not trying
+        told = {
+            "ready": ready,
+            "store": store,
+            "servers": {
+                "of": len(statuses),
+                "up": sum(s.state in (ServerState.READY, ServerState.DEGRADED) for s in statuses),
+                "down": sum(s.state is ServerState.DOWN for s in statuses),
+                "trying": trying,
+            },
+            "tools": len(self._router.tools.cards),
+        }
+        await respond(
+            send,
+            200 if ready else 503,
+            orjson.dumps(told),
+            (_JSON_TYPE, _NO_STORE_HEADER, *SAME_ORIGIN_HEADERS),
+        )
+
+    async def _count_waiting(self) -> int | None:
+        """How many calls wait for a person; None when the store does not answer."""
+        try:
+            return len(await self._router.store.approvals.list_waiting())
+        except StoreError as error:
+            log.warning("The store does not answer: %s", error)
+            return None
+
+
+_TRACE_HEADERS = {TRACEPARENT.encode(): TRACEPARENT, TRACESTATE.encode(): TRACESTATE}
+
+
+class TracedApp:
+    """Hands requests on to the app behind it; only there when spans are on."""
+
+    def __init__(self, app: ServedApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        carrier = {
+            _TRACE_HEADERS[name]: value.decode("latin-1")
+            for name, value in scope.get("headers", ())
+            if name in _TRACE_HEADERS
+        }
+        with use_trace_carrier(carrier):
+            await self._app(scope, receive, send)
+
+    async def drain(self, seconds: float) -> None:
+        await self._app.drain(seconds)
+
+
+__all__ = ["OperationsApp", "TracedApp", "open_operations_app"]

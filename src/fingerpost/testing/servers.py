@@ -1,0 +1,209 @@
+"""Well-behaved MCP servers for tests, serving ASGI applications, and specs of faulty programs."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import anyio
+import mcp_types as types
+import uvicorn
+from mcp.server import Server
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import to_json
+
+from fingerpost.records import Era, ServerSpec
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+import sys
+
+
+class MemoryTokens:
+    """A `SignInStore` that forgets everything when the process ends."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, bytes] = {}
+
+    async def get(self, server: str) -> bytes | None:
+        return self.entries.get(server)
+
+    async def put(self, server: str, data: bytes) -> None:
+        self.entries[server] = data
+
+    async def remove(self, server: str) -> None:
+        self.entries.pop(server, None)
+
+
+CallFunction = Callable[[str, dict[str, Any]], Awaitable[str]]
+
+
+class ToolServer:
+    """An MCP server whose tools can be replaced while clients are connected.
+
+    `server` is the MCP server object: hand it to `ResolvedServer.in_process`, to
+    `served`, or to an MCP client. `calls` holds every call it got.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tools: Iterable[Mapping[str, Any]],
+        *,
+        call: CallFunction | None = None,
+        page_size: int | None = None,
+        instructions: str | None = None,
+    ) -> None:
+        self.name = name
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self._tools = _to_mcp_tools(tools)
+        self._call = call
+        self._page_size = page_size
+        self._clients: WeakSet[Connection] = WeakSet()
+        self._bus = InMemorySubscriptionBus()
+        self.server: Server[Any] = Server(
+            name,
+            version="1.0",
+            instructions=instructions,
+            get_tool_input_schema=self._find_schema,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_subscriptions_listen=ListenHandler(self._bus),
+        )
+
+    def spec(self, *, era: Era = "auto", connect_timeout: float = 30.0) -> ServerSpec:
+        """This server as an in-process entry for `Servers`."""
+        return ServerSpec(
+            name=self.name,
+            transport="in_process",
+            in_process=self.server,
+            era=era,
+            connect_timeout=connect_timeout,
+        )
+
+    async def replace(self, tools: Iterable[Mapping[str, Any]]) -> None:
+        """Offer these tools from now on, and tell every client, each in the way of its era."""
+        self.change_silently(tools)
+        await self._bus.publish(ToolsListChanged())
+        for client in tuple(self._clients):
+            await client.send_tool_list_changed()
+
+    def change_silently(self, tools: Iterable[Mapping[str, Any]]) -> None:
+        """Offer these tools from now on, and tell nobody."""
+        self._tools = _to_mcp_tools(tools)
+
+    def _find_schema(self, name: str) -> Mapping[str, Any] | None:
+        return next((tool.input_schema for tool in self._tools if tool.name == name), None)
+
+    async def _list_tools(
+        self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            # A session lives for one request only; what lasts as long as the client has no public name.
+            self._clients.add(ctx.session._connection)  # pyright: ignore[reportPrivateUsage] - see above
+        begin = int(params.cursor) if params is not None and params.cursor is not None else 0
+        end = len(self._tools) if self._page_size is None else begin + self._page_size
+        following = str(end) if end < len(self._tools) else None
+        return types.ListToolsResult(tools=self._tools[begin:end], next_cursor=following)
+
+    async def _call_tool(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        arguments = dict(params.arguments or {})
+        self.calls.append((params.name, arguments))
+        if not any(tool.name == params.name for tool in self._tools):
+            text = types.TextContent(type="text", text=f"unknown tool: {params.name}")
+            return types.CallToolResult(content=[text], is_error=True)
+        answer = (
+            to_json(arguments).decode() if self._call is None else await self._call(params.name, arguments)
+        )
+        return types.CallToolResult(content=[types.TextContent(type="text", text=answer)])
+
+
+def tool_server(
+    name: str,
+    tools: Iterable[Mapping[str, Any] | str] = ("echo",),
+    *,
+    call: CallFunction | None = None,
+    page_size: int | None = None,
+    instructions: str | None = None,
+) -> ToolServer:
+    """A server that offers `tools` (definitions, or just names) and answers calls with `call`.
+
+    Without `call`, a call is answered with its own arguments as JSON.
+    """
+    records = [{"name": tool} if isinstance(tool, str) else tool for tool in tools]
+    return ToolServer(name, records, call=call, page_size=page_size, instructions=instructions)
+
+
+def _to_mcp_tools(records: Iterable[Mapping[str, Any]]) -> list[types.Tool]:
+    return [types.Tool.model_validate({"inputSchema": {"type": "object"}, **record}) for record in records]
+
+
+LIFESPAN_TIMEOUT_S = 2.0
+
+
+class _QuietServer(uvicorn.Server):
+    """Leaves the process's signals alone: they belong to the test runner."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Waits for nobody's requests, but lets the application end.
+
+        Its task would otherwise be left to the garbage collector, which complains in some later test.
+        """
+        await super().shutdown(sockets)
+        if self.force_exit:
+            with anyio.move_on_after(LIFESPAN_TIMEOUT_S, shield=True):
+                await self.lifespan.shutdown()
+
+
+@asynccontextmanager
+async def served(app: Starlette | Any, *, port: int = 0) -> AsyncGenerator[str]:
+    """The base address (`http://127.0.0.1:PORT`) at which `app` answers until the block ends."""
+    # With the protocol named, the event loop knows that it may send small packets at once. Otherwise each
+    # answer waits 40 ms for the other side's acknowledgement.
+    listener = socket.socket(proto=socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0, lifespan="on")
+    server = _QuietServer(config)
+
+    async def serve() -> None:
+        await server.serve(sockets=[listener])
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            with anyio.fail_after(10):
+                while not server.started:  # noqa: ASYNC110 - uvicorn offers no event for it
+                    await anyio.sleep(0.01)
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            finally:
+                server.should_exit = True
+                server.force_exit = True
+    finally:
+        listener.close()
+
+
+def stdio_fault(
+    fault: str, *arguments: str, name: str | None = None, connect_timeout: float = 10.0
+) -> ServerSpec:
+    """A stdio server with this fault (see `python -m fingerpost.testing.faults.stdio` for the list)."""
+    return ServerSpec(
+        name=name or fault,
+        transport="stdio",
+        command=sys.executable,
+        args=("-m", "fingerpost.testing.faults.stdio", fault, *arguments),
+        connect_timeout=connect_timeout,
+    )
