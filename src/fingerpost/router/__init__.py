@@ -1,4 +1,4 @@
-"""The whole pipeline, held together."""
+"""The router: the whole pipeline from a request to its answer."""
 
 from fingerpost.router.agent import Agent, AgentMode, AgentStats, AgentStatus, RoutingThresholds
 from fingerpost.router.options import (

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 @frozen
 class AgentStats:
-    """Over all requests of one agent since it was made. A share of nothing is 0."""
+    """Statistics over all requests of one agent. A rate over no requests is 0."""
 
     requests: int = 0
-    success_rate: float = 0.0  # requests that were answered, or handed back to the caller's own tools
-    waiting: int = 0  # that stopped for a person: a yes, or a value only they know
-    failures: int = 0  # that ended without an answer, by an error, a refusal or a limit
-    reduction: float = 0.0  # the share of tools the model was spared, in the mean
-    mean_added_ms: float = 0.0  # that narrowing took, server choice included
+    success_rate: float = 0.0  # requests that were answered or handed back to the caller's tools
+    waiting: int = 0  # requests that wait for an approval or for a value from a person
+    failures: int = 0  # requests that ended without an answer: error, refusal or limit
+    reduction: float = 0.0  # mean share of tools that were not sent to the model
+    mean_added_ms: float = 0.0  # time of narrowing, server choice included
     server_choices: int = 0  # how often smart routing chose servers
-    fallback_rate: float = 0.0  # of these, those after which all servers stayed
-    tokens_saved: int = 0  # by leaving servers out
+    fallback_rate: float = 0.0  # share of server choices that kept all servers
+    tokens_saved: int = 0  # saved because servers were left out
     tool_calls: int = 0
     tool_failures: int = 0
-    invented_calls: int = 0  # tool syntax a model made up in an answer, which was taken out
+    invented_calls: int = 0  # invented tool syntax that was removed from answers
 
 
 @dataclass(slots=True)
@@ -62,14 +62,14 @@ _SUCCESSES = (RouteOutcome.ANSWERED, RouteOutcome.HANDED_BACK)
 
 
 class AgentCounter:
-    """Counts. Safe to read from any thread."""
+    """Thread-safe counters from which `AgentStats` is computed."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._sums = _AgentTotals()
 
     def count(self, outcome: RouteOutcome | None, events: Iterable[Event]) -> None:
-        """One more request; `outcome` is None where an error ended it."""
+        """Count one request. `outcome` is None if the request ended with an error."""
         with self._lock:
             sums = self._sums
             sums.requests += 1
@@ -79,7 +79,7 @@ class AgentCounter:
             self._count_events(events)
 
     def count_resumed(self, outcome: RouteOutcome | None, events: Iterable[Event]) -> None:
-        """A request that had stopped for a person came to this end."""
+        """Count the outcome of a resumed request, which was counted as waiting before."""
         with self._lock:
             sums = self._sums
             if outcome not in _WAITING:
@@ -134,12 +134,12 @@ def _divide(part: float, whole: int) -> float:
 
 
 AgentMode = Literal["simple", "react"]
-MAX_MESSAGES: Final = 1000  # kept of a conversation; what a model is shown of it is another matter
+MAX_MESSAGES: Final = 1000  # messages kept per conversation; a model may get fewer
 
 
 @frozen
 class RoutingThresholds:
-    """Above how many tools and servers smart routing switches itself on."""
+    """Numbers of tools and servers above which "auto" enables smart routing."""
 
     max_tools: int
     max_servers: int
@@ -147,7 +147,7 @@ class RoutingThresholds:
 
 @frozen
 class AgentStatus:
-    """An agent at one moment."""
+    """A snapshot of an agent's options and statistics."""
 
     conversation: str
     mode: AgentMode
@@ -158,12 +158,12 @@ class AgentStatus:
     thresholds: RoutingThresholds
     total_tools: int
     total_servers: int
-    chooses_servers: bool  # whether smart routing is at work with the tools there are now
+    chooses_servers: bool  # whether smart routing is active with the current tools
 
 
 @frozen
 class _HandedBackRequest:
-    """A request that goes on when the caller's own tools have been called."""
+    """A request that continues after the caller has run its own tools."""
 
     text: str
     options: RouteOptions
@@ -172,7 +172,7 @@ class _HandedBackRequest:
 
 @frozen
 class _AgentState:
-    """What changes, as one value."""
+    """The mutable state of an agent, replaced as one value."""
 
     conversation: str
     mode: AgentMode
@@ -184,9 +184,9 @@ class _AgentState:
 
 
 class Agent:
-    """Asks the router, request after request, as one conversation.
+    """One conversation with the router.
 
-    Smart routing is the router's: switching it here switches it for everybody who asks that router.
+    Smart routing belongs to the router: a change here applies to all callers of that router.
     """
 
     def __init__(
@@ -211,15 +211,13 @@ class Agent:
             history=tuple(history)[-MAX_MESSAGES:],
         )
 
-    # -- asking -------------------------------------------------------------------------------------
-
     async def ask(self, text: str, **options: Unpack[RouteOptions]) -> Route:
-        """The next request of the conversation. Several at once are answered one after another."""
+        """Send the next request of the conversation. Concurrent requests are answered one after another."""
         async with self._one_at_a_time:
             return await self._ask_router(text, options)
 
     async def give(self, results: Mapping[str, str], *, on_text: OnText | None = None) -> Route:
-        """Go on after tools of your own were called: what came of each, by the id of its call."""
+        """Continue after the caller ran its own tools. `results` maps each call id to its result."""
         async with self._one_at_a_time:
             handed = self._state.handed
             if handed is None:
@@ -228,7 +226,7 @@ class Agent:
             asking = handed.options.copy()
             asking["since"] = (*asking.get("since", ()), *handed.route.answered_with(results))
             asking["on_text"] = on_text
-            asking.pop("tool_choice", None)  # it was about the first call
+            asking.pop("tool_choice", None)  # it applied to the first call only
             return await self._ask_router(handed.text, asking)
 
     async def _ask_router(self, text: str, options: RouteOptions) -> Route:
@@ -247,13 +245,13 @@ class Agent:
         return route
 
     def _hold_request(self, before: _AgentState, handed: _HandedBackRequest) -> None:
-        """Nothing is said until the request is answered."""
+        """Keep the handed-back request. The history does not change until the request is answered."""
         with self._lock:
             if self._state.conversation == before.conversation:
                 self._state = replace(self._state, handed=handed)
 
     async def resume(self, approval: Approval | None = None, **options: Unpack[RouteOptions]) -> Route:
-        """Go on with the request that waits for a person; `approval` is their word."""
+        """Continue the request that waits for a person. `approval` is the person's decision."""
         async with self._one_at_a_time:
             talk = self._state
             if talk.waiting is None:
@@ -265,7 +263,7 @@ class Agent:
             return route
 
     def reset(self) -> None:
-        """Forget the conversation and begin another; how it is switched stays, and so do the figures."""
+        """Start a new, empty conversation. Options and statistics are kept."""
         with self._lock:
             self._state = replace(
                 self._state, conversation=create_id("ses"), history=(), waiting=None, handed=None
@@ -283,7 +281,7 @@ class Agent:
         return asking
 
     def _keep_turn(self, before: _AgentState, message: Message | None, route: Route) -> None:
-        """Add what was said, unless the conversation was reset meanwhile."""
+        """Add the message and the answer to the history, unless the conversation was reset meanwhile."""
         answer = Message(role="assistant", text=route.answer)
         history = (*before.history, *((message,) if message is not None else ()), answer)[-MAX_MESSAGES:]
         waiting = route if route.outcome is RouteOutcome.WAITING else None
@@ -291,15 +289,13 @@ class Agent:
             if self._state.conversation == before.conversation:
                 self._state = replace(self._state, history=history, waiting=waiting, handed=None)
 
-    # -- looking ------------------------------------------------------------------------------------
-
     @property
     def conversation(self) -> str:
         return self._state.conversation
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """What was said so far, the oldest first."""
+        """The messages of the conversation, oldest first."""
         return self._state.history
 
     @property
@@ -308,12 +304,12 @@ class Agent:
 
     @property
     def max_turns(self) -> int:
-        """Rounds of tools one request may take."""
+        """The number of tool rounds that one request may take."""
         return self._router.switches.now.get_max_rounds(self._state.mode, self._state.max_turns)
 
     @property
     def is_smart_routing_enabled(self) -> bool:
-        """Whether servers may be chosen at all; `status` says whether they are."""
+        """Whether servers may be chosen. `status` says whether they are chosen now."""
         return self._router.switches.now.smart_routing.mode != "off"
 
     @property
@@ -323,15 +319,15 @@ class Agent:
 
     @property
     def waiting(self) -> Route | None:
-        """The request that waits for a person, if one does."""
+        """The request that waits for a person, or None."""
         return self._state.waiting
 
     def stats(self) -> AgentStats:
-        """How it has done so far."""
+        """The statistics so far."""
         return self._counter.stats
 
     def status(self) -> AgentStatus:
-        """Everything about it at this moment."""
+        """The current options and statistics."""
         from fingerpost.narrow.server_picker import should_pick_servers
 
         talk, routing = self._state, self._router.switches.now.smart_routing
@@ -350,26 +346,26 @@ class Agent:
             chooses_servers=should_pick_servers(routing, tools=len(cards), servers=servers),
         )
 
-    # -- switching ----------------------------------------------------------------------------------
-
     def set_mode(self, mode: AgentMode) -> None:
-        """ "simple": call and answer; "react": say what it thinks before each call."""
+        """Set the mode. "simple" calls tools and answers; "react" writes its thoughts before each call."""
         self._set_state(mode=_check_mode(mode))
 
     def set_max_turns(self, turns: int | None) -> None:
-        """Rounds of tools one request may take; None: as many as the router says."""
+        """Set the number of tool rounds that one request may take. None uses the router's value."""
         self._set_state(max_turns=_check_turns(turns))
 
     def set_persona(self, persona: str | None) -> None:
-        """Who the assistant is; None: as the settings say."""
+        """Set the persona of the assistant. None uses the settings."""
         self._set_state(persona=persona)
 
     def set_smart_routing(self, enabled: bool | Literal["auto", "on", "off"]) -> None:
-        """Choose servers always, never, or ("auto") above the thresholds. For the whole router."""
+        """Choose servers always, never, or ("auto") above the thresholds. Applies to the whole router."""
         self._router.switches.set_smart_routing(enabled)
 
     def set_thresholds(self, *, max_tools: int | None = None, max_servers: int | None = None) -> None:
-        """Above how many tools and servers "auto" chooses servers. For the whole router."""
+        """Set the numbers of tools and servers above which "auto" chooses servers. Applies to the whole
+        router.
+        """
         self._router.switches.set_thresholds(max_tools=max_tools, max_servers=max_servers)
 
     def _set_state(self, **values: object) -> None:

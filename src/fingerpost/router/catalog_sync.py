@@ -1,4 +1,4 @@
-"""Connects servers when they are first needed, and keeps the catalog in step with what they list."""
+"""Connects servers on first use and keeps the catalog up to date with their tool lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fingerpost.tasks import run_in_thread
 
 
 class LazyConnector:
-    """Connects servers when a request or a call comes that they may have the tools for."""
+    """Connects servers when a request or a call may need their tools."""
 
     def __init__(
         self,
@@ -33,20 +33,20 @@ class LazyConnector:
         timeout: float,
         request_timeout: float,
     ) -> None:
-        """`patience` is for one server, whichever it is; `request_waits` for all of them together."""
+        """`timeout` applies to one server, `request_timeout` to all servers together."""
         self._servers = servers
         self._calls = calls
         self._tools = get_tools
         self._patience = timeout
         self._request_waits = request_timeout
-        self._met = False  # whether a request has waited for servers that were still connecting
-        self._meeting = anyio.Lock()  # who asks meanwhile waits for the same servers
+        self._met = False  # whether a request has waited for connecting servers
+        self._meeting = anyio.Lock()  # concurrent requests wait for the same servers
         self._connecting = anyio.Lock()
 
     async def connect_idle(self, server: str | None = None) -> bool:
-        """Connect those that nobody has begun to connect: all, or this one. Whether there were any.
+        """Connect idle servers: all, or only `server`. Return whether there were any.
 
-        A server that somebody else is connecting is not waited for: a gateway answers with those it has.
+        Servers that are connecting already are not waited for: a gateway answers with the connected ones.
         """
         async with self._connecting:
             names = [
@@ -60,17 +60,18 @@ class LazyConnector:
         return bool(names)
 
     async def connect_for_request(self, server: str | None = None) -> None:
-        """The same, and the first request waits for those that somebody else is connecting as well."""
+        """Connect idle servers. The first request also waits for servers that are connecting already."""
         async with self._meeting:
             if not await self.connect_idle(server) and not self._met:
                 await self._servers.wait_until_settled(timeout=self._request_waits)
             self._met = True
 
     async def connect_for_call(self, tool_call: ToolCall, context: CallContext) -> CallContext:
-        """Wait for the server whose tool this may be, within the call's time; the context has what is left.
+        """Wait for the server that may have this tool, within the call's timeout. Return the context with the
+        remaining time.
 
-        That is the server which the name begins with, or any where it begins with none. A tool that is
-        known waits for nobody here.
+        The server is the one whose name is a prefix of the tool name. Without such a prefix, all idle servers
+        are connected. Return at once if the tool is known.
         """
         found = resolve_tool(tool_call, self._tools())
         if not isinstance(found, ToolNotFound) or found.ambiguous or tool_call.name == READ_RESULT_TOOL_NAME:
@@ -81,14 +82,14 @@ class LazyConnector:
             if away is None:
                 await self.connect_idle()
             elif self._is_connecting(away.server):
-                with suppress(ServerUnavailable):  # the call says so, in its own words
+                with suppress(ServerUnavailable):  # the call reports this error itself
                     await self._servers.ensure(away.server, timeout=self._patience)
         if context.seconds is None:
             return context
         return replace(context, seconds=max(0.0, context.seconds - (anyio.current_time() - began)))
 
     def _is_connecting(self, server: str) -> bool:
-        """Whether it has not said yet what it offers, and may."""
+        """Return whether the server is idle or connecting, so that its tools are not known yet."""
         coming = (ServerState.IDLE, ServerState.CONNECTING)
         return any(status.name == server and status.state in coming for status in self._servers.statuses)
 
@@ -96,11 +97,11 @@ class LazyConnector:
 log = logging.getLogger("fingerpost.router")
 
 SAVE_RETRY_S = 1.0
-MANY_TOOLS = 100  # tools whose cards take the event loop too long
+MANY_TOOLS = 100  # tools; building more cards would block the event loop too long
 
 
 class CatalogSync:
-    """Keeps the catalog at what the servers list, and the store at what the catalog has pinned."""
+    """Updates the catalog from the servers' tool lists, and saves the catalog's new pins to the store."""
 
     def __init__(self, catalog: Catalog, store: Store) -> None:
         self._catalog = catalog
@@ -110,12 +111,12 @@ class CatalogSync:
         self._unsaved = anyio.Event()
 
     async def prepare_listing(self, listing: Listing) -> None:
-        """Before a listing is taken: where it is long, calls go on while its cards are made."""
+        """Build the cards of a long listing in a thread, so that the event loop stays responsive."""
         if len(listing.definitions) > MANY_TOOLS:
             self._studied[listing.server] = listing, await run_in_thread(self._catalog.build_cards, listing)
 
     def apply_listing(self, listing: Listing) -> None:
-        """What a server offers now, unless that is in the catalog already."""
+        """Update the catalog with a server's current listing, unless the catalog has it already."""
         before, studied = self._studied.pop(listing.server, (None, None))
         if listing is not self._taken.get(listing.server):
             self._taken[listing.server] = listing
@@ -123,13 +124,13 @@ class CatalogSync:
             self._unsaved.set()
 
     def remove_server(self, server: str) -> None:
-        """It is no longer configured."""
+        """Remove a server that is no longer configured."""
         self._taken.pop(server, None)
         self._studied.pop(server, None)
         self._catalog.remove_server(server)
 
     async def keep_saving(self) -> None:
-        """Store new pins as they come, until cancelled."""
+        """Save new pins to the store as they appear, until cancelled."""
         while True:
             await self._unsaved.wait()
             self._unsaved = anyio.Event()
@@ -138,7 +139,9 @@ class CatalogSync:
                 await anyio.sleep(SAVE_RETRY_S)
 
     async def save_pins(self) -> bool:
-        """Whether nothing is left to save. A store that cannot write now may do so later: pins wait."""
+        """Return whether all pins are saved. Pins that the store cannot write now are kept for a later
+        attempt.
+        """
         pins = self._catalog.take_new_pins()
         try:
             await self._store.pins.put(*pins)

@@ -1,7 +1,4 @@
-"""Conversations over time, read back from the journal: what was said, and the question that stands open.
-
-Secrets are masked in what comes from there.
-"""
+"""Conversations read from the journal: their history and their open question. Secrets are masked there."""
 
 from __future__ import annotations
 
@@ -19,9 +16,10 @@ _EVENT_KINDS: Final = (RouteBegan.kind, AnswerGiven.kind, QuestionAsked.kind)
 
 
 async def read_history(store: Store, conversation: str, *, caller: str | None) -> tuple[Message, ...]:
-    """What was said in this conversation by this caller: another one's of the same name is another.
+    """Return the messages of this caller's conversation. Another caller's conversation of the same name is
+    ignored.
 
-    A packet carries the messages before it, so the newest one that was answered tells it all.
+    A packet contains its earlier messages, so only the newest answered packet is read.
     """
     await store.journal.flush()
     found = await store.journal.list_session_packets(conversation)
@@ -35,13 +33,15 @@ async def read_history(store: Store, conversation: str, *, caller: str | None) -
 
 
 def append_exchange(packet: Packet, reply: str) -> tuple[Message, ...]:
-    """The conversation with this request and its reply at the end."""
+    """Return the packet's history with its request and the reply appended."""
     asked = Message(role="user", text=packet.content.original_prompt)
     return (*packet.context.history, asked, Message(role="assistant", text=reply))
 
 
 async def find_open_question(store: Store, conversation: str, *, caller: str | None) -> Route | None:
-    """The question that ended the caller's conversation, where the next line answers it (`find_question`)."""
+    """Return the question at the end of the caller's conversation if the next message answers it (see
+    `find_question`).
+    """
     for packet in await store.journal.list_session_packets(conversation, limit=1):
         if not is_same_person(packet.header.caller, caller):
             return None
@@ -51,10 +51,10 @@ async def find_open_question(store: Store, conversation: str, *, caller: str | N
 
 
 def find_question(events: Sequence[Event]) -> Route | None:
-    """The question that ended this packet, where the next line answers it: asked without a model, or by
-    a tool in the middle of its call.
+    """Return the question that ended this packet if the next message answers it directly.
 
-    Any other a model reads in the conversation.
+    That is a question asked without a model, or by a tool during its call. All other questions are read by a
+    model as part of the conversation.
     """
     from fingerpost.router.route import Route
 
@@ -75,7 +75,7 @@ def find_question(events: Sequence[Event]) -> Route | None:
 
 
 def find_reply(events: Sequence[Event]) -> str | None:
-    """What the person was told last; None for a packet nobody set out to answer, or that waits."""
+    """Return the last text shown to the person. None if the packet was not routed, or still waits."""
     if not any(isinstance(event, RouteBegan) for event in events):
         return None
     last = _find_last_word(events)
@@ -85,7 +85,7 @@ def find_reply(events: Sequence[Event]) -> str | None:
 
 
 def _find_last_word(events: Sequence[Event]) -> AnswerGiven | QuestionAsked | None:
-    """The answer or the question the person read last; what waits for their leave is neither."""
+    """Return the last answer or question shown to the person. Approval requests are ignored."""
     for event in reversed(events):
         if isinstance(event, AnswerGiven):
             return event

@@ -1,4 +1,4 @@
-"""What people say about the tools they were given, what was learned from it, and forgetting it."""
+"""Feedback on tool choices, an overview of the learned data, and its deletion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from fingerpost.store.learning import EVERYBODY, LearningMark
 if TYPE_CHECKING:
     from fingerpost.records import Learned
     from fingerpost.router.visibility import VisibleCatalog
-CHECK_NAME: Final = "learning"  # under which the comparison is kept among the evals
+CHECK_NAME: Final = "learning"  # name of the comparison among the stored evals
 FLAGS: Final = (
     "learned_use",
     "learn_from_feedback",
@@ -52,14 +52,14 @@ FLAGS: Final = (
     "preferences",
     "adaptive_thresholds",
 )
-MAX_SHOWN: Final = 100  # lines of each kind
+MAX_SHOWN: Final = 100  # entries of each kind
 _REQUESTS: Final = 3
 _MIN_HABIT_USES: Final = 1.0
 _ENDED_OUTCOMES: Final = 3
 
 
 async def build_overview(settings: Settings, store: Store, tools: Snapshot, *, person: str | None) -> Learned:
-    """What was learned, as this person may see it; None: whoever runs the house."""
+    """Return the learned data that this person may see. For the operator, `person` is None."""
     said = await store.feedback.list_recent()
     choices = await store.choices.list_recent()
     habits_since = await store.learned.get_marks("preferences")
@@ -100,7 +100,9 @@ async def _read_check(store: Store) -> LearningCheck | None:
 
 
 def _count_corrections(feedback: Sequence[Feedback], person: str | None) -> Iterator[LearnedCorrection]:
-    """By the pair of tools, the most frequent first. Others' words are counted and not shown."""
+    """Yield corrections by pair of tools, most frequent first. The texts of other people are counted but not
+    shown.
+    """
     grouped: defaultdict[tuple[str | None, str | None], list[Feedback]] = defaultdict(list)
     for one in feedback:
         if one.right is not None or one.wrong is not None:
@@ -142,7 +144,7 @@ def _find_preferences(
 
 
 def _find_habits(person: str, used: Mapping[str, float], tools: Snapshot) -> Iterator[Preference]:
-    """Their tools, the most used of each category, with the others of it they use less."""
+    """Yield the person's most used tool of each category, with the tools used less often."""
     by_category: defaultdict[str, list[str]] = defaultdict(list)
     for tool in sorted(used, key=lambda tool: -used[tool]):
         card = tools.get(tool)
@@ -174,9 +176,12 @@ def _count_decisions(
 
 LearnedKind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
 LEARNED_KINDS: Final[tuple[LearnedKind, ...]] = get_args(LearnedKind)
-PERSONAL_KINDS: Final[tuple[LearnedKind, ...]] = ("corrections", "preferences")  # what belongs to one person
+PERSONAL_KINDS: Final[tuple[LearnedKind, ...]] = (
+    "corrections",
+    "preferences",
+)  # kinds that belong to one person
 MAX_EVENTS: Final = 5_000
-MAX_PACKETS: Final = 50  # requests, for somebody's latest
+MAX_PACKETS: Final = 50  # packets searched for the latest request of a caller
 _NEAR_NAMES: Final = 3
 
 FindVisible = Callable[[str | None, str | None, tuple[Scope, ...]], Awaitable["VisibleCatalog"]]
@@ -184,18 +189,18 @@ FindVisible = Callable[[str | None, str | None, tuple[Scope, ...]], Awaitable["V
 
 @frozen
 class _RecordedRequest:
-    """What the journal says of one request, as far as it matters here."""
+    """The journal's data about one request that feedback needs."""
 
     packet: Packet
-    called: tuple[str, ...]  # tools, each once
+    called: tuple[str, ...]  # tools without duplicates
     offered: tuple[str, ...]  # best first
     profile: str | None
     scopes: tuple[Scope, ...]
-    routed: bool  # it was answered here; otherwise somebody else took what they were offered
+    routed: bool  # answered by this router; False: the caller only got a shortlist
 
 
 class FeedbackService:
-    """One for each router. `changed` is told when what is learned from has changed."""
+    """Records feedback and reports learned data; one per router. Calls `on_changed` when feedback changes."""
 
     def __init__(
         self,
@@ -225,11 +230,10 @@ class FeedbackService:
         comment: str = "",
         scopes: tuple[Scope, ...] = (),
     ) -> Feedback:
-        """One person's word about one request; a later word of theirs takes its place.
+        """Record one person's feedback on one request. It replaces that person's earlier feedback on it.
 
-        `tool` is the one that is judged, by default the one that was called; where none was, none is.
-        Raises where there is no such request, or where `should_have` is no tool this request could have
-        used.
+        `tool` is the judged tool, by default the called one, or None if no tool was called. Raises if there
+        is no such request, or if `should_have` is not a tool that this request could use.
         """
         said = _parse_verdict(verdict)
         if not by.strip():
@@ -265,15 +269,15 @@ class FeedbackService:
         return kept
 
     async def find_used_tools(self, packet_id: str) -> tuple[str, ...]:
-        """The tools a request called, or would have, each once."""
+        """Return the tools that a request called, or would have called, without duplicates."""
         return (await self._read_request(packet_id)).called
 
     async def list_feedback(self, packet_id: str) -> list[Feedback]:
-        """What was said of one request, newest first."""
+        """Return the feedback on one request, newest first."""
         return await self._store.feedback.list_about(packet_id)
 
     async def find_latest_request(self, *, caller: str | None = None) -> str | None:
-        """The latest request of this caller; None: of whoever asked without a name."""
+        """Return the id of the caller's latest request. None stands for anonymous callers."""
         await self._store.journal.flush()
         recorded = await self._store.journal.list_newest(kinds=("packet_received",), limit=MAX_PACKETS)
         for entry in recorded:
@@ -284,12 +288,16 @@ class FeedbackService:
         return None
 
     async def build_overview(self, *, person: str | None = None) -> Learned:
-        """Everything that was learned; `person`: as they may see it, without the words of others."""
+        """Return all learned data. With `person`, return what this person may see, without other people's
+        texts.
+        """
 
         return await build_overview(self._settings, self._store, self._tools(), person=person)
 
     async def forget(self, *what: str, by: str, person: str | None = None) -> int:
-        """Forget this (all of it when nothing is named), or this person's part of it; how much it was."""
+        """Delete learned data of these kinds (default: all), or one person's part of it. Return the number of
+        deleted entries.
+        """
         wanted = _parse_kinds(what, person)
         gone = sum([await self._forget_kind(one, person) for one in wanted])
         for one in wanted:
@@ -324,9 +332,9 @@ class FeedbackService:
         return journey
 
     async def _find_judged_tool(self, request: _RecordedRequest, tool: str | None) -> str | None:
-        """The tool that is meant: the one that was called, or the first where we did no more than offer.
+        """Return the judged tool: the called one, or the best offered one if the request was only narrowed.
 
-        An answer that took no tool is no word about any: good says that none was needed.
+        Return None for an answer without tools: "good" then means that no tool was needed.
         """
         if tool is None:
             if len(request.called) == 1:

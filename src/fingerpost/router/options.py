@@ -1,6 +1,4 @@
-"""Options of a request or a call, those that can be changed while the router runs, and which models it
-uses.
-"""
+"""Options of requests and calls, options that can change at run time, and the names of the models."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from fingerpost.settings import ChooseSettings, ModelsSettings, Settings, SmartR
 
 
 class CallOptions(TypedDict, total=False):
-    """What may be said about a call: the fields of `CallContext`, all optional."""
+    """Options of a call: the fields of `CallContext`, all optional."""
 
     packet_id: str | None
     conversation: str | None
@@ -39,63 +37,65 @@ class CallOptions(TypedDict, total=False):
 
 
 class NarrowOptions(TypedDict, total=False):
-    """What may be said about a request whose tools are looked for."""
+    """Options of a request that is narrowed."""
 
-    history: tuple[Message, ...]  # without it, what was said in `conversation` is recalled for an answer
+    history: tuple[Message, ...]  # by default read from `conversation` when a request is answered
     conversation: str | None
     caller: str | None
     profile: str | None
-    api_version: str | None  # which profile is meant, where none is named
+    api_version: str | None  # selects the profile if none is named
     scopes: tuple[Scope, ...]
-    server: str | None  # only tools of this one
+    server: str | None  # only tools of this server
     max_tools: int | None
-    used: tuple[str, ...]  # tools this conversation has used, the latest last
-    chosen_servers: ServerChoice | None  # chosen already: no others are looked for
-    about: str | None  # a tool to explain however far behind it came in
-    since: tuple[Message, ...]  # behind the request: calls of the caller's tools, and what came of them
-    ask_model: bool  # False: servers are chosen by scores, and no model is asked for them
-    effort: Effort | str | None  # quick or thorough; by default as the caller prefers, or the profile says
-    asked_for_tools: bool  # the tools are wanted whether or not the request needs one
+    used: tuple[str, ...]  # tools this conversation has used, latest last
+    chosen_servers: ServerChoice | None  # the servers are chosen already
+    about: str | None  # a tool to explain, whatever its rank
+    since: tuple[Message, ...]  # messages after the request: calls of the caller's tools and their results
+    ask_model: bool  # False: servers are chosen by scores, without a model
+    effort: Effort | str | None  # default: the caller's preference, else the profile's
+    asked_for_tools: bool  # offer tools whether or not the request needs one
 
 
 class RouteOptions(NarrowOptions, total=False):
-    """What may be said about a request that is to be answered."""
+    """Options of a request that is answered."""
 
-    authorization: str | None  # the caller's own key, for servers set up for it; kept nowhere
-    on_text: OnText | None  # takes the answer piece by piece
+    authorization: str | None  # the caller's own key, for servers that accept it; never stored
+    on_text: OnText | None  # receives the answer piece by piece
     mode: Mode | str | None
     working_directory: str | None
     persona: str | None
     directives: str | None
     max_turns: int | None
     seconds: float | None
-    tokens: int | None  # of all model calls together, where that is less than the settings allow
-    parent: str | None  # the packet on whose behalf this one is made: its budget is spent
+    tokens: int | None  # limit over all model calls, if lower than in the settings
+    parent: str | None  # the packet that started this one; its budget is used
     dry_run: bool  # show what would be called, call nothing
-    model: str | None  # who answers instead of the configured model, at the same address
-    own_terms: bool  # the caller says how long an answer may be, and goes on alone when a person has decided
-    options: JsonObject  # for the model that answers, as the caller wrote them: temperature, stop, …
-    parts: tuple[JsonObject, ...]  # what the request holds beside its words, for the model that answers
-    caller_tools: tuple[JsonObject, ...]  # the caller's own, in the OpenAI format; calls of them go back
-    tool_choice: Json  # the caller's, about their own tools
+    model: str | None  # the model that answers instead of the configured one, at the same address
+    own_terms: bool  # the caller limits the answer's length and resumes after approvals itself
+    options: JsonObject  # for the answering model, as the caller wrote them: temperature, stop, …
+    parts: tuple[JsonObject, ...]  # non-text parts of the request, for the answering model
+    caller_tools: tuple[
+        JsonObject, ...
+    ]  # the caller's own tools in the OpenAI format; their calls are handed back
+    tool_choice: Json  # the caller's choice among its own tools
 
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
-MAX_TURNS: Final = 100  # as `choose.max_turns` has it
-REACT_ROUNDS: Final = 8  # one call in each
+MAX_TURNS: Final = 100  # the limit of `choose.max_turns`
+REACT_ROUNDS: Final = 8  # with one call each
 
 
 @frozen
 class RuntimeOptions:
-    """How everything is switched at one moment."""
+    """The values of the options that can change at run time."""
 
     smart_routing: SmartRoutingSettings
-    mode: str  # of answering: one of `MODES`
-    max_turns: int | None  # of agents; None: see `get_max_rounds`
+    mode: str  # one of `MODES`
+    max_turns: int | None  # for agents; None: see `get_max_rounds`
     max_reinjections: int
 
     def get_max_rounds(self, mode: str, requested: int | None = None) -> int:
-        """How many rounds of tools one request may take in this mode; `wanted` is said with the request."""
+        """Return how many tool rounds a request may take in this mode. `requested` comes with the request."""
         if mode not in (Mode.SIMPLE, Mode.REACT):
             return self.max_reinjections
         usual = REACT_ROUNDS if mode == Mode.REACT else self.max_reinjections
@@ -103,7 +103,7 @@ class RuntimeOptions:
 
 
 class RuntimeSwitches:
-    """The values, and the way to change them. What is out of bounds is refused and changes nothing."""
+    """Changes the runtime options. A value out of range is rejected and changes nothing."""
 
     def __init__(self, settings: Settings) -> None:
         self._first = RuntimeOptions(
@@ -117,30 +117,30 @@ class RuntimeSwitches:
 
     @property
     def now(self) -> RuntimeOptions:
-        """Everything, as it is at this moment."""
+        """The current values."""
         return self._now
 
     def set_smart_routing(self, mode: bool | str) -> None:
-        """`True` or "on", `False` or "off", or "auto": on above both thresholds."""
+        """Set smart routing: `True` or "on", `False` or "off", or "auto" (on above both thresholds)."""
         wanted = ("on" if mode else "off") if isinstance(mode, bool) else mode
         self._set_routing("The modes are auto, on and off.", mode=wanted)
 
     def set_thresholds(self, *, max_tools: int | None = None, max_servers: int | None = None) -> None:
-        """Above how many tools and servers "auto" chooses servers; None leaves one as it is."""
+        """Set the numbers of tools and servers above which "auto" chooses servers. None keeps a value."""
         wanted = {"max_tools": max_tools, "max_servers": max_servers}
         given = {name: value for name, value in wanted.items() if value is not None}
         self._set_routing("A threshold is a whole number, 0 or more.", **given)
 
     def set_mode(self, mode: str) -> None:
-        """How requests are answered that do not say it themselves."""
+        """Set the mode of requests that do not specify one."""
         self._set_choosing(f"The modes are {', '.join(MODES)}.", mode=mode)
 
     def set_max_turns(self, turns: int) -> None:
-        """How many rounds of tools an agent may have."""
+        """Set how many tool rounds an agent may take."""
         self._set_choosing(f"An agent has 1 to {MAX_TURNS} turns.", max_turns=turns)
 
     def restore(self) -> None:
-        """Back to what the settings say."""
+        """Restore the values of the settings."""
         with self._lock:
             self._now = self._first
 
@@ -170,7 +170,7 @@ def _build_refusal(values: dict[str, object], hint: str) -> ConfigError:
 
 @frozen
 class ModelNames:
-    """Who selects and who answers. Empty without any model."""
+    """The names of the selecting and the answering model. Empty if there is none."""
 
     lite: str = ""
     prime: str = ""
@@ -179,7 +179,9 @@ class ModelNames:
 def resolve_model_names(
     models: tuple[ChatModel | None, ChatModel | None], configured: ModelsSettings
 ) -> ModelNames:
-    """The models given, else those configured; each stands in for the other."""
+    """Return the names of the given models, else of the configured ones. Each is the fallback for the
+    other.
+    """
     lite, prime = (
         model.name if model is not None else (settings.model if settings is not None else "")
         for model, settings in zip(models, (configured.lite, configured.prime), strict=True)
@@ -188,7 +190,7 @@ def resolve_model_names(
 
 
 async def close_models(models: Iterable[ChatModel | None]) -> None:
-    """Close each of them once: nobody else would. One that is asked again afterwards opens anew."""
+    """Close each model once. A closed model reopens if it is asked again."""
     async with AsyncExitStack() as leaving:
         for model in {id(model): model for model in models}.values():
             if isinstance(model, Closable):

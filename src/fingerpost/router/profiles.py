@@ -1,4 +1,4 @@
-"""Profiles as they are now: who may use which, and what each allows; and policies given in code."""
+"""The current profiles: who may use them and what they allow. Also policies defined in code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fingerpost.settings import ProfileFiles, ProfileRule, ProfileSettings, Prog
 
 @frozen
 class Policy:
-    """What is denied, asked about and allowed, in this order; all else stays as it is by default.
+    """Tools and effects to deny, ask about or allow, in this order. Everything else keeps its default.
 
     Tools are named by key (`server/tool`, `*` allowed), effects by `read`, `write`, `destroy`.
     """
@@ -34,7 +34,7 @@ class Policy:
     def __post_init__(self) -> None:
         for field in fields(self):
             given: object = getattr(self, field.name)
-            if isinstance(given, str):  # its letters would be the names, and nothing would be denied
+            if isinstance(given, str):  # a text would be read as single letters and deny nothing
                 message = f"{field.name} of a Policy is a collection of names, not the text {given!r}"
                 raise ConfigError(message, hint=f"Write {field.name}={{{given!r}}}.")
         wrong = {*self.deny_effects, *self.ask_for} - set(Effect)
@@ -44,7 +44,7 @@ class Policy:
 
     @property
     def rules(self) -> tuple[ProgramRule, ...]:
-        """The same as the rules of a settings file."""
+        """The policy as rules of a settings file."""
         return (
             *(ProgramRule(verdict="deny", tool=tool) for tool in sorted(self.deny)),
             *(ProgramRule(verdict="deny", effect=Effect(effect)) for effect in sorted(self.deny_effects)),
@@ -55,7 +55,7 @@ class Policy:
 
 
 def build_profile_rules(profiles: Mapping[str, ProfileSettings]) -> tuple[ProfileRule, ...]:
-    """The rules of all profiles, each bound to its own."""
+    """Return the rules of all profiles, each limited to its profile."""
     return tuple(
         ProfileRule.model_validate({**rule.model_dump(), "profile": name})
         for name, profile in sorted(profiles.items())
@@ -64,19 +64,19 @@ def build_profile_rules(profiles: Mapping[str, ProfileSettings]) -> tuple[Profil
 
 
 POLL_INTERVAL_S: Final = 2.0
-NO_PROFILE_SETTINGS: Final = Scope(servers=("",))  # no server is called so
+NO_PROFILE_SETTINGS: Final = Scope(servers=("",))  # matches no server
 _PROFILE_NAME_RULE: Final = 20
 
 W = TypeVar("W", bound=NarrowOptions)
-OnProfilesChanged = Callable[[tuple[str, ...]], None]  # the names that are new, gone or different
+OnProfilesChanged = Callable[[tuple[str, ...]], None]  # the names of new, deleted or changed profiles
 
 
 class ProfileRefused(CallError):
-    """The profile is for others."""
+    """The caller may not use this profile."""
 
 
 class Profiles(Mapping[str, ProfileSettings]):
-    """By name, always as they are now. `version` grows with every change."""
+    """The current profiles by name. `version` increases with every change."""
 
     def __init__(self, profiles: Mapping[str, ProfileSettings], plans: Mapping[str, str]) -> None:
         self._now = dict(profiles)
@@ -84,8 +84,8 @@ class Profiles(Mapping[str, ProfileSettings]):
         self._gone: set[str] = set()
         self._preferred: str | None = None
         self.version = 1
-        self.efforts: Mapping[str, Effort] = {}  # what callers prefer
-        self.problems: tuple[str, ...] = ()  # what is wrong with files as they are now
+        self.efforts: Mapping[str, Effort] = {}  # preferences of callers
+        self.problems: tuple[str, ...] = ()  # problems in the current files
         self.bounds: Mapping[str, Scope] = self._build_bounds()
 
     def __getitem__(self, name: str) -> ProfileSettings:
@@ -97,15 +97,15 @@ class Profiles(Mapping[str, ProfileSettings]):
     def __len__(self) -> int:
         return len(self._now)
 
-    # -- who and which ------------------------------------------------------------------------------
-
     @property
     def depends_on_caller(self) -> bool:
-        """Whether it matters who asks."""
+        """Whether the available profiles depend on the caller."""
         return any(profile.users or profile.plans for profile in self._now.values())
 
     def may_use(self, name: str, caller: str | None) -> bool:
-        """Whether it is there for this caller. What bounds their key is another matter."""
+        """Return whether the caller may use the profile. The scopes of the caller's key are not
+        considered.
+        """
         profile = self._now.get(name)
         return profile is not None and self._get_closeness(profile, caller) is not None
 
@@ -117,10 +117,10 @@ class Profiles(Mapping[str, ProfileSettings]):
         api_version: str | None = None,
         among: tuple[str, ...] = (),
     ) -> str | None:
-        """The profile that is meant: by name, by API version, or because it is this caller's.
+        """Return the profile of a request: by name, by API version, or the caller's own.
 
-        `among` are the only ones their key opens. Raises `ConfigError` where there is none of that name,
-        `ProfileRefused` where it is not theirs.
+        `among` are the only profiles that the caller's key permits. Raises `ConfigError` if there is no such
+        profile and `ProfileRefused` if the caller may not use it.
         """
         if requested is not None:
             self._check_allowed(requested, caller)
@@ -140,13 +140,13 @@ class Profiles(Mapping[str, ProfileSettings]):
         return min((name for name in theirs if self._now[name].default), key=theirs.__getitem__, default=None)
 
     def prefer(self, name: str | None) -> None:
-        """Whoever names none gets this one, as far as they may use it."""
+        """Set the default profile for callers that name none and may use it."""
         if name is not None:
             self.get_profile(name)
         self._preferred = name
 
     def apply_profile(self, options: W) -> W:
-        """What is wanted, under the profile that is meant: its name, and no more tools than it allows."""
+        """Return the options with the resolved profile and its limit on the number of tools."""
         name = self.resolve_profile(
             options.get("profile"), caller=options.get("caller"), api_version=options.get("api_version")
         )
@@ -163,7 +163,7 @@ class Profiles(Mapping[str, ProfileSettings]):
         return options
 
     def _choose_effort(self, options: NarrowOptions, profile: str | None) -> Effort | None:
-        """What the request says, else what its caller prefers, else its profile."""
+        """Return the effort of the request, else the caller's preference, else the profile's."""
         if (asked := options.get("effort")) is not None:
             if asked not in tuple(Effort):
                 message = f"there is no effort {str(asked)[:60]!r}"
@@ -179,7 +179,7 @@ class Profiles(Mapping[str, ProfileSettings]):
             raise ProfileRefused(message, hint="Whoever runs this names them in its users, or in [plans].")
 
     def get_profile(self, name: str) -> ProfileSettings:
-        """The profile of this name, whoever may use it. Raises `ConfigError`."""
+        """Return the profile of this name, for any caller. Raises `ConfigError` if there is none."""
         profile = self._now.get(name)
         if profile is None:
             there = ", ".join(sorted(self._now)[:_PROFILE_NAME_RULE]) or "none"
@@ -188,7 +188,9 @@ class Profiles(Mapping[str, ProfileSettings]):
         return profile
 
     def _get_closeness(self, profile: ProfileSettings, caller: str | None) -> int | None:
-        """How much it is theirs: 0 by name, 1 by plan, 2 as everybody's; None where it is not."""
+        """Return how specifically a profile matches the caller: 0 by name, 1 by plan, 2 for all callers. None
+        if the caller may not use it.
+        """
         if not profile.users and not profile.plans:
             return 2
         if caller is None:
@@ -198,13 +200,11 @@ class Profiles(Mapping[str, ProfileSettings]):
         return 1 if self.get_plan(caller) in profile.plans else None
 
     def get_plan(self, caller: str) -> str | None:
-        """The plan this caller is on."""
+        """Return the caller's plan."""
         return next((plan for who, plan in self._plans.items() if _matches_any((who,), caller)), None)
 
-    # -- bounds -------------------------------------------------------------------------------------
-
     def _build_bounds(self) -> dict[str, Scope]:
-        """What may be used under each, those that are gone included."""
+        """Return the scope of each profile, including deleted profiles."""
         now = {name: build_scope(name, profile) for name, profile in self._now.items()}
         return {
             **dict.fromkeys(self._gone - now.keys(), NO_PROFILE_SETTINGS),
@@ -212,18 +212,18 @@ class Profiles(Mapping[str, ProfileSettings]):
         }
 
     def get_agent_scope(self, name: str | None) -> Scope | None:
-        """What an agent may use under a profile in place of the profile's bounds; None: as the profile."""
+        """Return the scope that agents have under a profile in place of the profile's scope, or None."""
         profile = None if name is None else self._now.get(name)
         if profile is None or not profile.agent_tools:
             return None
         return Scope(tools=profile.agent_tools, effects=profile.effects, profile=name, delegated=True)
 
-    # -- changing -----------------------------------------------------------------------------------
-
     def replace_profiles(
         self, profiles: Mapping[str, ProfileSettings], problems: tuple[str, ...] = ()
     ) -> tuple[str, ...] | None:
-        """Take these from now on. The names that changed; None where nothing did, problems included."""
+        """Replace all profiles. Return the names that changed, or None if nothing changed, problems
+        included.
+        """
         before, told = self._now, self.problems
         changed = tuple(
             sorted(name for name in {*before, *profiles} if before.get(name) != profiles.get(name))
@@ -239,7 +239,7 @@ class Profiles(Mapping[str, ProfileSettings]):
 
 
 def build_scope(name: str, profile: ProfileSettings) -> Scope | None:
-    """What a profile bounds; None where it bounds nothing."""
+    """Return the scope of a profile, or None if it has no bounds."""
     scope = Scope(servers=profile.servers, tools=profile.tools, effects=profile.effects, profile=name)
     return scope if scope.bounded else None
 
@@ -251,7 +251,7 @@ def _matches_any(patterns: tuple[str, ...], name: str) -> bool:
 async def poll_profiles(
     files: ProfileFiles, profiles: Profiles, on_changed: OnProfilesChanged, *, interval: float
 ) -> None:
-    """Look at the files now and then; a broken one leaves its profile as it was, and is told of."""
+    """Poll the files for changes. A broken file leaves its profile unchanged and is reported."""
     mark = None
     while True:
         with suppress(OSError):

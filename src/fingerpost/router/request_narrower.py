@@ -1,4 +1,4 @@
-"""Narrowing for one router: policy, health of servers, learned data and the model that chooses servers."""
+"""Narrowing for one router: policy, server health, learned data and the model that chooses servers."""
 
 from __future__ import annotations
 
@@ -64,10 +64,14 @@ CHECK_INTERVAL_S: Final = 30.0
 
 
 class LearnedData:
-    """One for each guide. `refresh` is for the event loop; what it fills is read by other threads."""
+    """Learned data, one instance per narrower. `refresh` runs in the event loop; other threads read the
+    data.
+    """
 
     def __init__(self, settings: Settings, store: Store, *, tasks: TaskGroup | None = None) -> None:
-        """`tasks`: where it is read again; without it the request that finds it out of date does."""
+        """`tasks` runs refreshes in the background. Without it, the request that finds stale data refreshes
+        it.
+        """
         flags = settings.flags
         self._flags = flags
         self._settings = settings.learning
@@ -84,17 +88,17 @@ class LearnedData:
         self._read_at = -CHECK_INTERVAL_S
         self._seen: tuple[object, ...] | None = None
         self._tasks = tasks
-        self._is_awaited = True  # the next request reads it itself
-        self._is_new = False  # it was read again meanwhile
+        self._is_awaited = True  # the next request reads the data itself
+        self._is_new = False  # the data was read again since the last refresh
         self._is_reading = False
-        self._one_reads = anyio.Lock()  # older knowledge never comes after newer
+        self._one_reads = anyio.Lock()  # older data never replaces newer data
 
     def compare_by_meaning(self, encode: Callable[[str], Floats]) -> None:
-        """From now on requests are alike in meaning too."""
+        """Compare requests by vectors too from now on."""
         self._vectors = RequestVectors(encode)
 
     def mark_stale(self, *, at_once: bool = False) -> None:
-        """Something was recorded: what is known is out of date. `at_once`: somebody waits to see it."""
+        """Mark the data as out of date. With `at_once`, the next request waits for the refresh."""
         self._stale = True
         if at_once:
             self._read_at = -CHECK_INTERVAL_S
@@ -102,15 +106,15 @@ class LearnedData:
 
     @property
     def is_personal(self) -> bool:
-        """Whether what is found may depend on who asks."""
+        """Whether results may depend on the caller."""
         return self._flags.learn_from_feedback or self._flags.preferences
 
     def find_decision(self, text: str, vector: Floats | None) -> RememberedDecision | None:
-        """What was right for this request before, where that is to be remembered."""
+        """Return the remembered decision for this request, if the decision cache is enabled."""
         return self.decisions.recall(text, vector) if self._flags.decision_cache else None
 
     async def refresh(self) -> bool:
-        """Take in what is new; whether something was."""
+        """Refresh stale data. Return whether there is new data."""
         if not self._is_on:
             return False
         if (self._is_awaited or not self._is_reading) and await self._is_stale():
@@ -126,7 +130,9 @@ class LearnedData:
         return is_new
 
     async def _read_aside(self) -> None:
-        """While requests go on with what was known. What cannot be read now is read later."""
+        """Read the data in the background, while requests use the old data. A failed read is repeated
+        later.
+        """
         try:
             async with self._one_reads:
                 await self._read()
@@ -173,7 +179,9 @@ class LearnedData:
         return seen != self._seen
 
     def _encode_rows(self, said: list[str], chosen: list[str]) -> tuple[Floats | None, Floats | None]:
-        """The vectors of both; those of people's words are made first, the rest at the next times."""
+        """Return the vectors of both lists. Feedback is encoded first; the rest may follow at later
+        refreshes.
+        """
         if self._vectors is None:
             return None, None
         self._stale = not self._vectors.fill(chain(said, chosen)) or self._stale
@@ -184,9 +192,9 @@ _NEED_REASONS: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVer
 
 
 class RequestNarrower:
-    """Answers questions; one per router, used from the event loop.
+    """Narrows requests; one per router, used from the event loop.
 
-    Making one reads files and loads heavy libraries, so it is made in a worker thread.
+    The constructor reads files and loads heavy libraries, so it is called in a worker thread.
     """
 
     def __init__(
@@ -230,23 +238,23 @@ class RequestNarrower:
             template=read_template(settings.smart_routing),
         )
         self._costs = DefinitionCosts()
-        self._seen: tuple[VisibleCatalog, int] | None = None  # the view counted last, and what its tools take
+        self._seen: tuple[VisibleCatalog, int] | None = None  # the last counted view and its tokens
 
     def _get_smart_routing(self) -> SmartRoutingSettings:
-        """Smart routing as it is switched now, its thresholds moved by results where that is wanted."""
+        """Return the current smart routing settings. Their thresholds may be adapted from results."""
         now = self._settings.smart_routing if self._switches is None else self._switches.now.smart_routing
         return adapt_settings(now, self._results.figures) if self._settings.flags.adaptive_thresholds else now
 
     def mark_stale(self, *, at_once: bool = False) -> None:
-        """Something was recorded: what is known is out of date. `at_once`: somebody waits to see it."""
+        """Mark the learned data as out of date. With `at_once`, the next request waits for the refresh."""
         self._past.mark_stale(at_once=at_once)
 
     async def read_signals(self, text: str) -> Signals:
-        """What can be read off some words by themselves."""
+        """Return the signals found in a text."""
         return await anyio.to_thread.run_sync(self._narrower.read_signals, text)
 
     async def wait_until_indexed(self, snapshot: Snapshot, seconds: float) -> bool:
-        """Wait, at most so long, until every tool can be compared by meaning."""
+        """Wait until every tool can be compared by meaning. Return whether this happened within `seconds`."""
 
         def work() -> bool:
             self._narrower.prepare(snapshot)
@@ -255,11 +263,11 @@ class RequestNarrower:
         return await anyio.to_thread.run_sync(work)
 
     async def close(self) -> None:
-        """Stop what runs in the background."""
+        """Stop background tasks."""
         await anyio.to_thread.run_sync(self._narrower.close)
 
     async def narrow(self, snapshot: Snapshot, text: str, **options: Unpack[NarrowOptions]) -> Narrowing:
-        """The whole answer; the journal of a new packet tells it too."""
+        """Narrow a request and record it in the journal as a new packet."""
         packet = build_packet(text, options)
         self._events.emit(PacketReceived.from_packet(packet))
         narrowing, facts = await self.narrow_packet(snapshot, packet, options)
@@ -278,11 +286,10 @@ class RequestNarrower:
         widened: bool = False,
         arms: Mapping[str, str] | None = None,
     ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
-        """The answer for a packet that is on its way, and the facts to be told about it.
+        """Narrow for a packet of a run. Return the result and the events to record.
 
-        `text` is what is looked for, where that is not the request itself but what is left of it;
-        `model` chooses servers, where one is asked for that. `none_taken`: a model was offered tools for
-        it and took none, so more servers are looked at. `arms` are those of a journey.
+        `text` replaces the request if only a part of it is left. `model` chooses servers, if one is asked.
+        `widened`: a model used none of the offered tools, so more servers are included. `arms` are the run's.
         """
         if arms is None:
             arms = assign_arms(self._settings.rollout, options.get("conversation") or packet.packet_id)
@@ -321,7 +328,7 @@ class RequestNarrower:
     async def filter_usable(
         self, snapshot: Snapshot, tools: Sequence[str], wanted: NarrowOptions
     ) -> tuple[str, ...]:
-        """Those of `tools` (keys) that this caller may see and use now, in the same order."""
+        """Return those of `tools` (keys) that the caller may use now, in the same order."""
         if not tools:
             return ()
         view = await self._sight.compute_view(
@@ -334,9 +341,9 @@ class RequestNarrower:
     async def _count_tokens(
         self, snapshot: Snapshot, view: VisibleCatalog, narrowing: Narrowing
     ) -> tuple[int, int]:
-        """Tokens of the definitions of all visible tools, and of those offered.
+        """Return the tokens of the definitions of all visible tools and of the offered ones.
 
-        All of them are counted once for as long as the caller sees the same ones.
+        The count of all visible tools is cached while the view is unchanged.
         """
         if self._seen is None or self._seen[0] is not view:
             total = await anyio.to_thread.run_sync(self._costs.count_total, view.visible.cards)
@@ -378,13 +385,15 @@ class RequestNarrower:
         ask_model: bool,
         behind: Sequence[Message] = (),
     ) -> ServerChoice | None:
-        """The servers of this turn; None where there is nothing to choose or nothing to choose for."""
+        """Return the servers of this turn. None if there is nothing to choose, or the request needs no
+        tool.
+        """
         if request.allowed is not None or not self._picker.is_enabled(len(view.visible.cards), view.servers):
             return None
         signals = await self.read_signals(request.text)
         new = not self._picker.has_chosen(request.conversation, caller=request.caller)
         if gate and new and await anyio.to_thread.run_sync(self._narrower.is_tool_unneeded, request, signals):
-            return None  # nobody is asked which servers a greeting needs
+            return None  # a greeting needs no servers
 
         def scores() -> Mapping[str, Sequence[float]]:
             self._narrower.prepare(snapshot)
@@ -409,7 +418,7 @@ class RequestNarrower:
     async def _find_remembered_servers(
         self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
     ) -> frozenset[str]:
-        """The servers of the tools that were right for this request before, as far as they can be used."""
+        """Return the usable servers of the tools that were right for this request before."""
         if not self._settings.flags.decision_cache:
             return frozenset()
 
@@ -425,7 +434,7 @@ class RequestNarrower:
     async def _find_taught_servers(
         self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
     ) -> frozenset[str]:
-        """The servers of tools that people agree on for this request: no choice may leave them out."""
+        """Return the servers of tools that feedback agrees on for this request. They are always included."""
         if not self._settings.flags.learn_from_feedback:
             return frozenset()
 
@@ -445,7 +454,7 @@ def _get_servers(tools: Iterable[str], view: VisibleCatalog) -> frozenset[str]:
 def build_packet(
     text: str, options: NarrowOptions, *, rounds: int = MAX_REINJECTIONS, parent: str | None = None
 ) -> Packet:
-    """A request as it enters the house: words alone, so that journals hold no images."""
+    """Build the packet of a request. It holds text only, so that the journal contains no images."""
     return Packet.start(
         text,
         session_id=options.get("conversation"),
@@ -481,7 +490,7 @@ def _build_events(
 
 
 class _LiteModel:
-    """The light model of the pool, or whoever stands in for it, as one model."""
+    """The light model of the pool, or its fallback, as a `ChatModel`."""
 
     def __init__(self, pool: ModelPool) -> None:
         self._pool = pool
@@ -495,7 +504,7 @@ class _LiteModel:
 
 
 def drop_unneeded(narrowing: Narrowing) -> Narrowing:
-    """Nothing is offered for a request that needs no tool; what was found stays to be looked at."""
+    """Offer no tools if the request needs none. The candidates are kept for inspection."""
     if narrowing.need.verdict is not NeedVerdict.NONE:
         return narrowing
     candidates = tuple(

@@ -1,4 +1,6 @@
-"""Runs one request to its end: mode, budget, events, calibration, and going on after a person's decision."""
+"""Runs one request to its end: mode, budget, events, calibration, and continuation after a person's
+decision.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ OnPacketEvent: TypeAlias = Callable[[Event], None]
 
 
 class PacketSubscriptions:
-    """A sink that hands each event to those who watch its packet."""
+    """A sink that passes each event to the watchers of its packet."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, list[OnPacketEvent]] = {}
@@ -109,7 +111,7 @@ THRESHOLD_REFRESH_S: Final = 30.0
 
 
 class ConfidenceThresholds:
-    """One for each router."""
+    """The confidence threshold, adapted from results; one per router."""
 
     def __init__(self, settings: Settings, store: Store, events: EventSink) -> None:
         self._settings = settings
@@ -120,7 +122,7 @@ class ConfidenceThresholds:
         self._reading = anyio.Lock()
 
     async def get_settings(self, card: ToolCard) -> Settings:
-        """The settings by which a call of this tool is judged."""
+        """Return the settings that apply to calls of this tool."""
         if not self._settings.flags.adaptive_thresholds:
             return self._settings
         await self._refresh()
@@ -132,7 +134,7 @@ class ConfidenceThresholds:
         return self._settings.model_copy(update={"tool_routing": routing})
 
     def forget(self) -> None:
-        """What was learned is forgotten: look again before the next call."""
+        """Reset the threshold. It is computed again before the next call."""
         self._value = self._settings.tool_routing.confidence_threshold
         self._read_at = -THRESHOLD_REFRESH_S
 
@@ -150,7 +152,7 @@ class ConfidenceThresholds:
             await self._move_threshold(before, asked)
 
     async def _read_previous(self) -> float:
-        """Where it stood, here or in another process; a new setting begins anew."""
+        """Return the last threshold of any process. A changed setting starts from its own value."""
         base = self._settings.tool_routing.confidence_threshold
         for moved in await self._store.learned.list_thresholds():
             if moved.name == THRESHOLD_NAME and moved.base == base:
@@ -207,13 +209,13 @@ MODE_RUNNERS: Final[Mapping[Mode, Callable[[RunState], Awaitable[Route]]]] = {
 
 
 async def run_mode(run: RunState) -> Route:
-    """The whole way in the journey's mode. Without a model that answers, the way without one."""
+    """Run the request in its mode. Without an answering model, run it in keyless mode."""
     enabled = run.settings.tool_routing.enabled
     return await run_within_limits(run, MODE_RUNNERS[run.mode] if enabled else _answer_with_routing_off)
 
 
 async def _answer_with_routing_off(run: RunState) -> Route:
-    """An answer without routed tools, in every mode. The caller's own tools still reach the model."""
+    """Answer without routed tools, in every mode. The model still gets the caller's own tools."""
     intent = Intent(name="answer", reasons=("tool routing is switched off",))
     run.emit(IntentDetected(packet_id=run.packet.packet_id, intent=intent, needs_tool=False))
     if run.mode is Mode.KEYLESS:
@@ -224,7 +226,7 @@ async def _answer_with_routing_off(run: RunState) -> Route:
 async def run_within_limits(
     run: RunState, run_mode_function: Callable[[RunState], Awaitable[Route]]
 ) -> Route:
-    """Whatever goes wrong on the way becomes an ending a person can read."""
+    """Run the function and turn its errors into a route with a readable text."""
     try:
         await run.find_kept_results()
         return await run_mode_function(run)
@@ -237,13 +239,13 @@ async def run_within_limits(
 
 
 async def _fall_back_to_keyless(run: RunState, error: ModelError) -> Route:
-    """No model answers: what can be done without one is done, and the reason is not hidden."""
+    """Do what is possible without a model, because none answered. The route contains the reason."""
     if run.packet.tool_routing.steps:
         return answer_from_results(run, error)
     if not run.settings.tool_routing.enabled:
-        return build_broken(run, error)  # without tools nothing can be done without the model
+        return build_broken(run, error)  # there is no fallback without tools and without a model
     if isinstance(error, ModelRefused) and (run.client_options.model or run.client_options.options):
-        return build_broken(run, error)  # what the caller asked for is not to be had
+        return build_broken(run, error)  # the model or options that the caller requested are refused
     try:
         route = await run_keyless(run)
     except FingerpostError:
@@ -257,7 +259,7 @@ MAX_REQUEST_LENGTH: Final = 500
 
 
 class LearnFromOutcome(Protocol):
-    """Takes the request, what came of it, where, and who asked."""
+    """A callback that learns from a request, its outcome, its conversation and its caller."""
 
     def __call__(
         self, request: str, outcome: Outcome, conversation: str | None, *, caller: str | None = None
@@ -265,7 +267,7 @@ class LearnFromOutcome(Protocol):
 
 
 class RequestRunner:
-    """Takes requests from `Router.route` to their end; one per router."""
+    """Runs the requests of `Router.route` to their end; one per router."""
 
     def __init__(
         self,
@@ -322,12 +324,12 @@ class RequestRunner:
         )
 
     async def route(self, text: str, options: RouteOptions) -> Route:
-        """One request, from its words to its end."""
+        """Run one request to its end."""
         journey = self._build_run(text, await self._add_history(options))
         return await self._run_with_events(journey, lambda: self._run_new(journey))
 
     async def _add_history(self, options: RouteOptions) -> RouteOptions:
-        """With what was said before, where a conversation is named and its history is not given."""
+        """Return the options with the conversation's history, if a conversation is named without one."""
         conversation = options.get("conversation")
         if conversation is None or "history" in options or options.get("parent") is not None:
             return options
@@ -343,9 +345,9 @@ class RequestRunner:
         *,
         packet_id: str | None = None,
     ) -> Route:
-        """Go on with a request that waited for a person. Whoever comes second finds it done.
+        """Continue a request that waited for a person. A second resume returns the existing result.
 
-        Of several that wait for one call: the one that is named, else the first that has not gone on.
+        If several requests wait for one call, continue `packet_id`, else the first that still waits.
         """
         pending = await self._get_pending(pending_id)
         packet_id = packet_id or await self._find_next_packet(pending)
@@ -361,7 +363,7 @@ class RequestRunner:
             return await self._run_with_events(journey, go_on)
 
     async def _find_next_packet(self, pending: Pending) -> str | None:
-        """The first request that waits for this call and has not gone on; else the first of all."""
+        """Return the first packet that still waits for this call, else the first of all."""
         for packet_id in pending.packets if pending.joined else ():
             known = await read_recorded_run(self._store, packet_id)
             if known.outcome is RouteOutcome.WAITING:
@@ -376,10 +378,10 @@ class RequestRunner:
         return pending
 
     async def reply(self, asked: Route, answer: str, options: RouteOptions) -> Route:
-        """Go on after the person answered a question.
+        """Continue after the person answered a question.
 
-        Where a tool asked, its call goes on with the answer. Otherwise a model is told the question and the
-        answer as part of the conversation; without one, the answer fills in what was missing.
+        If a tool asked, its call continues with the answer. Otherwise the model gets question and answer as
+        part of the conversation. In keyless mode, the answer fills in the missing values.
         """
         question, before = asked.question, asked.packet
         if question is None:
@@ -406,7 +408,7 @@ class RequestRunner:
     async def _resume_with_answer(
         self, asked: Route, question: Question, answer: str, options: RouteOptions
     ) -> Route:
-        """The packet goes on, within the bounds it began in."""
+        """Continue the packet with its original caller, profile and scopes."""
         before = asked.packet
         known = await read_recorded_run(self._store, before.packet_id)
         options = options.copy()
@@ -429,7 +431,7 @@ class RequestRunner:
         )
 
     async def _apply_approval(self, approval: Approval) -> Pending:
-        """The call as it stands after the person's word; an earlier word may have settled it."""
+        """Record the person's decision and return the call's state. An earlier decision may apply already."""
         return await self._deps.calls.decide(
             approval.pending_id,
             approval.decision,
@@ -440,16 +442,18 @@ class RequestRunner:
         )
 
     async def stream(self, text: str, options: RouteOptions) -> AsyncGenerator[StreamItem]:
-        """Everything that happens to one request, the answer piece by piece, and the route at last."""
+        """Yield the events of one request, the pieces of its answer, and finally its route."""
         options = (await self._add_history(options)).copy()
         options["on_text"] = lambda piece: pass_on(AnswerPiece(text=piece))
-        journey = self._build_run(text, options)  # it may raise, and then there is nothing to close
+        journey = self._build_run(text, options)  # may raise while there is nothing to close yet
         send, receive = anyio.create_memory_object_stream[StreamItem](float("inf"))
         packet_id = journey.packet.packet_id
         scope, failures = anyio.CancelScope(), list[Exception]()
 
         def pass_on(item: StreamItem) -> None:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader has left
+            with suppress(
+                anyio.BrokenResourceError, anyio.ClosedResourceError
+            ):  # the reader has disconnected
                 send.send_nowait(item)
 
         async def run() -> None:
@@ -471,10 +475,10 @@ class RequestRunner:
             raise failures[0]
 
     async def select(self, text: str, narrowing: Narrowing, options: NarrowOptions) -> ParsedSelection:
-        """What the selecting model takes of these tools."""
+        """Ask the selecting model which of these tools to call."""
         asking = self._profiles.apply_profile(RouteOptions(**options))
         packet = build_packet(text, asking)
-        if narrowing.packet_id is not None:  # one request, one packet
+        if narrowing.packet_id is not None:  # one packet per request
             packet = replace(packet, header=replace(packet.header, packet_id=narrowing.packet_id))
         journey = RunState(self._deps, packet, mode=Mode.STAGED, options=asking, narrowing=narrowing)
         offered = [candidate.tool for candidate in narrowing.shortlist.offered]
@@ -486,7 +490,7 @@ class RequestRunner:
         return await run_mode(run)
 
     async def _run_with_events(self, run: RunState, work: Callable[[], Awaitable[Route]]) -> Route:
-        """The route, with everything that happened to its packet on the way."""
+        """Return the route with all events of its packet."""
         events: list[Event] = []
         packet_id = run.packet.packet_id
         self._running[packet_id] = run
@@ -502,7 +506,7 @@ class RequestRunner:
         return replace(route, events=tuple(events))
 
     async def _run_as_subagent(self, run: RunState, work: Callable[[], Awaitable[Route]]) -> Route:
-        """The route; a subagent's beginning and end stand in its parent's trace."""
+        """Return the route. The start and end of a subagent are recorded in its parent's trace."""
         parent_id, spent = run.packet.header.parent_id, run.budget.spent
         if parent_id is None:
             return await work()
@@ -531,7 +535,7 @@ class RequestRunner:
 
     def _build_run(self, text: str, options: RouteOptions) -> RunState:
         parent = self._find_parent(options)
-        if parent is not None:  # whoever acts for somebody acts under the same profile
+        if parent is not None:  # a subagent runs under its parent's profile
             options = options.copy()
             options["profile"] = options.get("profile") or parent.options.get("profile")
         options = self._profiles.apply_profile(options)
@@ -542,7 +546,7 @@ class RequestRunner:
         return RunState(self._deps, packet, mode=mode, options=options, parent=parent)
 
     def _find_parent(self, options: RouteOptions) -> RunState | None:
-        """The journey on whose behalf this is asked. Raises where it may not begin another."""
+        """Return the run that started this one. Raises if it has ended or may not start another."""
         name = options.get("parent")
         if name is None:
             return None
@@ -616,10 +620,8 @@ class RequestRunner:
         journey.confidence = known.confidence
         return known, journey
 
-    # -- what is remembered -------------------------------------------------------------------------
-
     async def _calibrate(self) -> Calibration:
-        """How sure we may be, from what came of being sure before; read again now and then."""
+        """Return the confidence calibration from past results. It is refreshed periodically."""
         if not self._settings.flags.calibration:
             return Calibration.create_identity()
         if time.monotonic() - self._calibrated_at >= REFRESH_INTERVAL_S:
@@ -629,7 +631,7 @@ class RequestRunner:
         return self._calibration
 
     async def _read_usage(self) -> Mapping[str, UsageProfile]:
-        """How tools were used before, for instructions that follow it; read again now and then."""
+        """Return past tool usage, for adaptive instructions. It is refreshed periodically."""
         stale = time.monotonic() - self._used_at >= REFRESH_INTERVAL_S
         if self._settings.flags.adaptive_instructions and stale:
             self._used_at = time.monotonic()
@@ -638,7 +640,7 @@ class RequestRunner:
 
 
 def _detach_from_parent(options: RouteOptions) -> RouteOptions:
-    """What a subagent says is no part of its parent's conversation, though it acts within it."""
+    """Return the options without the conversation: a subagent's messages are not part of its parent's."""
     if options.get("parent") is None:
         return options
     options = options.copy()

@@ -1,4 +1,4 @@
-"""The journey of one request, as it stands when `Router.route` returns."""
+"""The result of one request, as `Router.route` returns it."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from fingerpost.records.codec import to_plain
 
 @frozen
 class Route:
-    """How it ended, or where it waits, and everything that led there.
+    """How the request ended, or what it waits for, and everything that led there.
 
-    `answer` always holds something a person can read: the answer, the question they
-    are asked, what waits for them, or guidance. `detail` is the technical truth.
+    `answer` always holds a readable text: the answer, the question, the pending approval, or guidance.
+    `detail` holds technical details.
     """
 
     packet: Packet
     outcome: RouteOutcome
     mode: Mode
     answer: str
-    answered_by: str = ""  # the model; "no model" when none wrote it
-    sources: tuple[str, ...] = ()  # the tools the answer rests on
-    tool_calls: tuple[JsonObject, ...] = ()  # of the caller's own tools, in the OpenAI format
-    hidden: tuple[Message, ...] = ()  # what came before those calls and the caller has not seen
-    finish: str = "stop"  # why the model ended: "stop", "length", "tool_calls", …
-    refusal: str = ""  # why it does not answer, in its own words
-    wordless: bool = False  # the model wrote nothing: the words of the answer are ours
-    reasoning: str = ""  # what the model that wrote the answer thought before, where it tells
-    left_out: int = 0  # messages of the conversation that did not fit and the model did not read
+    answered_by: str = ""  # the model; "no model" if none wrote it
+    sources: tuple[str, ...] = ()  # the tools whose results the answer uses
+    tool_calls: tuple[JsonObject, ...] = ()  # calls of the caller's own tools, in the OpenAI format
+    hidden: tuple[Message, ...] = ()  # earlier steps that the caller has not seen
+    finish: str = "stop"  # finish reason: "stop", "length", "tool_calls", …
+    refusal: str = ""  # the model's refusal
+    wordless: bool = False  # the model wrote nothing: the answer is a standard text
+    reasoning: str = ""  # the model's reasoning, if reported
+    left_out: int = 0  # messages that did not fit into the model's window
     pending: Pending | None = None
     question: Question | None = None
     narrowing: Narrowing | None = None
@@ -54,7 +54,7 @@ class Route:
     completion_tokens: int = 0
     cost: float | None = None
     detail: str = ""
-    failure: FingerpostError | None = None  # of a model or of ours, where that decided how it ended
+    failure: FingerpostError | None = None  # the error that decided the outcome
 
     @property
     def packet_id(self) -> str:
@@ -62,14 +62,14 @@ class Route:
 
     @property
     def directives(self) -> tuple[JsonObject, ...]:
-        """What the client is told to do, in order: the results of directive tools."""
+        """The results of directive tools, in order: instructions for the client."""
         steps = self.packet.tool_routing.steps
         return tuple(step.directive for step in steps if step.directive is not None)
 
     def answered_with(self, results: Mapping[str, str]) -> tuple[Message, ...]:
-        """What stands behind the request when it goes on: the calls handed back, and what came of each.
+        """Return the messages after the request: the calls handed back and their results.
 
-        `results` by the ids of the calls. For `since`, behind what stood there before.
+        `results` are by call id. Append the messages to `since` when the request continues.
         """
         said = Message(role="assistant", text=self.answer, tool_calls=self.tool_calls)
         ids = [str(call.get("id")) for call in self.tool_calls]
@@ -78,11 +78,11 @@ class Route:
 
     @property
     def trace(self) -> str:
-        """One line per thing that happened."""
+        """Return one line per event."""
         return "\n".join(f"{event.kind}: {event.summary()}".rstrip(": ") for event in self.events)
 
     def as_json(self) -> dict[str, Json]:
-        """Everything but the events, which the journal keeps."""
+        """Return everything except the events, which are in the journal."""
         return {
             "packet_id": self.packet_id,
             "outcome": self.outcome.value,
@@ -110,9 +110,9 @@ class Route:
 
 @frozen
 class AnswerPiece:
-    """A piece of the answer, as it is being written. Only in streams: journals keep the whole."""
+    """A piece of the answer in a stream. The journal has only the whole answer."""
 
     text: str
 
 
-StreamItem: TypeAlias = Event | AnswerPiece | Route  # what `Router.stream` gives; the route comes last
+StreamItem: TypeAlias = Event | AnswerPiece | Route  # items of `Router.stream`; the route is the last

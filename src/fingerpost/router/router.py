@@ -1,6 +1,4 @@
-"""The router: wires catalog, servers, store, narrowing, calls and answers together, and is what programs
-use.
-"""
+"""The router: connects catalog, servers, store, narrowing, calls and answers. This is the programming API."""
 
 from __future__ import annotations
 
@@ -84,7 +82,7 @@ if TYPE_CHECKING:
 
 
 def check_json_object(arguments: object) -> None:
-    """Raise where they are no JSON object. Half a character is let pass: calls with it are on record."""
+    """Raise if the arguments are no JSON object. Lone surrogates are allowed: recorded calls contain them."""
     if not isinstance(arguments, Mapping):
         message = f"the arguments are a {type(arguments).__name__} and no object"
         raise CallError(message, hint="Pass a dict of names and values; {} where there are none.")
@@ -103,14 +101,14 @@ def check_json_object(arguments: object) -> None:
 
 log = logging.getLogger("fingerpost.router")
 
-PERSONAL_LIST_TIMEOUT_S = 5.0  # a request waits so long for what servers list to its caller's own key
-FIRST_CONNECT_TIMEOUT_S = 10.0  # a request waits so long for servers; whoever is later joins for the next one
+PERSONAL_LIST_TIMEOUT_S = 5.0  # longest wait for tools that servers list for the caller's own key
+FIRST_CONNECT_TIMEOUT_S = 10.0  # longest wait of a request for servers; slower ones serve the next request
 
 
 class Router:
-    """Everything Fingerpost knows and holds open, between `async with` and its end.
+    """The main object of Fingerpost, an async context manager.
 
-    Nothing connects until `connect` is called or a tool of that server is needed.
+    No server is connected until `connect` is called or one of its tools is needed.
     """
 
     def __init__(
@@ -124,13 +122,14 @@ class Router:
         prime: ChatModel | None = None,
         policy: Policy | None = None,
     ) -> None:
-        """`model` takes both roles where `lite` or `prime` is not given; `policy` comes before the rules.
+        """`model` has both roles unless `lite` or `prime` is given. `policy` precedes the rules of the
+        settings.
 
         Models are closed together with the router.
         """
         settings = settings or Settings()
         given = () if policy is None else policy.rules
-        self._rules = (given, settings.policy)  # before and behind those of profiles
+        self._rules = (given, settings.policy)  # before and after the rules of profiles
         self.profiles = Profiles(settings.profiles, settings.plans)
         self.settings = settings = self._apply_profiles(settings)
         self.switches = RuntimeSwitches(settings)
@@ -146,10 +145,10 @@ class Router:
             events=self.events, overrides=settings.tools, flags=settings.flags, own=settings.builtin.enabled
         )
         self._specs = tuple(servers)
-        self._functions: dict[str, FunctionServer] = {}  # what was registered at run time, by server
+        self._functions: dict[str, FunctionServer] = {}  # functions registered at run time, by server
         self._stack = AsyncExitStack()
-        self.instance = create_id("ins")  # this process, among others on the same store
-        self._opened = False  # ever
+        self.instance = create_id("ins")  # the id of this process among those that share the store
+        self._opened = False  # whether the router was ever opened
         self._open = False
 
     async def __aenter__(self) -> Self:
@@ -166,13 +165,13 @@ class Router:
                 )
             )
             self._check_not_open()
-            self._opened = True  # a store that could not be opened may be tried again
+            self._opened = True  # set late: a store that could not be opened may be tried again
             self.events.add(self.store.journal)
             self.catalog.learn(await self.store.usage.get_profiles())
             self._intake = CatalogSync(self.catalog, self.store)
             trust = PinSync(store=self.store, catalog=self.catalog, intake=self._intake)
             await trust.refresh()
-            # Before any task runs: a task group would wrap what is wrong with them.
+            # Before any task starts, because a task group would wrap configuration errors.
             servers = ServerPool(
                 self._specs,
                 events=self.events,
@@ -225,13 +224,13 @@ class Router:
                 run_restarting, poll_store, self.shutters.refresh, trust.refresh, self._read_preferences
             )
             lease_s = self.settings.store.lease_seconds
-            with suppress(StoreError):  # one that can only be read now serves what only reads
+            with suppress(StoreError):  # a read-only store is enough for reading
                 await self.store.instances.renew_lease(self.instance, lease_s=lease_s)
             stack.push_async_callback(self._end_instance)
             self._tasks.start_soon(
                 run_restarting, partial(renew_lease, self.store, self.instance, lease_s=lease_s)
             )
-            stack.push_async_callback(self.calls.under_way.end_all)  # while everything is there to record it
+            stack.push_async_callback(self.calls.under_way.end_all)  # before the journal closes
             self.background = await stack.enter_async_context(BackgroundCalls[Outcome]())
             self._stack = stack.pop_all()
         self._open = True
@@ -244,15 +243,15 @@ class Router:
         traceback: TracebackType | None,
     ) -> None:
         self._open = False
-        # The caller's own error is none of our tasks' business: a task group would wrap it.
+        # A task group would wrap the caller's own error, so it is not passed on.
         cancelled = isinstance(exc, anyio.get_cancelled_exc_class())
         await self._stack.__aexit__(*((exc_type, exc, traceback) if cancelled else (None, None, None)))
 
     async def connect(self, *names: str, timeout: float | None = None) -> tuple[ServerStatus, ...]:
-        """Connect these servers (all when none is named), side by side, and say how each is doing.
+        """Connect these servers (default: all) in parallel and return the status of every server.
 
-        Returns when every one has come up or failed, or when `timeout` seconds have
-        passed; whoever is still connecting goes on doing so.
+        Returns when each one is connected or has failed, or after `timeout` seconds. Servers that are still
+        connecting then continue to do so.
         """
         self._check_open()
         self.servers.start(*names)
@@ -260,28 +259,28 @@ class Router:
         return self.servers.statuses
 
     async def _end_instance(self) -> None:
-        with suppress(StoreError):  # others find out by themselves
+        with suppress(StoreError):  # the lease expires anyway
             await self.store.instances.end(self.instance)
 
     @property
     def _connect_timeout(self) -> float:
-        """Each server is bounded by its own time-out; a little more lets the slowest report it."""
+        """The longest connect timeout of any server, plus a margin so that it can report its failure."""
         return 5.0 + max((spec.connect_timeout for spec in self._specs), default=0.0)
 
     def _apply_profiles(self, settings: Settings) -> Settings:
-        """The settings with the profiles as they are, and their rules in their place."""
+        """Return the settings with the current profiles and their rules."""
         before, behind = self._rules
         rules = (*before, *build_profile_rules(self.profiles), *behind)
         return settings.model_copy(update={"policy": rules, "profiles": dict(self.profiles)})
 
     def follow_profiles(self, files: ProfileFiles, *, every: float = POLL_INTERVAL_S) -> None:
-        """From now on, take up what changes in these files while we run."""
+        """Apply changes of these files from now on."""
         self._check_open()
         reading = partial(poll_profiles, files, self.profiles, self._take_profiles, interval=every)
         self._tasks.start_soon(run_restarting, reading)
 
     def _take_profiles(self, changed: tuple[str, ...]) -> None:
-        """Profiles changed: whoever is asked next is asked under the new ones."""
+        """Apply changed profiles to all following requests."""
         profiles = self.profiles
         if changed:
             self.settings = self._apply_profiles(self.settings)
@@ -294,7 +293,7 @@ class Router:
         )
 
     async def narrow(self, text: str, **options: Unpack[NarrowOptions]) -> Narrowing:
-        """Whether the request needs a tool at all, and which few suit it, with reasons for everything."""
+        """Return whether the request needs a tool and which few tools suit it, with reasons."""
         async with self._track_request():
             await self._arrivals.connect_idle(options.get("server"))
             guide = await self._get_narrower()
@@ -303,21 +302,23 @@ class Router:
             )
 
     async def settle(self, seconds: float) -> bool:
-        """Wait, at most so long, until every tool can be compared by meaning and not by words alone."""
+        """Wait until every tool can be compared by meaning. Return whether this happened within `seconds`."""
         async with self._track_request():
             guide = await self._get_narrower()
             return await guide.wait_until_indexed(self.catalog.full_snapshot, seconds)
 
     async def route(self, text: str, **options: Unpack[RouteOptions]) -> Route:
-        """Answer a request: narrow, choose, call, answer. How it ended, or where it waits, is a `Route`."""
+        """Answer a request: narrow, choose, call, answer. The `Route` says how it ended or what it waits
+        for.
+        """
         async with self._track_request():
             return await (await self._get_request_runner(options.get("server"))).route(text, options)
 
     async def stream(self, text: str, **options: Unpack[RouteOptions]) -> AsyncGenerator[StreamItem]:
-        """The same, as it happens: events, pieces of the answer, and the `Route` as the last item."""
-        async with (
-            self._track_request()
-        ):  # what comes behind it is ended by itself: a reader may never come back
+        """Answer a request as `route` does. Yield events, pieces of the answer, and the `Route` as the last
+        item.
+        """
+        async with self._track_request():  # the runner tracks the stream itself: a reader may never come back
             answerer = await self._get_request_runner(options.get("server"))
         async with aclosing(answerer.stream(text, options)) as items:
             async for item in items:
@@ -331,12 +332,12 @@ class Router:
         packet_id: str | None = None,
         **options: Unpack[RouteOptions],
     ) -> Route:
-        """Go on with a request that waited for a person, in this process or after a restart.
+        """Continue a request that waited for a person, in this process or after a restart.
 
-        `approval` is their word, from `pending.approve(by=…)` or `pending.reject(by=…)`; None where it
-        was given elsewhere. The stored call runs: no model is asked for it again. Where several requests
-        wait for one call, it runs once; a route, or `packet_id`, says which of them goes on, else the
-        first that has not.
+        `approval` is the person's decision, from `pending.approve(by=…)` or `pending.reject(by=…)`; None if
+        it was recorded elsewhere. The stored call runs and no model is asked for it again. If several
+        requests wait for one call, it runs once. A route or `packet_id` selects the request to continue; the
+        default is the first that still waits.
         """
         async with self._track_request():
             named = packet_id or (None if isinstance(waiting, str | Pending) else waiting.packet_id)
@@ -344,14 +345,14 @@ class Router:
             return await answerer.resume(_get_pending_id(waiting), approval, options, packet_id=named)
 
     async def reply(self, asked: Route, answer: str, **options: Unpack[RouteOptions]) -> Route:
-        """Go on with a request after the person answered its question (`asked.question`)."""
+        """Continue a request after the person answered its question (`asked.question`)."""
         async with self._track_request():
             return await (await self._get_request_runner()).reply(asked, answer, options)
 
     async def select(
         self, text: str, narrowing: Narrowing | None = None, **options: Unpack[NarrowOptions]
     ) -> ParsedSelection:
-        """Which of the narrowed tools a model would take, with which arguments. Nothing is called."""
+        """Return which of the narrowed tools a model would call, and the arguments. Nothing is called."""
         async with self._track_request():
             answerer = await self._get_request_runner()
             return await answerer.select(text, narrowing or await self.narrow(text, **options), options)
@@ -367,15 +368,15 @@ class Router:
             raise ConfigError(message, hint="A router is opened once: make a new one with `Router(…)`.")
 
     def _track_request(self) -> AbstractAsyncContextManager[None]:
-        """Around everything that takes time: it is ended, and on record, before the router is closed."""
+        """Track a request, so that it is ended and recorded before the router closes."""
         self._check_open()
         return self.calls.under_way.track()
 
     async def _get_request_runner(self, server: str | None = None) -> RequestRunner:
-        """What answers. Servers nobody has connected yet are connected first: all, or the one asked for."""
+        """Return the request runner. Idle servers are connected first: all, or only `server`."""
         self._check_open()
         if server is not None:
-            self.servers.get_status(server)  # raises where there is none
+            self.servers.get_status(server)  # raises if there is no such server
         await self._arrivals.connect_for_request(server)
         if server is not None and (status := self.servers.get_status(server)).state is ServerState.DOWN:
             message = f"{server} is down: {status.reason or 'it did not say why'}"
@@ -402,11 +403,11 @@ class Router:
 
     @property
     def models(self) -> ModelNames:
-        """Who answers: the models given, else those of the settings."""
+        """The names of the models: those given, else those of the settings."""
         return resolve_model_names(self._models, self.settings.models)
 
     def _get_pool(self) -> ModelPool:
-        """The models given, else those in the settings."""
+        """Return the given models, else those of the settings."""
         if self._pool is None:
             from fingerpost.llm import ModelPool
             from fingerpost.router.store_sync import StoredCapabilities
@@ -417,7 +418,7 @@ class Router:
         return self._pool
 
     async def _get_narrower(self) -> RequestNarrower:
-        """What narrows. Made when it is first needed: numpy and the encoder take time to load."""
+        """Return the narrower. It is built on first use because numpy and the encoder load slowly."""
         self._check_open()
         async with self._making_guide:
             if self._guide is None:
@@ -425,7 +426,9 @@ class Router:
         return self._guide
 
     def _build_narrower(self) -> RequestNarrower:
-        """In a worker thread: what answers is loaded here too, or the first request would hold up others."""
+        """Build the narrower in a worker thread. The request runner is imported too, so that the first
+        request does not block others.
+        """
         import_module("fingerpost.router.request_runner")
         from fingerpost.router.request_narrower import RequestNarrower
 
@@ -449,7 +452,7 @@ class Router:
         await close_models(self._models)
 
     def _find_absent_servers(self) -> dict[str, str]:
-        """Servers that should be connected and are not, each with the reason."""
+        """Return servers that should be connected but are not, with the reasons."""
         connected = (ServerState.READY, ServerState.DISABLED)
         return {
             status.name: status.reason or f"it is {status.state.value}"
@@ -458,7 +461,7 @@ class Router:
         }
 
     def _find_unusable_servers(self) -> dict[str, str]:
-        """Servers whose tools cannot be called now, each with the reason."""
+        """Return servers whose tools cannot be called now, with the reasons."""
         reasons = {
             status.name: status.reason or "it is down"
             for status in self.servers.statuses
@@ -470,7 +473,7 @@ class Router:
         return reasons
 
     async def prefer(self, caller: str, effort: Effort | str | None) -> None:
-        """What this caller wants of answers from now on: quick, thorough, or (None) what is usual."""
+        """Set the caller's preferred effort: quick, thorough, or None for the default."""
         async with self._track_request():
             await self.store.preferences.set_effort(caller, None if effort is None else Effort(effort))
             await self._read_preferences()
@@ -487,12 +490,12 @@ class Router:
         effect: Effect | str | None = None,
         server: str = "local",
     ) -> ToolCard:
-        """Offer a Python function, sync or async, as the tool `server/name` from now on.
+        """Offer a Python function, sync or async, as the tool `server/name`.
 
-        Name, description and parameters are those of the function unless given; a function of the same
-        name is replaced. `effect` is what calling it does; without it the name and description are judged,
-        as with every tool. Calls go down the whole path: policy, arguments, time-outs, digest, events.
-        Raises `ConfigError` when there is nothing to call, or its parameters cannot be told to a model.
+        Name, description and parameters are taken from the function unless given. A function of the same name
+        is replaced. `effect` is the effect of a call; by default it is inferred from name and description.
+        Calls use the whole pipeline: policy, arguments, timeouts, digest, events. Raises `ConfigError` if
+        `function` is not callable or its parameters cannot be expressed as a schema.
         """
         from fingerpost.servers.spec import FunctionServer, build_function_tool
 
@@ -513,9 +516,7 @@ class Router:
             return card
 
     async def unregister(self, key: str) -> None:
-        """Take a registered function away. Raises `ToolNotFoundError` where none is registered under this
-        key.
-        """
+        """Remove a registered function. Raises `ToolNotFoundError` if none is registered under this key."""
         async with self._track_request():
             server, _, name = key.partition("/")
             made = self._functions.get(server)
@@ -532,12 +533,11 @@ class Router:
         api_version: str | None = None,
         **options: Unpack[CallOptions],
     ) -> Outcome:
-        """Call a tool through the whole path. Whatever happens comes back as an `Outcome`.
+        """Call a tool through the whole pipeline. Every result and every failure is an `Outcome`.
 
-        A call that needs a person comes back with a `pending_id`; after
-        `router.calls.decide`, `resume_call` goes on with it. A server that is not connected
-        yet is connected first, in the call's time. Raises where the router is closed, before or meanwhile,
-        and where the arguments are no JSON object.
+        A call that needs approval returns a `pending_id`; after `router.calls.decide`, `resume_call`
+        continues it. A server that is not connected is connected first, within the call's timeout. Raises if
+        the router is closed, or closes meanwhile, and if the arguments are no JSON object.
         """
         self._check_open()
         check_json_object(arguments)
@@ -556,9 +556,9 @@ class Router:
         return outcome
 
     async def resume_call(self, pending_id: str) -> Outcome:
-        """Go on with a call that waited for a person: run it, or say what became of it.
+        """Continue a call that waited for a person: run it, or return why it is not run.
 
-        A server that is not connected yet is connected first: it may have been asked for in another process.
+        A server that is not connected is connected first: the call may come from another process.
         """
         self._check_open()
         async with self._track_request():
@@ -571,7 +571,7 @@ class Router:
     def learn(
         self, request: str, outcome: Outcome, conversation: str | None, *, caller: str | None = None
     ) -> None:
-        """Remember whether the tool was the right one for the request it was called for."""
+        """Record whether the tool was right for the request."""
         if not self.settings.flags.learned_use:
             return
         learned = build_choice_sample(request, outcome, at=utc_now(), conversation=conversation)
@@ -590,7 +590,7 @@ class Router:
         should_have: str | None = None,
         comment: str = "",
     ) -> Feedback:
-        """A person's word about a request: "good", or "bad" and perhaps which tool it should have used."""
+        """Record a person's feedback on a request: "good", or "bad" and optionally the right tool."""
         self._check_open()
         return await self.learning.give_feedback(
             packet_id, verdict, by=by, tool=tool, should_have=should_have, comment=comment
@@ -603,30 +603,32 @@ class Router:
             self._answerer.thresholds.forget()
 
     def start(self, name: str, arguments: JsonObject, **options: Unpack[CallOptions]) -> str:
-        """The same in the background: a handle for `router.background`'s poll, result and cancel."""
+        """Call a tool in the background. Return a handle for `router.background`'s poll, result and
+        cancel.
+        """
         self._check_open()
         return self.background.start(lambda _: self.call(name, arguments, **options), tool=name)
 
     async def sign_in(self, server: str, *, open_browser: Callable[[str], None]) -> ServerStatus:
-        """Sign in to a server with OAuth, keep the token, and connect."""
+        """Sign in to a server with OAuth, store the token, and connect."""
         self._check_open()
         spec = next((spec for spec in self._specs if spec.name == server), None)
         if spec is None:
-            return self.servers.get_status(server)  # raises, naming the servers that are meant perhaps
+            return self.servers.get_status(server)  # raises and suggests similar server names
         await sign_in(spec, self.store.tokens, open_browser=open_browser)
         await self.servers.ensure(server, timeout=spec.connect_timeout)
         return self.servers.get_status(server)
 
     @property
     def tools(self) -> Snapshot:
-        """Every tool there is right now; the view does not change under its reader.
+        """An immutable snapshot of all current tools.
 
-        What servers list only to callers' own keys is not among them (`with_own_tools`).
+        Tools that servers list only for a caller's own key are not included (see `with_own_tools`).
         """
         return self.catalog.snapshot
 
     async def with_own_tools(self, principal: Principal, authorization: str | None) -> Principal:
-        """The caller with what servers set up for it list to this key of theirs: they alone see that."""
+        """Return the caller with the tools that servers list for its own key. Only this caller sees them."""
         if authorization is None:
             return principal
         who = f"{principal.kind}:{principal.name}"
@@ -639,35 +641,37 @@ class Router:
     def view(
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
     ) -> VisibleCatalog:
-        """The tools this caller may see and call. Worked out once for each until the catalog changes."""
+        """Return the tools that this caller may see and call. The result is cached until the catalog
+        changes.
+        """
         return self._sight.get_view(self.catalog.full_snapshot, caller, profile, scopes)
 
     async def look(
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
     ) -> VisibleCatalog:
-        """The same, worked out in a thread: many tools against many rules take a while."""
+        """Return the same as `view`, computed in a thread: many tools and rules take a while."""
         return await self._sight.compute_view(self.catalog.full_snapshot, caller, profile, scopes)
 
     async def accept(self, key: str, *, by: str, fingerprint: str) -> Pin:
-        """A person accepts the changed definition of a quarantined tool; it is offered again.
+        """Accept the changed definition of a quarantined tool, which is then offered again.
 
-        `fingerprint` is of the definition they were shown: one that changed once more is refused.
+        `fingerprint` identifies the definition that the person saw. Raises if it has changed since.
         """
         self._check_open()
         return await self._store_pin(self.catalog.accept(key, by, fingerprint=fingerprint))
 
     async def accept_instructions(self, server: str, *, by: str, fingerprint: str) -> Pin:
-        """A person accepts what a server now says of itself; it is passed on again.
+        """Accept the changed instructions of a server, which are then passed on again.
 
-        `fingerprint` is of the text they were shown: one that changed once more is refused.
+        `fingerprint` identifies the text that the person saw. Raises if it has changed since.
         """
         self._check_open()
         return await self._store_pin(self.catalog.accept_instructions(server, by, fingerprint=fingerprint))
 
     async def say_only_reads(self, key: str, *, by: str, fingerprint: str, only_reads: bool = True) -> Pin:
-        """A person says that a tool only reads, so that its calls run without a question; or takes it back.
+        """Mark a tool as read-only, so that its calls need no approval, or undo that.
 
-        `fingerprint` is of the definition they were shown: the word holds for that one.
+        `fingerprint` identifies the definition that the person saw. The mark applies to that definition only.
         """
         self._check_open()
         pin = self.catalog.set_read_only(key, by, fingerprint=fingerprint, only_reads=only_reads)
@@ -679,7 +683,9 @@ class Router:
         return pin
 
     def _apply_listing(self, server: str) -> None:
-        """A server changed. Its last tools stay while it is down: it comes back, and lists stay stable."""
+        """Update the catalog after a server changed. A disconnected server keeps its tools, so lists stay
+        stable.
+        """
         try:
             listing = self.servers.get_listing(server)
         except UnknownServer:
@@ -692,7 +698,7 @@ class Router:
 
 
 def _check_event_loop() -> None:
-    """Here, before anything is opened: the database and the transports know no other kind."""
+    """Raise early if the event loop is not asyncio: the database and the transports need it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

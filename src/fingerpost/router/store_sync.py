@@ -1,5 +1,5 @@
-"""Kept in step with the shared store: changes and claims of other processes, pins, and capabilities of
-models.
+"""Synchronisation with the shared store: changes and claims of other processes, pins, and model
+capabilities.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fingerpost.store.store import Instance
 log = logging.getLogger("fingerpost.router")
 
 POLL_INTERVAL_S: Final = 3.0
-HEARTBEATS_PER_LEASE: Final = 5  # a beat may be late, and the next too
+HEARTBEATS_PER_LEASE: Final = 5  # several heartbeats may be late
 CLAIM_POLL_INTERVAL_S: Final = 0.1
-_WINDOW: Final = 5_000  # numbers of the journal looked through at a time
+_WINDOW: Final = 5_000  # journal entries read at a time
 _WORK: Final = (RouteBegan.kind, RouteResumed.kind, RouteEnded.kind, CallReceived.kind, CallFinished.kind)
 
 
 async def poll_store(*readers: Callable[[], Awaitable[None]]) -> None:
-    """Read again every few seconds, until cancelled. A store that cannot be read now may be later."""
+    """Call the readers every few seconds until cancelled. Store errors are logged and retried."""
     while True:
         await anyio.sleep(POLL_INTERVAL_S)
         for read in readers:
@@ -40,11 +40,8 @@ async def poll_store(*readers: Callable[[], Awaitable[None]]) -> None:
                 log.warning("what other processes changed could not be read: %s", error)
 
 
-# -- processes that are gone --------------------------------------------------------------------------
-
-
 async def renew_lease(store: Store, instance: str, *, lease_s: float) -> None:
-    """Say that this process is alive, and record what others left when they were killed. Until cancelled."""
+    """Renew this process's lease and record the interrupted work of dead processes, until cancelled."""
     while True:
         try:
             await store.instances.renew_lease(instance, lease_s=lease_s)
@@ -56,10 +53,12 @@ async def renew_lease(store: Store, instance: str, *, lease_s: float) -> None:
 
 @asynccontextmanager
 async def hold_claim(store: Store, name: str, instance: str) -> AsyncGenerator[None]:
-    """Hold the claim on `name` while no other live process holds it; flush the journal before the release."""
+    """Wait for the claim on `name` and hold it. The journal is flushed before the release."""
     claimed = False
     while not claimed:
-        with anyio.CancelScope(shield=True):  # a claim its holder does not know of would never be released
+        with anyio.CancelScope(
+            shield=True
+        ):  # a claim that its holder does not know of would never be released
             claimed = await store.instances.claim(name, instance)
         if not claimed:
             await anyio.sleep(CLAIM_POLL_INTERVAL_S)
@@ -74,18 +73,18 @@ async def hold_claim(store: Store, name: str, instance: str) -> AsyncGenerator[N
 
 
 async def record_interrupted(store: Store) -> None:
-    """End in the journal what processes worked on that are gone: else it would run for ever.
+    """Record the end of work that dead processes left unfinished. Otherwise it would appear to run for ever.
 
-    A process that was only away for long, and goes on, records its own end later; that one counts.
+    A process that was only paused records its own end later, which then takes precedence.
     """
     for instance in await store.instances.list_expired():
         left = await _build_interrupted_events(store, instance)
-        await store.journal.append(*left)  # once, also where two processes do so
+        await store.journal.append(*left)  # recorded once, even if two processes do this
         await store.instances.end(instance.instance_id)
 
 
 async def _build_interrupted_events(store: Store, instance: Instance) -> list[Event]:
-    """How everything ended that this process began and never ended."""
+    """Return end events for everything that this process started and did not finish."""
     running: dict[str, Event] = {}
     last, after = await store.journal.get_last_seq(), instance.since_seq
     while after < last:
@@ -99,7 +98,7 @@ async def _build_interrupted_events(store: Store, instance: Instance) -> list[Ev
                 bare = not isinstance(event, CallReceived) or event.packet_id == event.call_id
                 if bare and event.instance == instance.instance_id:
                     running[event.packet_id] = event
-                elif bare:  # another process goes on with it
+                elif bare:  # another process continues it
                     running.pop(event.packet_id, None)
             elif isinstance(event, RouteEnded) or getattr(event, "call_id", None) == event.packet_id:
                 running.pop(event.packet_id, None)
@@ -127,7 +126,7 @@ def _build_interrupted_event(begun: Event) -> Event:
 
 
 CAPABILITY_SPACE: Final = "capabilities"
-CAPABILITY_TTL_S: Final = 7 * 86_400.0  # servers are upgraded; after so long they are looked at afresh
+CAPABILITY_TTL_S: Final = 7 * 86_400.0  # servers are upgraded, so capabilities expire
 
 
 class StoredCapabilities:
@@ -144,7 +143,7 @@ class StoredCapabilities:
 
 
 class PinSync:
-    """Keeps the catalog at the pins of the store."""
+    """Applies the store's pins to the catalog."""
 
     def __init__(self, *, store: Store, catalog: Catalog, intake: CatalogSync) -> None:
         self._pins = store.pins
@@ -152,7 +151,9 @@ class PinSync:
         self._intake = intake
 
     async def refresh(self) -> None:
-        """Take over what changed since the last time. What became new by it is pinned as it is now."""
+        """Apply the pins that changed since the last refresh. Tools that became new are pinned as they
+        are.
+        """
         news = await self._pins.take_changes()
         if news is not None:
             self._catalog.use_pins(news.changed, news.gone)

@@ -1,4 +1,4 @@
-"""The catalog as each caller may see it, cached, and tools and servers that an operator has disabled."""
+"""The catalog as each caller may see it, cached, and the tools and servers that an operator has disabled."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from fingerpost.servers import ServerPool
 from fingerpost.settings import RuleSettings
 from fingerpost.store import DisabledEntry, DisabledKind, Store
 
-MAX_CACHED_VIEWS: Final = 100  # callers
+MAX_CACHED_VIEWS: Final = 100  # views
 
 ViewKey = tuple[str | None, str | None, tuple[Scope, ...]]
 
 
 @frozen
 class VisibleCatalog:
-    """The catalog as one caller may see it, and what is hidden from them."""
+    """The part of the catalog that one caller may see, and the hidden tools."""
 
     hidden: Mapping[str, HiddenTool]
     visible: Snapshot
-    servers: int  # of which something is visible
+    servers: int  # servers with at least one visible tool
 
 
 class VisibilityCache:
-    """Views by caller and profile. Safe to use from several threads."""
+    """Views by caller and profile. Thread-safe."""
 
     def __init__(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope] | None = None) -> None:
         self._lock = Lock()
@@ -43,7 +43,7 @@ class VisibilityCache:
         self.set_rules(rules, bounds or {})
 
     def set_rules(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
-        """See by these from now on; `bounds` are of profiles."""
+        """Replace the rules and the profiles' scopes (`bounds`)."""
         with self._lock:
             self._rules = rules
             self._bounds = bounds
@@ -54,7 +54,7 @@ class VisibilityCache:
     def get_cached(
         self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
     ) -> VisibleCatalog | None:
-        """What this caller sees, where that was worked out before; this takes no time."""
+        """Return the caller's view if it is cached, else None."""
         with self._lock:
             return (
                 self._views.get(self._build_key(caller, profile, scopes))
@@ -63,7 +63,7 @@ class VisibilityCache:
             )
 
     def _build_key(self, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]) -> ViewKey:
-        """Whoever no rule tells apart sees the same."""
+        """Return the cache key. Callers that no rule distinguishes share a key."""
         scopes = add_profile_scope(scopes, profile, self._bounds)
         bounds = tuple(scope for scope in scopes if scope.bounded)
         return (caller if self._by_caller else None, profile if self._by_profile else None, bounds)
@@ -71,7 +71,7 @@ class VisibilityCache:
     def get_view(
         self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
     ) -> VisibleCatalog:
-        """What this caller sees. The first time after a change takes a moment: not for an event loop."""
+        """Return the caller's view. The first call after a change is slow: do not use it in an event loop."""
         with self._lock:
             key = self._build_key(caller, profile, scopes)
             if snapshot is not self._snapshot:
@@ -88,7 +88,7 @@ class VisibilityCache:
     async def compute_view(
         self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
     ) -> VisibleCatalog:
-        """The same, worked out in a thread where it was not before."""
+        """Return the caller's view, computed in a thread if it is not cached."""
         known = self.get_cached(snapshot, caller, profile, scopes)
         return known or await anyio.to_thread.run_sync(self.get_view, snapshot, caller, profile, scopes)
 
@@ -106,7 +106,7 @@ class VisibilityCache:
 
 
 class DisabledTools:
-    """Switches tools and servers off and on, and keeps up with what others switch."""
+    """Enables and disables tools and servers, and applies changes of other processes."""
 
     def __init__(self, *, store: Store, catalog: Catalog, servers: ServerPool, events: Fanout) -> None:
         self._store = store
@@ -117,20 +117,20 @@ class DisabledTools:
         self._changing = anyio.Lock()
 
     def find_entry(self, kind: DisabledKind, name: str) -> DisabledEntry | None:
-        """Who switched this off, when and why; None: nobody did."""
+        """Return who disabled this, when and why, or None if it is enabled."""
         return self._closed.get((kind, name))
 
     async def refresh(self) -> None:
-        """Take over what the store says."""
+        """Apply the store's current entries."""
         async with self._changing:
             await self._apply()
 
     async def set_tool_enabled(self, key: str, *, enabled: bool, by: str, reason: str = "") -> bool:
-        """Switch a tool, by its key. False when it was like that already."""
+        """Enable or disable a tool by key. Return False if nothing changed."""
         return await self._set_enabled(DisabledKind.TOOL, key, on=enabled, by=by, reason=reason)
 
     async def set_server_enabled(self, name: str, *, enabled: bool, by: str, reason: str = "") -> bool:
-        """Switch a server, by its name. False when it was like that already."""
+        """Enable or disable a server by name. Return False if nothing changed."""
         return await self._set_enabled(DisabledKind.SERVER, name, on=enabled, by=by, reason=reason)
 
     async def _set_enabled(self, kind: DisabledKind, name: str, *, on: bool, by: str, reason: str) -> bool:
@@ -160,7 +160,9 @@ class DisabledTools:
         if changed:
             self._catalog.set_disabled(off[DisabledKind.TOOL], off[DisabledKind.SERVER])
         if changed or off[DisabledKind.SERVER]:
-            with anyio.CancelScope(shield=True):  # who asked may leave: what is written holds
+            with anyio.CancelScope(
+                shield=True
+            ):  # must complete even if the caller is cancelled: the change is stored
                 await self._apply_to_servers(off[DisabledKind.SERVER])
 
     async def _apply_to_servers(self, off: Mapping[str, str]) -> None:

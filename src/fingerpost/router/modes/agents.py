@@ -1,4 +1,4 @@
-"""Agent modes: the model gets definitions and decides by itself; ReAct also says what it thinks."""
+"""Agent modes: the model gets tool definitions and decides itself. ReAct also records its thoughts."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ THINK_ALOUD_NOTE = "Before you call a tool, say in a sentence or two what you kn
 
 
 async def run_agent(run: RunState) -> Route:
-    """From the request to the answer."""
+    """Run a request in agent mode, from narrowing to the answer."""
     await run.narrow()
     await offer_tools(run)
     return await run_agent_turns(run)
 
 
 async def offer_tools(run: RunState) -> None:
-    """What this request is offered, beside what the conversation was offered before and has room for.
+    """Offer the tools of this request, together with earlier tools of the conversation while there is room.
 
-    Tools keep their places, so the prompt of the next turn begins as this one did. None stays that this
-    caller may not use any more, or beside a tool that alone is offered for its intent.
+    Tools keep their order, so that prompts of later turns share their beginning. Earlier tools are dropped if
+    the caller may not use them any more, or if one tool is offered exclusively for its intent.
     """
-    if run.depth:  # a subagent's tools are no part of its parent's prompt
+    if run.depth:  # a subagent's tools do not belong to the parent's prompt
         return
     known_by = build_offer_key(run.options)
     now = run.packet.context.available_tools
@@ -88,7 +88,7 @@ async def offer_tools(run: RunState) -> None:
 
 
 async def run_agent_turns(run: RunState) -> Route:
-    """Decide, call, decide again; the last turn answers without tools."""
+    """Let the model decide and call tools, turn by turn. The last turn answers without tools."""
     note = ""
     while True:
         cards = run.get_cards()
@@ -106,37 +106,37 @@ async def run_agent_turns(run: RunState) -> Route:
         if (wish := next((call for call in turn.calls if call.name == FIND_TOOLS), None)) is not None:
             found = await find_other_tools(run, wish)
             turn = replace(turn, calls=tuple(call for call in turn.calls if call.name != FIND_TOOLS))
-            if not turn.calls and not turn.handed:  # seeing other tools is no round
+            if not turn.calls and not turn.handed:  # finding other tools does not count as a round
                 note = found
                 continue
         waiting = await run_turn_calls(run, turn.calls)
         note = "\n\n".join(part for part in (build_loop_note(run) or turn.note, found) if part)
-        if pages != turn.calls or not pages:  # reading on in a result that was cut is no round
+        if pages != turn.calls or not pages:  # reading more of a trimmed result does not count as a round
             begin_next_round(run)
-        if waiting is not None:  # what the caller is to do comes after what a person has to say
+        if waiting is not None:  # a person's decision comes before the caller's tool calls
             return await build_waiting(run, *waiting)
         if turn.handed:
             return end_with_text(run, written)
 
 
 def _note_thought(run: RunState, turn: ModelTurn) -> None:
-    """Words beside calls are a thought of a ReAct agent."""
+    """Record the text beside calls as a thought of a ReAct agent."""
     if turn.text and (turn.calls or turn.handed) and run.mode is Mode.REACT:
         number = run.packet.tool_routing.reinjection_count + 1
         run.emit(ThoughtNoted(packet_id=run.packet.packet_id, turn=number, text=turn.text))
 
 
 def is_final(run: RunState, cards: Sequence[ToolCard]) -> bool:
-    """Whether the model has to answer now."""
+    """Return whether the model has to answer in this turn."""
     routing = run.packet.tool_routing
     called = any(step.tool != READ_RESULT_TOOL_NAME for step in routing.worked)
     decided = run.mode is Mode.SINGLE and (called or bool(routing.cancelled))
-    insists = len(routing.cancelled) > 1  # after a person's no
+    insists = len(routing.cancelled) > 1  # a person has rejected a call already
     return decided or insists or not run.can_call or not cards
 
 
 def get_find_tools(run: RunState) -> tuple[JsonObject, ...]:
-    """The way to tools of servers that were left out, while there is one."""
+    """Return the definition of `find_tools` if servers were left out and may still be searched."""
     named_so = FIND_TOOLS in run.client_options.tool_names
     return (
         (FIND_TOOLS_DEFINITION,)
@@ -146,7 +146,9 @@ def get_find_tools(run: RunState) -> tuple[JsonObject, ...]:
 
 
 def schedule_turn(run: RunState, *, final: bool, note: str) -> None:
-    """A turn of the model is next: to correct its last reply or arguments, to choose tools, or to answer."""
+    """Schedule the model's next turn: a correction of its last reply or arguments, a choice of tools, or the
+    answer.
+    """
     if note or should_refine_arguments(run):
         run.schedule(SystemTask.REFINE)
     run.schedule(SystemTask.GENERATE_DRAFT if final else SystemTask.TOOL_ROUTING)
@@ -192,12 +194,12 @@ async def _decide_turn(
 def _read_turn(
     run: RunState, written: WrittenReply, cards: tuple[ToolCard, ...], *, native: bool
 ) -> ModelTurn:
-    """What the reply says, and what is wrong with it."""
+    """Parse the reply and report its problems."""
     said = replace(written.reply, text=written.text)
     own = get_tool_names((*run.own_tools, *(get_find_tools(run) if cards else ())))
     turn = parse_turn(said, cards, tools=native, own_names=own, client_tools=run.client_options.tool_names)
     if written.is_refusal and not said.tool_calls:
-        return ModelTurn()  # in no form of ours, and none is to be asked for
+        return ModelTurn()  # a refusal has no format to parse
     for problem in turn.problems:
         run.emit(ReplyRejected(packet_id=run.packet.packet_id, purpose="decision", problem=problem))
     if turn.calls or turn.handed:
@@ -207,7 +209,7 @@ def _read_turn(
 
 
 async def run_turn_calls(run: RunState, calls: Sequence[ToolCall]) -> tuple[Outcome, Selection] | None:
-    """Run what was asked for, all of it offered. What waits for a person, if something does."""
+    """Run the calls of one turn. Return the outcome and selection that wait for a person, if any."""
     if not calls:
         return None
     chosen = [Selection(tool=call.name, arguments=call.arguments, confidence=1.0) for call in calls]
@@ -229,26 +231,26 @@ async def run_turn_calls(run: RunState, calls: Sequence[ToolCall]) -> tuple[Outc
 
 
 def _find_first_waiting(outcomes: Sequence[Outcome]) -> int | None:
-    """What waits for leave comes before what waits for an answer."""
+    """Return the index of the first outcome that waits for a person. Approvals come before questions."""
     pending = (at for at, outcome in enumerate(outcomes) if outcome.pending_id is not None)
     asking = (at for at, outcome in enumerate(outcomes) if is_question(outcome))
     return next(chain(pending, asking), None)
 
 
-MAX_UNREADABLE_TURNS = 2  # replies in a row that say nothing usable
+MAX_UNREADABLE_TURNS = 2  # consecutive replies that cannot be parsed
 
 
 async def run_react(run: RunState) -> Route:
-    """From the request to the answer."""
+    """Run a request in ReAct mode, from narrowing to the answer."""
     await run.narrow()
     return await run_react_turns(run)
 
 
 async def run_react_turns(run: RunState) -> Route:
-    """Think, act, observe, until there is an answer.
+    """Think, act and observe until there is an answer.
 
-    A turn of this agent has a shape of its own, in which there is no room for tools of the caller's and
-    for the shape their answer is to have: with these it thinks beside its calls.
+    The JSON format of ReAct turns has no place for the caller's tools or response format. With these, the
+    agent writes its thoughts beside its calls instead.
     """
     brought = run.client_options
     if brought.tools or brought.later_messages or brought.has_response_format:
@@ -270,13 +272,15 @@ async def run_react_turns(run: RunState) -> Route:
         reads = turn.call is not None and turn.call.name == READ_RESULT_TOOL_NAME
         if (last and not reads) or junk >= MAX_UNREADABLE_TURNS:
             return await answer_without_tools(run)
-        if turn.call is not None and turn.call.name == FIND_TOOLS:  # seeing other tools is no round
+        if (
+            turn.call is not None and turn.call.name == FIND_TOOLS
+        ):  # finding other tools does not count as a round
             note = await find_other_tools(run, turn.call)
             continue
         junk, note = (0, "") if turn.call is not None else (junk + 1, turn.problem)
         waiting = await run_turn_calls(run, () if turn.call is None else (turn.call,))
         note = build_loop_note(run) or note
-        if not reads:  # reading on in a result that was cut is no round
+        if not reads:  # reading more of a trimmed result does not count as a round
             begin_next_round(run)
         if waiting is not None:
             return await build_waiting(run, *waiting)

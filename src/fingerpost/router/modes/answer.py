@@ -46,7 +46,7 @@ from fingerpost.router.route import Route
 
 
 class StripStream:
-    """Passes pieces on. White space waits for what comes behind it, and goes where nothing does."""
+    """Passes on pieces of text without leading and trailing white space."""
 
     def __init__(self, on_text: OnText) -> None:
         self._say = on_text
@@ -64,10 +64,10 @@ class StripStream:
         self._begun = True
 
 
-MAX_ANSWER_LENGTH: Final = 4_000_000  # characters, for the sake of memory: what comes after them is cut off
+MAX_ANSWER_LENGTH: Final = 4_000_000  # characters; the rest is cut to limit memory
 CUT_SHORT: Final = "length"
 FILTERED: Final = "content_filter"
-_LARGE_PROMPT: Final = 20_000  # characters: looking at more takes a while, so a thread does it
+_LARGE_PROMPT: Final = 20_000  # characters; longer replies are checked in a thread
 FORMAT_NOTE = "Write your answer now, in the format that was asked for. No tool can be called any more."
 LOOP_NOTE: Final = {
     "en": "{tool} was called again and again with the same result",
@@ -89,23 +89,23 @@ PLAIN_RESULTS_NOTE = (
 
 @frozen
 class WrittenReply:
-    """What a model wrote, without what it should not have written."""
+    """A model's reply after invented tool syntax was removed."""
 
     text: str
     reply: ModelReply
-    call: Selection | None = None  # a call of a real tool that stood in the text
+    call: Selection | None = None  # a call of an existing tool in the text
     handed: tuple[JsonObject, ...] = ()  # calls of the caller's own tools
     pages: tuple[ToolCall, ...] = ()  # calls of `read_result`
-    had_call: bool = False  # a call was taken out of it
+    had_call: bool = False  # a call was removed from the text
 
     @property
     def is_refusal(self) -> bool:
-        """The model will not answer, or something between it and us did not let it: asking on is no use."""
+        """Whether the model or a content filter refused to answer. A retry is useless."""
         return not self.text and (bool(self.reply.refusal) or self.reply.finish == FILTERED)
 
 
 async def write_answer(run: RunState) -> Route | Selection:
-    """The answer. A `Selection` is a call the model wrote into it, to be considered properly."""
+    """Return the answer, or the `Selection` of a tool call that the model wrote into its text."""
     written = await _draft_answer(run, may_call=run.can_call)
     if isinstance(written, Route):
         return written
@@ -116,22 +116,22 @@ async def write_answer(run: RunState) -> Route | Selection:
 
 
 async def write_final_answer(run: RunState) -> Route:
-    """The answer, whatever else the model would like to do."""
+    """Return the answer. Tool calls in the model's text are ignored."""
     written = await _draft_answer(run)
     return written if isinstance(written, Route) else end_with_text(run, written)
 
 
 async def answer_without_tools(run: RunState) -> Route:
-    """The answer of a model that wants more tools and may not have them: it is asked once more, without any.
+    """Ask a model that wants more tools than allowed once more, without tools.
 
-    Where it still has no words, the answer is what the tools said.
+    If it still writes no answer, return the tools' results as the answer.
     """
     if run.rejection:
         return build_declined(run, run.rejection)
     in_json = run.mode is Mode.REACT or not await run.can_take_definitions()
     in_json = (
         in_json and not run.client_options.has_response_format
-    )  # it may go on in the form of the turns before
+    )  # the model may continue in the JSON format of earlier turns
     written = await _draft_answer(run, quiet=in_json)
     if isinstance(written, Route):
         return written
@@ -155,7 +155,7 @@ def _build_limit_error(run: RunState) -> RunBudgetExceeded:
 
 
 def build_loop_note(run: RunState) -> str:
-    """What the model is told when its calls go round in circles; empty where they do not."""
+    """Return the note for the model when its calls repeat without progress, else an empty text."""
     tool = run.looping_tool
     return f"{LOOP_NOTE['en'].format(tool=tool)}, so no tool can be called any more." if tool else ""
 
@@ -163,13 +163,13 @@ def build_loop_note(run: RunState) -> str:
 async def _draft_answer(
     run: RunState, *, quiet: bool = False, may_call: bool = False
 ) -> Route | WrittenReply:
-    """What the prime model writes; a route where there is nothing for it to write about.
+    """Return the prime model's reply, or a route if all calls failed and nothing can be answered.
 
-    `may_call`: a call of a real tool in it can still be made, so no answer is asked for in its place.
+    `may_call`: a tool call in the text can still be run, so no answer is requested in its place.
     """
     run.schedule(SystemTask.GENERATE_DRAFT)
     routing = run.packet.tool_routing
-    answered = routing.worked or routing.cancelled  # by a tool, or by a person's no
+    answered = routing.worked or routing.cancelled  # a tool succeeded, or a person rejected a call
     if routing.steps and not answered and run.failures and not run.client_options.tools:
         return build_failed(run)
     told = await build_prompt(run)
@@ -190,7 +190,7 @@ async def _draft_answer(
 
 
 async def _write_and_read(run: RunState, request: ModelRequest, *, native: bool, quiet: bool) -> WrittenReply:
-    """What was written, the calls of the caller's tools read out of it."""
+    """Ask the prime model and parse calls of the caller's tools from its reply."""
     written = await ask_prime(run, request, quiet=quiet or request.schema is not None)
     own = get_tool_names(run.own_tools)
     if not run.client_options.tools and not own:
@@ -205,37 +205,39 @@ async def _write_and_read(run: RunState, request: ModelRequest, *, native: bool,
 
 
 def has_only_syntax(written: WrittenReply) -> bool:
-    """Whether nothing is left of the reply though something was written."""
+    """Return whether the reply consisted only of invented syntax, so that no text is left."""
     return not written.text and not written.is_refusal and bool(written.reply.text.strip())
 
 
 def lacks_answer(written: WrittenReply) -> bool:
-    """Whether nothing is left of the reply, or only the announcement of a call that was taken out of it."""
+    """Return whether no text is left, or only the announcement of a call that was removed."""
     return has_only_syntax(written) or (written.had_call and is_announcement(written.text))
 
 
 async def write_plainly(run: RunState, request: ModelRequest, first: WrittenReply) -> WrittenReply:
-    """The answer to the same request once more, in plain words and without tools.
+    """Ask the same request again, for plain text without tools.
 
-    Empty where there is none again, as in the `first`: an announcement of one more call is no answer.
+    The text is empty if the second reply is no answer either.
     """
     run.schedule(SystemTask.REFINE)
     run.end_text_part()
     told = PLAIN_NOTE if first.call is None else PLAIN_RESULTS_NOTE
     messages = (*request.messages, Message(role="user", text=told))
     again = replace(request, messages=messages, schema=None, tools=(), tool_choice=None)
-    written = await ask_prime(run, again, quiet=True)  # only what is an answer may be streamed now
+    written = await ask_prime(run, again, quiet=True)  # only an actual answer may be streamed now
     lacking = lacks_answer(written) or (first.call is not None and not written.text)
     return replace(written, text="", call=written.call or first.call) if lacking else written
 
 
 def is_in_shape(run: RunState, request: ModelRequest) -> bool:
-    """Whether the reply is in the shape the caller asked for, and in none of ours."""
+    """Return whether the reply has the caller's response format and not an internal one."""
     return request.schema is None and run.client_options.has_response_format
 
 
 async def extract_answer(run: RunState, request: ModelRequest, written: WrittenReply) -> WrittenReply:
-    """The answer out of a turn in a shape of ours; once more in the caller's, where they asked for one."""
+    """Return the answer from a turn in an internal format. Ask again if the caller requested a response
+    format.
+    """
     if request.schema is not None and run.client_options.has_response_format:
         run.schedule(SystemTask.REFINE)
         messages = (*request.messages, Message(role="user", text=FORMAT_NOTE))
@@ -272,7 +274,7 @@ def _build_request(run: RunState, prompt: PromptStart, *, native: bool) -> Model
 
 
 def end_with_text(run: RunState, written: WrittenReply) -> Route:
-    """The journey's end with this text, its sources named; or with the calls of the caller's tools."""
+    """End the run with this text and its sources, or with the calls of the caller's tools."""
     return replace(_build_text_route(run, written), reasoning=written.reply.reasoning)
 
 
@@ -296,7 +298,7 @@ def _build_text_route(run: RunState, written: WrittenReply) -> Route:
 async def ask_prime(
     run: RunState, request: ModelRequest, *, purpose: str = "answer", quiet: bool = False
 ) -> WrittenReply:
-    """Have the prime model write, with the guard between it and everybody else."""
+    """Ask the prime model. The guard removes invented tool syntax from its reply and its stream."""
     if quiet or not run.is_streaming:
         return await clean_reply(run, await run.build_ask(Role.PRIME, purpose)(request))
     run.schedule(SystemTask.STREAM)
@@ -325,7 +327,9 @@ async def ask_prime(
 
 
 def _is_guarded(run: RunState) -> bool:
-    """Whether invented tool syntax is taken out. Of an answer in the caller's shape nothing is."""
+    """Return whether invented tool syntax is removed. Answers in the caller's response format stay
+    unchanged.
+    """
     return run.settings.flags.syntax_guard and not run.client_options.has_response_format
 
 
@@ -334,14 +338,14 @@ def _build_guard(run: RunState) -> SyntaxGuard:
 
 
 def _limit_length(reply: ModelReply) -> ModelReply:
-    """The reply as far as it is kept. One that was cut off here says so, like one cut off elsewhere."""
+    """Return the reply cut to `MAX_ANSWER_LENGTH`. A cut reply has the finish reason "length"."""
     whole = len(reply.text) <= MAX_ANSWER_LENGTH
     text = to_valid_text(reply.text[:MAX_ANSWER_LENGTH])
     return replace(reply, text=text, finish=reply.finish if whole else CUT_SHORT)
 
 
 async def clean_reply(run: RunState, reply: ModelReply) -> WrittenReply:
-    """The reply without invented tool syntax."""
+    """Return the reply without invented tool syntax."""
     reply = _limit_length(reply)
     if not _is_guarded(run):
         return WrittenReply(text=reply.text.strip(), reply=reply)
@@ -382,7 +386,7 @@ def _build_selection(one: FoundSyntax) -> Selection:
 
 
 def answer_from_results(run: RunState, error: ModelError) -> Route:
-    """The model is gone but the tools have answered: their own words are better than none."""
+    """Answer with the tools' results because the model failed."""
     good = run.packet.tool_routing.worked
     if not good and run.rejection:
         return replace(build_declined(run, run.rejection, detail=str(error)), failure=error)
@@ -394,11 +398,11 @@ def answer_from_results(run: RunState, error: ModelError) -> Route:
 
 
 def describe_results(run: RunState) -> str:
-    """What the tools have said until now, for a journey that ends before its answer."""
+    """Return the tools' results so far, for a run that ends before its answer."""
     good = run.packet.tool_routing.worked
     return build_keyless_answer(good, get_language(run), configured=True) if good else ""
 
 
 def get_language(run: RunState) -> str:
-    """The language the person wrote in."""
+    """Return the language of the request."""
     return run.narrowing.signals.language if run.narrowing is not None else "en"

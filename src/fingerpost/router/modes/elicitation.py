@@ -1,4 +1,4 @@
-"""Questions that tools ask in the middle of a call, and a person's free text as the answer to one."""
+"""Questions that tools ask during a call, and parsing of a person's free-text answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNPARSED: Final = object()
 
 
 def parse_answer(schema: JsonObject, reply: str) -> dict[str, Json] | None:
-    """The answer to a question with this schema; None where the words do not give one."""
+    """Return the answer to a question with this schema, or None if the text does not contain one."""
     text = reply.strip()[:MAX_ANSWER_LENGTH]
     fields = _read_fields(schema)
     if not text or not fields:
@@ -52,7 +52,7 @@ def parse_answer(schema: JsonObject, reply: str) -> dict[str, Json] | None:
 
 
 def get_options(schema: JsonObject) -> tuple[str, ...]:
-    """What will do for the first field of an answer, where only some values will."""
+    """Return the allowed values of the first field if it is restricted to some."""
     first = next(iter(_read_fields(schema).values()), None)
     return () if first is None else tuple(_read_options(first))
 
@@ -66,7 +66,7 @@ def _read_fields(schema: JsonObject) -> dict[str, JsonObject]:
 
 
 def _parse_object(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
-    """Somebody, or a program, answers with the object itself."""
+    """Parse an answer that is a JSON object."""
     if not text.startswith("{"):
         return None
     try:
@@ -79,7 +79,7 @@ def _parse_object(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json
 
 
 def _parse_lines(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
-    """`name: value`, a line for each."""
+    """Parse an answer with one `name: value` per line."""
     names = {name.casefold(): name for name in fields}
     told = {
         names[found[1].strip().casefold()]: found[2].strip()
@@ -90,7 +90,7 @@ def _parse_lines(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json]
 
 
 def _convert_values(given: Mapping[str, Json], fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
-    """Each value as its field wants it; None where one does not fit, or none is there."""
+    """Convert each value to its field's type. Return None if one does not fit or there are none."""
     made = {name: _convert_value(value, fields[name]) for name, value in given.items() if name in fields}
     if not made or any(value is _UNPARSED for value in made.values()):
         return None
@@ -98,7 +98,7 @@ def _convert_values(given: Mapping[str, Json], fields: Mapping[str, JsonObject])
 
 
 def _parse_single(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json]:
-    """The whole answer for the first field; what is beyond it, or does not fit, for one that takes words."""
+    """Use the whole answer for the first field. Text that remains or does not fit goes to a text field."""
     (name, field), *others = fields.items()
     spare = next((other for other, schema in others if _accepts_text(schema)), None)
     if field.get("type") == "boolean":
@@ -116,7 +116,7 @@ def _accepts_text(field: JsonObject) -> bool:
 
 
 def _parse_yes_no(text: str) -> tuple[bool | None, str]:
-    """Yes or no, by the first word, and what is said beside it."""
+    """Return yes or no by the first word, and the remaining text."""
     found = _FIRST_WORD.match(text)
     word = "" if found is None else found[1].casefold()
     if found is None or word not in _YES | _NO:
@@ -125,7 +125,7 @@ def _parse_yes_no(text: str) -> tuple[bool | None, str]:
 
 
 def _convert_value(value: Json, field: JsonObject) -> object:
-    """A value as the field wants it; `_UNPARSED` where it does not fit."""
+    """Convert a value to the field's type. Return `_UNPARSED` if it does not fit."""
     kind = field.get("type")
     if kind == "boolean":
         return value if isinstance(value, bool) else _parse_boolean(value)
@@ -155,7 +155,7 @@ def _parse_number(value: Json, *, whole: bool) -> object:
 
 
 def _read_options(field: JsonObject) -> dict[str, str]:
-    """What a person is shown, and the value it stands for."""
+    """Return the field's options as display text mapped to value."""
     enum, choices = field.get("enum"), field.get("oneOf")
     if isinstance(enum, list | tuple):
         return {value: value for value in cast("Sequence[Json]", enum) if isinstance(value, str)}
@@ -170,7 +170,7 @@ def _read_options(field: JsonObject) -> dict[str, str]:
 
 
 def _find_option(text: str, options: Mapping[str, str]) -> object:
-    """By its words, whatever the case, or by its number."""
+    """Find an option by its text, ignoring case, or by its number."""
     word = text.strip().strip("\"'`“”.!").casefold()
     for title, value in options.items():
         if word in (title.casefold(), value.casefold()):
@@ -186,31 +186,31 @@ ONE_QUESTION_NOTE: Final = "It was not asked: another question goes first. Ask i
 
 
 def is_question(outcome: Outcome) -> bool:
-    """Whether the call goes on only when the person has said something."""
+    """Return whether the call needs an answer from the person to continue."""
     return outcome.success and outcome.result is not None and is_input_required(outcome.result)
 
 
 def is_waiting(outcome: Outcome) -> bool:
-    """Whether the journey cannot go on by itself: for leave, or for an answer."""
+    """Return whether the run waits for an approval or an answer."""
     return outcome.pending_id is not None or is_question(outcome)
 
 
 def check_question(outcome: Outcome) -> Outcome:
-    """The outcome; a failed one where a tool asks what no person can be asked."""
+    """Return the outcome, or a failed one if the tool's question cannot be put to a person."""
     if not is_question(outcome) or _read_request(outcome) is not None:
         return outcome
     return refuse_question(outcome, f"{outcome.tool} asks for something nobody here can give")
 
 
 def refuse_question(outcome: Outcome, why: str = ONE_QUESTION_NOTE) -> Outcome:
-    """The call, told as one that failed because its question was not put."""
+    """Return the call as failed because its question was not asked."""
     return replace(
         outcome, success=False, content=why, error=ErrorKind.OPERATION_NOT_SUPPORTED, result=None, detail=why
     )
 
 
 def build_question(outcome: Outcome, selection: Selection, conversation: str | None) -> Question:
-    """What the person is asked, with everything needed to go on with the call afterwards."""
+    """Build the question for the person, with everything needed to continue the call."""
     found = _read_request(outcome)
     assert found is not None
     name, params = found
@@ -235,7 +235,7 @@ def build_question(outcome: Outcome, selection: Selection, conversation: str | N
 
 
 def _read_request(outcome: Outcome) -> tuple[str, Mapping[str, Json]] | None:
-    """The one question of the round, if it is one that a person can answer in words."""
+    """Return the only question of the round if a person can answer it in text."""
     asked = (outcome.result or {}).get("inputRequests")
     if not isinstance(asked, Mapping) or len(asked) != 1:
         return None
@@ -252,5 +252,5 @@ def _read_request(outcome: Outcome) -> tuple[str, Mapping[str, Json]] | None:
 
 
 def _sanitize(text: str) -> str:
-    """A server's words: they may hold a secret it was given, and what cannot be seen is spelled out."""
+    """Mask secrets in a server's text and make invisible characters visible."""
     return escape_invisible_except(scrub(to_valid_text(text[:MAX_QUESTION_LENGTH])).strip(), keep="\n\t\\")

@@ -1,4 +1,4 @@
-"""Keyless mode, without a model: fill in what is certain, ask for the rest, run what is safe."""
+"""Keyless mode, without a model: fill in certain arguments, ask for the rest, run safe calls."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ MAX_OPTIONS: Final = 4
 
 
 async def run_keyless(run: RunState) -> Route:
-    """From the request to what tools say about it, one need after the other."""
+    """Run a request without a model, one need after another."""
     narrowing = run.narrowing or await _narrow(run)
     return await _serve_needs(run, narrowing, range(_count_needs(narrowing)))
 
 
 async def _narrow(run: RunState) -> Narrowing:
-    """A model could do without a tool where we cannot: the tools are looked at whatever the need."""
+    """Narrow the request. Tools are searched even if it seems to need none, because no model can answer."""
     run.options = run.options.copy()
     run.options["asked_for_tools"] = True
     return await run.narrow()
 
 
 async def _serve_needs(run: RunState, narrowing: Narrowing, needs: range) -> Route:
-    """One need after the other, until the person has to say something."""
+    """Serve the needs one after another, until a person is asked something."""
     for need in needs:
         choice = _choose_tool(run, narrowing, need)
         if choice.option is None and choice.question is not None:
@@ -87,7 +87,7 @@ def _count_needs(narrowing: Narrowing) -> int:
 
 
 async def resume_with_reply(run: RunState, question: Question, answer: str) -> Route:
-    """Go on with what the person answered: which tool they meant, or the values that were missing."""
+    """Continue with the person's answer: the tool to use, or the missing values."""
     if is_refusal(answer):
         return build_declined(run, "Nothing was done.")
     narrowing = run.narrowing or await _narrow(run)
@@ -113,7 +113,7 @@ async def resume_with_reply(run: RunState, question: Question, answer: str) -> R
 
 
 def conclude_without_model(run: RunState) -> Route:
-    """What the tools said, in their own words; without any, what can be said without a model."""
+    """Answer with the tools' results. Without results, return a text that needs no model."""
     if not run.packet.tool_routing.steps:
         return _ask_which_tool(run)
     good = run.packet.tool_routing.worked
@@ -136,7 +136,7 @@ def _choose_tool(run: RunState, narrowing: Narrowing, need: int) -> KeylessChoic
 
 
 async def _use_option(run: RunState, option: ToolOption, reason: str, need: int) -> Route | None:
-    """Run it, if everything it needs is there. A route where the journey cannot go on by itself."""
+    """Run the tool if its arguments are complete. Return a route if the run has to wait for a person."""
     if option.filled.missing:
         asked = build_missing_question(option.card, option.filled.missing, get_language(run))
         return build_asked(run, replace(asked, need=need))
@@ -161,7 +161,7 @@ async def _run_selection(run: RunState, selection: Selection) -> Route | None:
 
 
 def _ask_which_tool(run: RunState) -> Route:
-    """No tool was used. Where one is needed, the person says which."""
+    """Ask the person which tool to use, if the request needs one."""
     cards = run.get_cards()[:MAX_OPTIONS]
     if run.narrowing is not None and run.narrowing.need.verdict is NeedVerdict.TOOL and cards:
         return build_asked(run, build_which_tool_question(cards, get_language(run)))
@@ -178,14 +178,14 @@ def _answer_directly(run: RunState) -> Route:
 
 
 async def answer_with_routing_off(run: RunState) -> Route:
-    """The answer without a model and without tools, because tool routing is switched off."""
+    """Answer without a model and without tools, because tool routing is disabled."""
     prompt = run.packet.content.original_prompt
     text = build_routing_off_reply(prompt, (await run.deps.narrower.read_signals(prompt)).language)
     return build_answered(run, text, by=NO_MODEL_NAME)
 
 
 def _describe_abilities(run: RunState) -> list[str]:
-    """One tool of each server, to show what there is; rather one that reads."""
+    """Return one example tool per server, preferably one that only reads."""
     first: dict[str, str] = {}
     cards = (card for card in run.deps.snapshot().cards if not card.personal)
     for card in sorted(cards, key=lambda card: card.effect.value is not Effect.READ):

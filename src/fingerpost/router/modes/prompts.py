@@ -1,4 +1,4 @@
-"""The system prompt and the history that a model gets before the request."""
+"""The system prompt and the history that precede the request."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from fingerpost.llm import Role
 from fingerpost.records import Effort, Message, ToolCard
 from fingerpost.router.modes.run_state import RunState, restore_content_parts
 
-OTHER_TOKEN_SHARE: Final = 0.4  # of the window, for tools, results and the answer
+OTHER_TOKEN_SHARE: Final = 0.4  # share of the window for tools, results and the answer
 EFFORT_NOTES: Final = {
     Effort.QUICK: "This person prefers quick answers: strongly prefer a direct answer to a tool, and a fast "
     "tool to a slow one.",
     Effort.THOROUGH: "This person prefers thorough answers: look things up rather than answer from memory, "
     "and compare what several tools say where they differ.",
 }
-MAX_RESERVED_SHARE: Final = 0.7  # of the window, where a larger answer is expected
+MAX_RESERVED_SHARE: Final = 0.7  # share of the window if a larger result is expected
 
 
 @frozen
 class PromptStart:
-    """The beginning of a prompt."""
+    """The system prompt and the history of a prompt."""
 
     system: str
     history: tuple[Message, ...]
 
 
 async def build_prompt(run: RunState, cards: Sequence[ToolCard] = (), *, tools: bool = False) -> PromptStart:
-    """The system prompt, the same in every turn of a conversation, and as much of that as fits.
+    """Return the system prompt, equal in every turn of a conversation, and the history that fits.
 
-    `tools`: the model may be offered some. What is said of each is in its definition (`get_tool_uses`), or
-    with the request for a model that takes none (`build_offered_guides`).
+    `tools`: the model may be offered tools. Usage hints for each tool are in its definition
+    (`get_tool_uses`), or in the request for models without tool definitions (`build_offered_guides`).
     """
     return PromptStart(
         system=build_system_prompt(
@@ -59,26 +59,28 @@ async def build_prompt(run: RunState, cards: Sequence[ToolCard] = (), *, tools: 
 
 
 def _get_persona(run: RunState) -> str | None:
-    """What the request says, else its profile, else (beside no words of the caller's own) the settings."""
+    """Return the persona of the request, else of the profile, else of the settings. The settings' persona is
+    not used beside a caller's own system prompt.
+    """
     usual = None if run.client_options.has_system_message else run.settings.choose.persona
     return choose_persona(run.profile, run.options.get("persona"), usual)
 
 
 def get_profile_guidance(run: RunState) -> str:
-    """What the profile says about how to use tools."""
+    """Return the profile's guidance on tool use."""
     said = "" if run.profile is None else run.profile.guidance or ""
     effort = run.options.get("effort")
     return said if effort is None else f"{said}\n{EFFORT_NOTES[Effort(effort)]}".strip()
 
 
 def _get_directives(run: RunState) -> str:
-    """What the client can act on, and the sections of the profile behind it."""
+    """Return the directives that the client supports, followed by the profile's sections."""
     usual = run.settings.choose.directives
     return build_directives(run.profile, run.options.get("directives"), usual)
 
 
 def _build_instructions(run: RunState, cards: Sequence[ToolCard], *, tools: bool) -> str:
-    """What holds for all tools. Beside a caller's own words and tools no more than has to be."""
+    """Return the instructions for all tools. They are kept minimal beside a caller's own prompt and tools."""
     brought = run.client_options
     if brought.has_system_message or brought.tools:
         general = CLIENT_TOOLS_INSTRUCTIONS if brought.has_system_message else TOOLS_INSTRUCTIONS
@@ -87,12 +89,14 @@ def _build_instructions(run: RunState, cards: Sequence[ToolCard], *, tools: bool
 
 
 def _count_later_tokens(run: RunState) -> int:
-    """Tokens of what stands behind the request: it goes out whole."""
+    """Count the tokens of the messages after the request. They are never shortened."""
     return sum(count_message_tokens(message, count_tokens) for message in run.client_options.later_messages)
 
 
 def _estimate_reserved_tokens(run: RunState, window: int) -> int:
-    """Tokens to keep free for the largest answer expected of an offered tool, and the answer after it."""
+    """Estimate the tokens to reserve for the largest expected result of an offered tool and for the
+    answer.
+    """
     most = run.settings.digest.max_tokens
     sizes = [min(card.intelligence.response.typical_tokens.value, most) for card in run.get_cards()]
     wanted = max(sizes, default=0) + run.settings.choose.answer_tokens
@@ -100,19 +104,19 @@ def _estimate_reserved_tokens(run: RunState, window: int) -> int:
 
 
 async def build_offered_guides(run: RunState, cards: Sequence[ToolCard]) -> str:
-    """When to use each of these tools and when not, in the order the conversation knows them."""
+    """Return when to use each of these tools and when not, in the conversation's order."""
     order = run.packet.context.available_tools
     return build_tool_guides(cards, order=order, usage=await run.deps.usage())
 
 
 async def get_tool_uses(run: RunState, cards: Sequence[ToolCard]) -> dict[str, str]:
-    """The same by key, for the definitions of the tools."""
+    """Return the usage hints by tool key, for the tool definitions."""
     order = run.packet.context.available_tools
     return describe_tool_usage(cards, order=order, usage=await run.deps.usage())
 
 
 async def fit_history(run: RunState) -> tuple[Message, ...]:
-    """The conversation: whole where it fits, its beginning in fewer words where it does not."""
+    """Return the history. If it does not fit, its beginning is summarised."""
     if not run.packet.context.history:
         return ()
     if run.fitted is None:

@@ -1,4 +1,4 @@
-"""Go on with a run that waited for a person, from what the journal holds of it."""
+"""Continues a run that waited for a person, from its record in the journal."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ from fingerpost.store import JournalEntry, Store
 
 @frozen
 class RecordedRun:
-    """A packet as it stood, and what was concluded about it last."""
+    """A packet as recorded, with its latest results."""
 
     packet: Packet | None
     narrowing: Narrowing | None
     confidence: Confidence | None
-    question: Question | None  # what the person was asked last
-    outcome: RouteOutcome | None  # how it ended the last time, or what it waited for
-    asked: tuple[str, ...]  # the ids of all calls that ever waited, the oldest first
-    scopes: tuple[Scope, ...] = ()  # what the caller might use
+    question: Question | None  # the last question to the person
+    outcome: RouteOutcome | None  # the last outcome of the run
+    asked: tuple[str, ...]  # ids of all calls that ever waited, oldest first
+    scopes: tuple[Scope, ...] = ()  # the caller's permissions
 
 
 async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
-    """What the journal holds of a packet."""
+    """Read a packet's record from the journal."""
     await store.journal.flush()
     events = [entry.event async for entry in _iterate_events(store, packet_id)]
     narrowings = [event.narrowing for event in events if isinstance(event, RequestNarrowed)]
@@ -109,7 +109,7 @@ async def _iterate_events(store: Store, packet_id: str) -> AsyncIterator[Journal
 
 
 async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Route:
-    """Run what was allowed (or hear that it was not), and go on to the answer."""
+    """Run the approved calls, record the rejected ones, and continue to the answer."""
     if pending.decision is Decision.WAITING:
         return build_waiting_for(run, pending)
     if _is_result_recorded(run, pending) and (over := _build_ended_route(run, known)) is not None:
@@ -134,17 +134,17 @@ async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Rou
     )
     rejected = any(each.decision is Decision.REJECTED for each in calls)
     if run.rejection and not rejected and not run.packet.tool_routing.worked:
-        return build_declined(run, run.rejection)  # its time was over: no model has to hear of it
+        return build_declined(run, run.rejection)  # the approval expired: a model has nothing to add
     return await continue_run(run)
 
 
 def _is_result_recorded(run: RunState, pending: Pending) -> bool:
-    """Whether what became of the call is part of the packet."""
+    """Return whether the packet contains the call's result."""
     return any(step.call_id == pending.call_id for step in run.packet.tool_routing.steps)
 
 
 def _build_ended_route(run: RunState, known: RecordedRun) -> Route | None:
-    """The end the journey has come to already; None where it was interrupted, or waits for another call."""
+    """Return the route if the run has ended already. None if it was interrupted or waits for another call."""
     state = run.packet.status.state
     if state is PacketState.WAITING and known.question is not None and known.question.pending_id is None:
         return build_asked(run, known.question)
@@ -156,16 +156,16 @@ def _build_ended_route(run: RunState, known: RecordedRun) -> Route | None:
 
 
 async def _find_other_pending(run: RunState, pending: Pending, known: RecordedRun) -> list[Pending]:
-    """The other calls of this packet a person was asked about, as they stand."""
+    """Return the packet's other calls that needed approval, in their current state."""
     approvals = run.deps.calls.approvals
     others = [await approvals.get(each) for each in dict.fromkeys(known.asked) if each != pending.pending_id]
     return [each for each in others if each is not None]
 
 
 async def resume_with_answer(run: RunState, question: Question, answer: str) -> Route:
-    """Go on with the call whose tool asked the person, and from its result to the answer.
+    """Continue the call whose tool asked the person, then continue to the answer.
 
-    Words that do not answer what was asked change nothing: it is asked again.
+    If the text does not answer the question, it is asked again.
     """
     assert question.call is not None and question.tool is not None
     asked, said = question.call, parse_answer(question.call.schema, answer)
@@ -174,7 +174,7 @@ async def resume_with_answer(run: RunState, question: Question, answer: str) -> 
     wish = ToolCall(name=question.tool, arguments=asked.arguments)
     schedule_calls(run, (wish,))
     context = build_context(run, wish, tokens_left=compute_room(run))
-    context = replace(context, call_id=asked.call_id)  # one trace from the question to the answer
+    context = replace(context, call_id=asked.call_id)  # one trace for the question and its answer
     told: JsonObject = {asked.name: {"action": "accept", "content": said}}
     passage = RequestContext(input_responses=told, request_state=asked.state)
     outcome = check_question(await run.deps.calls.call(wish, context, passage))
@@ -189,9 +189,9 @@ async def resume_with_answer(run: RunState, question: Question, answer: str) -> 
 
 
 async def _execute_decision(run: RunState, pending: Pending) -> Route | None:
-    """Do what was decided about one call, once for all requests that wait for it.
+    """Execute the decision about one call, once for all requests that wait for it.
 
-    A route where it has to wait once more.
+    Return a route if the call has to wait again.
     """
     if not pending.joined:
         return await _execute_decision_alone(run, pending)
@@ -210,7 +210,7 @@ async def _execute_decision(run: RunState, pending: Pending) -> Route | None:
 
 
 async def _find_shared_result(run: RunState, pending: Pending) -> tuple[ToolResult, Step] | None:
-    """The result of this call, where another request has it already."""
+    """Return the result of this call if another request has run it already."""
     if pending.decision is not Decision.APPROVED:
         return None
     for packet_id in pending.packets:
@@ -243,7 +243,7 @@ async def _execute_decision_alone(run: RunState, pending: Pending) -> Route | No
 def _emit_status(run: RunState, pending: Pending, selection: Selection, *, success: bool) -> None:
     status = run.packet.tool_routing.execution_status
     if status not in (ExecutionStatus.AWAITING_CONFIDENCE, ExecutionStatus.APPROVED):
-        record_selection(run, selection)  # the turn's first call is done: this is the next one
+        record_selection(run, selection)  # the turn's first call has ended: this is the next one
         emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
         status = ExecutionStatus.AWAITING_CONFIDENCE
     if pending.decision is not Decision.APPROVED:
@@ -255,7 +255,7 @@ def _emit_status(run: RunState, pending: Pending, selection: Selection, *, succe
 
 
 async def continue_run(run: RunState) -> Route:
-    """From the results to the answer. Whoever chose a call hears that a person did not allow it."""
+    """Continue from the results to the answer. The model is told which calls a person rejected."""
     routing = run.packet.tool_routing
     if run.mode is Mode.KEYLESS or not run.deps.pool.ready:
         if run.rejection and not routing.worked:
@@ -271,7 +271,7 @@ async def continue_run(run: RunState) -> Route:
 
 
 def _describe_rejection(pending: Pending) -> str:
-    """What became of a call that was not allowed, for the person who asked."""
+    """Return a sentence for the person about a call that was rejected or expired."""
     if pending.decision is Decision.EXPIRED:
         return f"Nobody decided about {pending.tool} in time, so it was not done."
     reason = f": {pending.decision_reason}" if pending.decision_reason else ""

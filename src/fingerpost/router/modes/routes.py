@@ -1,4 +1,4 @@
-"""Every way a run can end, as a `Route` that a person can read."""
+"""Builds the `Route` for every way a run can end, with a readable text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SYNTAX_ONLY_TEXT = (
     "The model gave no answer: it only wrote calls of a tool that does not exist, also when asked again. "
     "Put the request in other words, or ask another model."
 )
-_CALL_FINISHES = ("tool_calls", "function_call")  # as a reason to end
+_CALL_FINISHES = ("tool_calls", "function_call")  # finish reasons
 
 
 def build_answered(
@@ -47,9 +47,9 @@ def build_answered(
     detail: str = "",
     finish: str | None = None,
 ) -> Route:
-    """`finish` is the model's own word for why it ended; a call it could not make is an end like any.
+    """End the run with an answer. `finish` is the model's finish reason; "tool_calls" becomes "stop".
 
-    Where a person did not allow what was to be done and nothing else came of it, nothing was done.
+    If a person rejected the call and nothing else was done, the outcome is "declined".
     """
     routing = run.packet.tool_routing
     outcome = RouteOutcome.DECLINED if routing.cancelled and not routing.worked else RouteOutcome.ANSWERED
@@ -58,7 +58,7 @@ def build_answered(
 
 
 def build_handed_back(run: RunState, calls: tuple[JsonObject, ...], text: str, *, by: str) -> Route:
-    """The model calls tools of the caller's own. What was done here before goes along, unseen."""
+    """End the run with calls of the caller's own tools. Steps that ran before are kept as hidden messages."""
     run.schedule(None, PacketState.ANSWERED)
     names = tuple(str(as_mapping(call.get("function")).get("name", "")) for call in calls)
     _emit_ended(run, RouteOutcome.HANDED_BACK, handed_back=names)
@@ -70,14 +70,15 @@ def build_handed_back(run: RunState, calls: tuple[JsonObject, ...], text: str, *
 
 
 def build_declined(run: RunState, text: str, *, by: str = NO_MODEL_NAME, detail: str = "") -> Route:
-    """Nothing was done, and the person is told why."""
+    """End the run without any action, with a text that says why."""
     return _end_run(run, RouteOutcome.DECLINED, text, by=by, detail=detail)
 
 
 def build_unanswered(run: RunState, reply: ModelReply, *, syntax_alone: bool = False) -> Route:
-    """The model refuses in its own words, or gives no answer: then the words a person reads are ours.
+    """End the run with the model's refusal, or with a standard text if there is no answer.
 
-    Where it wrote nothing at all, callers of `/v1` get just that; invented syntax is never left as nothing.
+    If the model wrote nothing, callers of `/v1` get an empty answer. Invented syntax is always replaced by
+    the standard text.
     """
     if reply.refusal:
         route = _end_run(run, RouteOutcome.DECLINED, reply.refusal, by=reply.model, silent=True)
@@ -93,7 +94,7 @@ def build_unanswered(run: RunState, reply: ModelReply, *, syntax_alone: bool = F
 
 
 def build_failed(run: RunState) -> Route:
-    """Everything was tried: what was tried, and what the person can change."""
+    """End the run after all attempts failed. The text lists the attempts and what the person can change."""
     last = run.failures[-1] if run.failures else None
     attempts = [attempt for outcome in run.failures for attempt in outcome.attempts]
     told = build_guidance(
@@ -104,7 +105,7 @@ def build_failed(run: RunState) -> Route:
         fix=_get_fix(last),
     )
     text = told.render()
-    if last is not None and _get_fix(last):  # just this is known, and not only what holds for such errors
+    if last is not None and _get_fix(last):  # a specific fix is known, not only general advice
         text = f"This could not be done: {last.content.rstrip('.')}.\n\n{text}"
     return _end_run(run, RouteOutcome.FAILED, text, by=NO_MODEL_NAME, detail="\n".join(told.technical))
 
@@ -114,7 +115,7 @@ def _get_fix(outcome: Outcome | None) -> str:
 
 
 def build_broken(run: RunState, error: FingerpostError) -> Route:
-    """A part of the house failed; the person gets its hint, not its trace."""
+    """End the run after an internal error. The text contains the error's hint, not its trace."""
     hint = f" {error.hint}" if error.hint else ""
     text = f"This could not be answered: {error}.{hint}"
     detail = f"{type(error).__name__}: {error}"
@@ -123,7 +124,7 @@ def build_broken(run: RunState, error: FingerpostError) -> Route:
 
 
 def build_limited(run: RunState, reached: RunBudgetExceeded, so_far: str = "") -> Route:
-    """A budget ran out: what there is, which limit it was, and what to do."""
+    """End the run because a budget is spent. The text has the results so far, the limit and advice."""
     run.emit(BudgetReached(packet_id=run.packet.packet_id, limit=reached.limit, detail=reached.detail))
     lines = [f"I stopped before I was done: {reached.detail}."]
     if so_far:
@@ -132,7 +133,7 @@ def build_limited(run: RunState, reached: RunBudgetExceeded, so_far: str = "") -
     advice = "Ask for what is missing in other words." if is_loop else _LIMIT_ADVICE
     text = "\n".join([*lines, "", advice])
     if so_far and reached.limit in ("turns", "loop") and not run.depth:
-        # A person's request whose rounds are over is answered; a subagent's parent decides what to do.
+        # Results count as an answer for a person. For a subagent, the parent decides.
         sources = list_sources(run.packet.tool_routing.worked)
         return build_answered(run, text, by=NO_MODEL_NAME, sources=sources, detail=reached.detail)
     route = _end_run(run, RouteOutcome.LIMITED, text, by=NO_MODEL_NAME, detail=reached.detail)
@@ -140,9 +141,9 @@ def build_limited(run: RunState, reached: RunBudgetExceeded, so_far: str = "") -
 
 
 async def build_waiting(run: RunState, outcome: Outcome, selection: Selection) -> Route:
-    """A call waits for a person: for their leave, or for an answer its tool wants of them.
+    """Build the route of a call that waits for an approval or for an answer to its tool's question.
 
-    Nothing is held open: `Router.resume` and `Router.reply` go on from what is recorded.
+    Nothing stays open: `Router.resume` and `Router.reply` continue from the journal.
     """
     if outcome.pending_id is None:
         return build_asked(run, build_question(outcome, selection, run.options.get("conversation")))
@@ -156,7 +157,7 @@ def build_waiting_for(run: RunState, pending: Pending) -> Route:
 
 
 def build_asked(run: RunState, question: Question, pending: Pending | None = None) -> Route:
-    """The person has to say something first."""
+    """Build the route of a run that waits for a person's answer or approval."""
     run.schedule(SystemTask.DECISION, PacketState.WAITING)
     run.emit(QuestionAsked(packet_id=run.packet.packet_id, question=question))
     outcome = RouteOutcome.ASKED if pending is None else RouteOutcome.WAITING
@@ -167,7 +168,7 @@ def build_asked(run: RunState, question: Question, pending: Pending | None = Non
 
 
 def _show_results(run: RunState) -> str:
-    """What tools have returned where no model is there to tell it later: it is shown at once."""
+    """Return the tools' results in keyless mode, where no model will report them later."""
     good = run.packet.tool_routing.worked
     if run.mode is not Mode.KEYLESS or not good:
         return ""
@@ -176,12 +177,12 @@ def _show_results(run: RunState) -> str:
 
 
 def build_finished(run: RunState, outcome: RouteOutcome, text: str, *, by: str) -> Route:
-    """The journey is over already; nothing new is told."""
+    """Build the route of a run that has ended already. No events are emitted."""
     return _build_route(run, outcome, text, by=by, sources=list_sources(run.packet.tool_routing.steps))
 
 
 def add_model_error(route: Route, error: ModelError) -> Route:
-    """The same route, which was gone without a model because none answered."""
+    """Return the route with the model error that caused the keyless fallback."""
     detail = f"{error}".strip() if not route.detail else f"{route.detail}\n{error}"
     return replace(route, detail=detail, failure=error)
 
@@ -196,7 +197,7 @@ def _end_run(
     detail: str = "",
     silent: bool = False,
 ) -> Route:
-    """The end of a journey. `silent`: whoever listens to the answer does not hear this text."""
+    """Record the end of the run and build its route. With `silent`, the text is not streamed."""
     text = text if silent else run.complete_answer(text)
     run.emit(AnswerGiven(packet_id=run.packet.packet_id, text=text, by=by, sources=sources))
     good = outcome in (RouteOutcome.ANSWERED, RouteOutcome.DECLINED)
@@ -206,7 +207,7 @@ def _end_run(
 
 
 def record_interrupted_run(run: RunState, *, left: bool) -> None:
-    """No route comes of this journey; without a word about it, it would seem to go on for ever."""
+    """Record the end of a run that produces no route. Otherwise it would appear to run for ever."""
     _emit_ended(run, RouteOutcome.LEFT if left else RouteOutcome.FAILED)
 
 

@@ -1,4 +1,4 @@
-"""The state of one run: its packet, budget, offered tools, and how its models are asked."""
+"""The state of one run: its packet, budget, offered tools, and access to models."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from fingerpost.store import Store
 
 
 class RunBudgetExceeded(Exception):
-    """A limit is reached. Never leaves the journey: it ends with guidance instead."""
+    """A limit of the run was reached. It never leaves the run, which ends with guidance instead."""
 
     def __init__(self, *, limit: str, detail: str) -> None:
         super().__init__(detail)
@@ -65,7 +65,7 @@ class RunBudgetExceeded(Exception):
 
 @dataclass(slots=True)
 class ModelSpending:
-    """What the models have cost so far."""
+    """Tokens and cost of all model calls so far."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -75,7 +75,7 @@ class ModelSpending:
 
 
 class RunBudget:
-    """Counts, and says when enough is enough."""
+    """Counts time, tokens and cost, and raises when a limit is reached."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RunBudget:
         tokens: int | None = None,
         parent: RunBudget | None = None,
     ) -> None:
-        """What is spent here is spent of `parent`, too, and its end is the end of this."""
+        """Spending is also counted in `parent`, and the parent's limits apply here."""
         self._settings = settings
         self._seconds = settings.max_seconds if seconds is None else min(seconds, settings.max_seconds)
         self._tokens = settings.max_tokens if tokens is None else min(tokens, settings.max_tokens)
@@ -103,7 +103,7 @@ class RunBudget:
         return own if self._parent is None else min(own, self._parent.seconds_left)
 
     def check(self) -> None:
-        """Raises `RunBudgetExceeded` when nothing more may be asked of a model."""
+        """Raise `RunBudgetExceeded` if no further model call is allowed."""
         if self._parent is not None:
             self._parent.check()
         used = self.spent.prompt_tokens + self.spent.completion_tokens
@@ -126,7 +126,7 @@ class RunBudget:
         return f"choose.{limit}" if self._parent is None else f"builtin.subagents.{limit}"
 
     def count(self, reply: ModelReply, *, prompt: int, completion: int, cost: float | None) -> None:
-        """`prompt` and `completion` are what the server says, or an estimate where it does not."""
+        """Count a reply. `prompt` and `completion` are reported by the server, or estimated."""
         if self._parent is not None:
             self._parent.count(reply, prompt=prompt, completion=completion, cost=cost)
         spent = self.spent
@@ -139,7 +139,7 @@ class RunBudget:
 
 
 def build_client_options(options: RouteOptions, *, prime: str) -> ClientOptions:
-    """`prime` is who answers anyway: asking for them by name changes nothing."""
+    """Build the client's options. Naming `prime`, which answers by default, changes nothing."""
     model = options.get("model")
     return ClientOptions(
         tools=options.get("caller_tools", ()),
@@ -154,9 +154,9 @@ def build_client_options(options: RouteOptions, *, prime: str) -> ClientOptions:
 
 
 def restore_content_parts(fitted: Sequence[Message], written: Sequence[Message]) -> tuple[Message, ...]:
-    """The conversation with what the caller wrote beside its words, as far as it is still the same.
+    """Return the fitted history with the non-text parts of the original messages, where the text is the same.
 
-    A beginning may have been cut off, so both are compared from their ends.
+    The beginning may have been cut, so both are compared from their ends.
     """
     found = list(fitted)
     for behind in range(1, min(len(found), len(written)) + 1):
@@ -171,7 +171,7 @@ OfferKey = tuple[str, str | None, str | None, tuple[Scope, ...]]  # conversation
 
 
 class OfferedToolsCache:
-    """The latest offer of each caller in each conversation, the least recently used forgotten first."""
+    """The latest offered tools by caller and conversation (LRU)."""
 
     def __init__(self) -> None:
         self._offers: OrderedDict[OfferKey, tuple[str, ...]] = OrderedDict()
@@ -189,7 +189,7 @@ class OfferedToolsCache:
 
 
 def build_offer_key(options: RouteOptions) -> OfferKey | None:
-    """By which an offer is known again; None: the request belongs to no conversation."""
+    """Return the cache key for offered tools, or None if the request belongs to no conversation."""
     conversation = options.get("conversation")
     if conversation is None:
         return None
@@ -203,7 +203,7 @@ MAX_ERROR_LENGTH: Final = 300
 
 @frozen
 class RunDeps:
-    """What every journey of one router shares."""
+    """Dependencies that all runs of one router share."""
 
     settings: Settings
     events: EventSink
@@ -214,16 +214,16 @@ class RunDeps:
     offers: OfferedToolsCache
     snapshot: Callable[[], Snapshot]
     calibration: Callable[[], Awaitable[Calibration]]
-    get_settings: Callable[[ToolCard], Awaitable[Settings]]  # by which a call of this tool is judged
+    get_settings: Callable[[ToolCard], Awaitable[Settings]]  # settings that apply to calls of this tool
     learn: Callable[[Outcome, Packet], None]
     summaries: SummaryCache
-    usage: Callable[[], Awaitable[Mapping[str, UsageProfile]]]  # of tools, where instructions may follow it
+    usage: Callable[[], Awaitable[Mapping[str, UsageProfile]]]  # usage of tools, for adaptive instructions
     profiles: Mapping[str, ProfileSettings]
-    instance: str  # this process, among others on the same store
+    instance: str  # the id of this process among those that share the store
 
 
 class AskedModel:
-    """A way to ask, as a model."""
+    """Adapts an `Ask` function to the `ChatModel` interface."""
 
     def __init__(self, name: str, ask: Ask) -> None:
         self.name = name
@@ -234,7 +234,7 @@ class AskedModel:
 
 
 class RunState:
-    """What happens to one packet between the request and the answer."""
+    """The state of one packet between the request and the answer."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class RunState:
         narrowing: Narrowing | None = None,
         parent: RunState | None = None,
     ) -> None:
-        """`parent` is the journey on whose behalf this one is made, and whose budget it spends."""
+        """`parent` is the run that started this one. Its budget is used."""
         self.deps = deps
         unit = options.get("conversation") or packet.packet_id
         self.arms = assign_arms(deps.settings.rollout, unit) if parent is None else parent.arms
@@ -256,7 +256,7 @@ class RunState:
         self.mode = mode
         self.options = options
         self.narrowing = narrowing
-        self.profile = deps.profiles.get(options.get("profile") or "")  # to the end as it was at the start
+        self.profile = deps.profiles.get(options.get("profile") or "")  # fixed for the whole run
         self.depth = 0 if parent is None else parent.depth + 1
         self.budget = RunBudget(
             self.settings.choose,
@@ -266,21 +266,19 @@ class RunState:
         )
         self.widened = False
         self.failures: list[Outcome] = []
-        self.confidence: Confidence | None = None  # in the selection at hand
-        self.note = ""  # what the answering model has to know about why no tool was used
-        self.rejection = ""  # what a person did not allow, in words for the person who asked
+        self.confidence: Confidence | None = None  # in the current selection
+        self.note = ""  # tells the answering model why no tool was used
+        self.rejection = ""  # what a person rejected, as text for the requester
         self.fitted: FittedHistory | None = None
-        self.unused: tuple[Entity, ...] = ()  # what the request names and no argument took up
-        self.undone: tuple[str, ...] = ()  # what it asks for and, without a model, no tool was found for
-        self._names_kept_result = False  # the conversation does, and the caller can read it
+        self.unused: tuple[Entity, ...] = ()  # entities of the request that no argument used
+        self.undone: tuple[str, ...] = ()  # parts of the request without a tool, in keyless mode
+        self._names_kept_result = False  # the conversation names a result that the caller can read
         self._on_text: OnText | None = options.get("on_text")
         self._said = ""  # everything that was streamed
-        self._earlier = ""  # the part of it that is not of the text that is being written
-
-    # -- telling ------------------------------------------------------------------------------------
+        self._earlier = ""  # the streamed text before the current text
 
     def emit(self, event: Event) -> None:
-        """A fact: it changes the packet, and everybody may know."""
+        """Apply the event to the packet and send it to all sinks."""
         if isinstance(event, PacketEvent):
             self.packet = event.apply(self.packet)
         self.deps.events.emit(event)
@@ -293,7 +291,7 @@ class RunState:
         return self._on_text is not None
 
     def stream_text(self, text: str) -> None:
-        """A piece of the answer for whoever listens. A listener that fails costs nobody the answer."""
+        """Send a piece of the answer to the listener. A failing listener does not end the run."""
         if text and self._on_text is not None:
             if self._said and self._said == self._earlier:
                 text = f"\n\n{text}"
@@ -305,11 +303,11 @@ class RunState:
                 self._on_text = None
 
     def end_text_part(self) -> None:
-        """What was streamed so far is not the end of it: what comes next stands apart from it."""
+        """Separate the text streamed so far from the text that follows."""
         self._earlier = self._said
 
     def complete_answer(self, text: str) -> str:
-        """The whole answer that ends with `text`: all that was streamed, and now also the rest of it."""
+        """Return the whole answer that ends with `text`, and stream the part not streamed yet."""
         if self._on_text is None or not text:
             return text
         if not self._streamed_part.startswith(text) and not text.startswith(self._streamed_part):
@@ -319,19 +317,17 @@ class RunState:
 
     @property
     def has_streamed(self) -> bool:
-        """Whether some of the answer was streamed."""
+        """Whether part of the answer was streamed."""
         return bool(self._said)
 
     @property
     def _streamed_part(self) -> str:
-        """What was streamed of the text that is being written."""
+        """The streamed part of the current text."""
         part = self._said[len(self._earlier) :]
         return part.removeprefix("\n\n") if self._earlier else part
 
-    # -- narrowing ----------------------------------------------------------------------------------
-
     async def narrow(self) -> Narrowing:
-        """Which tools the request may use."""
+        """Find the tools for the request."""
         self.schedule(SystemTask.INTENT_DETECTION)
         found, facts = await self.deps.narrower.narrow_packet(
             self.deps.snapshot(),
@@ -348,7 +344,7 @@ class RunState:
         return found
 
     async def narrow_for(self, text: str) -> Narrowing:
-        """Which tools suit what is still to be done."""
+        """Find the tools for the part of the request that is still to be done."""
         asking = self.options.copy()
         asking["asked_for_tools"] = True
         used = (step.tool for step in self.packet.tool_routing.worked)
@@ -362,20 +358,20 @@ class RunState:
             arms=self.arms,
         )
         for fact in facts:
-            if not isinstance(fact, IntentDetected):  # the request is about what it was about
+            if not isinstance(fact, IntentDetected):  # the intent of the request does not change
                 self.emit(fact)
         self.narrowing = found
         return found
 
     @property
     def can_widen(self) -> bool:
-        """Whether a model that takes none of its tools may see those of servers that were left out, once."""
+        """Whether tools of servers that were left out may still be offered. This is possible once."""
         choice = None if self.narrowing is None else self.narrowing.servers
         left_out = choice is not None and bool(choice.left_out)
         return left_out and self.settings.flags.widen and not self.widened
 
     async def narrow_wider(self, text: str | None = None) -> Narrowing:
-        """The same when a model took none of the tools: servers that were left out are looked at, too."""
+        """Narrow again, including servers that were left out, because the model used none of the tools."""
         asking = self.options.copy()
         asking["asked_for_tools"] = True
         found, _ = await self.deps.narrower.narrow_packet(
@@ -390,12 +386,12 @@ class RunState:
         return found
 
     def _build_server_chooser(self) -> ChatModel | None:
-        """Whoever chooses servers, counted and told like every other question."""
+        """Return the model that chooses servers. Its calls are counted and recorded like all others."""
         pool = self.deps.pool
         return AskedModel(pool.name(Role.LITE), self.build_ask(Role.LITE, "servers")) if pool.ready else None
 
     def get_cards(self) -> tuple[ToolCard, ...]:
-        """The tools offered now, those that still exist, under names that no tool of the caller has."""
+        """Return the offered tools that still exist, renamed where a caller's tool has the same name."""
         if not self.settings.tool_routing.enabled:
             return ()
         snapshot = self.deps.snapshot()
@@ -411,9 +407,10 @@ class RunState:
 
     @property
     def looping_tool(self) -> str:
-        """The tool that was called again and again with nothing new to show for it; empty where none was.
+        """The tool that was called repeatedly without progress, or an empty text.
 
-        Either the call path refused a repeated call, or the same call failed in the same way too often.
+        Either the call pipeline refused a repeated call, or the same call failed too often with the same
+        error.
         """
         steps, limit = self.packet.tool_routing.steps, self.settings.call.repeat_limit
         refused = next((step for step in steps if step.error == ErrorKind.LOOP.value), None)
@@ -425,10 +422,10 @@ class RunState:
 
     @property
     def own_tools(self) -> tuple[JsonObject, ...]:
-        """Definitions of our own tools: `read_result`, while there is a result to read on in.
+        """Definitions of Fingerpost's own tools: `read_result`, while there is a trimmed result to read.
 
-        That is one that was cut for this request, or one the conversation names (`find_kept_results`).
-        Reading costs no round, so the pages that may be read are counted.
+        The result was trimmed in this request, or is named in the conversation (`find_kept_results`). Reading
+        does not count as a round, so the number of pages is limited.
         """
         steps, brought = self.packet.tool_routing.steps, self.client_options
         pages = sum(step.tool == READ_RESULT_TOOL_NAME for step in steps)
@@ -443,7 +440,7 @@ class RunState:
         )
 
     async def find_kept_results(self) -> None:
-        """Look whether the conversation names a result that was cut and that this caller can still read."""
+        """Check whether the conversation names a trimmed result that this caller can still read."""
         if not self.settings.tool_routing.enabled:
             return
         said = (*self.packet.context.history, *self.client_options.later_messages)
@@ -454,14 +451,14 @@ class RunState:
                 return
 
     async def can_take_definitions(self) -> bool:
-        """Whether the model that answers is given definitions, or told of tools in words."""
+        """Return whether the answering model supports tool definitions. Otherwise tools are described in
+        text.
+        """
         known = await self.deps.pool.capabilities(Role.PRIME, model=self.client_options.model)
         return known.tools is not False
 
-    # -- asking a model -----------------------------------------------------------------------------
-
     def build_ask(self, role: Role, purpose: str, *, on_text: OnText | None = None) -> Ask:
-        """A way to ask a model that counts, bounds and tells."""
+        """Return a function that asks a model within the budget, counts its usage and records it."""
 
         async def ask(request: ModelRequest) -> ModelReply:
             self.budget.check()
@@ -508,7 +505,7 @@ class RunState:
     def _compute_cost(
         self, role: Role, request: ModelRequest, reply: ModelReply, usage: ModelUsage
     ) -> float | None:
-        """What a model costs that a caller asked for by name, nobody has told us."""
+        """Return the cost, or None for a model that the caller named, whose price is unknown."""
         if request.model is not None:
             return None
         return self.deps.pool.cost(role, usage, stood_in=reply.stood_in)
@@ -522,13 +519,13 @@ class RunState:
         )
 
     def offer_only(self, keys: tuple[str, ...], *, kept: tuple[str, ...] = ()) -> None:
-        """Offer exactly these from now on; `kept` are there because an earlier turn was offered them."""
+        """Offer exactly these tools from now on. `kept` are those that an earlier turn was offered."""
         if keys != self.packet.context.available_tools:
             self.emit(ToolsOffered(packet_id=self.packet.packet_id, tools=keys, kept=kept))
 
 
 def _estimate_usage(request: ModelRequest, reply: ModelReply) -> ModelUsage:
-    """What a reply cost whose server does not say it: a limit nobody counts towards would be none."""
+    """Estimate the usage of a reply whose server does not report it, so that token limits still apply."""
     return ModelUsage(
         prompt_tokens=sum(count_tokens(message.text) for message in request.messages),
         completion_tokens=count_tokens(reply.text),

@@ -61,7 +61,7 @@ from fingerpost.router.modes.tool_step import (
 from fingerpost.router.route import Route
 from fingerpost.settings.validation import apply_arms
 
-# What says that the choice was wrong. A server that is down says nothing about the choice.
+# Errors that show a wrong choice. An unavailable server says nothing about the choice.
 _WRONG_CHOICE_ERRORS: Final = (
     ErrorKind.INVALID_PARAMETERS,
     ErrorKind.TOOL_NOT_FOUND,
@@ -72,21 +72,21 @@ _WRONG_CHOICE_ERRORS: Final = (
 
 
 def record_confidence_sample(run: RunState, outcome: Outcome) -> None:
-    """Remember whether we were right to be so sure. A person's no counts as well as an error."""
+    """Record whether the confidence was justified. A person's rejection counts like an error."""
     if run.confidence is not None and (outcome.success or outcome.error in _WRONG_CHOICE_ERRORS):
         sample = ConfidenceSample(raw=run.confidence.raw, right=outcome.success, tool=outcome.tool)
         run.deps.store.confidences.record_soon(sample, utc_now())
 
 
 class NextStep(Enum):
-    """What follows a round that did not end the journey."""
+    """What follows a round that did not end the run."""
 
     AGAIN = auto()
     ANSWER = auto()
 
 
 async def run_staged(run: RunState) -> Route:
-    """From the request to the answer."""
+    """Run a request in staged mode, from narrowing to the answer."""
     narrowing = await run.narrow()
     if narrowing.need.verdict is NeedVerdict.NONE or run.client_options.excludes_routed_tools:
         return await finish_answer(run)
@@ -94,7 +94,7 @@ async def run_staged(run: RunState) -> Route:
 
 
 async def run_rounds(run: RunState) -> Route:
-    """Rounds until nothing is left to do or the cap is reached, then the answer."""
+    """Run rounds until nothing is left to do or the limit is reached, then answer."""
     while run.can_call and (cards := run.get_cards()):
         chosen = await select_tools(run, cards)
         following = await evaluate_selection(run, chosen, cards)
@@ -106,7 +106,7 @@ async def run_rounds(run: RunState) -> Route:
 
 
 async def finish_answer(run: RunState) -> Route:
-    """The answer; a call the model wrote into it by mistake is considered like any other, once."""
+    """Write the answer. A tool call that the model wrote into it is evaluated like any other, once."""
     ending = await write_answer(run)
     if isinstance(ending, Route):
         return ending
@@ -115,7 +115,7 @@ async def finish_answer(run: RunState) -> Route:
 
 
 async def decide_after_call(run: RunState, outcome: Outcome, selection: Selection) -> Route | NextStep:
-    """What follows a call: wait, go on with what is left, try another way, or answer."""
+    """Return what follows a call: wait, continue, try another tool, or answer."""
     if is_waiting(outcome):
         return await build_waiting(run, outcome, selection)
     record_confidence_sample(run, outcome)
@@ -124,7 +124,7 @@ async def decide_after_call(run: RunState, outcome: Outcome, selection: Selectio
 
 
 async def decide_after_result(run: RunState, *, success: bool, error: ErrorKind | None) -> NextStep:
-    """What follows a result that has become part of the packet."""
+    """Return what follows a result that was added to the packet."""
     begin_next_round(run)
     if not success:
         return NextStep.ANSWER if error in _FINAL_ERRORS else NextStep.AGAIN
@@ -135,12 +135,12 @@ async def decide_after_result(run: RunState, *, success: bool, error: ErrorKind 
     return NextStep.AGAIN
 
 
-# A person or a rule said no: looking for a way around would be disobedience.
+# A person or a rule refused the call: other tools must not be used to bypass that.
 _FINAL_ERRORS = (ErrorKind.CANCELLED, ErrorKind.DENIED)
 
 
 async def select_tools(run: RunState, cards: tuple[ToolCard, ...]) -> ParsedSelection:
-    """What the selecting model takes of these tools."""
+    """Ask the selecting model which of these tools to call."""
     if should_refine_arguments(run):
         run.schedule(SystemTask.REFINE)
     run.schedule(SystemTask.TOOL_ROUTING)
@@ -165,7 +165,7 @@ async def select_tools(run: RunState, cards: tuple[ToolCard, ...]) -> ParsedSele
 
 
 def get_later_messages(run: RunState) -> tuple[Message, ...]:
-    """What came of calls the caller's tools took for this request, for models that read words alone."""
+    """Return the results of the caller's own tool calls as text messages."""
     since = rewrite_as_text([to_text_only(message) for message in run.client_options.later_messages])
     if not since:
         return ()
@@ -176,7 +176,7 @@ def get_later_messages(run: RunState) -> tuple[Message, ...]:
 async def evaluate_selection(
     run: RunState, chosen: ParsedSelection, cards: tuple[ToolCard, ...]
 ) -> Route | NextStep:
-    """Check, review and gate what was chosen; call it if it passes."""
+    """Check, review and gate the selection; call the tool if it passes."""
     selection = chosen.selection
     if selection is None:
         if chosen.problem:
@@ -252,16 +252,16 @@ async def _apply_gate(run: RunState, selection: Selection, confidence: Confidenc
 
 
 async def _ask_person(run: RunState, selection: Selection, confidence: Confidence) -> Route | NextStep:
-    """Below the threshold nothing runs before a person has looked at exactly this call."""
+    """Ask a person to approve this call because its confidence is below the threshold."""
     outcome = await run_call(run, selection, doubt=confidence.reason)
-    if outcome.pending_id is None and outcome.success:  # a grant of theirs covers it already
+    if outcome.pending_id is None and outcome.success:  # an earlier grant covers the call
         emit_status(run, ExecutionStatus.APPROVED, "allowed before in this conversation")
     _emit_call_status(run, outcome)
     return await decide_after_call(run, outcome, selection)
 
 
 def _emit_call_status(run: RunState, outcome: Outcome) -> None:
-    """The status after a call that came to an end."""
+    """Emit the status of a call that has ended."""
     if is_waiting(outcome):
         return
     before = run.packet.tool_routing.execution_status
@@ -277,7 +277,7 @@ def _emit_call_status(run: RunState, outcome: Outcome) -> None:
 
 
 def _handle_invalid_arguments(run: RunState, selection: Selection, checked: CheckedCall) -> Route | NextStep:
-    """Arguments that cannot be put right: the model tries again, then the person is asked."""
+    """Handle arguments that cannot be repaired: the model tries again, then the person is asked."""
     emit_status(run, ExecutionStatus.SKIPPED, "its arguments do not fit")
     before = [step for step in run.packet.tool_routing.steps if step.tool == selection.tool]
     missing = tuple(

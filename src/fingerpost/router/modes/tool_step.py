@@ -1,4 +1,4 @@
-"""Tool calls of a run: selected, called, and their results added to the packet."""
+"""Tool calls of a run: selection, execution, and adding results to the packet."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from fingerpost.records import (
 from fingerpost.router.modes.elicitation import check_question
 from fingerpost.router.modes.run_state import RunState
 
-DIRECTIVES: Final = "directives"  # our own server whose results are for the client
-WIDEN_HINT: Final = 3  # times as many tools, when the choice was not certain
-MIN_SUMMARY_TOKENS: Final = 3  # of a description of tools: fewer say less than the request
-MIN_ROOM = 1_000  # tokens: a result that gets a share of less says nothing
+DIRECTIVES: Final = "directives"  # the built-in server whose results are for the client
+WIDEN_HINT: Final = 3  # times as many tools, if the choice was uncertain
+MIN_SUMMARY_TOKENS: Final = 3  # words; a shorter description is less useful than the request
+MIN_ROOM = 1_000  # tokens; a result trimmed to less is useless
 
 
 def record_selection(run: RunState, selection: Selection, *, alternatives: Sequence[Selection] = (),
              beside: Sequence[Selection] = ()) -> None:  # fmt: skip
-    """A tool was chosen: from here its status is told step by step."""
+    """Record the chosen tool. Its status is recorded from here on."""
     run.emit(
         ToolSelected(
             packet_id=run.packet.packet_id,
@@ -59,20 +59,20 @@ def record_selection(run: RunState, selection: Selection, *, alternatives: Seque
 
 
 def _mark_read_only(run: RunState, selection: Selection) -> Selection:
-    """The selection with whether it only reads, as far as its tool is known."""
+    """Return the selection marked as read-only or not, if its tool is known."""
     effect = get_effect(run, build_tool_call(selection))
     return selection if effect is None else replace(selection, read_only=effect is Effect.READ)
 
 
 def get_effect(run: RunState, tool_call: ToolCall) -> Effect | None:
-    """What the call would do to the world; None where its tool is not known."""
+    """Return the effect of the call, or None if its tool is unknown."""
     card = run.deps.snapshot().find(tool_call.name)
     known = None if card is None else _get_card_effect(card, tool_call)
     return Effect.READ if tool_call.name == READ_RESULT_TOOL_NAME else known
 
 
 def schedule_calls(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
-    """The calls are next: as research where they only read, as an action where they change something."""
+    """Schedule the calls: as research if they only read, as an action if they change something."""
     run.schedule(SystemTask.TOOL_EXECUTION)
     reads = {get_effect(run, wish) is Effect.READ for wish in tool_calls}
     if True in reads:
@@ -86,7 +86,7 @@ def emit_status(run: RunState, now: ExecutionStatus, reason: str = "") -> None:
 
 
 async def run_call(run: RunState, selection: Selection, *, doubt: str = "") -> Outcome:
-    """Run one call, as far as the rules and a person allow."""
+    """Run one call, subject to the policy and a person's approval."""
     wish = build_tool_call(selection)
     schedule_calls(run, (wish,))
     context = build_context(run, wish, tokens_left=compute_room(run))
@@ -95,7 +95,7 @@ async def run_call(run: RunState, selection: Selection, *, doubt: str = "") -> O
 
 
 async def run_calls_in_parallel(run: RunState, tool_calls: Sequence[ToolCall]) -> tuple[Outcome, ...]:
-    """Independent calls, side by side."""
+    """Run independent calls in parallel."""
     schedule_calls(run, tool_calls)
     tokens_left = compute_room(run)
     contexts = [build_context(run, wish, tokens_left=tokens_left) for wish in tool_calls]
@@ -104,9 +104,9 @@ async def run_calls_in_parallel(run: RunState, tool_calls: Sequence[ToolCall]) -
 
 
 async def summarise_outcome(run: RunState, outcome: Outcome) -> Outcome:
-    """The same outcome, summarised by a model where its tool needs that and its result is long.
+    """Return the outcome, summarised by a model if its tool requires that and its result is long.
 
-    A result that may try to give orders is not: its warnings have to stay with it.
+    Results with signs of prompt injection are not summarised: their warnings have to stay.
     """
     card = run.deps.snapshot().get(outcome.tool)
     cut, result, most = outcome.digest, outcome.result, run.settings.digest.summary_tokens
@@ -122,7 +122,7 @@ async def summarise_outcome(run: RunState, outcome: Outcome) -> Outcome:
     try:
         ask = run.build_ask(Role.LITE, "result_summary")
         made = await summarize_result(ask, request, card.exposed_name, outcome.content, tokens=most)
-    except FingerpostError:  # told by the ask itself; the result is cut instead
+    except FingerpostError:  # already recorded; the result is trimmed instead
         made = None
     if made is None:
         short = build_digest(result, card, budget=most, request=request, handle=cut.handle)
@@ -135,7 +135,7 @@ async def summarise_outcome(run: RunState, outcome: Outcome) -> Outcome:
 
 
 def find_tools_needing_approval(run: RunState, cards: Sequence[ToolCard]) -> frozenset[str]:
-    """The keys of the tools whose calls wait for a person's approval."""
+    """Return the keys of the tools whose calls need a person's approval."""
     context = build_context(run, ToolCall(name="", arguments={}), tokens_left=None)
     return frozenset(card.key for card in cards if run.deps.calls.needs_approval(card, context))
 
@@ -145,7 +145,7 @@ def build_tool_call(selection: Selection) -> ToolCall:
 
 
 def build_context(run: RunState, tool_call: ToolCall, *, tokens_left: int | None) -> CallContext:
-    """Everything the call path should know about who calls and why. `tokens_left` is `compute_room`'s."""
+    """Build the context of a call. `tokens_left` comes from `compute_room`."""
     asking, packet = run.options, run.packet
     seconds = run.budget.seconds_left
     if seconds <= 0:
@@ -170,7 +170,9 @@ def build_context(run: RunState, tool_call: ToolCall, *, tokens_left: int | None
 
 
 def _find_injection_doubt(run: RunState, tool_call: ToolCall) -> str:
-    """Why a person should look: what changes something, after a result that tries to give orders."""
+    """Return why a person should check the call: it changes something after a result with signs of
+    injection.
+    """
     orders = [(step.tool, step.warnings[0]) for step in run.packet.tool_routing.steps if step.warnings]
     card = run.deps.snapshot().find(tool_call.name)
     if not orders or card is None or _get_card_effect(card, tool_call) is Effect.READ:
@@ -185,7 +187,7 @@ def _get_card_effect(card: ToolCard, tool_call: ToolCall) -> Effect:
 
 
 def compute_room(run: RunState) -> int | None:
-    """What is left of the answering model's window after what it has to read already."""
+    """Return the tokens left in the answering model's window."""
     if not run.deps.pool.ready:
         return None
     window = run.deps.pool.window(Role.PRIME)
@@ -198,7 +200,7 @@ def compute_room(run: RunState) -> int | None:
 
 
 def add_result(run: RunState, selection: Selection, outcome: Outcome) -> None:
-    """The result becomes part of the packet, as data and as a step the model reads."""
+    """Add the result to the packet, as data and as a step for the model."""
     if not outcome.success:
         run.failures.append(outcome)
     tried = sum(attempt.milliseconds for attempt in outcome.attempts)
@@ -232,14 +234,14 @@ def add_result(run: RunState, selection: Selection, outcome: Outcome) -> None:
 
 
 async def read_pages(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
-    """Pages of results that were cut become part of the packet. It is no round of tools."""
+    """Add pages of trimmed results to the packet. This does not count as a round."""
     outcomes = await run_calls_in_parallel(run, tool_calls)
     for wish, outcome in zip(tool_calls, outcomes, strict=True):
         add_result(run, Selection(tool=wish.name, arguments=wish.arguments), outcome)
 
 
 def _read_directive(run: RunState, outcome: Outcome) -> JsonObject | None:
-    """What the client shall do. From our own server of directives alone: others give it no orders."""
+    """Return the directive for the client. Only the built-in directives server may give one."""
     ours = DIRECTIVES in run.settings.builtin.enabled and outcome.tool.startswith(f"{DIRECTIVES}/")
     if not ours or not outcome.success or outcome.result is None:
         return None
@@ -248,7 +250,7 @@ def _read_directive(run: RunState, outcome: Outcome) -> JsonObject | None:
 
 
 def add_problem(run: RunState, selection: Selection, error: ErrorKind, problem: str) -> None:
-    """A call that could not even be made is told like one that failed, so that it can be put right."""
+    """Add a call that could not be made as a failed step, so that the model can correct it."""
     run.emit(
         ToolResultInjected(
             packet_id=run.packet.packet_id,
@@ -268,7 +270,7 @@ def add_problem(run: RunState, selection: Selection, error: ErrorKind, problem: 
 
 
 async def find_other_tools(run: RunState, tool_call: ToolCall) -> str:
-    """A model takes none of its tools (`find_tools`): what it is told, with others or with none."""
+    """Handle a call of `find_tools`: offer more tools and return a message about them for the model."""
     wanted = tool_call.arguments.get("request")
     text = wanted if isinstance(wanted, str) and len(wanted.split()) >= MIN_SUMMARY_TOKENS else None
     before = run.packet.context.available_tools
@@ -279,7 +281,7 @@ async def find_other_tools(run: RunState, tool_call: ToolCall) -> str:
 
 
 async def widen_servers(run: RunState, text: str | None = None) -> bool:
-    """The model took no tool: look at those of the servers left out, once. Whether there were any."""
+    """Offer tools of the servers that were left out, once. Return whether there were any."""
     if not run.can_widen:
         return False
     await run.narrow_wider(text)
@@ -287,7 +289,7 @@ async def widen_servers(run: RunState, text: str | None = None) -> bool:
 
 
 def widen(run: RunState, reason: str) -> bool:
-    """Look at more tools, once, before a person is bothered. Whether there were any."""
+    """Offer more tools, once, before a person is asked. Return whether there were any."""
     if run.widened or not run.settings.flags.widen or run.narrowing is None:
         return False
     run.widened = True
@@ -307,13 +309,13 @@ def widen(run: RunState, reason: str) -> bool:
 
 
 def should_refine_arguments(run: RunState) -> bool:
-    """Whether the latest call could not be made with its arguments, so that the model writes them again."""
+    """Return whether the latest call had invalid arguments, so that the model writes them again."""
     steps = run.packet.tool_routing.steps
     return bool(steps) and steps[-1].error == ErrorKind.INVALID_PARAMETERS.value
 
 
 def begin_next_round(run: RunState) -> bool:
-    """Send the packet round once more; False at the cap, where it is answered with what there is."""
+    """Start another round. Return False at the limit, where the run answers with its results so far."""
     if not run.packet.tool_routing.reinjections_left:
         return False
     run.emit(PacketReinjected(packet_id=run.packet.packet_id))
