@@ -1,4 +1,4 @@
-"""Opens a connection to a server: from its entry to a finished handshake."""
+"""Opening a connection to a server: transport, handshake and capability check."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from fingerpost.settings.model import LimitSettings
 
 
 class WatchedTransport:
-    """A transport of the library's whose end is noticed."""
+    """A transport of the MCP library that reports its end to the `ConnectionState`."""
 
     def __init__(self, transport: AbstractAsyncContextManager[Any], lifeline: ConnectionState) -> None:
         self._transport = transport
@@ -91,28 +91,27 @@ class _WatchedStream:
 
 
 _PROGRAM_VERSION = version("fingerpost")
-PROBE_TIMEOUT_SHARE = 0.3  # of the connect timeout: what a server that ignores the modern greeting may cost
+# Share of the connect timeout that a server may use if it ignores the modern handshake.
+PROBE_TIMEOUT_SHARE = 0.3
 
 
 @frozen
 class ConnectionProfile:
-    """What a connection has to match to be taken instead of another one of the same server."""
+    """What a replacement connection must offer before it is used instead of the existing one."""
 
-    capabilities: JsonObject  # those of the other one
-    tools: int  # how many it has
-    questions: bool  # whether the caller can be asked something during a call
+    capabilities: JsonObject  # capabilities of the existing connection
+    tools: int  # number of tools on the existing connection
+    questions: bool  # whether the caller can answer questions during a call
 
 
 @frozen
 class ConnectDeps:
-    """What a connection needs besides its server's entry."""
+    """Dependencies of a connection besides the server's entry."""
 
     limits: LimitSettings
     http: HttpClients
     tokens: SignInStore | None
-    abilities: Callable[[], ClientCapabilities] = lambda: (
-        NO_CAPABILITIES
-    )  # of those who can be asked something
+    abilities: Callable[[], ClientCapabilities] = lambda: NO_CAPABILITIES  # capabilities of the callers
     standard: ConnectionProfile | None = None
 
 
@@ -120,10 +119,10 @@ class ConnectDeps:
 async def open_connection(
     spec: ServerSpec, deps: ConnectDeps, *, state: ConnectionState, on_notification: NotificationCallback
 ) -> AsyncGenerator[ServerConnection]:
-    """Connect, shake hands, and stay connected until the block ends.
+    """Connect, complete the handshake and keep the connection open until the block ends.
 
-    `outside` is told of every notification that belongs to no request. Raises our errors, also where the
-    server gives less than the standard.
+    `on_notification` receives every notification that belongs to no request. Raises `FingerpostError`, also
+    when the server does not satisfy `deps.standard`.
     """
     talks = RequestRegistry(spec.name, on_notification, secrets=ServerSecrets(spec))
     async with AsyncExitStack() as stack:
@@ -161,7 +160,7 @@ async def open_connection(
 
 
 class _Connector:
-    """How one server is reached."""
+    """Builds the transports of one server."""
 
     def __init__(
         self, spec: ServerSpec, deps: ConnectDeps, *, state: ConnectionState, registry: RequestRegistry
@@ -173,10 +172,10 @@ class _Connector:
         self._client: httpx2.AsyncClient | None = None
         self._transport: StreamableTransport | None = None
         self._child: ChildServer | None = None
-        self._streams = False  # whether the greeting was answered by a stream
+        self._streams = False  # whether the handshake was answered with an event stream
 
     async def build_target(self, stack: AsyncExitStack) -> object:
-        """What the library's client connects to: a server object, or a transport of ours."""
+        """Return what the library's client connects to: a server object or one of our transports."""
         spec, limits = self._spec, self._around.limits
         if spec.transport == "in_process":
             return spec.in_process
@@ -206,10 +205,10 @@ class _Connector:
             self._streams = parse_content_type(response.headers.get("content-type", "")) == EVENT_STREAM_TYPE
 
     async def find_missing(self, profile: ConnectionProfile, connection: ServerConnection) -> str | None:
-        """What of the standard a server of the older era does not give; None: nothing.
+        """Return what a legacy server lacks compared with `profile`, or None.
 
-        Where it keeps no session, or never answers by a stream, it cannot ask anything during a call. Raises
-        our errors where it cannot list its tools: some of them have results that this era does not know.
+        A server without sessions or streams cannot send requests during a call. Raises `FingerpostError` when
+        the server cannot list its tools, because some results may not exist in this protocol version.
         """
         if self._transport is None or self._transport.session_id is None:
             return "sessions"
@@ -224,7 +223,7 @@ class _Connector:
         return "some of its tools" if complete and len(page.get("tools") or ()) < profile.tools else None
 
     async def wait_until_initialized(self) -> None:
-        """Until the server has heard that the handshake is over: a request of ours must not overtake that."""
+        """Wait until the server received `notifications/initialized`. No request may be sent earlier."""
         if self._transport is not None:
             await self._transport.initialized.wait()
 
@@ -235,7 +234,7 @@ class _Connector:
         self._child = child
 
     async def build_direct_transport(self, *, modern: bool) -> DirectTransport | None:
-        """The short way, where nothing but plain requests is needed: no sign-in to renew, no proxy."""
+        """Return a transport without the MCP library, or None when OAuth or a proxy is needed."""
         if self._child is not None:
             return DirectStdio(self._spec.name, self._child, self._lifeline)
         if self._client is None or self._transport is None or self._client.auth is not None:
@@ -257,7 +256,9 @@ class _Connector:
 
 
 def _get_capability_names(capabilities: JsonObject) -> frozenset[str]:
-    """What a server says it can do. How it tells of changes is said in the same place; eras differ there."""
+    """Return the names of the server's capabilities. Their values differ between protocol versions and are
+    ignored.
+    """
     further = (capabilities.get(group) for group in ("extensions", "experimental"))
     own = (name for group in further if isinstance(group, Mapping) for name in group)
     return frozenset((*capabilities, *own))

@@ -1,4 +1,6 @@
-"""One live connection to one server, over the MCP library's session, asked and answered in plain dicts."""
+"""One open connection to one server. It uses the MCP library's session; requests and results are plain
+dicts.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ from fingerpost.servers.wire import encode_if_valid
 from fingerpost.settings.model import LimitSettings
 
 MAX_ROUNDS = 10
-FIRST_PAUSE = 0.05  # when a server wants nothing but to be asked again
+FIRST_PAUSE = 0.05  # used when a server asks for the same request again without questions
 MAX_PAUSE = 0.25
 
 SendRound = Callable[[RequestContext], Awaitable[dict[str, Any]]]
@@ -78,7 +80,9 @@ async def run_rounds(
     quota: MessageQuota,
     send: SendRound,
 ) -> dict[str, Any]:
-    """Ask, answer and send again until there is a result. Raises our errors."""
+    """Answer `input_required` results and send the request again until there is a final result. Raises
+    `FingerpostError`.
+    """
     result, pause = first, FIRST_PAUSE
     for _ in range(MAX_ROUNDS):
         questions: object = result.get("inputRequests")
@@ -100,7 +104,7 @@ async def run_rounds(
 async def _collect_answers(
     server: str, questions: object, context: RequestContext, clock: RequestClock, quota: MessageQuota
 ) -> JsonObject:
-    """One after the other: a person reads one question at a time."""
+    """Ask the caller the questions one at a time, because a person reads one question at a time."""
     if not isinstance(questions, Mapping):
         raise _build_invalid_reply(server, "its inputRequests are not an object")
     asked = cast("Mapping[str, object]", questions)
@@ -127,24 +131,25 @@ def _build_invalid_reply(server: str, why: str) -> ServerReplyInvalid:
 
 PROBE_SECONDS = 10.0
 
-# A handshake is made once for all callers, so it declares what any of them may be able to do; what
-# the caller at hand cannot do is refused when it is asked for. Where calls have no caller to ask
-# (a command, a program), nothing is declared: a server then offers no tools that need somebody.
+# The handshake is shared by all callers, so it declares everything any caller may be able to do. What
+# a specific caller cannot do is refused when a server asks for it. Where calls have no caller (a
+# command, a program), nothing is declared, so servers do not offer tools that need a caller.
 ALL_CAPABILITIES = ClientCapabilities(
     sampling=SamplingCapability(context=SamplingContextCapability(), tools=SamplingToolsCapability()),
     elicitation=ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability()),
     roots=RootsCapability(),
 )
-NO_CAPABILITIES = ClientCapabilities()  # a modern server hears from every request what its own caller can do
+# A modern server receives the caller's capabilities with every request.
+NO_CAPABILITIES = ClientCapabilities()
 
 
 def build_client_capabilities(capabilities: JsonObject) -> ClientCapabilities:
-    """What one caller says they can do, as far as we carry it between them and a server."""
+    """Return the part of a caller's capabilities that we can forward to a server."""
     carried: dict[str, Any] = {
         key: capabilities[key] for key in _FORWARDED_CAPABILITIES if key in capabilities
     }
     if "roots" in carried:
-        carried["roots"] = {}  # changes of theirs are not passed on
+        carried["roots"] = {}  # changes of roots are not forwarded
     try:
         return ClientCapabilities.model_validate(carried)
     except ValidationError:
@@ -155,7 +160,7 @@ _FORWARDED_CAPABILITIES = ("sampling", "elicitation", "roots")
 
 
 class RawSession(ClientSession):
-    """The library's session, with a way to ask and get the untouched answer."""
+    """The library's session with a method that returns unparsed results."""
 
     probe_seconds: float = PROBE_SECONDS
     declared_capabilities: ClientCapabilities = NO_CAPABILITIES
@@ -164,7 +169,9 @@ class RawSession(ClientSession):
     def build_params(
         self, method: str, params: Mapping[str, Any], context: RequestContext | None, *, token: int | None
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """The params as this server wants them, and the HTTP headers that go with them."""
+        """Return the params in the form this protocol version requires, and the HTTP headers that go with
+        them.
+        """
         full = dict(params)
         meta: dict[str, Any] = dict(full.get("_meta") or {})
         if context is not None:
@@ -195,10 +202,10 @@ class RawSession(ClientSession):
         *,
         headers: Mapping[str, str],
     ) -> dict[str, Any]:
-        """Send what was stamped before and wait for the raw result. Raises `MCPError`."""
+        """Send params made by `build_params` and return the raw result. Raises `MCPError`."""
         options: CallOptions = {"request_id": in_flight.request, "headers": dict(headers)}
         if in_flight.wants_progress and isinstance(self._dispatcher, DirectDispatcher):
-            # No notification carries it there: it is told by calling us.
+            # There is no notification for it: the transport calls this instead.
             options["on_progress"] = _to_request_id(in_flight)
         result = await self._dispatcher.send_raw_request(method, params, options)
         await in_flight.flush()
@@ -210,22 +217,21 @@ class RawSession(ClientSession):
         raise MCPError(REQUEST_TIMEOUT, "no answer to server/discover")
 
     def learn_mirrored_headers(self, definitions: tuple[JsonObject, ...]) -> None:
-        """Remember which arguments the modern era wants repeated as HTTP headers."""
+        """Remember which arguments the modern protocol wants repeated as HTTP headers."""
+        # Few definitions do, and this check is cheap.
         self._x_mcp_header_maps = {
             cast("str", definition["name"]): x_mcp_header_map(
                 cast("dict[str, Any]", definition["inputSchema"])
             )
             for definition in definitions
-            if may_name_headers(encode_if_valid(definition, MAX_DEPTH))  # hardly any does
+            if may_name_headers(encode_if_valid(definition, MAX_DEPTH))
         }
-
-    # -- what comes from the server -----------------------------------------------------------------
 
     def _build_capabilities(self, version: str) -> ClientCapabilities:
         return NO_CAPABILITIES if version in MODERN_PROTOCOL_VERSIONS else self.declared_capabilities
 
     def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Called in the order of the wire, before the reply that follows is looked at."""
+        """Handle a notification. Called in wire order, before the next reply is processed."""
         if super()._intercept_notification(method, params):
             return True
         self.registry.dispatch_notification(method, params, self._spawn, request=None)
@@ -255,7 +261,7 @@ def _to_request_id(talk: InFlightRequest) -> Any:
 
 @dataclass
 class RawClient(Client):
-    """The library's client, building our session."""
+    """The library's client, with `RawSession` as its session class."""
 
     registry: RequestRegistry = field(kw_only=True)
     probe_seconds: float = field(default=PROBE_SECONDS, kw_only=True)
@@ -274,7 +280,7 @@ def build_client_info(version: str) -> Implementation:
     return Implementation(name="fingerpost", version=version)
 
 
-# Without a handler of its own, what the library logs would land on the terminal of whoever uses us.
+# Without a handler, the library's log messages would appear on the user's terminal.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
@@ -282,7 +288,7 @@ DRAIN_SECONDS = 0.5
 
 
 class DirectTransport(Protocol):
-    """A way to a server without the library in between."""
+    """A transport that does not use the MCP library."""
 
     async def ask(
         self,
@@ -295,7 +301,7 @@ class DirectTransport(Protocol):
 
 
 class ServerConnection:
-    """A server that has shaken hands."""
+    """A connection whose handshake is complete."""
 
     def __init__(
         self,
@@ -315,23 +321,22 @@ class ServerConnection:
         self._thin = direct
         self._secrets = ServerSecrets(spec)
         self.lifeline = state
-        self.latency_ms: float | None = None  # of the last sign of life
+        self.latency_ms: float | None = None  # of the last probe
         self.protocol = client.protocol_version
         self.modern = self.protocol in MODERN_PROTOCOL_VERSIONS
         self.product = _get_product_name(client.server_info)
-        self._instructions = client.instructions  # the client does not tell once it is closed
+        self._instructions = client.instructions  # the client does not return it after it is closed
         self.capabilities: JsonObject = client.server_capabilities.model_dump(
             by_alias=True, mode="json", exclude_none=True
         )
 
     @property
     def is_direct(self) -> bool:
-        """Whether calls go without the library in between."""
+        """Whether calls bypass the MCP library."""
         return self._thin is not None
 
     @property
     def in_flight_count(self) -> int:
-        """How many requests are under way."""
         return len(self._talks)
 
     async def ask(
@@ -343,7 +348,9 @@ class ServerConnection:
         on_progress: ProgressCallback | None = None,
         clock: RequestClock | None = None,
     ) -> dict[str, Any]:
-        """The raw result. Raises our errors; a bound on the time is the caller's to set, by `clock`."""
+        """Send a request and return the raw result. Raises `FingerpostError`. The caller sets the deadline
+        with `clock`.
+        """
         clock = clock or RequestClock()
         quota = MessageQuota(self._spec.name, self._limits)
         result = await self._send(method, params, context, on_progress, clock, quota)
@@ -355,7 +362,7 @@ class ServerConnection:
             quota.count_questions(len(cast("JsonObject", asked)) if isinstance(asked, Mapping) else 0)
             return result
         if context.caller is None and CALL_ID in (params.get("_meta") or ()):
-            return result  # the request the call belongs to is asked, though nobody listens to the call
+            return result  # the outer request asks the caller; this call has no caller
 
         async def send(passage: RequestContext | None) -> dict[str, Any]:
             return await self._send(method, params, passage, on_progress, clock, quota)
@@ -373,7 +380,7 @@ class ServerConnection:
         *,
         ours: bool = False,
     ) -> dict[str, Any]:
-        # Not counted up from 1: a server that answers with the wrong id must not hit another caller's.
+        # Random and not sequential: a reply with a wrong id must not match another caller's request.
         request = get_random_bits(52)
         talk = InFlightRequest(
             self._spec.name,
@@ -420,9 +427,8 @@ class ServerConnection:
         headers: Mapping[str, str],
         clock: RequestClock,
     ) -> dict[str, Any]:
-        """A request on a connection that is closed never gets its answer: its scope is cancelled.
-
-        So is the scope of a request whose server went beyond its quota.
+        """Send a request in a scope that is cancelled when the connection closes or the server exceeds its
+        quota.
         """
         if clock.scope is None:
             with anyio.CancelScope() as in_flight.scope:
@@ -444,10 +450,10 @@ class ServerConnection:
         on_progress: ProgressCallback | None = None,
         clock: RequestClock | None = None,
     ) -> dict[str, Any]:
-        """One tools/call. Sent a second time only when the server refused to even look at the first.
+        """Send one tools/call. Send it again only if the server rejected it because of mirrored headers.
 
-        A modern server does so when arguments were not repeated as headers the
-        way its schema now says: then the schema we know is old.
+        A modern server rejects a call whose arguments are not repeated as headers as its current schema says.
+        Our copy of the schema is then out of date, so the tools are listed first.
         """
         try:
             return await self.ask("tools/call", params, context=context, on_progress=on_progress, clock=clock)
@@ -458,13 +464,13 @@ class ServerConnection:
         return await self.ask("tools/call", params, context=context, on_progress=on_progress, clock=clock)
 
     async def list_tools(self) -> Listing:
-        """All tools, page by page. A server that knows no tools/list simply has none."""
+        """Return all tools, read page by page. A server without tools/list has no tools."""
         listing = await self._read_tools(None)
         self.learn_mirrored_headers(listing)
         return listing
 
     async def list_tools_with(self, authorization: str) -> Listing:
-        """The tools the server lists to a caller with this key."""
+        """Return the tools that the server lists for this key."""
         return await self._read_tools(RequestContext(authorization=authorization))
 
     async def _read_tools(self, context: RequestContext | None) -> Listing:
@@ -493,12 +499,14 @@ class ServerConnection:
             self._session.learn_mirrored_headers(listing.definitions)
 
     async def fetch(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask on our own behalf. Raises our errors."""
+        """Send a request that belongs to no caller. Raises `FingerpostError`."""
         quota = MessageQuota(self._spec.name, self._limits)
         return await self._send(method, params, None, None, RequestClock(), quota, ours=True)
 
     async def probe(self) -> None:
-        """Ask for a sign of life; an error the server itself sends is one."""
+        """Check that the server responds and measure the latency. Raises `FingerpostError`; a `ToolFailed` is
+        still a response.
+        """
         began = anyio.current_time()
         if not self.modern:
             await self.fetch("ping", {})
@@ -510,10 +518,10 @@ class ServerConnection:
         self.latency_ms = (anyio.current_time() - began) * 1000
 
     async def drain(self) -> None:
-        """Wait a moment for what is under way, where the server is there and forgot our session.
+        """Wait briefly for requests in flight if the server lost our session.
 
-        It answers each request by itself: that it was turned away, or how it went. Cut off now, nobody
-        would know whether it ran.
+        Such a server still responds to each request, either with a rejection or a result. If the connection
+        closed now, the outcome would be unknown.
         """
         setback = self.lifeline.failure
         if setback is not None and setback.pace is RetryPace.NOW:
@@ -521,12 +529,12 @@ class ServerConnection:
                 await self._talks.wait_until_idle()
 
     def announces_changes(self, kind: str) -> bool:
-        """Whether it says when its `tools`, `prompts` or `resources` changed."""
+        """Return whether the server sends notifications when its `tools`, `prompts` or `resources` change."""
         entry = self.capabilities.get(kind)
         return isinstance(entry, Mapping) and bool(cast("JsonObject", entry).get("listChanged"))
 
     def subscribe(self, *, uris: Sequence[str] = ()) -> AbstractAsyncContextManager[Subscription]:
-        """Hear of changed lists, or of changes to these resources instead (modern era)."""
+        """Subscribe to list changes, or to changes of `uris` instead (modern protocol only)."""
         if uris:
             return self._client.listen(resource_subscriptions=uris)
         return self._client.listen(

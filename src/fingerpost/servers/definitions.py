@@ -1,4 +1,4 @@
-"""Reading a server's tools page by page, and which of their definitions are accepted."""
+"""Reads a server's tool list page by page and checks each definition."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from fingerpost.tasks import run_in_thread
 
 _TYPES = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
 
-_Pending: TypeAlias = list[tuple[str, object]]  # parts still to be looked at, with their places
+_Pending: TypeAlias = list[tuple[str, object]]  # parts still to check, with their paths
 
 
 def find_schema_fault(path: str, schema: object) -> str | None:
-    """Why this is not a JSON Schema, naming the place; None when it looks like one."""
+    """Return why this is not a JSON Schema, with the path of the fault, or None."""
     todo: _Pending = [(path, schema)]
     while todo:
         place, node = todo.pop()
         if isinstance(node, bool):
             continue
-        if type(node) is not dict and not isinstance(node, Mapping):  # the second question is slow
+        # `isinstance` with an abstract class is slow, so the exact type is checked first.
+        if type(node) is not dict and not isinstance(node, Mapping):
             return f"{place} is {describe_kind(node)}, not a schema"
-        # Only what is there is looked at: a catalog has many thousand parts, most of them of two keywords.
+        # Only existing keywords are checked: a catalog has thousands of schema parts, most with two keywords.
         for keyword, value in cast("Mapping[str, object]", node).items():
             look = _CHECKS.get(keyword)
             if look is not None and (reason := look(f"{place}.{keyword}", value, todo)) is not None:
@@ -98,7 +99,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, object, _Pending], str | None]]] = {
 
 
 def describe_kind(value: object) -> str:
-    """A JSON value's kind, as it reads in a sentence."""
+    """Return the kind of a JSON value as text for an error message."""
     kinds: dict[type, str] = {
         type(None): "missing", str: "text", bool: "a boolean", int: "a number", float: "a number",
         list: "a list", dict: "an object",
@@ -112,7 +113,7 @@ UNNAMED = "(unnamed)"
 
 
 class DefinitionFilter:
-    """The definitions of one server, collected page by page."""
+    """Collects the valid definitions of one server, page by page."""
 
     def __init__(self, server: str, limits: LimitSettings, *, modern: bool) -> None:
         self._server = server
@@ -127,7 +128,7 @@ class DefinitionFilter:
         return len(self.kept) + len(self.dropped) >= self._limits.tools_per_server
 
     def add_page(self, page: Sequence[object]) -> bool:
-        """Look at every entry of a page. False when the page holds more than we are willing to keep."""
+        """Check every entry of a page. Return False when the page exceeds a limit."""
         for entry in page:
             if self.is_full:
                 return False
@@ -168,12 +169,12 @@ class DefinitionFilter:
 
 
 def may_name_headers(written: bytes | None) -> bool:
-    """Whether a definition, as written, may say which arguments are repeated as headers; None: it may."""
+    """Return whether an encoded definition may contain mirrored headers. None (not encoded) returns True."""
     return written is None or _HEADER_KEY in written
 
 
 def get_display_name(entry: object) -> str:
-    """What to call an entry that may not even have a usable name."""
+    """Return a name for an entry, even if the entry has no valid name."""
     name = cast("Mapping[str, object]", entry).get("name") if isinstance(entry, Mapping) else None
     if not isinstance(name, str) or not name:
         return UNNAMED
@@ -208,7 +209,7 @@ def _find_schema_fault(definition: Mapping[str, object]) -> str | None:
     if "inputSchema" not in definition:
         return "there is no inputSchema"
     schema: object = definition["inputSchema"]
-    # A missing type is common and harmless: arguments are an object in any case.
+    # A missing type is common and harmless: arguments are always an object.
     if _get_schema_type(schema) != "object":
         return 'the type of inputSchema is not "object", and arguments are always one'
     if isinstance(schema, bool):
@@ -227,7 +228,7 @@ def _get_schema_type(schema: object) -> object:
     )
 
 
-THREAD_PAGE_SIZE = 200  # definitions on one page: looking at each takes the event loop too long
+THREAD_PAGE_SIZE = 200  # definitions on one page; more would block the event loop too long
 
 PageReader = Callable[[str | None], Awaitable[dict[str, Any]]]
 
@@ -235,7 +236,7 @@ PageReader = Callable[[str | None], Awaitable[dict[str, Any]]]
 async def read_listing(
     spec: ServerSpec, read_page: PageReader, limits: LimitSettings, *, modern: bool, instructions: str | None
 ) -> Listing:
-    """Everything the server offers, each definition checked on its own."""
+    """Read all tools of the server and check each definition separately."""
     server = spec.name
     intake = DefinitionFilter(server, limits, modern=modern)
     truncated = await _read_pages(server, read_page, limits, intake)
@@ -255,7 +256,7 @@ async def read_listing(
 async def _read_pages(
     server: str, read_page: PageReader, limits: LimitSettings, accepted: DefinitionFilter
 ) -> str | None:
-    """Fill the intake. Returns why the list was cut, or None when it was read to its end."""
+    """Add all pages to `accepted`. Return why the list was truncated, or None when it is complete."""
     cursor: str | None = None
     seen: set[str] = set()
     for _ in range(limits.list_pages):
@@ -272,7 +273,7 @@ async def _read_pages(
         ):
             return f"the server lists more than {limits.tools_per_server:,} tools; the rest was left out"
         following: object = page.get("nextCursor")
-        if following is None or following == "":  # some servers spell "no more" as empty text
+        if following is None or following == "":  # some servers send an empty cursor for the last page
             return None
         if not isinstance(following, str):
             return "the cursor of the next page is not text; later pages could not be read"

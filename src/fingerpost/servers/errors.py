@@ -1,4 +1,4 @@
-"""From what went wrong to what a person reads: errors of servers, proxies and TLS, with reasons and hints."""
+"""Errors of servers, proxies and TLS, converted to messages with reasons and hints."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from fingerpost.redaction import scrub
 from fingerpost.servers.connection_state import ConnectionFailure, RetryPace
 from fingerpost.servers.wire import find_json_fault
 
-MAX_RETRY_AFTER = 10 * 365 * 24 * 3600.0  # whoever says more means never
+MAX_RETRY_AFTER = 10 * 365 * 24 * 3600.0  # larger values are treated as this
 
 
 def parse_retry_after(retry_after: str | None) -> float | None:
-    """Seconds from now on; None where nothing was asked that can be understood."""
+    """Return the seconds to wait, or None when the header is missing or invalid."""
     if retry_after is None:
         return None
     text = retry_after.strip()
@@ -55,7 +55,7 @@ def _get_seconds_until(when: datetime) -> float:
 
 
 class RouteBlocked(httpx2.ConnectError):
-    """No connection, for a reason that lies around us and not with the server: `hint` says what to do."""
+    """A connection failure caused by the local environment, not the server. `hint` says what to do."""
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
@@ -64,17 +64,17 @@ class RouteBlocked(httpx2.ConnectError):
 
 @frozen
 class ProxyVariable:
-    """A proxy and the variable that names it."""
+    """A proxy and the environment variable that names it."""
 
     variable: str
-    place: str  # without what may be secret in its address
+    place: str  # without credentials
 
     def __str__(self) -> str:
         return f"the proxy {self.place} (from {self.variable})"
 
 
 def find_unusable_proxy() -> RouteBlocked | None:
-    """What is wrong with the first variable that names no proxy one could use."""
+    """Return the error for the first proxy variable with an unusable value, or None."""
     for scheme, value in _read_proxy_variables():
         try:
             httpx2.Proxy(_format_proxy_address(value))
@@ -86,7 +86,7 @@ def find_unusable_proxy() -> RouteBlocked | None:
 
 
 def find_proxy(url: httpx2.URL) -> ProxyVariable | None:
-    """The proxy a request to `url` takes, where it takes one."""
+    """Return the proxy that a request to `url` uses, or None."""
     named = dict(_read_proxy_variables())
     for scheme in (url.scheme, "all"):
         if scheme in named:
@@ -97,7 +97,7 @@ def find_proxy(url: httpx2.URL) -> ProxyVariable | None:
 
 
 def build_proxy_error(error: httpx2.TransportError, proxy: ProxyVariable) -> RouteBlocked:
-    """Why a proxy led nowhere."""
+    """Build the error for a failed connection through a proxy."""
     instead = f"correct {proxy.variable}, or name the server's host in NO_PROXY"
     if not isinstance(error, httpx2.ProxyError):
         return RouteBlocked(f"{proxy} cannot be reached", hint=f"is it running? Else {instead}")
@@ -134,7 +134,7 @@ NO_TLS_HINT: Final = "if the server has no TLS, use http:// in its url"
 
 _UNTRUSTED: Final = "its certificate comes from an authority that is not trusted here"
 _HOST_MISMATCH_CODES: Final = "its certificate is for another host"
-# By the numbers OpenSSL gives them (X509_V_ERR_*), which Python has no names for.
+# Error numbers of OpenSSL (X509_V_ERR_*). Python has no names for them.
 _CERTIFICATES: Final = {
     2: (_UNTRUSTED, OWN_AUTHORITY_HINT),
     9: ("its certificate is not valid yet", CLOCK_HINT),
@@ -151,14 +151,14 @@ _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PA
 
 @frozen
 class TlsFault:
-    """Why no connection with TLS was made."""
+    """Why a TLS connection failed."""
 
     reason: str
     hint: str
 
 
 def find_tls_fault(error: BaseException) -> TlsFault | None:
-    """The fault of TLS behind an error of whichever client; None where it was something else."""
+    """Return the TLS fault that caused an error of any HTTP client, or None."""
     for cause in _iterate_causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason, hint = _CERTIFICATES.get(
@@ -166,7 +166,7 @@ def find_tls_fault(error: BaseException) -> TlsFault | None:
                 (f"its certificate is not accepted: {cause.verify_message}", OWN_AUTHORITY_HINT),
             )
             return TlsFault(reason=reason, hint=hint)
-        # Waiting for more is how TLS is read, and stands behind every time-out.
+        # TLS reads raise these while waiting for data, so they are behind every timeout.
         if isinstance(cause, ssl.SSLError) and not isinstance(
             cause, ssl.SSLWantReadError | ssl.SSLWantWriteError
         ):
@@ -188,35 +188,42 @@ def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 MAX_REASON_LENGTH = 500
 UNKNOWN_OUTCOME = "whether the call took effect is unknown; check before you repeat it"
-CONTINUATION_KEYS = frozenset({"inputResponses", "requestState"})  # of a request that answers questions
+# Params of a request that answers questions.
+CONTINUATION_KEYS = frozenset({"inputResponses", "requestState"})
 
 
 class SignInRequired(ServerUnavailable):
-    """The server wants a person to sign in first."""
+    """The server requires authentication."""
 
 
 class SessionForgotten(ServerUnavailable):
-    """The server no longer knows our session. It is there, and answers: nothing is wrong with it."""
+    """The server no longer knows our session. The server itself works."""
 
 
 class SessionRejected(SessionForgotten):
-    """It turned a request away for that, which therefore did not run, and asks for a new handshake."""
+    """The server rejected a request because of an unknown session. The request did not run, and a new
+    handshake is needed.
+    """
 
 
 class RequestInterrupted(SessionForgotten):
-    """The request was under way when another one found that out. Whether it ran is unknown."""
+    """The request was in flight when another request found that the session is unknown. Whether it ran is
+    unknown.
+    """
 
 
 class RequestNotExecuted(ServerUnavailable):
-    """The request surely did not run."""
+    """The request did not run."""
 
 
 class RequestNotSent(RequestNotExecuted):
-    """No connection could be made, so nothing of the request was sent."""
+    """No connection could be made, so no part of the request was sent."""
 
 
 class ServerBusy(ServerUnavailable):
-    """It cannot do it now. `retry_after` is for how many seconds it asks to be left alone, where it says."""
+    """The server cannot handle the request now. `retry_after` is the delay in seconds it asked for, if
+    any.
+    """
 
     def __init__(
         self, message: str, *, server: str, hint: str | None = None, retry_after: float | None = None
@@ -226,11 +233,11 @@ class ServerBusy(ServerUnavailable):
 
 
 class RateLimited(ServerBusy, RequestNotExecuted):
-    """It was asked too often, and turned this request away."""
+    """The server rejected the request because of too many requests."""
 
 
 class ConnectionBroken(ServerUnavailable):
-    """The connection was there and is not any more. `mute`: without a word of HTTP having been heard."""
+    """An open connection was lost. `mute` is true when no valid HTTP response was received."""
 
     def __init__(self, message: str, *, server: str, hint: str | None = None, mute: bool = False) -> None:
         super().__init__(message, server=server, hint=hint)
@@ -254,24 +261,24 @@ def build_too_large(server: str, limit: int) -> ResponseTooLarge:
 
 
 def to_reply(error: FingerpostError) -> ErrorData:
-    """Our error, in the shape in which it can travel to the one caller it belongs to."""
+    """Wrap an error in a JSON-RPC error so that it can pass through the MCP library to its caller."""
     return ErrorData(code=INTERNAL_ERROR, message=str(error), data=error)
 
 
 def clean_text(text: str) -> str:
-    """Text from outside, made safe to show: no secrets, one paragraph, a bounded length."""
+    """Return external text in a safe form: no secrets, one paragraph, limited length."""
     text = " ".join(to_valid_text(scrub(text)).split())
     return text if len(text) <= MAX_REASON_LENGTH else text[: MAX_REASON_LENGTH - 1] + "…"
 
 
 def from_reply(server: str, error: MCPError, *, failure: ConnectionFailure | None) -> FingerpostError:
-    """What the answer `error` means for the caller of one request."""
+    """Convert an error reply to the error for the caller of one request."""
     data: object = error.data
     if isinstance(data, FingerpostError):
         return data
     if error.code == REQUEST_TIMEOUT and data is None:
         return ToolTimeout(f"{server} did not answer in time", server=server)
-    # Servers use this code for errors of their own, so the library's words decide.
+    # Servers use this code for their own errors too, so the library's message decides.
     if error.code == CONNECTION_CLOSED and error.message.startswith(("Connection closed", "SSE stream")):
         reason = failure.reason if failure is not None else clean_text(error.message)
         message = f"{server} went away before it answered: {reason}"
@@ -280,14 +287,14 @@ def from_reply(server: str, error: MCPError, *, failure: ConnectionFailure | Non
         )
         return kind(message, server=server, hint=UNKNOWN_OUTCOME)
     if find_json_fault(data) is not None:
-        data = None  # the error itself is told; what goes with it cannot be passed on
+        data = None  # the data cannot be forwarded; the error itself can
     return ToolFailed(
         clean_text(error.message) or "error without a message", server=server, code=error.code, data=data
     )
 
 
 def from_exception(server: str, error: BaseException) -> FingerpostError:
-    """An error of ours for whatever came out of a transport or the MCP library."""
+    """Convert an exception of a transport or the MCP library to a `FingerpostError`."""
     for leaf in iterate_leaves(error):
         known = _translate_known(server, leaf)
         if known is not None:
@@ -314,7 +321,7 @@ def _translate_known(server: str, error: BaseException) -> FingerpostError | Non
 
 
 def from_http(server: str, error: httpx2.HTTPError | httpx2.InvalidURL) -> FingerpostError:
-    """A request that got no usable HTTP answer."""
+    """Convert an HTTP error without a usable response to a `FingerpostError`."""
     if isinstance(error, httpx2.HTTPStatusError):
         return build_http_refusal(server, error.response.status_code)
     if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
@@ -326,7 +333,7 @@ def from_http(server: str, error: httpx2.HTTPError | httpx2.InvalidURL) -> Finge
 
 
 def build_not_sent(server: str, error: BaseException) -> RequestNotSent:
-    """None could be made."""
+    """Build the error for a connection that could not be made."""
     reason, hint = clean_text(str(error)), "is the server running at this address?"
     if isinstance(error, RouteBlocked):
         hint = error.hint
@@ -340,10 +347,10 @@ def build_not_sent(server: str, error: BaseException) -> RequestNotSent:
 
 
 def build_connection_broken(server: str, error: BaseException) -> ConnectionBroken:
-    """The connection was there and is not any more."""
+    """Build the error for an open connection that was lost."""
     reason, mute = clean_text(str(error)) or type(error).__name__, False
     if isinstance(error, httpx2.RemoteProtocolError):
-        # The library's words show pieces of what came, as Python writes them.
+        # The library's message contains parts of the received bytes, so it is not shown.
         mute = True
         closed = "disconnected" in reason
         reason = "the server closed the connection" if closed else "what it answers is not valid HTTP"
@@ -352,7 +359,7 @@ def build_connection_broken(server: str, error: BaseException) -> ConnectionBrok
 
 
 def build_http_refusal(server: str, status: int, retry_after: str | None = None) -> FingerpostError:
-    """An HTTP status that is not a reply, and what was said with it of when to come again."""
+    """Build the error for an HTTP error status, with the delay from `retry_after`."""
     if status in (401, 403):
         return build_sign_in_required(server, f"HTTP {status}")
     if status == 404:
@@ -374,7 +381,9 @@ def build_http_refusal(server: str, status: int, retry_after: str | None = None)
 
 
 def mark_continuation(error: FingerpostError, params: Mapping[str, object] | None) -> FingerpostError:
-    """The same error where the request goes on with one that the server was at work on: that did run."""
+    """Return an error with unknown outcome if the request continues an earlier one, because that one did
+    run.
+    """
     if isinstance(error, RequestNotExecuted) and params and CONTINUATION_KEYS & params.keys():
         return ServerUnavailable(str(error), server=error.server, hint=UNKNOWN_OUTCOME)
     return error
@@ -393,7 +402,7 @@ def _from_os(server: str, error: OSError) -> FingerpostError:
 
 
 def iterate_leaves(error: BaseException) -> Iterator[BaseException]:
-    """The single errors inside a group of groups."""
+    """Yield the single errors of nested exception groups."""
     if isinstance(error, BaseExceptionGroup):
         for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from iterate_leaves(part)
@@ -404,13 +413,13 @@ def iterate_leaves(error: BaseException) -> Iterator[BaseException]:
 def build_connection_failure(
     error: FingerpostError, *, cause: BaseException | None = None
 ) -> ConnectionFailure:
-    """What an error means for the connection as a whole."""
+    """Convert an error to the failure of the whole connection."""
     pace = RetryPace.SOON
     if isinstance(error, SessionRejected):
         pace = RetryPace.NOW
     elif isinstance(error, SignInRequired) or (cause is not None and _needs_a_person(cause)):
         pace = RetryPace.SLOW
-    # Of a connection nothing can have taken effect: that is said of calls.
+    # This hint applies to calls only.
     hint = None if error.hint == UNKNOWN_OUTCOME else error.hint
     return ConnectionFailure(
         reason=str(error), pace=pace, hint=hint, refused=isinstance(error, SignInRequired)
@@ -425,5 +434,5 @@ def _needs_a_person(cause: BaseException) -> bool:
 
 
 def is_connection_lost(error: FingerpostError) -> bool:
-    """Whether the connection itself failed, not just one request on it."""
+    """Return whether the whole connection failed, not only one request."""
     return isinstance(error, ServerUnavailable | LimitReached)

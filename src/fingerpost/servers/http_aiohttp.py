@@ -1,4 +1,4 @@
-"""HTTP requests by aiohttp: TLS, redirects and compressed responses. Loaded only where it is needed."""
+"""HTTP requests with aiohttp: TLS, redirects and compressed responses. Imported only when needed."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ MAX_HEADER_LENGTH = 64 * 1024
 
 
 def open_session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
-    """Connections for all servers, which know nothing of any."""
+    """Open a session shared by all servers. It keeps no state of any server."""
     connector = aiohttp.TCPConnector(ssl=tls, limit=0, limit_per_host=0, keepalive_timeout=KEEPALIVE_SECONDS)
     return aiohttp.ClientSession(
         connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),  # it is shared: what one server sets must not reach another
+        cookie_jar=aiohttp.DummyCookieJar(),  # cookies of one server must not reach another
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         skip_auto_headers=("User-Agent",),
         read_bufsize=READ_BUFFER,
@@ -48,7 +48,7 @@ def open_session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
 
 @contextmanager
 def _translate_errors() -> Generator[None]:
-    """The library's own words hold the whole address, and what was read as Python writes it."""
+    """Replace the library's error messages. They contain the full URL and parts of the response."""
     try:
         yield
     except aiohttp.ConnectionTimeoutError as error:
@@ -83,7 +83,7 @@ def _is_caused_by(error: BaseException | None, kind: type[Exception]) -> bool:
 
 
 class AiohttpResponse:
-    """One answer; see `Answer`."""
+    """An `HttpResponse` of aiohttp."""
 
     def __init__(self, server: str, response: aiohttp.ClientResponse, limit: int) -> None:
         self._server = server
@@ -123,7 +123,7 @@ class AiohttpResponse:
 
 
 class AnyPosting:
-    """The way to one server's address; see `HttpEndpoint`."""
+    """An `HttpEndpoint` that uses aiohttp."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""HTTP for all servers of a pool: the shared client, and HTTP/1.1 requests without a library in between."""
+"""HTTP for all servers of a pool: the shared client, and a minimal HTTP/1.1 client for single requests."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from fingerpost.settings.validation import LINK_LOCAL_FIX, LINK_LOCAL_MESSAGE, i
 if TYPE_CHECKING:
     import aiohttp
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
-SAME_METHOD_STATUSES = (307, 308)  # only these mean: the same request, body and all
+SAME_METHOD_STATUSES = (307, 308)  # only these keep the method and the body
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 async def resolve_addresses(origin: tuple[str, int]) -> list[str]:
-    """The addresses a name stands for now; none where it cannot be found out."""
+    """Return the current addresses of a host, or an empty list when it cannot be resolved."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(*origin, type=socket.SOCK_STREAM)
     except OSError:
@@ -62,7 +62,7 @@ async def resolve_addresses(origin: tuple[str, int]) -> list[str]:
 
 
 async def check_address(spec: ServerSpec) -> None:
-    """Raises where a server's address is link-local or a metadata service, also by way of its name."""
+    """Raise `ServerUnavailable` if the server's host is, or resolves to, a link-local or metadata address."""
     parts = urlsplit(spec.url or "")
     host = parts.hostname or ""
     if spec.allow_link_local:
@@ -74,7 +74,7 @@ async def check_address(spec: ServerSpec) -> None:
 
 
 def resolve_redirect(here: str, status: int, location: str | None) -> str | None:
-    """The address a redirect leads to."""
+    """Return the target URL of a redirect, or None."""
     if status not in REDIRECT_STATUSES or not location:
         return None
     with suppress(ValueError):
@@ -85,7 +85,7 @@ def resolve_redirect(here: str, status: int, location: str | None) -> str | None
 
 
 def is_same_server(here: str, status: int, target: str) -> bool:
-    """Whether the same request may be sent there: to the same server, or to its TLS port."""
+    """Return whether the same request may be sent to `target`: the same server, or its TLS port."""
     if status not in SAME_METHOD_STATUSES:
         return False
     before, after = urlsplit(here), urlsplit(target)
@@ -99,30 +99,30 @@ def is_same_server(here: str, status: int, target: str) -> bool:
 
 
 def strip_secrets(target: str) -> str:
-    """An address without what may be secret in it."""
+    """Return a URL without credentials, query and fragment."""
     parts = urlsplit(target)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _get_origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    """Raises `ValueError` for a port that is none."""
+    """Return scheme, host and port. Raises `ValueError` for an invalid port."""
     return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
 
 
 JSON_TYPE = "application/json"
 EVENT_STREAM_TYPE = "text/event-stream"
-EMPTY_STATUSES = (202, 204)  # good, and without content: right for a notification, not for a request
+EMPTY_STATUSES = (202, 204)  # valid for a notification, but not for a request
 
 
 class ReplyErrors:
-    """Judges the answers of one server."""
+    """Builds the errors for invalid responses of one server."""
 
     def __init__(self, server: str, state: ConnectionState) -> None:
         self._server = server
         self._lifeline = state
 
     def build_not_mcp(self, kind: str) -> FingerpostError:
-        """A good status, and content that is no message."""
+        """Build the error for a success status whose content is not an MCP message."""
         if kind == "text/html":
             return build_sign_in_required(
                 self._server, "it answered with a web page, which is usually a login page"
@@ -132,7 +132,7 @@ class ReplyErrors:
         return ServerReplyInvalid(message, server=self._server)
 
     def build_refused(self, status: int, retry_after: str | None) -> FingerpostError:
-        """A status that is not a reply, and no readable error with it."""
+        """Build the error for a status without a readable error message."""
         if status in EMPTY_STATUSES:
             return self.build_unreadable(f"is missing (HTTP {status})")
         if status >= 500:
@@ -157,7 +157,9 @@ class ReplyErrors:
         return ServerUnavailable(message, server=self._server, hint=UNKNOWN_OUTCOME)
 
     def build_session_lost(self) -> FingerpostError:
-        """The server forgot us. Ends the connection, so that the next call finds a new one."""
+        """Build the error for an unknown session. Ends the connection, so that the next call opens a new
+        one.
+        """
         message = f"{self._server} no longer knows our session; connecting again"
         error = SessionRejected(message, server=self._server, hint="the request did not run; send it again")
         if self._lifeline.is_initialized:
@@ -166,7 +168,9 @@ class ReplyErrors:
 
 
 def is_session_lost(status: int, code: int | None, session: str | None) -> bool:
-    """404 is how the protocol says it; many servers say 400 with an error of their own instead."""
+    """Return whether a response means that the server no longer knows our session. The protocol says 404;
+    many servers send 400 with their own error.
+    """
     if session is None or status not in (400, 404, 410):
         return False
     return code is None or code not in (INVALID_PARAMS, METHOD_NOT_FOUND)
@@ -176,74 +180,75 @@ def parse_content_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-STREAM_END_SECONDS = (
-    0.25  # the end of a stream mostly follows its reply at once, and leaves the connection usable
-)
+# Most streams end right after the reply; waiting for the end keeps the connection usable.
+STREAM_END_SECONDS = 0.25
 
 
 class ConnectFailed(ConnectionError):
-    """No connection was made: nothing was sent."""
+    """No connection was made, so nothing was sent."""
 
 
 class HttpResponse(Protocol):
-    """One HTTP answer, from its head on. Ended by `release` or `abort`. Its reading raises `OSError`."""
+    """One HTTP response whose head was received. It is closed with `release` or `abort`. Reading raises
+    `OSError`.
+    """
 
     @property
     def status(self) -> int: ...
 
     @property
     def kind(self) -> str:
-        """The type of its content, in small letters and without parameters."""
+        """The content type in lower case, without parameters."""
         ...
 
     @property
     def leads_to(self) -> str | None:
-        """Where a redirect leads, without what may be secret in an address."""
+        """The target of a redirect, without secrets."""
         ...
 
     @property
     def retry_after(self) -> str | None:
-        """When to come again, as the server writes it."""
+        """The `Retry-After` header, unparsed."""
         ...
 
     async def read_all(self) -> bytes:
-        """The whole body. Raises `LimitReached` for what is larger than allowed, which is not read."""
+        """Return the whole body. Raises `LimitReached` if it is larger than allowed; the rest is not read."""
         ...
 
     async def read_chunk(self) -> bytes:
-        """The next piece of the body; nothing when it has ended."""
+        """Return the next part of the body, or empty bytes at its end."""
         ...
 
     def release(self) -> None:
-        """What mattered was read: the connection may be used again."""
+        """Finish the response. The connection may be reused."""
         ...
 
     def abort(self) -> None:
-        """Nobody wants the rest. The server sees it by the closed connection."""
+        """Discard the rest of the response. The server sees a closed connection."""
         ...
 
 
 class HttpEndpoint(Protocol):
-    """The way to one server's address. Both raise `OSError`; `ConnectFailed` where nothing was sent."""
+    """Sends requests to one server. Methods raise `OSError`, or `ConnectFailed` when nothing was sent."""
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
-        """Send. Redirects are followed only where they stay with this server."""
+        """Send a POST request. Redirects are followed only within this server."""
         ...
 
     async def resume_stream(self, last_id: str, headers: Mapping[str, str]) -> HttpResponse:
-        """Ask for the rest of a stream, behind the event with this id."""
+        """Request the rest of an event stream after the event `last_id`."""
         ...
 
 
 def build_common_headers(spec: ServerSpec, cookies: httpx2.Cookies, *, session: str | None) -> dict[str, str]:
-    """What every request carries, by names in small letters: built once."""
+    """Return the headers of every request, with lower-case names."""
     headers = {name.lower(): value for name, value in spec.headers.items()}
     headers["accept"] = f"{JSON_TYPE}, {EVENT_STREAM_TYPE}"
     headers["content-type"] = JSON_TYPE
     if session is not None:
         headers[MCP_SESSION_ID.lower()] = session
     if len(cookies):
-        # Set by this server while we shook hands: how a balancer finds the machine with our session.
+        # Cookies set by the server during the handshake: a load balancer finds our session with them.
         request = httpx2.Request("POST", spec.url or "")
         cookies.set_cookie_header(request)
         if (line := request.headers.get("cookie")) is not None:
@@ -252,50 +257,47 @@ def build_common_headers(spec: ServerSpec, cookies: httpx2.Cookies, *, session: 
 
 
 def merge_headers(common: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """All of them; one request's own go before those that every request carries."""
+    """Return all headers. Headers of the request override the common ones."""
     return {**common, **{name.lower(): value for name, value in own.items()}}
 
 
 CONNECT_SECONDS: Final = 10.0
-# Many servers (uvicorn, Node) close what was idle for five seconds. What is sent at that very moment is
-# lost, of all connections at once after a pause, which looked as if the server failed again and again.
+# Many servers (uvicorn, Node) close a connection after five idle seconds. A request sent at that moment
+# is lost. After a pause this affected all connections at once and looked like repeated server failures.
 KEEP_ALIVE_SECONDS: Final = 4.0
 MAX_REDIRECTS: Final = 5
 MAX_IDLE: Final = 256  # connections to one address
-READ_BUFFER: Final = 256 * 1024  # of a stream whose reader is slow
+READ_BUFFER: Final = 256 * 1024  # of a stream with a slow reader
 MAX_HEAD_SIZE: Final = 128 * 1024
-_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # in a header: it would begin another one
+_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # would start another header
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 Origin = tuple[str, int]
 
 
 class Http11Response:
-    """One answer; see `Answer`. Ready with its head; JSON when it is whole, a stream when it has begun."""
+    """An `HttpResponse` over HTTP/1.1. JSON is readable when it is complete, a stream when it has begun."""
 
     __slots__ = ("_connection", "_error", "_limit", "_parts", "_server", "_size", "_unpack", "_waiter",
                  "kind", "leads_to", "location", "retry_after", "status", "whole_length")  # fmt: skip
 
     def __init__(self, connection: _Http11Connection, server: str, limit: int) -> None:
-        self._connection: _Http11Connection | None = connection  # None: the answer is complete
+        self._connection: _Http11Connection | None = connection  # None when the response is complete
         self._server = server
         self._limit = limit
         self._parts: list[bytes] = []
-        self._size = 0  # of what is held
+        self._size = 0  # of the buffered parts
         self._error: Exception | None = None
         self._unpack: Callable[[bytes, int], bytes] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.status = 0
         self.kind = ""
-        self.location: str | None = None  # as the server writes it
+        self.location: str | None = None  # as sent by the server
         self.leads_to: str | None = None
         self.retry_after: str | None = None
         self.whole_length = 0
 
-    # -- for whoever asked --------------------------------------------------------------------------
-
     async def wait_until_readable(self) -> None:
-        """Return when there is something to read."""
         while not self._is_readable:
             await self._wait_for_data()
 
@@ -349,8 +351,6 @@ class Http11Response:
         if self._error is not None:
             raise self._error
 
-    # -- for the connection -------------------------------------------------------------------------
-
     @property
     def _is_readable(self) -> bool:
         if self._connection is None or self._error is not None:
@@ -369,11 +369,11 @@ class Http11Response:
             self.fail(build_too_large(self._server, self._limit))
 
     def set_compressed(self) -> None:
-        """The body comes compressed. Nobody asked for that, and some servers do it nevertheless."""
+        """Decompress the body. Some servers compress although no compression was requested."""
         self._unpack = zlib.decompressobj(_ANY_HEADER).decompress
 
     def _decompress(self, piece: bytes) -> bytes:
-        """What is in it; nothing where that is more than allowed, or cannot be read."""
+        """Return the decompressed bytes, or empty bytes if they exceed the limit or are invalid."""
         assert self._unpack is not None
         try:
             piece = self._unpack(piece, self._limit + 1)
@@ -386,7 +386,7 @@ class Http11Response:
         return b""
 
     def add_chunk(self, piece: bytes) -> bool:
-        """Take a piece of the body. Whether no more should be read for now."""
+        """Add a part of the body. Return whether reading should pause."""
         if self._unpack is not None and not (piece := self._decompress(piece)):
             return False
         self._parts.append(piece)
@@ -414,7 +414,7 @@ class Http11Response:
 
 
 class _Http11Connection(asyncio.Protocol):
-    """One connection: one request at a time, kept for the next."""
+    """One connection. It handles one request at a time and is kept for the next."""
 
     def __init__(self, idle: deque[_Http11Connection]) -> None:
         self._idle = idle
@@ -432,8 +432,8 @@ class _Http11Connection(asyncio.Protocol):
         self._kind = b""
         self._location: str | None = None
         self._retry_after: str | None = None
-        self._length = -1  # of the body; unknown
-        self._framed = False  # whether the answer itself says where it ends
+        self._length = -1  # of the body; -1 when unknown
+        self._framed = False  # whether the response itself defines its end
         self._encoding = b""
 
     def send(self, request: bytes, server: str, limit: int) -> Http11Response:
@@ -452,7 +452,7 @@ class _Http11Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def finish_soon(self) -> None:
-        """Nobody waits for the rest of this answer."""
+        """Close the connection unless the unread response ends soon."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().call_later(STREAM_END_SECONDS, self.close)
 
@@ -460,14 +460,12 @@ class _Http11Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- what the event loop says -------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:
-            self.close()  # nothing was asked
+            self.close()  # data without a request
             return
         if self._in_head:
             self._head_size += len(data)
@@ -493,13 +491,11 @@ class _Http11Connection(asyncio.Protocol):
             self._ending.cancel()
         answer, self._answer = self._answer, None
         if answer is not None and exc is None and not self._in_head and not self._framed:
-            answer.complete()  # the older way to say where a body ends
+            answer.complete()  # HTTP/1.0: the end of the connection ends the body
         elif answer is not None:
             answer.fail(ConnectionError(str(exc) if exc else "the server closed the connection"))
         if self in self._idle:
             self._idle.remove(self)
-
-    # -- what the parser says -----------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name in _NO_CONTENT:
@@ -543,7 +539,7 @@ class _Http11Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def on_message_complete(self) -> None:
-        if self._in_head:  # "100 Continue" and the like: the answer is still to come
+        if self._in_head:  # "100 Continue" and similar: the final response follows
             self._reset()
             return
         answer, self._answer = self._answer, None
@@ -566,7 +562,7 @@ _NO_CONTENT: Final = frozenset(
     {b"date", b"server", b"cache-control", b"connection", b"x-accel-buffering", b"mcp-session-id"}
 )
 _COMPRESSED_ENCODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
-_ANY_HEADER: Final = 32 + zlib.MAX_WBITS  # zlib finds out itself which of the two it is
+_ANY_HEADER: Final = 32 + zlib.MAX_WBITS  # zlib detects gzip or zlib format
 _KINDS: Final[dict[bytes, str]] = {b"application/json": JSON_TYPE, b"text/event-stream": EVENT_STREAM_TYPE}
 
 
@@ -575,13 +571,13 @@ def _parse_content_type(value: bytes) -> str:
 
 
 class Http11Pool:
-    """The kept connections to all addresses. What one server says never reaches another."""
+    """Idle connections to all addresses. No state is shared between servers."""
 
     def __init__(self) -> None:
         self._idle: dict[Origin, deque[_Http11Connection]] = {}
 
     def take_idle(self, origin: Origin) -> _Http11Connection | None:
-        """A connection that is open already: the one used last."""
+        """Return the most recently used idle connection, or None."""
         idle = self._idle.get(origin)
         if not idle:
             return None
@@ -594,7 +590,7 @@ class Http11Pool:
         return None
 
     async def connect(self, origin: Origin, addresses: Sequence[str] = ()) -> _Http11Connection:
-        """A new one, to the first of the addresses that answers. Raises `ConnectFailed`."""
+        """Connect to the first address that accepts. Raises `ConnectFailed`."""
         idle = self._idle.setdefault(origin, deque())
         loop = asyncio.get_running_loop()
         try:
@@ -619,7 +615,9 @@ class Http11Pool:
 
 
 class Http11Endpoint:
-    """The way to one server's address; see `HttpEndpoint`. `otherwise` is the way for what is rare."""
+    """An `HttpEndpoint` over plain HTTP/1.1. Other cases, such as TLS after a redirect, use the fallback
+    endpoint.
+    """
 
     def __init__(
         self,
@@ -670,7 +668,7 @@ class Http11Endpoint:
         try:
             await answer.wait_until_readable()
         except BaseException:
-            answer.abort()  # and not the connection: a whole answer has given it back already
+            answer.abort()  # not the connection: a complete response has already released it
             raise
         return answer
 
@@ -682,7 +680,9 @@ class Http11Endpoint:
         return await self._http.connect(self._origin, addresses)
 
     async def _follow_redirect(self, answer: Http11Response) -> bool:
-        """Whether the same request is to be sent where the answer leads; it is known from now on."""
+        """Return whether the request must be sent again to the redirect's target. The new target is kept for
+        later requests.
+        """
         target = resolve_redirect(self._url, answer.status, answer.location)
         if target is None:
             return False
@@ -717,7 +717,7 @@ class Http11Endpoint:
 
 
 def supports(url: str, headers: Mapping[str, str]) -> bool:
-    """Whether `Http11Endpoint` is enough for this address: no TLS, nothing in it that needs rewriting."""
+    """Return whether `Http11Endpoint` can handle this URL: no TLS, and nothing that needs encoding."""
     parts = urlsplit(url)
     plain = url.isascii() and url.isprintable() and " " not in url and not parts.username
     special = {"accept-encoding", "host", "content-length", "transfer-encoding", "connection", "expect"}
@@ -731,7 +731,7 @@ def _format_header(name: str, value: str) -> bytes:
     return f"{name}: {value}\r\n".encode()
 
 
-# The same few values, and the names of tools. Never the others: a caller's token must not outlive their call.
+# These headers have few values and are cached. Others are not: a caller's token must not outlive the call.
 _ROUTING: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
 _routing_header: Final = lru_cache(maxsize=1024)(_format_header)
 
@@ -744,7 +744,7 @@ WRITE_SECONDS = 30.0
 
 
 class HttpClients:
-    """Builds the shared client on first use and closes it at the end."""
+    """Builds the shared clients on first use and closes them at the end."""
 
     def __init__(self) -> None:
         self._lock = anyio.Lock()
@@ -757,13 +757,13 @@ class HttpClients:
     async def build_client(
         self, *, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None
     ) -> httpx2.AsyncClient:
-        """A client for one server. Closing it leaves the shared connections alone."""
+        """Build a client for one server. Closing it does not close the shared connections."""
         shared, _ = await self._ensure_open()
         return httpx2.AsyncClient(
             transport=_SharedTransport(shared, self._no_trust),
             headers=dict(headers or {}),
             auth=auth,
-            # Every exchange has a deadline of ours around it; a stream may be silent for as long as it likes.
+            # Every exchange has its own deadline, and a stream may stay silent without limit.
             timeout=httpx2.Timeout(None, connect=SHARED_CONNECT_SECONDS, write=WRITE_SECONDS),
             follow_redirects=False,
         )
@@ -771,9 +771,10 @@ class HttpClients:
     async def build_endpoint(
         self, spec: ServerSpec, headers: Mapping[str, str], *, limit: int
     ) -> HttpEndpoint | None:
-        """The faster way for single requests to one server, which all carry these headers.
+        """Build a fast endpoint for single requests with these headers.
 
-        None where a proxy named in the environment leads to the address: the other client knows the rules.
+        Returns None if a proxy from the environment applies to the URL; only the shared client supports
+        proxies.
         """
         url = spec.url or ""
         shared, tls = await self._ensure_open()
@@ -809,10 +810,9 @@ class HttpClients:
 
 
 class _SharedTransport(httpx2.AsyncBaseTransport):
-    """The shared connections in the hands of one client: usable, not closable.
+    """The shared client's connections, used by one client. Closing it does nothing.
 
-    Which of them leads to an address (direct, or a proxy named in the
-    environment) is the shared client's knowledge; it has no public name for it.
+    The shared client selects the connection (direct or proxy) with a private method, which is called here.
     """
 
     def __init__(self, shared: httpx2.AsyncClient, no_trust: RouteBlocked | None) -> None:
@@ -837,7 +837,9 @@ class _SharedTransport(httpx2.AsyncBaseTransport):
 
 
 def _load_trust() -> tuple[ssl.SSLContext, RouteBlocked | None]:
-    """Whom to trust. Where that cannot be read nobody is trusted: only servers without TLS do without."""
+    """Load the trusted certificates. If that fails, return a context that trusts none, so only servers
+    without TLS work.
+    """
     try:
         return httpx2.create_ssl_context(), None
     except OSError as error:
@@ -852,7 +854,7 @@ def _load_trust() -> tuple[ssl.SSLContext, RouteBlocked | None]:
 
 
 def _build_client(tls: ssl.SSLContext) -> httpx2.AsyncClient:
-    """Raises `RouteBlocked` for proxies that cannot be used: to go without them is not ours to decide."""
+    """Build the shared client. Raises `RouteBlocked` for unusable proxies; they are never bypassed."""
     limits = httpx2.Limits(
         max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_SECONDS
     )

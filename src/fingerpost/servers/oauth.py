@@ -1,4 +1,4 @@
-"""Signing in to a server with OAuth, keeping and renewing its tokens."""
+"""OAuth sign-in to servers, token storage and renewal."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _LINK_LOCAL: Final = (
     "link-local and metadata addresses are for this machine alone: clouds keep credentials there"
 )
 
-# What names of one's own network end in; those without a dot are none of the internet's either.
+# Suffixes of private network names. Names without a dot are private as well.
 _PRIVATE_NETWORKS: Final = (".local", ".lan", ".internal", ".home.arpa")
 
 
 def find_redirect_fault(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
-    """Why an address this server points to is not followed; None when it may be."""
+    """Return why a URL named by this server must not be used, or None."""
     host, own = _get_host(address), _get_host(server)
     if address.scheme not in ("http", "https") or host == "":
         return "it is not a web address"
@@ -61,7 +61,7 @@ def find_redirect_fault(address: httpx2.URL, *, server: httpx2.URL) -> str | Non
 
 
 async def why_not_connect(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
-    """The same before it is connected to: what its name stands for counts, too."""
+    """Like `find_redirect_fault`, but also resolve the host and check its addresses."""
     why = find_redirect_fault(address, server=server)
     if why is not None or _get_host(address) == _get_host(server):
         return why
@@ -71,7 +71,7 @@ async def why_not_connect(address: httpx2.URL, *, server: httpx2.URL) -> str | N
 
 
 def _get_host(url: httpx2.URL) -> str | IpAddress:
-    """Whom a URL leads to: an address where it is one, however it is written, else a name."""
+    """Return the host of a URL: an IP address in any notation, or a name."""
     name = url.raw_host.decode("ascii").lower().rstrip(".")
     try:
         address = ip_address(name)
@@ -81,7 +81,7 @@ def _get_host(url: httpx2.URL) -> str | IpAddress:
 
 
 def _parse_numeric_address(name: str) -> IpAddress | None:
-    """`2852039166` and `0xa9fea9fe` are addresses to whoever connects."""
+    """Parse addresses such as `2852039166` and `0xa9fea9fe`, which the system also accepts."""
     try:
         return IPv4Address(socket.inet_aton(name))
     except OSError:
@@ -89,14 +89,14 @@ def _parse_numeric_address(name: str) -> IpAddress | None:
 
 
 def _is_private_host(host: str | IpAddress) -> bool:
-    """Whether a host lies in a network of one's own, where https is hard to come by."""
+    """Return whether a host is in a private network, where https is hard to set up."""
     if isinstance(host, str):
         return "." not in host or host.endswith(_PRIVATE_NETWORKS)
     return not host.is_global
 
 
 class SignInStore(Protocol):
-    """Where sign-ins are kept, by the server's name. The store implements this; `data` is secret."""
+    """Storage of sign-ins by server name, implemented by the store. `data` is secret."""
 
     async def get(self, server: str) -> bytes | None: ...
 
@@ -106,10 +106,10 @@ class SignInStore(Protocol):
 
 
 class OAuthSignIn(BaseModel):
-    """All that is needed to go on being signed in after a restart.
+    """Everything needed to stay signed in after a restart.
 
-    The library would keep tokens and client only, and guess where to renew
-    them: right for servers that sign in themselves, wrong for all others.
+    The library stores only tokens and client, and guesses the token endpoint. That fails for servers with a
+    separate authorization server.
     """
 
     address: str
@@ -120,7 +120,7 @@ class OAuthSignIn(BaseModel):
     resource: ProtectedResourceMetadata | None = None
 
     def register_secrets(self) -> None:
-        """Have every secret in here masked wherever it might turn up."""
+        """Register all secrets of this sign-in for redaction."""
         secrets = [self.client.client_secret] if self.client is not None else []
         if self.tokens is not None:
             secrets += [self.tokens.access_token, self.tokens.refresh_token]
@@ -130,7 +130,9 @@ class OAuthSignIn(BaseModel):
 
 
 class OAuthTokenStorage:
-    """The library's token storage over our token book. Knows the flow it serves, to keep its findings too."""
+    """The library's token storage, backed by `SignInStore`. It also stores what the sign-in flow
+    discovered.
+    """
 
     def __init__(self, store: SignInStore, server: str, sign_in: OAuthSignIn) -> None:
         self._book = store
@@ -158,12 +160,12 @@ class OAuthTokenStorage:
         return self.sign_in.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        # Not yet worth writing down: without tokens it is of no use, and they follow.
+        # Not stored yet: it is useless without tokens, which follow.
         self.sign_in = self.sign_in.model_copy(update={"client": client_info})
 
 
 async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Auth | None:
-    """What signs our requests to this server, if somebody signed in to it before."""
+    """Return the authentication for this server, or None if there is no stored sign-in."""
     if store is None or spec.url is None or any(name.lower() == "authorization" for name in spec.headers):
         return None
     data = await store.get(spec.name)
@@ -173,10 +175,10 @@ async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Au
         sign_in = OAuthSignIn.model_validate_json(data)
     except ValidationError:
         return None
-    # A token is for the server it was given for: an entry that now points elsewhere must not leak it there.
+    # A token belongs to one server. If the entry now has another URL, the token must not be sent there.
     if sign_in.tokens is None or sign_in.address != spec.url:
         return None
-    # Nor is it renewed where no sign-in would lead today: one from before that was looked at.
+    # Do not renew at a URL that a sign-in would refuse today. Old sign-ins were not checked.
     renewed_at = None if sign_in.authority is None else httpx2.URL(str(sign_in.authority.token_endpoint))
     if renewed_at is not None and await why_not_connect(renewed_at, server=httpx2.URL(spec.url)) is not None:
         return None
@@ -189,7 +191,7 @@ async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Au
 
 
 def build_client_metadata(oauth: OAuthSpec | None, redirect: str) -> OAuthClientMetadata:
-    """How we introduce ourselves to an authority."""
+    """Return our client metadata for registration at an authorization server."""
     scopes = oauth.scopes if oauth is not None else ()
     return OAuthClientMetadata(
         client_name="Fingerpost", redirect_uris=[AnyUrl(redirect)], scope=" ".join(scopes) or None
@@ -197,10 +199,10 @@ def build_client_metadata(oauth: OAuthSpec | None, redirect: str) -> OAuthClient
 
 
 class _BearerAuth(OAuthClientProvider):
-    """Uses and renews tokens; never asks a person.
+    """Uses and renews tokens without user interaction.
 
-    The library's own flow holds a lock from sending a request to its answer, so
-    that one slow call would hold up all others. Here the lock covers renewal only.
+    The library's flow holds a lock for the whole request, so one slow call would block all others. Here the
+    lock covers renewal only.
     """
 
     def __init__(self, address: str, client: OAuthClientMetadata, storage: OAuthTokenStorage) -> None:
@@ -222,7 +224,7 @@ class _BearerAuth(OAuthClientProvider):
         if response.status_code != 401:
             return
         async with self.context.lock:
-            # Another request may have renewed it meanwhile; then only the header is old.
+            # Another request may have renewed it meanwhile; then only the header is outdated.
             if self.context.current_tokens is used and self.context.can_refresh_token():
                 await self._handle_refresh_response((yield await self._refresh_token()))
         if self.context.current_tokens is not None and self.context.current_tokens is not used:
@@ -234,7 +236,9 @@ MAX_ADDRESS_LENGTH = 200
 
 
 class CheckedSignIn(OAuthClientProvider):
-    """Looks at every address before it goes there, and at the authority before it has anybody sign in."""
+    """Sign-in that checks every URL before it is requested, and the authorization server before the user
+    signs in.
+    """
 
     async def async_auth_flow(
         self, request: httpx2.Request
@@ -259,14 +263,14 @@ class CheckedSignIn(OAuthClientProvider):
 
     async def _check_request(self, outgoing: httpx2.Request) -> None:
         if outgoing.method == "GET" and _is_same_url(outgoing.url, httpx2.URL(self.context.server_url)):
-            return  # its own documents are read where the server is
+            return  # the server's own documents are read at the server itself
         if self.context.oauth_metadata is not None:
             await check_authority(self.context.oauth_metadata, self.context.server_url)
         await check_redirect(str(outgoing.url), "for its sign-in", self.context.server_url)
 
 
 async def check_authority(authority: OAuthMetadata, server: str) -> None:
-    """Raises `OAuthFlowError` for an authority nobody should sign in at."""
+    """Raise `OAuthFlowError` for an authorization server that is not safe to use."""
     endpoints = {
         "to authorize": authority.authorization_endpoint,
         "for tokens": authority.token_endpoint,
@@ -275,8 +279,8 @@ async def check_authority(authority: OAuthMetadata, server: str) -> None:
     for purpose, endpoint in endpoints.items():
         if endpoint is not None:
             await check_redirect(str(endpoint), purpose, server)
-    # The MCP specification: where this is absent there is no PKCE, and clients refuse to go on. Without it
-    # whoever gets hold of the code on its way back has the token.
+    # MCP specification: if this is absent, PKCE is not supported and clients must refuse. Without PKCE an
+    # attacker who intercepts the authorization code gets the token.
     methods = authority.code_challenge_methods_supported or []
     if "S256" not in methods:
         said = f"only {', '.join(methods)}"[:MAX_ADDRESS_LENGTH] if methods else "nothing"
@@ -289,7 +293,7 @@ async def check_authority(authority: OAuthMetadata, server: str) -> None:
 
 
 async def check_redirect(address: str, purpose: str, server: str) -> None:
-    """Raises `OAuthFlowError` for an address that is not to be followed."""
+    """Raise `OAuthFlowError` for a URL that must not be used."""
     url = httpx2.URL(address)
     why = await why_not_connect(url, server=httpx2.URL(server))
     if why is not None:
@@ -329,7 +333,7 @@ async def sign_in(
     open_browser: Callable[[str], object],
     timeout: float = SIGN_IN_SECONDS,
 ) -> bool:
-    """Sign in to this server. False when it did not ask for that. Raises `ServerUnavailable`."""
+    """Sign in to this server. Return False if the server does not require it. Raises `ServerUnavailable`."""
     if spec.url is None or spec.transport not in ("http", "sse"):
         message = f"{spec.name} is not a server at an address; only those are signed in to"
         raise ConfigError(message, hint="programs get their credentials by their env")
@@ -381,7 +385,7 @@ async def _run_sign_in(
 
 
 def _build_registered_client(spec: ServerSpec, redirect: str) -> OAuthClientInformationFull | None:
-    """The client somebody registered by hand, when the authority does not let us register ourselves."""
+    """Return the manually registered client, for authorization servers without dynamic registration."""
     if spec.oauth is None or spec.oauth.client_id is None:
         return None
     return OAuthClientInformationFull(
@@ -393,7 +397,7 @@ def _build_registered_client(spec: ServerSpec, redirect: str) -> OAuthClientInfo
 
 
 class _OAuthCallback:
-    """The loopback address the browser is sent back to."""
+    """The loopback address that the browser is redirected to."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""Connections, legacy sessions and tool lists that belong to a single caller of a server."""
+"""Connections, legacy sessions and tool lists that belong to one caller of a server."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class CallerConnection:
         self.scope = anyio.CancelScope()
         self.users = 0
         self.used = time.monotonic()
-        self.log_level: str | None = None  # what the server was told; None: nothing
+        self.log_level: str | None = None  # level sent to the server; None if not sent
 
     @property
     def is_busy(self) -> bool:
         return self.users > 0
 
     def release(self) -> None:
-        """One of those who use it is done."""
+        """Mark one use of the connection as finished."""
         self.users -= 1
-        self.used = time.monotonic()  # what event loops count by
+        self.used = time.monotonic()  # the clock used by event loops
 
     @property
     def is_closed(self) -> bool:
@@ -85,17 +85,19 @@ class CallerConnections:
         return len(self._own)
 
     def get_open(self, key: str) -> CallerConnection | None:
-        """This caller's connection where there is one that can be used now."""
+        """Return this caller's connection if it is open, else None."""
         own = self._own.get(key)
         return own if own is not None and own.connection is not None and not own.is_closed else None
 
     def get_pending_or_open(self, key: str) -> CallerConnection | None:
-        """This caller's connection, be it one that is still being opened."""
+        """Return this caller's connection, even if it is still being opened, else None."""
         own = self._own.get(key)
         return None if own is None or own.is_closed else own
 
     def open_in_background(self, key: str, tasks: TaskGroup, deps: ConnectDeps) -> CallerConnection | None:
-        """Open a connection for a caller without anybody waiting for it. None: no room, or begun already."""
+        """Start opening a connection for a caller. Return None if the limit is reached or it was started
+        already.
+        """
         if key in self._own or (len(self._own) >= self._most and not self._list_idle()):
             return None
         self._make_room()
@@ -104,9 +106,10 @@ class CallerConnections:
     def use(
         self, key: str, tasks: TaskGroup, listing: Listing | None, headers: Mapping[str, str] | None = None
     ) -> _CallerConnectionLease:
-        """This caller's connection, opened where there is none, kept at least until the block ends.
+        """Return a lease on this caller's connection. The connection is opened if needed and kept until the
+        block ends.
 
-        `headers` go with everything that is sent on it.
+        `headers` are sent with every request on it.
         """
         return _CallerConnectionLease(self, key, tasks, listing, headers)
 
@@ -154,7 +157,7 @@ class CallerConnections:
         deps: ConnectDeps,
         spec: ServerSpec,
     ) -> None:
-        """One connection from its first byte to its end."""
+        """Run one connection from start to end."""
         lifeline = ConnectionState(self._spec.name, stderr=RingBuffer(self._around.limits.stderr_bytes))
         caller_connection.scope.deadline = anyio.current_time() + self._spec.connect_timeout
         try:
@@ -196,7 +199,7 @@ class CallerConnections:
                 caller_connection.used = anyio.current_time()
 
     def _on_notification(self, method: str, params: JsonObject, caller: str | None) -> None:
-        # What is said to one caller is nobody else's; only that something changed concerns all.
+        # Log messages belong to one caller. Changes concern all callers.
         if method != LOG_METHOD or caller is not None:
             self._outside(method, params, caller)
 
@@ -206,7 +209,7 @@ class CallerConnections:
 
 
 class _CallerConnectionLease:
-    """A claim on a caller's connection."""
+    """Keeps a caller's connection open while it is used."""
 
     def __init__(
         self,
@@ -238,15 +241,16 @@ class _CallerConnectionLease:
 
 
 LEGACY_VERSION: Final = "2025-11-25"
-INVALID_REQUEST: Final = -32600  # what the MCP library answers with
+INVALID_REQUEST: Final = -32600  # code used by the MCP library
 _UNSUPPORTED_PHRASES: Final = "server-initiated requests"
-_MAX_TEXT_LENGTH: Final = 1000  # characters: a long text is no such sentence
+_MAX_TEXT_LENGTH: Final = 1000  # characters; longer texts are not this error message
 
 
 class ServerRequestUnsupported(ToolFailed):
-    """The tool failed because its server could not ask. `result` is what it said of that, if it was a result.
+    """The tool failed because its server could not ask the caller. `result` is the tool's failed result, if
+    it returned one.
 
-    `again`: the same call, made once more, can be asked about.
+    `again` is true if a repeated call could be answered by the caller.
     """
 
     def __init__(self, message: str, *, server: str, code: int, data: object, again: bool) -> None:
@@ -256,7 +260,7 @@ class ServerRequestUnsupported(ToolFailed):
 
 
 def is_unsupported_request_failure(failed: JsonObject | ToolFailed) -> bool:
-    """Whether this failure is that of a server which wanted to ask something."""
+    """Return whether a call failed because the server could not send a request to the caller."""
     said = [str(failed)] if isinstance(failed, ToolFailed) else _get_texts(failed)
     return any(_UNSUPPORTED_PHRASES in text[:_MAX_TEXT_LENGTH] for text in said)
 
@@ -264,7 +268,7 @@ def is_unsupported_request_failure(failed: JsonObject | ToolFailed) -> bool:
 def build_unsupported_request(
     server: str, failed: JsonObject | ToolFailed, advice: str, *, again: bool
 ) -> ServerRequestUnsupported:
-    """The same failure, with what helps against it."""
+    """Build the error from the failed call, with advice added."""
     if isinstance(failed, ToolFailed):
         message = f"{str(failed).rstrip('.')}. {advice}"
         return ServerRequestUnsupported(
@@ -287,17 +291,17 @@ def _get_texts(result: JsonObject) -> list[str]:
     return [text for block in blocks if isinstance(text := cast("JsonObject", block).get("text"), str)]
 
 
-FREQUENT_CALLS: Final = 64  # calls of one session: opening another for it takes us as long as twenty of them,
-FREQUENT_CALLS_TIMES_TOOLS: Final = (
-    1920  # unless the server may have listed that many tools for them, all in all
-)
-RETRY_SECONDS: Final = 300.0  # after a server did not take the older era, or gave less in it
+# Calls of one session; opening another session costs about as much as twenty calls.
+FREQUENT_CALLS: Final = 64
+# Calls times listed tools, because the server may build its tool list for every call.
+FREQUENT_CALLS_TIMES_TOOLS: Final = 1920
+RETRY_SECONDS: Final = 300.0  # wait after a server refused the legacy protocol or offered less in it
 MAX_COUNTED_CALLERS: Final = 1000  # sessions
 SET_LEVEL_METHOD: Final = "logging/setLevel"
 
 
 class LegacySessions:
-    """The sessions at one server of those who call it often, or whom it can ask nothing otherwise."""
+    """Legacy protocol sessions for callers that call often, or that the server cannot ask otherwise."""
 
     def __init__(self, spec: ServerSpec, deps: ConnectDeps) -> None:
         self._server = spec.name
@@ -305,10 +309,10 @@ class LegacySessions:
         self._around = deps
         self._sessions = CallerConnections(replace(spec, era=LEGACY_VERSION), deps, _ignore_notification)
         self._calls: OrderedDict[str, int] = OrderedDict()
-        self._begun: CallerConnection | None = None  # the latest
+        self._begun: CallerConnection | None = None  # the most recently opened one
         self._not_before = 0.0
-        self._refusal = ""  # why the last one did not come about
-        self._asks = False  # in the middle of a call, which it can in the older era alone
+        self._refusal = ""  # why the last one failed
+        self._asks = False  # whether the server asks during a call, which works only in the legacy protocol
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -316,9 +320,10 @@ class LegacySessions:
     def get_connection(
         self, context: RequestContext | None, shared: ServerConnection, tasks: TaskGroup, *, tools: int
     ) -> CallerConnection | None:
-        """The caller's own connection; None: the shared one is to be used. `tools`: how many there are.
+        """Return the caller's own connection, or None to use the shared one. `tools` is the server's tool
+        count.
 
-        One that is still being opened is given to those alone who have to wait for it: see
+        A connection that is still being opened is returned only to callers that must wait for it with
         `wait_for_connection`.
         """
         if not self._possible or context is None or not shared.modern:
@@ -328,7 +333,7 @@ class LegacySessions:
             return None
         if self._asks and _can_answer_questions(caller):
             return self._sessions.get_pending_or_open(caller.key) or self._begin(caller, shared, tasks, tools)
-        # Which log messages are wanted belongs to a request in the newer era, and to a session in the older.
+        # The log level belongs to a request in the modern protocol and to a session in the legacy protocol.
         if not shared.is_direct or (context.log_level is not None and not context.usual_level):
             return None
         own = self._sessions.get_open(caller.key)
@@ -351,7 +356,7 @@ class LegacySessions:
     async def wait_for_connection(
         self, caller_connection: CallerConnection, context: RequestContext | None
     ) -> ServerConnection | None:
-        """The connection itself, once it is open, with the log level this session set; None: it failed."""
+        """Wait until the connection is open and set the session's log level. Return None if it failed."""
         if caller_connection.connection is None:
             await caller_connection.ready.wait()
         opened = caller_connection.connection
@@ -360,18 +365,17 @@ class LegacySessions:
         level = context.log_level
         if level is not None and level != caller_connection.log_level and "logging" in opened.capabilities:
             caller_connection.log_level = level
-            with suppress(ToolFailed):  # it says what it says; the session hears no more than it asked for
+            with suppress(ToolFailed):  # the session still filters by its own level
                 await opened.fetch(SET_LEVEL_METHOD, {"level": level})
         return opened
-
-    # -- questions that are put in the older era alone ----------------------------------------------
 
     def build_unsupported_error(
         self, failed: JsonObject | ToolFailed, context: RequestContext | None, shared: ServerConnection
     ) -> ServerRequestUnsupported | None:
-        """Whether a call on the shared connection failed because its caller could not be asked. If so: why.
+        """Return an error if a call on the shared connection failed because its caller could not be asked,
+        else None.
 
-        From then on callers of the older era have sessions of their own, where they can be.
+        After that, legacy callers get their own sessions if possible.
         """
         caller = None if context is None else context.caller
         if (
@@ -385,7 +389,8 @@ class LegacySessions:
             return None
         if not self._asks:
             self._asks = True
-            self._begun, self._not_before = None, 0.0  # what was lacking before may be less than this
+            # An earlier refusal may concern a capability that is not required now.
+            self._begun, self._not_before = None, 0.0
         again = self._possible and not self._is_refused()
         return build_unsupported_request(self._server, failed, self._build_hint(again=again), again=again)
 
@@ -407,9 +412,11 @@ class LegacySessions:
     def _build_caller_deps(
         self, capabilities: JsonObject, shared: ServerConnection, tools: int
     ) -> ConnectDeps:
-        """With what the caller can do, and nothing less from the server than now.
+        """Return dependencies with the caller's capabilities. The server must offer at least what it offers
+        now.
 
-        That it can ask outweighs extensions: servers name theirs in the newer era alone.
+        If the server asks questions, extensions are not required, because servers name them only in the
+        modern protocol.
         """
         abilities = build_client_capabilities(capabilities)
         given = shared.capabilities
@@ -443,32 +450,32 @@ _QUESTION_CAPABILITIES: Final = frozenset(QUESTION_CAPABILITIES.values())
 
 
 def _ignore_notification(method: str, params: JsonObject, caller: str | None) -> None:
-    """What changed at the server, the shared connection is told as well."""
+    """Ignore changes: the shared connection receives them too."""
 
 
-LIST_SECONDS: Final = 60.0  # after which a caller's list is read again
-FAILED_SECONDS: Final = 5.0  # after which a list that could not be read is asked for again
-MAX_LISTED_CALLERS: Final = 100  # whose lists are kept; beyond them the one used longest ago goes
+LIST_SECONDS: Final = 60.0  # a caller's list is read again after this
+FAILED_SECONDS: Final = 5.0  # a failed read is repeated after this
+MAX_LISTED_CALLERS: Final = 100  # lists kept; the least recently used one is dropped
 MAX_CONCURRENT_READS: Final = 4  # lists read from one server at the same time
 CALLER_KEY_NOTE: Final = "needs the caller's own key to list its tools"
 CALLER_KEY_CONNECT_NOTE: Final = "needs the caller's own key to connect"
 
-# Many servers refuse with the code -32001, which is also the one of a reply that came too late.
+# Many servers refuse with code -32001, which also means a timeout.
 REFUSALS: Final = (SignInRequired, ToolFailed, ToolTimeout)
 _NO_TOOLS: Final[Mapping[str, JsonObject]] = {}
 
 
 @frozen
 class _CallerToolList:
-    """The definitions one caller was given, by name."""
+    """The definitions listed for one caller, by name."""
 
     definitions: Mapping[str, JsonObject]
-    since: float  # when this caller was first given one, by the clock of the event loop
+    since: float  # when this caller first got a list, in event loop time
     until: float  # when it is read again
 
 
 class CallerToolLists:
-    """What callers were given by one server, each with their own key."""
+    """The tool lists of one server's callers, each read with the caller's key."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
@@ -477,9 +484,9 @@ class CallerToolLists:
         self._slots = anyio.Semaphore(MAX_CONCURRENT_READS)
 
     def add_to_listing(self, listing: Listing, *, max_tools: int) -> Listing:
-        """The listing with the tools that callers were given, marked as such; the listing's own come first.
+        """Return the listing with the callers' tools added after it and marked as such.
 
-        Of two definitions of one tool the one that was seen first counts while its list is valid.
+        If callers have different definitions of a tool, the first one seen is used while its list is valid.
         """
         known = {cast("str", definition["name"]) for definition in listing.definitions}
         found: dict[str, JsonObject] = {}
@@ -495,7 +502,7 @@ class CallerToolLists:
         )
 
     def get_tool_names(self, caller: str, authorization: str, listing: Listing) -> frozenset[str]:
-        """The tools in this caller's own list whose definition is the one in the listing."""
+        """Return the tools of this caller's list whose definition is the one in the listing."""
         own = self._lists.get(self._build_key(caller, authorization))
         if own is None:
             return frozenset()
@@ -509,10 +516,10 @@ class CallerToolLists:
     async def refresh(
         self, caller: str, authorization: str, ask: Callable[[], Awaitable[Listing]], *, timeout: float
     ) -> bool:
-        """Have this caller's list read where none is valid. True: it may have changed.
+        """Read this caller's list if there is no valid one. Return whether it may have changed.
 
-        Two requests at once ask once. A refusal empties the list; where the server did not answer, the
-        list from before stays.
+        Concurrent requests share one read. A refusal empties the list. If the server does not respond, the
+        old list is kept.
         """
         key = self._build_key(caller, authorization)
         while (reading := self._reading.get(key)) is not None:
@@ -538,7 +545,7 @@ class CallerToolLists:
     async def _read_definitions(
         self, ask: Callable[[], Awaitable[Listing]], before: Mapping[str, JsonObject], timeout: float
     ) -> tuple[Mapping[str, JsonObject], float]:
-        """What the caller is given now, and for how many seconds that is valid."""
+        """Return the caller's current definitions and for how many seconds they are valid."""
         with anyio.move_on_after(timeout):
             try:
                 async with self._slots:
@@ -551,7 +558,7 @@ class CallerToolLists:
         return before, FAILED_SECONDS
 
     def build_connection_key(self, authorization: str, session: str) -> str:
-        """What the connection is known by that is opened with this key; `session`: of a caller alone."""
+        """Return the key of the connection opened with this authorization in this session."""
         return self._build_key(session, authorization).hex()
 
     def _build_key(self, caller: str, authorization: str) -> bytes:

@@ -1,4 +1,4 @@
-"""All configured servers: starting, listing, calling and watching them."""
+"""All configured servers: starting, listing, calling and monitoring them."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ CallbackArgs = TypeVarTuple("CallbackArgs")
 
 
 class CallbackList(Generic[*CallbackArgs]):
-    """Callbacks for one kind of news."""
+    """Callbacks for one kind of event."""
 
     def __init__(self) -> None:
         self._callbacks: dict[object, Callable[[*CallbackArgs], None]] = {}
 
     def add(self, callback: Callable[[*CallbackArgs], None]) -> Callable[[], None]:
-        """Have `callback` called from now on, until the function returned here is."""
+        """Add a callback. The returned function removes it."""
         token = object()
         self._callbacks[token] = callback
 
@@ -77,7 +77,7 @@ REPEATABLE_METHODS = frozenset({"resources/read", "prompts/get", "completion/com
 
 
 class _SupervisorTask:
-    """The task of one supervisor, which can be ended without ending the others."""
+    """The task of one supervisor. It can be stopped without stopping the others."""
 
     def __init__(self) -> None:
         self._scope = anyio.CancelScope()
@@ -96,7 +96,7 @@ class _SupervisorTask:
 
 
 class ServerPool:
-    """The configured servers. Entering connects nothing: `start`, `ensure` and `call` do."""
+    """The configured servers. Entering the context connects nothing: `start`, `ensure` and `call` do."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class ServerPool:
         tokens: SignInStore | None = None,
         on_listing: Callable[[Listing], Awaitable[None]] | None = None,
     ) -> None:
-        """`study` is given each listing before it is shown to anybody else, and takes the time it needs."""
+        """`on_listing` receives each listing and is awaited before the listing is published."""
         self._watchers: CallbackList[str] = CallbackList()
         self._hearers: CallbackList[str, str, JsonObject, str | None] = CallbackList()
         self._http = HttpClients()
@@ -147,13 +147,11 @@ class ServerPool:
                 await self._http.aclose()
 
     def advertise_client_capabilities(self) -> None:
-        """Calls will come with callers who can be asked: servers that connect from now on hear of it."""
+        """Declare that callers can answer questions, for all connections made from now on."""
         self._for_callers = True
 
-    # -- connecting ---------------------------------------------------------------------------------
-
     def start(self, *names: str) -> None:
-        """Begin connecting these servers (all, when none is named), in parallel. Returns at once."""
+        """Start connecting these servers (all if none is named) in parallel. Returns at once."""
         if self._tasks is None:
             message = "servers are started inside `async with Servers(...)`"
             raise RuntimeError(message)
@@ -164,7 +162,7 @@ class ServerPool:
                 self._tasks.start_soon(run, supervisor)
 
     async def wait_until_settled(self, *, timeout: float) -> bool:
-        """Wait until every started server is up, down or disabled. False when the time was over first."""
+        """Wait until every started server is up, down or disabled. Return False on timeout."""
         with anyio.move_on_after(timeout):
             for supervisor in list(self._supervisors.values()):
                 if supervisor.started:
@@ -173,7 +171,7 @@ class ServerPool:
         return False
 
     async def wait_until_resources_read(self, *, timeout: float) -> bool:
-        """Wait until what each server that is up offers besides tools was read once. False: not in time."""
+        """Wait until resources and prompts of each running server were read once. Return False on timeout."""
         with anyio.move_on_after(timeout):
             for supervisor in list(self._supervisors.values()):
                 if supervisor.is_connected:
@@ -182,10 +180,10 @@ class ServerPool:
         return False
 
     async def ensure(self, name: str, *, timeout: float) -> None:
-        """Have this server connected. Raises `ServerUnavailable` with the reason it is not.
+        """Connect this server if needed. Raises `ServerUnavailable` with the reason if it is not connected.
 
-        A server that is down and waiting for its next attempt is not hurried:
-        a crash loop must not be driven by the calls it fails.
+        A server that waits for its next attempt is not connected earlier, so that failing calls do not drive
+        a crash loop.
         """
         supervisor = self._get_supervisor(name)
         if supervisor.can_be_asked:
@@ -196,46 +194,46 @@ class ServerPool:
         if not supervisor.can_be_asked:
             raise supervisor.build_unavailable()
 
-    # -- knowing ------------------------------------------------------------------------------------
-
     @property
     def statuses(self) -> tuple[ServerStatus, ...]:
-        """How every server is doing, in configured order."""
+        """The status of every server, in configured order."""
         return tuple(supervisor.status_tracker.status for supervisor in self._supervisors.values())
 
     def get_status(self, name: str) -> ServerStatus:
         return self._get_supervisor(name).status_tracker.status
 
     def get_precheck(self, name: str) -> Precheck | None:
-        """What looks at calls of this server before they run; only servers in this process have one."""
+        """Return the check that runs before calls of this server. Only in-process servers have one."""
         supervisor = self._supervisors.get(name)
         return None if supervisor is None else supervisor.spec.precheck
 
     def get_listing(self, name: str) -> Listing | None:
-        """What the server offered last; None while it was never listed. Kept while it is down."""
+        """Return the last listing, or None if the server was never listed. It is kept while the server is
+        down.
+        """
         return self._get_supervisor(name).listing
 
     def get_resources(self, name: str) -> ServerResources | None:
-        """What the server can do and offers besides tools; None while it was never up, or is switched off."""
+        """Return capabilities, resources and prompts of the server, or None if it was never up or is
+        disabled.
+        """
         supervisor = self._get_supervisor(name)
         return None if supervisor.disabled else supervisor.shelf.materials
 
     def subscribe_to_notifications(
         self, callback: Callable[[str, str, JsonObject, str | None], None]
     ) -> Callable[[], None]:
-        """Have `callback` called with server, method and params of every notification outside of requests.
+        """Call `callback` with server, method, params and caller key of every notification outside of
+        requests.
 
-        The last argument is the key of the only caller who may be told; None: it concerns everybody. Of
-        changed resources and prompts it is told when the new lists were read; changed tools are
-        `subscribe_to_changes`'s.
+        The caller key names the only caller who may receive it; None means all. Changed resources and prompts
+        are reported after the new lists were read. Changed tools are reported by `subscribe_to_changes`.
         """
         return self._hearers.add(callback)
 
     def subscribe_to_changes(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Have `callback` called with a server's name whenever its status or listing changed."""
+        """Call `callback` with a server's name whenever its status or listing changes."""
         return self._watchers.add(callback)
-
-    # -- asking -------------------------------------------------------------------------------------
 
     async def call(
         self,
@@ -248,11 +246,10 @@ class ServerPool:
         meta: Mapping[str, Json] | None = None,
         context: RequestContext | None = None,
     ) -> JsonObject:
-        """Call a tool and return its raw result. `timeout` bounds everything, connecting included.
+        """Call a tool and return its raw result. `timeout` covers everything, including connecting.
 
-        `meta` is for a server in this process; it goes to no other.
-
-        Never repeated by itself: after a failure nobody knows whether the call took effect.
+        `meta` is sent to in-process servers only. A call is never retried automatically, because after a
+        failure it is unknown whether it took effect.
         """
         supervisor = self._get_supervisor(name)
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
@@ -274,7 +271,7 @@ class ServerPool:
                             params, context=context, on_progress=on_progress, clock=clock
                         )
                 except ServerUnavailable:
-                    connection.lifeline.request_probe()  # the other connection may be lost as well
+                    connection.lifeline.request_probe()  # the shared connection may be lost too
                     raise
                 finally:
                     own.release()
@@ -303,9 +300,9 @@ class ServerPool:
         timeout: float,
         context: RequestContext | None = None,
     ) -> JsonObject:
-        """Ask anything that is not a call, and return the raw result. Raises like `call`.
+        """Send a request other than a tool call and return the raw result. Raises like `call`.
 
-        Asked once more where the server had forgotten our session.
+        The request is retried once if the server lost our session and it is safe to repeat.
         """
         supervisor = self._get_supervisor(name)
         until = anyio.current_time() + timeout
@@ -317,7 +314,8 @@ class ServerPool:
             if method in (SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD):
                 return await supervisor.subscriptions.change(connection, method, params, context)
             if context is None and method not in REPEATABLE_METHODS:
-                return await connection.fetch(method, params)  # our own: what it says is not about this
+                # Not a caller's request, so the server's questions are not about it.
+                return await connection.fetch(method, params)
             return await connection.ask(method, params, context=context, clock=clock)
 
         try:
@@ -337,7 +335,7 @@ class ServerPool:
         timeout: float,
         context: RequestContext | None,
     ) -> JsonObject:
-        """Have this asked on the right connection, in time."""
+        """Run `ask` on the right connection within the timeout."""
         name = supervisor.spec.name
         if context is not None and context.clock is not None:
             if not supervisor.can_be_asked:
@@ -377,11 +375,11 @@ class ServerPool:
             return await ask(connection, clock)
 
     async def refresh(self, name: str) -> None:
-        """List this server's tools again, now."""
+        """List this server's tools again now."""
         supervisor = self._get_supervisor(name)
         seconds = supervisor.spec.connect_timeout
         await self.ensure(name, timeout=seconds)
-        if supervisor.needs_caller_keys:  # it lists to callers alone, who ask for themselves
+        if supervisor.needs_caller_keys:  # it lists tools only for callers, with their own keys
             return
         with anyio.move_on_after(seconds):
             await supervisor.relist(_get_connection(supervisor))
@@ -391,10 +389,10 @@ class ServerPool:
     async def list_caller_tools(
         self, caller: str, authorization: str, *, timeout: float
     ) -> tuple[tuple[str, str], ...]:
-        """Server and name of each tool that is listed only to this caller's own key.
+        """Return server and name of each tool that is listed only for this caller's key.
 
-        Servers set up for callers' keys are asked side by side, each at most for so long; a list is kept
-        for a short time.
+        Servers that accept callers' keys are asked in parallel, each for at most `timeout` seconds. Lists are
+        cached for a short time.
         """
         found: list[tuple[str, str]] = []
         assert self._tasks is not None
@@ -411,38 +409,36 @@ class ServerPool:
         return tuple(sorted(found))
 
     def refresh_in_background(self) -> None:
-        """Somebody looks at the tools: lists that may have changed without a word are read behind it."""
+        """Read possibly outdated tool lists again in the background. Called when tools are listed."""
         for supervisor in self._supervisors.values():
             supervisor.relist_in_background()
 
     async def refresh_stale_listings(self, *, timeout: float) -> None:
-        """Somebody asks for a tool nobody knows: read such lists now, for as long as they may wait."""
+        """Read possibly outdated tool lists again now. Called when an unknown tool is requested."""
         with anyio.move_on_after(timeout):
             async with anyio.create_task_group() as tasks:
                 for supervisor in self._supervisors.values():
                     tasks.start_soon(run_contained, supervisor.relist_if_stale)
 
     async def probe(self, name: str, *, timeout: float) -> None:
-        """Ask for a sign of life, where there is a connection: `get_latency` tells how long it took."""
+        """Check that a connected server responds. `get_latency` returns how long it took."""
         connection = self._get_supervisor(name).connection
         if connection is not None:
             with anyio.move_on_after(timeout):
                 await connection.probe()
 
     def get_latency(self, name: str) -> float | None:
-        """Milliseconds the last sign of life took, on this connection."""
+        """Return the duration of the last probe on this connection in milliseconds."""
         connection = self._get_supervisor(name).connection
         return None if connection is None else connection.latency_ms
 
-    # -- changing -----------------------------------------------------------------------------------
-
     async def add(self, spec: ServerSpec) -> None:
-        """One more server. It connects when it is started or needed."""
+        """Add a server. It connects when it is started or needed."""
         self._add_supervisor(spec)
         self._watchers.call_all(spec.name)
 
     async def disable(self, name: str, reason: str) -> None:
-        """Disconnect this server until it is switched on; nothing connects it meanwhile."""
+        """Disconnect this server and keep it disconnected until `enable`."""
         supervisor = self._get_supervisor(name)
         supervisor.disabled = True
         if supervisor.spec.enabled:
@@ -451,7 +447,7 @@ class ServerPool:
             supervisor.status_tracker.set_state(ServerState.DISABLED, reason)
 
     def enable(self, name: str) -> None:
-        """Let this server be connected again, and begin."""
+        """Allow this server to connect again, and start it."""
         supervisor = self._get_supervisor(name)
         was_shut, supervisor.disabled = supervisor.disabled, False
         if was_shut and supervisor.spec.enabled:
@@ -459,33 +455,31 @@ class ServerPool:
             self.start(name)
 
     async def reconnect(self, name: str) -> None:
-        """Drop the connection, if there is one, and connect anew without waiting for a next attempt."""
+        """Close the connection, if any, and connect again at once."""
         supervisor = self._get_supervisor(name)
         if supervisor.spec.enabled and not supervisor.disabled and await self._disconnect(supervisor):
             supervisor.reset()
             supervisor.status_tracker.reset()
-        if supervisor.disabled or not supervisor.spec.enabled:  # perhaps only since a moment ago
+        if supervisor.disabled or not supervisor.spec.enabled:  # it may have changed while disconnecting
             raise supervisor.status_tracker.build_unavailable()
         self.start(name)
 
     async def _disconnect(self, supervisor: Supervisor) -> bool:
-        """End its task. False when somebody else does so, or it has none."""
+        """Stop the server's task. Return False if it has none or another task is stopping it."""
         supervisor.close_caller_connections()
         if (run := self._runs.pop(supervisor.spec.name, None)) is None:
             return False
-        with anyio.CancelScope(shield=True):  # who asked may leave; half disconnected helps nobody
+        with anyio.CancelScope(shield=True):  # must complete even if the caller is cancelled
             await run.stop()
         return True
 
     async def remove(self, name: str) -> None:
-        """Disconnect this server and forget it."""
+        """Disconnect this server and remove it."""
         self._get_supervisor(name).close_caller_connections()
         if (run := self._runs.pop(name, None)) is not None:
             await run.stop()
         del self._supervisors[name]
         self._watchers.call_all(name)
-
-    # -----------------------------------------------------------------------------------------------
 
     def _add_supervisor(self, spec: ServerSpec) -> None:
         if spec.name in self._supervisors:
@@ -511,7 +505,9 @@ def _get_connection(supervisor: Supervisor) -> ServerConnection:
 
 
 def _may_repeat(method: str, error: SessionForgotten, clock: RequestClock) -> bool:
-    """What was turned away did not run. What was cut off may have: a read does not mind, a person would."""
+    """Return whether a request may be sent again. A rejected request did not run. An interrupted one may have
+    run, so only reads without user interaction are repeated.
+    """
     return isinstance(error, SessionRejected) or (method in REPEATABLE_METHODS and not clock.was_paused)
 
 
@@ -525,4 +521,4 @@ async def _check_result(name: str, result: JsonObject) -> JsonObject:
 
 
 async def _accept_listing(_: Listing) -> None:
-    """Nobody has to think about a listing first."""
+    """Accept every listing."""

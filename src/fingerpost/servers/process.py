@@ -1,4 +1,4 @@
-"""A child process: how it is started, ended and reported to the watchdog, and buffers for its output."""
+"""Child processes: starting, stopping, registration with the watchdog, and output buffers."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from fingerpost.servers.watchdog import MARK, find_descendants, kill_descendants
 
 INHERITED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
-EOF_GRACE = 1.0  # after closing stdin, which is how a client says goodbye
+EOF_GRACE = 1.0  # after closing stdin, the regular way to stop a server
 TERM_GRACE = 1.0  # after SIGTERM to the whole group
-KILL_GRACE = 2.0  # after SIGKILL; only the kernel can need longer
+KILL_GRACE = 2.0  # after SIGKILL; only the kernel can take longer
 EXIT_POLL = 0.02
 
 
 async def spawn(spec: ServerSpec, mark: str) -> Process:
-    """Start the program in a session of its own; it and all it starts carry the mark.
-
-    Raises `ServerUnavailable`, or what the system says.
+    """Start the program in its own session, with `mark` in the environment of all its processes. Raises
+    `ServerUnavailable` or `OSError`.
     """
     if not spec.command:
         message = f"{spec.name} has no command to start"
         raise ServerUnavailable(message, server=spec.name, hint="give it a command, or a url")
-    # Starting takes milliseconds; giving up in the middle would leave a child nobody knows of.
+    # Starting takes milliseconds; a cancellation here would leave an unknown child.
     process: Process | None = None
     with anyio.CancelScope(shield=True):
         try:
@@ -48,7 +47,7 @@ async def spawn(spec: ServerSpec, mark: str) -> Process:
                 start_new_session=True,
             )
         except (FileNotFoundError, PermissionError) as error:
-            if error.filename is None:  # not every event loop says which file it was
+            if error.filename is None:  # not every event loop sets it
                 no_folder = spec.cwd is not None and not await anyio.Path(spec.cwd).is_dir()
                 error.filename = spec.cwd if no_folder else spec.command
             raise
@@ -58,13 +57,13 @@ async def spawn(spec: ServerSpec, mark: str) -> Process:
 
 def _build_environment() -> dict[str, str]:
     inherited = {name: os.environ.get(name, "") for name in INHERITED_VARIABLES}
-    # A value that begins so is a shell function: running a shell would execute it.
+    # Such a value is an exported shell function, which a shell would execute.
     return {name: value for name, value in inherited.items() if value and not value.startswith("()")}
 
 
 async def wait_for_exit(process: Process, seconds: float) -> bool:
-    """Whether it is gone by then."""
-    # `Process.wait` also waits for the end of the pipes, which a grandchild can hold open for ever.
+    """Return whether the process exited within the time."""
+    # `Process.wait` also waits for the pipes to close, and a grandchild can hold them open.
     deadline = anyio.current_time() + seconds
     while process.returncode is None:
         if anyio.current_time() >= deadline:
@@ -74,7 +73,9 @@ async def wait_for_exit(process: Process, seconds: float) -> bool:
 
 
 async def terminate(process: Process) -> None:
-    """Ask politely, then firmly, then kill, the child and everything it started. All within bounds."""
+    """Stop the child and all its descendants: close stdin, then SIGTERM, then SIGKILL, each with a time
+    limit.
+    """
     assert process.stdin is not None
     below = await anyio.to_thread.run_sync(find_descendants, process.pid)
     with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -82,12 +83,10 @@ async def terminate(process: Process) -> None:
     if not await wait_for_exit(process, EOF_GRACE):
         _send_signal(process, signal.SIGTERM)
         await wait_for_exit(process, TERM_GRACE)
-    # Also when the child itself is gone: its children are in the same group.
+    # Also when the child has exited: its children are in the same group.
     _send_signal(process, signal.SIGKILL)
     await wait_for_exit(process, KILL_GRACE)
-    await anyio.to_thread.run_sync(
-        kill_descendants, below
-    )  # and those of them that are in groups of their own
+    await anyio.to_thread.run_sync(kill_descendants, below)  # including those in other process groups
 
 
 def _send_signal(process: Process, number: signal.Signals) -> None:
@@ -96,12 +95,12 @@ def _send_signal(process: Process, number: signal.Signals) -> None:
 
 
 async def close_pipes(process: Process) -> None:
-    """Close what is left of its pipes on our side."""
+    """Close our ends of the pipes."""
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await pipe.aclose()
-    # asyncio keeps the transport open, and warns about it later, while a stray process holds a pipe end.
+    # asyncio keeps the transport open and warns later if another process holds an end of the pipe.
     transport: object = getattr(getattr(process, "_process", None), "_transport", None)
     close = getattr(transport, "close", None)
     if callable(close):
@@ -110,7 +109,7 @@ async def close_pipes(process: Process) -> None:
 
 
 def describe_exit(process: Process) -> str:
-    """The end of its output, in words."""
+    """Return why the child's output ended, as text."""
     status = process.returncode
     if status is None:
         return "it closed its output"
@@ -130,7 +129,7 @@ _PROGRAM = Path(__file__).with_name("watchdog.py")
 
 
 class WatchdogClient:
-    """Reports process groups to the watchdog. Its calls block for moments: make them off the event loop."""
+    """Registers process groups with the watchdog. Its methods block briefly, so call them in a thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -140,43 +139,45 @@ class WatchdogClient:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Have a watchdog: what is started before there is one could outlive us."""
+        """Start the watchdog. It must run before the first child, or that child could outlive us."""
         with self._lock:
             self._send(b"")
 
     def add_mark(self, mark: str) -> None:
-        """From now on whatever carries this mark dies with us, also before anybody knows its number."""
+        """Register a mark. Every process with it is killed when we exit, even before its process id is
+        known.
+        """
         with self._lock:
             self._marks.add(mark)
             self._send(b"?%s\n" % mark.encode())
 
     def remove_mark(self, mark: str) -> None:
-        """Nothing that carries this mark is left."""
+        """Unregister a mark that no process has any more."""
         with self._lock:
             self._marks.discard(mark)
             self._send(b"!%s\n" % mark.encode())
 
     def add_group(self, group: int) -> None:
-        """From now on this group dies with us."""
+        """Register a process group to be killed when we exit."""
         with self._lock:
             self._groups.add(group)
             self._send(b"+%d\n" % group)
 
     def remove_group(self, group: int) -> None:
-        """This group is gone; its number may be reused by strangers."""
+        """Unregister a process group that has exited. Its number may be reused."""
         with self._lock:
             self._groups.discard(group)
             self._send(b"-%d\n" % group)
 
     def _send(self, line: bytes) -> None:
-        # After a fork the pipe is shared with the parent, whose groups are not ours to kill.
+        # After a fork the pipe is shared with the parent, whose groups must not be killed.
         if self._owner != os.getpid():
             self._process = None
         if self._process is not None:
             try:
                 cast("IO[bytes]", self._process.stdin).write(line)
             except (BrokenPipeError, ValueError):
-                self._process = None  # it was killed, or let go of; the next one hears the whole list
+                self._process = None  # the watchdog was killed; the next one receives the whole list
         if self._process is None:
             self._process = self._start()
             self._owner = os.getpid()
@@ -199,7 +200,9 @@ class WatchdogClient:
 
 
 def _detach(process: subprocess.Popen[bytes]) -> None:
-    """It outlives us on purpose: nobody is to be warned that it still runs, or that its pipe is open."""
+    """Suppress the warnings about a running process and an open pipe. The watchdog outlives us
+    intentionally.
+    """
     process.returncode = 0
     cast("IO[bytes]", process.stdin).close()
 
@@ -207,11 +210,11 @@ def _detach(process: subprocess.Popen[bytes]) -> None:
 watchdog_client = WatchdogClient()
 
 
-EDGE_SIZE: Final = 4096  # bytes at each end of a line that is too long
+EDGE_SIZE: Final = 4096  # bytes kept at each end of a line that is too long
 
 
 class RingBuffer:
-    """The last `limit` bytes of whatever was written. Used for a child's stderr."""
+    """The last `limit` bytes written. Used for a child's stderr."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -230,31 +233,31 @@ class RingBuffer:
             self._size -= len(self._chunks.popleft())
 
     def read_tail(self, limit: int | None = None) -> bytes:
-        """The newest bytes, at most `limit` of them."""
+        """Return the newest bytes, at most `limit`."""
         kept = b"".join(self._chunks)[-self._limit :] if self._limit else b""
         return kept if limit is None else kept[len(kept) - min(limit, len(kept)) :]
 
     def read_text(self, limit: int | None = None) -> str:
-        """The newest bytes as text; whatever is not UTF-8 is shown as a replacement character."""
+        """Return the newest bytes as text. Invalid UTF-8 becomes replacement characters."""
         return self.read_tail(limit).decode("utf-8", "replace")
 
 
 class LineLimitExceeded(Exception):
-    """More bytes than allowed came without the end of a line."""
+    """More bytes than allowed arrived without a line end."""
 
 
 class LineEdges(bytes):
-    """The beginning and the end of a line that is longer than allowed; what was between was not kept."""
+    """The start and end of a line that is longer than allowed. The middle was not kept."""
 
 
 class LineSplitter:
-    """Bytes in, whole lines out. Work and memory are linear in what comes in, and bounded by `limit`.
+    """Splits bytes into lines. Time is linear in the input and memory is limited by `limit`.
 
-    The pieces of an unfinished line are kept apart and joined once, when its
-    end arrives: joining on every read would cost the square of its length.
+    The parts of an unfinished line are joined once, at its end; joining on every read would take quadratic
+    time.
 
-    `passed_over`: up to this many bytes of a line that is too long are read and left out; of such a line
-    the edges are given, and what comes after it is read as ever.
+    A line that is too long is skipped up to `max_skipped` bytes. Its edges are returned, and reading
+    continues after it.
     """
 
     def __init__(self, limit: int, *, max_skipped: int = 0) -> None:
@@ -262,11 +265,11 @@ class LineSplitter:
         self._passed_over = max_skipped
         self._pieces: list[bytes] = []
         self._size = 0
-        self.overlong: bytes | None = None  # the beginning of the line that is being passed over
-        self._end = b""  # of that line, so far
+        self.overlong: bytes | None = None  # the start of the line being skipped
+        self._end = b""  # the end of that line so far
 
     def split(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes, without their line ends. Raises `LineLimitExceeded`."""
+        """Return the lines completed by `data`, without line ends. Raises `LineLimitExceeded`."""
         first, *rest = data.split(b"\n")
         self._add(first)
         if not rest:
@@ -290,7 +293,7 @@ class LineSplitter:
 
     @property
     def remainder(self) -> bytes:
-        """What came after the last line end."""
+        """The bytes after the last line end."""
         return b"".join(self._pieces)
 
     def _add(self, piece: bytes) -> None:

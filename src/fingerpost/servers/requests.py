@@ -1,4 +1,6 @@
-"""One request to a server: its context and time limit, and what the server says and asks while it runs."""
+"""One request to a server: its context, its deadline, and the notifications and questions of the server while
+it runs.
+"""
 
 from __future__ import annotations
 
@@ -24,34 +26,32 @@ from fingerpost.servers.spec import NO_SECRETS, ServerSecrets
 from fingerpost.servers.wire import encode, encode_if_valid
 from fingerpost.settings.model import LimitSettings
 
-MAX_EXTENSIONS: Final = 10  # times its usual time that a server gets which reports progress
+MAX_EXTENSIONS: Final = 10  # factor by which progress can extend the timeout
 
 
 class RequestClock:
-    """Watches over the deadline of one request; without a scope there is none.
+    """The deadline of one request. Without a scope there is no deadline.
 
-    `patience` is how many seconds a server has without a sign of progress, and `until` when its time is
-    over whatever it says.
-
-    Whoever made the scope looks at `loss` when it was cancelled: it may not have been the time.
+    `timeout` is the number of seconds allowed without progress. `deadline` is the latest time in any case.
+    When the scope was cancelled, check `loss`: the reason may be another error than a timeout.
     """
 
     def __init__(
         self, scope: anyio.CancelScope | None = None, *, timeout: float = 0.0, deadline: float = math.inf
     ) -> None:
         self.scope = scope
-        self.max_progress = -math.inf  # what the server last reported of its progress
+        self.max_progress = -math.inf  # last progress reported by the server
         self._patience = timeout
         self._spare = (MAX_EXTENSIONS - 1) * timeout  # seconds that progress may still add
         self._until = deadline
-        self.loss: FingerpostError | None = None  # why the request was ended, where it was not the time
-        self.was_paused = False  # somebody was asked: the request cannot be made anew
+        self.loss: FingerpostError | None = None  # why the request ended, if not by timeout
+        self.was_paused = False  # the caller was asked, so the request cannot be repeated
         self._waiting = 0
         self._seconds_left = math.inf
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Several questions may be open at once: it runs again after the last one."""
+        """Pause the deadline during a question. With several open questions it resumes after the last one."""
         if self.scope is None:
             yield
             return
@@ -66,24 +66,24 @@ class RequestClock:
                 self.resume()
 
     def pause(self) -> None:
-        """Stop. For `paused` alone, and for whoever has to know of it."""
+        """Stop the clock. Called by `paused` for the first open question."""
         assert self.scope is not None
         self.was_paused = True
         self._seconds_left = self.scope.deadline - anyio.current_time()
         self.scope.deadline = math.inf
 
     def resume(self) -> None:
-        """Run again, with the time that was left."""
+        """Restart the clock with the remaining time."""
         assert self.scope is not None
         self.scope.deadline = anyio.current_time() + self._seconds_left
 
     def note_progress(self, progress: float) -> None:
-        """The server reports its progress. Where that is more than before, its time begins anew."""
+        """Extend the deadline if the reported progress increased."""
         if self.scope is None or not progress > self.max_progress:
             return
         self.max_progress = progress
         if self._waiting:
-            return  # it stands still anyway
+            return  # the clock is paused
         now = anyio.current_time()
         left = self.scope.deadline - now
         more = min(self._patience - left, self._spare, self._until - now - left)
@@ -92,7 +92,7 @@ class RequestClock:
             self.scope.deadline += more
 
     def format_timeout(self, subject: str, seconds: float) -> str:
-        """What is wrong when its time is over, of `seconds` at first."""
+        """Return the timeout message. `seconds` is the original timeout."""
         if self.max_progress == -math.inf or anyio.current_time() >= self._until:
             return f"{subject} did not answer within {round(seconds, 2):g} s"
         if self._spare > 0:
@@ -102,66 +102,65 @@ class RequestClock:
         )
 
 
-# Goes to servers in this process alone: the call under way, for which they may ask who makes it.
+# Sent only to in-process servers: the id of the current call, with which they can look up its caller.
 CALL_ID: Final = "fingerpost/call"
-# In the `_meta` of a failed result of our own servers: the fields of `CallFault` but for the message.
+# In `_meta` of a failed result of a built-in server: the fields of `CallFault` except the message.
 FAULT: Final = "fingerpost/fault"
-# In the `_meta` of a result of our own servers: the waiting call that the person is to be asked about.
+# In `_meta` of a result of a built-in server: the pending call that needs approval.
 AWAITS: Final = "fingerpost/awaits"
 
 
 class CallerChannel(Protocol):
-    """The caller, as far as a server may talk back to them while their request runs."""
+    """The connection back to a caller while their request runs."""
 
     @property
     def key(self) -> str:
-        """The same for everything one caller asks in one session; two callers never share it."""
+        """Identifies one caller in one session. Two callers never share a key."""
         ...
 
     @property
     def capabilities(self) -> JsonObject:
-        """What the caller declared they can do (MCP client capabilities)."""
+        """The MCP client capabilities that the caller declared."""
         ...
 
     @property
     def accepts_input_required(self) -> bool:
-        """Whether they take an `input_required` result and come back with the answers (2026-07-28)."""
+        """Whether the caller accepts `input_required` results (protocol 2026-07-28)."""
         ...
 
     @property
     def authorization(self) -> str | None:
-        """Their own `Authorization` header; for servers configured to get it, and for nobody else."""
+        """The caller's `Authorization` header. It is sent only to servers configured to receive it."""
         ...
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Put a server's question (`elicitation/create`, `sampling/createMessage`, `roots/list`) to them.
+        """Send a server's question (`elicitation/create`, `sampling/createMessage`, `roots/list`) to the
+        caller.
 
-        Raises `ToolFailed` with the caller's own code when they refuse or cannot.
+        Raises `ToolFailed` with the caller's error code when the caller refuses or cannot answer.
         """
         ...
 
     async def tell(self, method: str, params: JsonObject) -> None:
-        """Pass a notification on (`notifications/progress`, `notifications/message`)."""
+        """Forward a notification (`notifications/progress`, `notifications/message`)."""
         ...
 
 
 @frozen
 class RequestContext:
-    """What belongs to one request beyond its arguments, carried through untouched."""
+    """Properties of one request besides its arguments. They are forwarded unchanged."""
 
     caller: CallerChannel | None = None
-    meta: JsonObject = field(
-        default_factory=dict[str, Json]
-    )  # `_meta` without the keys of the protocol itself
-    input_responses: JsonObject | None = None  # answers to an earlier `input_required` …
-    request_state: str | None = None  # … and the server's own state of it, byte for byte
-    log_level: str | None = None  # from which the caller hears log messages …
-    usual_level: bool = False  # … where they never said, as a session may: nothing of theirs depends on it
-    authorization: str | None = field(default=None, repr=False)  # the caller's own, where no `caller` stands
-    clock: RequestClock | None = None  # of whoever keeps the time already: then nobody else does
+    meta: JsonObject = field(default_factory=dict[str, Json])  # `_meta` without protocol keys
+    input_responses: JsonObject | None = None  # answers to an earlier `input_required`
+    request_state: str | None = None  # the server's state for these answers, unchanged
+    log_level: str | None = None  # minimum level of log messages for the caller
+    usual_level: bool = False  # whether `log_level` is only a default that the caller did not set
+    authorization: str | None = field(default=None, repr=False)  # the caller's header when `caller` is None
+    clock: RequestClock | None = None  # set when an outer request already controls the deadline
 
     def replace_caller(self, caller: CallerChannel, clock: RequestClock | None = None) -> RequestContext:
-        """The same on behalf of this caller. (`replace` takes much longer, and every call comes by here.)"""
+        """Return a copy for this caller. `dataclasses.replace` is slower, and every call uses this."""
         return RequestContext(
             caller=caller,
             meta=self.meta,
@@ -174,7 +173,7 @@ class RequestContext:
 
     @property
     def is_continuation(self) -> bool:
-        """Whether this is a further round of a call already begun."""
+        """Whether this continues a call that was already started."""
         return self.input_responses is not None or self.request_state is not None
 
 
@@ -182,7 +181,7 @@ logger = logging.getLogger("fingerpost.servers")
 
 PROGRESS_METHOD = "notifications/progress"
 LOG_METHOD = "notifications/message"
-# What concerns everybody, on whichever stream it comes; the rest of a request's own stream is its caller's.
+# These concern all callers, on any stream. Other messages on a request's stream belong to its caller.
 BROADCAST_METHODS = frozenset(
     {f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
     | {"notifications/resources/updated", "notifications/cancelled"}
@@ -192,11 +191,11 @@ QUESTION_CAPABILITIES = {
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-MAX_QUEUED_NOTICES = 1000  # for a caller who reads slower than the server writes; the oldest go first
-MAX_OPEN_SERVER_REQUESTS = 256  # requests of a server, on one connection, that wait for our answers
-FLUSH_SECONDS = 5.0  # for notices that came before the result
-GIVEN_UP_SECONDS = 300.0  # how long a server may be at work on what it never answered
-ANSWERED_SECONDS = 5.0  # how late something may come that was said before an answer
+MAX_QUEUED_NOTICES = 1000  # for a slow caller; the oldest are dropped
+MAX_OPEN_SERVER_REQUESTS = 256  # unanswered requests of a server on one connection
+FLUSH_SECONDS = 5.0  # for notifications that arrived before the result
+GIVEN_UP_SECONDS = 300.0  # how long a server may still work on a request it never answered
+ANSWERED_SECONDS = 5.0  # how late a message may arrive that was sent before a response
 
 AMBIGUOUS_MESSAGE = (
     "%s: %s names no request and may be about any of %d callers; nobody was asked. "
@@ -208,15 +207,15 @@ SpawnTask = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
 class ProgressCallback(Protocol):
-    """Told how far a call has come."""
+    """Receives the progress of a call."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
 class MessageQuota:
-    """What a server may ask and send besides its answer, counted over one call and all its rounds.
+    """Counts the questions and notifications of a server during one call, including all its rounds.
 
-    Every method raises `LimitReached`, which names the limit, and says why a message cannot be carried.
+    Methods raise `LimitReached` when a limit is exceeded, and return why a message is invalid, or None.
     """
 
     __slots__ = ("_bytes", "_limits", "_notices", "_questions", "_server")
@@ -227,19 +226,19 @@ class MessageQuota:
         self._questions = self._notices = self._bytes = 0
 
     def count_question(self, params: JsonObject) -> str | None:
-        """One more question. What is wrong with it, if anything is."""
+        """Count one question. Return why it is invalid, or None."""
         self.count_questions(1)
         return self._count_bytes(params)
 
     def count_questions(self, number: int) -> None:
-        """So many more questions, asked by a result."""
+        """Count the questions of an `input_required` result."""
         self._questions += number
         most = self._limits.questions_per_call
         if self._questions > most:
             raise self._build_limit_error(f"asked more than {most:,} questions", "questions_per_call")
 
     def count_notice(self, params: JsonObject) -> str | None:
-        """One more notification, or a ping. What is wrong with it, if anything is."""
+        """Count one notification or ping. Return why it is invalid, or None."""
         self._notices += 1
         most = self._limits.notices_per_call
         if self._notices > most:
@@ -266,7 +265,7 @@ class MessageQuota:
 
 
 class InFlightRequest:
-    """The side talk of one request."""
+    """The notifications and questions of one request in flight."""
 
     def __init__(
         self,
@@ -281,9 +280,9 @@ class InFlightRequest:
     ) -> None:
         self.request = request
         self._secrets = secrets or NO_SECRETS
-        self.scope: anyio.CancelScope | None = None  # cancelled when the connection is gone
+        self.scope: anyio.CancelScope | None = None  # cancelled when the connection is lost
         self.lost = False
-        self.failure: LimitReached | None = None  # the server went beyond its quota: the request is over
+        self.failure: LimitReached | None = None  # set when the server exceeded its quota
         self._quota = quota or MessageQuota(server, LimitSettings())
         self.answered = False  # by the server
         self._server = server
@@ -302,15 +301,15 @@ class InFlightRequest:
     def wants_progress(self) -> bool:
         return self._on_progress is not None or self._caller is not None
 
-    # -- what the server says -----------------------------------------------------------------------
-
     async def forward_notification(self, method: str, params: JsonObject) -> None:
-        """Pass a notification on. What the caller does with it never harms the request."""
+        """Forward a notification to the caller. Errors of the caller do not affect the request."""
         if (admitted := self.admit(method, params)) is not None:
             await self._deliver(method, self._secrets.mask(admitted))
 
     def admit(self, method: str, params: JsonObject) -> JsonObject | None:
-        """What is passed on of a notification, or of a ping; None: nothing. One too many ends the request."""
+        """Count a notification or ping and return the part to forward, or None. Exceeding the limit ends the
+        request.
+        """
         if self.failure is not None:
             return None
         try:
@@ -320,13 +319,13 @@ class InFlightRequest:
             return None
         if fault is None:
             return params
-        if method == PROGRESS_METHOD:  # a bad total leaves the rest of it
+        if method == PROGRESS_METHOD:  # drop only the invalid fields
             return {name: value for name, value in params.items() if check_json({name: value}) is None}
         logger.debug("a notice of %s was dropped: it %s", self._server, fault)
         return None
 
     def _fail(self, error: LimitReached) -> None:
-        """End the request with this error, wherever it waits."""
+        """Cancel the request with this error."""
         self.failure = self.clock.loss = error
         if self.scope is not None:
             self.scope.cancel()
@@ -343,18 +342,18 @@ class InFlightRequest:
     async def _deliver_progress(self, params: JsonObject) -> None:
         progress, message = _parse_number(params.get("progress")), params.get("message")
         if progress is None:
-            return  # it says nothing, and clients of ours would choke on it
+            return  # without a number it is useless, and clients could fail on it
         self.clock.note_progress(progress)
         if self._on_progress is not None:
             total = _parse_number(params.get("total"))
             await self._on_progress(progress, total, message if isinstance(message, str) else None)
         if self._caller is not None:
-            # The token is ours; the caller's own is put in where their request is known.
+            # The token is ours. The caller's token is added by the caller's session.
             rest = {key: value for key, value in params.items() if key != "progressToken"}
             await self._caller.tell(PROGRESS_METHOD, rest)
 
     def queue_notification(self, method: str, params: JsonObject, spawn: SpawnTask) -> None:
-        """Like `forward_notification`, for those who must not wait. Order is kept."""
+        """Forward a notification without waiting. The order is kept."""
         if (admitted := self.admit(method, params)) is None:
             return
         self._notices.append((method, self._secrets.mask(admitted)))
@@ -375,19 +374,19 @@ class InFlightRequest:
                 self._quiet.set()
 
     async def flush(self) -> None:
-        """Let everything that came before the result go out before it."""
+        """Wait until queued notifications were delivered, so that they arrive before the result."""
         if self._pumping is not None and self._quiet is not None:
             with anyio.move_on_after(FLUSH_SECONDS):
                 await self._quiet.wait()
 
     def abandon(self) -> None:
-        """The connection is gone."""
+        """Cancel the request because the connection is lost."""
         self.lost = True
         if self.scope is not None:
             self.scope.cancel()
 
     def close(self) -> tuple[tuple[str, JsonObject], ...]:
-        """The request is over. What is left, its caller has not heard."""
+        """End the request and return the notifications that were not delivered."""
         if self._pumping is None:
             return ()
         left = tuple(self._notices)
@@ -395,16 +394,16 @@ class InFlightRequest:
         self._pumping.cancel()
         return left
 
-    # -- what the server asks -----------------------------------------------------------------------
-
     async def answer_server(self, method: str, params: JsonObject) -> JsonObject:
-        """The caller's answer to a question of the server. Raises `MCPError` for the server."""
+        """Return the caller's answer to a question of the server. Raises `MCPError`, which is sent to the
+        server.
+        """
         if (refusal := self.check_question(params)) is not None:
             raise refusal
         return await self.ask_caller(method, params)
 
     async def ask_caller(self, method: str, params: JsonObject) -> JsonObject:
-        """The same for a question that was counted already."""
+        """Like `answer_server`, for a question that was already counted."""
         if self.failure is not None:
             raise MCPError(INTERNAL_ERROR, str(self.failure))
         try:
@@ -419,7 +418,9 @@ class InFlightRequest:
             raise MCPError(INTERNAL_ERROR, f"{method!r:.80} could not be passed on") from error
 
     def check_question(self, params: JsonObject) -> MCPError | None:
-        """Count a question; why it is not put, for the server. One too many ends the request as well."""
+        """Count a question. Return the error for the server if it is refused. Exceeding the limit ends the
+        request.
+        """
         if self.failure is None:
             try:
                 fault = self._quota.count_question(params)
@@ -433,7 +434,7 @@ class InFlightRequest:
 async def forward_question(
     server: str, caller: CallerChannel | None, method: str, params: JsonObject, clock: RequestClock
 ) -> JsonObject:
-    """Ask the caller, if there is one who can be asked this. Raises `ToolFailed`."""
+    """Ask the caller. Raises `ToolFailed` if there is no caller or the caller lacks the capability."""
     ability = QUESTION_CAPABILITIES.get(method)
     if ability is None:
         raise ToolFailed(f"{method!r:.80} is not known here", server=server, code=METHOD_NOT_FOUND)
@@ -448,7 +449,7 @@ async def forward_question(
 
 
 class RequestRegistry:
-    """The requests under way on one connection."""
+    """The requests in flight on one connection."""
 
     def __init__(
         self,
@@ -458,7 +459,9 @@ class RequestRegistry:
         now: Callable[[], float] = time.monotonic,
         secrets: ServerSecrets | None = None,
     ) -> None:
-        """`outside` is told of what belongs to no request, and to whom alone it may be told."""
+        """`on_notification` receives notifications that belong to no request, with the key of the only caller
+        who may receive them.
+        """
         self._server = server
         own = secrets or NO_SECRETS
         self._outside: NotificationCallback = lambda method, params, caller: on_notification(
@@ -466,20 +469,19 @@ class RequestRegistry:
         )
         self._now = now
         self._open: dict[RequestId, InFlightRequest] = {}
-        # Callers whose requests are over for us, and until when they may be meant.
+        # Callers of finished requests, and until when a message may still concern them.
         self._given_up: dict[str | None, float] = {}
         self._answered: dict[str | None, float] = {}
-        self._last_closed: anyio.Event | None = None  # where somebody waits for it
-        self._told_ambiguous = False  # that a question could not be put
-        self._ours: dict[
-            RequestId, InFlightRequest
-        ] = {}  # on our own behalf: what a server asks is not about them
+        self._last_closed: anyio.Event | None = None  # set while a task waits for it
+        self._told_ambiguous = False  # whether the ambiguity warning was logged
+        # Requests of no caller; the server's questions do not concern them.
+        self._ours: dict[RequestId, InFlightRequest] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
     async def wait_until_idle(self) -> None:
-        """Return when no caller's request is under way."""
+        """Wait until no caller's request is in flight."""
         while self._open:
             self._last_closed = self._last_closed or anyio.Event()
             await self._last_closed.wait()
@@ -504,20 +506,21 @@ class RequestRegistry:
             lately, seconds = self._answered, ANSWERED_SECONDS
         now = self._now()
         lately.pop(in_flight.caller_key, None)
-        lately[in_flight.caller_key] = now + seconds  # last: who is forgotten first stands first
+        lately[in_flight.caller_key] = now + seconds  # reinserted, so that the order is by expiry
         _drop_expired(lately, now)
 
     def abandon(self) -> None:
-        """The connection is gone, and with it whatever was asked on it."""
+        """Cancel all requests because the connection is lost."""
         for talk in (*self._open.values(), *self._ours.values()):
             talk.abandon()
 
     def find(self, request: RequestId) -> InFlightRequest | None:
-        """The talk of this request."""
         return self._open.get(coerce_request_id(request))
 
     def _list_possible_callers(self, *, answered: bool) -> set[str | None]:
-        """The callers whom something that names no request may be about, be it one that was answered."""
+        """Return the callers that a message without request id may concern. `answered` includes recently
+        answered requests.
+        """
         now = self._now()
         _drop_expired(self._given_up, now)
         _drop_expired(self._answered, now)
@@ -525,16 +528,16 @@ class RequestRegistry:
         return callers | self._answered.keys() if answered else callers
 
     def _list_caller_requests(self, caller: str | None) -> list[InFlightRequest]:
-        """The requests of this caller, the latest first."""
+        """Return this caller's requests, latest first."""
         return [talk for talk in reversed(self._open.values()) if talk.caller_key == caller]
 
     def dispatch_notification(
         self, method: str, params: Mapping[str, Any] | None, spawn: SpawnTask, *, request: RequestId | None
     ) -> None:
-        """Bring a notification to whom it concerns, without waiting for them.
+        """Deliver a notification to the caller it concerns, without waiting.
 
-        A log message that may be about several callers' requests would tell each of the others'
-        affairs: it is told to nobody.
+        A log message that may concern several callers is dropped, so that no caller sees another caller's
+        data.
         """
         talk = self._find_concerned(method, params or {}, request)
         if talk is not None:
@@ -545,7 +548,7 @@ class RequestRegistry:
             self.broadcast(method, params or {})
 
     def _dispatch_log(self, params: JsonObject, spawn: SpawnTask) -> None:
-        """A log message that names no request under way."""
+        """Deliver a log message that names no request in flight."""
         callers = self._list_possible_callers(answered=True)
         if not callers:
             self.broadcast(LOG_METHOD, params)
@@ -560,7 +563,7 @@ class RequestRegistry:
             self._outside(LOG_METHOD, params, caller)
 
     async def handle_notification(self, method: str, params: JsonObject, in_flight: InFlightRequest) -> None:
-        """A notification that came on the request's own stream: wait until its caller has it."""
+        """Deliver a notification from the request's own stream, and wait until its caller received it."""
         if method in BROADCAST_METHODS:
             self.broadcast(method, params)
         else:
@@ -588,21 +591,22 @@ class RequestRegistry:
             return {}
         talks = self._find_asked_requests(method, request)
         with ExitStack() as stopped:
-            for other in talks[1:]:  # which of them it is about, nobody knows
+            for other in talks[1:]:  # the question may concern any of them
                 stopped.enter_context(other.clock.paused())
             return cast("dict[str, Any]", await talks[0].answer_server(method, params or {}))
 
     def _find_asked_requests(self, method: str, request: RequestId | None) -> list[InFlightRequest]:
-        """The requests this question may be about, all of one caller, the latest first."""
+        """Return the requests this question may concern, all of one caller, latest first."""
         nobody = [InFlightRequest(self._server, 0)]
         if request is not None:
             talk = self.find(request)
             return nobody if talk is None else [talk]
-        callers = self._list_possible_callers(answered=False)  # who has a question does not answer before
+        # A server with an open question has not answered yet.
+        callers = self._list_possible_callers(answered=False)
         if method not in QUESTION_CAPABILITIES or not callers:
             return nobody
         if len(callers) > 1:
-            # Once: how often it asks so is the server's choice, and a log is not its to fill.
+            # A warning only once, so that a server cannot fill the log.
             level = logging.DEBUG if self._told_ambiguous else logging.WARNING
             self._told_ambiguous = True
             logger.log(level, AMBIGUOUS_MESSAGE, self._server, method, len(callers))
@@ -616,10 +620,10 @@ class RequestRegistry:
 
 
 class OpenServerRequests:
-    """Requests of a server that were not answered yet, on one connection.
+    """Unanswered requests of the server on one connection.
 
-    A server that asks on without taking our answers would have them pile up here: what it asks beyond a
-    number of open requests, and under an id that is open already, is dropped.
+    Requests beyond a limit, or with an id that is already open, are dropped. Otherwise a server that does not
+    read our responses could fill the memory.
     """
 
     def __init__(self, server: str) -> None:
@@ -627,7 +631,9 @@ class OpenServerRequests:
         self._open: set[RequestId] = set()
 
     def admit(self, request: RequestId) -> bool:
-        """Whether a request is taken. One whose id cannot be written could not be answered."""
+        """Return whether a request is accepted. A request whose id cannot be encoded is not, since it could
+        not be answered.
+        """
         unwritable = isinstance(request, str) and has_lone_surrogate(request)
         if unwritable or request in self._open or len(self._open) >= MAX_OPEN_SERVER_REQUESTS:
             logger.debug("%s: a request was dropped, %d are open", self._server, len(self._open))
@@ -636,7 +642,7 @@ class OpenServerRequests:
         return True
 
     def close(self, request: object) -> None:
-        """It was answered, or the server withdrew it."""
+        """Remove a request that was answered or cancelled."""
         if (known := as_request_id(request)) is not None:
             self._open.discard(known)
 
@@ -647,7 +653,7 @@ def _drop_expired(lately: dict[str | None, float], now: float) -> None:
 
 
 def _parse_number(given: Json) -> float | None:
-    """What a server calls a number, if it is one that can be passed on."""
+    """Return a finite number sent by a server, or None."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a server offers besides tools: resources, templates and prompts, and subscriptions to resources."""
+"""Resources, templates and prompts of a server, and subscriptions to resources."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ CHANGED_METHODS: dict[str, ResourceKind] = {
     f"notifications/{kind}/list_changed": kind for kind in RESOURCE_KINDS
 }
 DEBOUNCE_SECONDS = 0.1
-MAX_ATTEMPTS = 6  # for a list that cannot be read; a later announcement starts anew
+MAX_ATTEMPTS = 6  # for a list that cannot be read; a later change notification starts again
 
 
 class ServerResourceCache:
-    """The materials of one server, kept while it is down."""
+    """Resources, templates and prompts of one server. They are kept while it is down."""
 
     def __init__(self, server: str, limits: LimitSettings, on_change: Callable[[ResourceKind], None]) -> None:
         self._server = server
@@ -46,10 +46,10 @@ class ServerResourceCache:
         self._stale: set[ResourceKind] = set()
         self._wake = anyio.Event()
         self.materials: ServerResources | None = None
-        self.loaded = anyio.Event()  # everything was read once, or could not be
+        self.loaded = anyio.Event()  # set when everything was read once or failed
 
     def start(self, connection: ServerConnection) -> None:
-        """A server came up: what it can do is known at once, what it has is to be read."""
+        """Store the capabilities of a new connection and mark all lists as stale."""
         known = self.materials or ServerResources(server=self._server)
         self.materials = replace(known, capabilities=connection.capabilities)
         for kind in RESOURCE_KINDS:
@@ -65,12 +65,11 @@ class ServerResourceCache:
         return bool(known.prompts if kind == "prompts" else known.resources or known.templates)
 
     def mark_stale(self, kind: ResourceKind) -> None:
-        """This list is said to have changed."""
         self._stale.add(kind)
         self._wake.set()
 
     async def refresh_stale(self, connection: ServerConnection) -> None:
-        """Read what is stale, for as long as the connection lasts."""
+        """Read stale lists for as long as the connection lasts."""
         failures = 0
         while True:
             await self._wake.wait()
@@ -114,7 +113,7 @@ class ServerResourceCache:
             self._changed(kind)
 
     async def _list(self, ask: AskServer, method: str, field: str, key: str) -> tuple[JsonObject, ...]:
-        """All entries, page by page; a bad one drops only itself."""
+        """Return all entries, read page by page. Invalid entries are dropped."""
         entries: dict[str, JsonObject] = {}
         cursor: str | None = None
         seen: set[str] = set()
@@ -142,7 +141,7 @@ class ServerResourceCache:
         return tuple(entries.values())
 
     def _get_entry_name(self, entry: object, key: str) -> str | None:
-        """What identifies an entry that can be used; None for one that cannot."""
+        """Return the identifier of a valid entry, or None."""
         if not isinstance(entry, Mapping):
             return None
         entry = cast("Mapping[str, object]", entry)
@@ -160,12 +159,12 @@ async def _return_nothing(method: str, params: Mapping[str, Any]) -> dict[str, A
 
 SUBSCRIBE_METHOD = "resources/subscribe"
 UNSUBSCRIBE_METHOD = "resources/unsubscribe"
-MAX_SUBSCRIPTIONS = 1000  # addresses of one server
-OVERLAP_SECONDS = 5.0  # for a renewed request to be acknowledged before the old one ends
+MAX_SUBSCRIPTIONS = 1000  # resource URIs of one server
+OVERLAP_SECONDS = 5.0  # time for a renewed subscription to be acknowledged before the old one ends
 
 
 class ResourceSubscriptions:
-    """The resource subscriptions of one server, which outlast its connections."""
+    """Resource subscriptions of one server. They survive reconnects."""
 
     def __init__(self, server: str, *, reconnect_max: float) -> None:
         self._server = server
@@ -174,13 +173,13 @@ class ResourceSubscriptions:
         self._lock = anyio.Lock()
         self._changed = anyio.Event()
         self._moved = anyio.Event()
-        self._heard: frozenset[str] = frozenset()  # modern: what is asked for and acknowledged
+        self._heard: frozenset[str] = frozenset()  # modern protocol: requested and acknowledged
         self._refusal: FingerpostError | None = None
 
     async def change(
         self, connection: ServerConnection, method: str, params: JsonObject, context: RequestContext | None
     ) -> JsonObject:
-        """Subscribe or unsubscribe for one more or one less. Raises our errors."""
+        """Add or remove one subscriber. Raises `FingerpostError`."""
         uri = params.get("uri")
         if not isinstance(uri, str) or not uri:
             message = "a subscription needs the uri of a resource"
@@ -230,16 +229,14 @@ class ResourceSubscriptions:
         self._changed.set()
         return {} if connection.modern else await _ask_server(connection, UNSUBSCRIBE_METHOD, params, context)
 
-    # -- while connected ----------------------------------------------------------------------------
-
     async def run(self, connection: ServerConnection, tasks: TaskGroup) -> None:
-        """Keep the server informed of what is watched, for as long as this connection lasts."""
+        """Keep the server's subscriptions up to date for as long as this connection lasts."""
         if not connection.modern:
             for uri in tuple(self._counts):
                 try:
                     await connection.fetch(SUBSCRIBE_METHOD, {"uri": uri})
                 except FingerpostError:
-                    self._counts.pop(uri, None)  # it is gone; whoever subscribes again hears why
+                    self._counts.pop(uri, None)  # the resource is gone; a new subscription returns the error
             return
         self._heard = frozenset()
         holding: anyio.CancelScope | None = None
@@ -266,7 +263,7 @@ class ResourceSubscriptions:
         scope: anyio.CancelScope,
         acknowledged: anyio.Event,
     ) -> None:
-        """One standing request. What comes of it is heard by the session, like any other notification."""
+        """Keep one subscription request open. The session receives its notifications."""
         failures = 0
         with scope:
             while True:
@@ -294,7 +291,7 @@ class ResourceSubscriptions:
 async def _ask_server(
     connection: ServerConnection, method: str, params: JsonObject, context: RequestContext | None
 ) -> JsonObject:
-    """For this caller; where there is none it is our own, and what the server says then about nobody's."""
+    """Send the request for this caller, or as an internal request if there is none."""
     if context is None:
         return await connection.fetch(method, params)
     return await connection.ask(method, params, context=context)

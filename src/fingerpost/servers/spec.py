@@ -1,4 +1,4 @@
-"""Server entries written in Python: programs, addresses, server objects and plain functions."""
+"""Server entries written in Python: programs, URLs, server objects and functions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from fingerpost.redaction import (
 )
 from fingerpost.tasks import run_in_thread
 
-MIN_ECHO_LENGTH: Final = 8  # characters; shorter ones are words that answers hold by chance
+MIN_ECHO_LENGTH: Final = 8  # characters; shorter values appear in text by chance
 
 
 class Server:
-    """Makes `ServerSpec` records: `Server.stdio("time", ["mcp-server-time"])`."""
+    """Factory of `ServerSpec` records: `Server.stdio("time", ["mcp-server-time"])`."""
 
     @staticmethod
     def stdio(
@@ -51,9 +51,10 @@ class Server:
         connect_timeout: float = 30.0,
         trust_hints: bool = False,
     ) -> ServerSpec:
-        """A program we start. It inherits a few harmless variables (`process.INHERITED`) and `env`.
+        """Return a server that is started as a program. It inherits the variables in
+        `process.INHERITED_VARIABLES` and gets `env`.
 
-        With `trust_hints` the `readOnlyHint` of its tools is believed: those run without a question.
+        With `trust_hints` the `readOnlyHint` of its tools is trusted: such tools run without approval.
         """
         if isinstance(command, str) or not command:
             message = f"the command of server {name!r} is a list of the program and its arguments"
@@ -81,7 +82,7 @@ class Server:
         connect_timeout: float = 30.0,
         trust_hints: bool = False,
     ) -> ServerSpec:
-        """A server at an address, spoken to over streamable HTTP. `trust_hints` as for `stdio`."""
+        """Return a server at a URL that uses streamable HTTP. `trust_hints` works as for `stdio`."""
         return ServerSpec(
             name=name,
             transport="http",
@@ -97,7 +98,7 @@ class Server:
     def sse(
         name: str, url: str, *, headers: Mapping[str, str] | None = None, connect_timeout: float = 30.0
     ) -> ServerSpec:
-        """A server at an address that only speaks the HTTP+SSE transport of 2024."""
+        """Return a server at a URL that supports only the HTTP+SSE transport of 2024."""
         return ServerSpec(
             name=name,
             transport="sse",
@@ -111,13 +112,15 @@ class Server:
     def in_process(
         name: str, server: object, *, era: Era = "auto", connect_timeout: float = 30.0
     ) -> ServerSpec:
-        """An MCP server object of the caller's, spoken to without any transport."""
+        """Return an MCP server object in this process, used without a transport."""
         return ServerSpec(
             name=name, transport="in_process", in_process=server, era=era, connect_timeout=connect_timeout
         )
 
 
-_RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {  # programs that start a package, and what comes before it
+_RUNNERS: Final[
+    Mapping[str, tuple[str, ...]]
+] = {  # programs that start a package, with the subcommand before the package name
     "npx": (),
     "bunx": (),
     "uvx": (),
@@ -126,17 +129,18 @@ _RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {  # programs that start a pack
     "pipx": ("run",),
     "uv": ("tool", "run"),
 }
-_YES_FLAGS: Final = frozenset({"-y", "--yes", "-q", "--quiet"})  # options that do not change what is started
+# Options that do not change which program is started.
+_YES_FLAGS: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
 _PYTHON = re.compile(r"python[0-9.]*")
 _NODE_MODULES_PATH = re.compile(r"[\\/]node_modules[\\/]((?:@[\w.-]+[\\/])?[\w.-]+)[\\/]")
 _VERSION_SUFFIX = re.compile(r"(?<=.)(?:@|==)[\w.^~*-]+$")
 
 
 def get_package(spec: ServerSpec) -> str | None:
-    """What this entry starts or names: the package of a program, an address over TLS. None: not to be told.
+    """Return the package that this entry starts, or its https URL. Return None if that is not certain.
 
-    It is read off the operator's own entry, never off what a server says of itself. An option that
-    may start something else (`--from`, `--package`, `-c`) leaves it untold.
+    The value comes from the operator's entry, never from the server. Options that may start another program
+    (`--from`, `--package`, `-c`) return None.
     """
     if spec.in_process is not None:
         return IN_PROCESS
@@ -171,7 +175,7 @@ def _find_started_package(args: Sequence[str], before: tuple[str, ...]) -> str |
 
 
 def register_secrets(spec: ServerSpec) -> None:
-    """Have the secrets of this entry masked wherever they might turn up."""
+    """Register the secrets of this entry for redaction."""
     for secret in (*_collect_secrets(spec), *_collect_echoes(spec)):
         register_secret(secret)
 
@@ -191,13 +195,13 @@ def _collect_secrets(spec: ServerSpec) -> set[str]:
 
 
 def _collect_echoes(spec: ServerSpec) -> set[str]:
-    """Those long enough to be looked for in what the server says, also as base64."""
+    """Return the secrets that are long enough to search for in the server's output, also as base64."""
     found = {secret for secret in _collect_secrets(spec) if len(secret) >= MIN_ECHO_LENGTH}
     return found | {base64.b64encode(secret.encode()).decode().rstrip("=") for secret in found}
 
 
 def _decode_basic(value: str) -> tuple[str, ...]:
-    """User and password of basic authentication, and the password alone."""
+    """Return user and password of basic authentication, and the password alone."""
     scheme, _, encoded = value.partition(" ")
     if scheme.lower() != "basic":
         return ()
@@ -209,10 +213,10 @@ def _decode_basic(value: str) -> tuple[str, ...]:
 
 
 class ServerSecrets:
-    """What a server was configured with, taken out of everything it says: also where it only echoes it.
+    """Removes a server's configured secrets from everything it sends.
 
-    A server that wants to tell its secret can write it in a way that nobody recognises. This is against
-    those that repeat a request, or their environment, in an answer or an error.
+    This protects against servers that repeat a request or their environment in a response. It cannot protect
+    against a server that encodes its secrets on purpose.
     """
 
     def __init__(self, spec: ServerSpec | None) -> None:
@@ -222,18 +226,18 @@ class ServerSecrets:
         return bool(self._texts)
 
     async def mask_async(self, value: Any) -> Any:
-        """The same value where it holds none of them."""
+        """Return the value with secrets replaced, or the same object if it contains none."""
         if not self._texts:
             return value
         return await run_in_thread(self.mask, value) if is_large_value(value) else self.mask(value)
 
     def mask(self, value: Any) -> Any:
-        """The same at once, for what is known to be small."""
+        """Like `mask_async`, but synchronous. Use it for small values only."""
         if not self._texts:
             return value
         try:
             return self._mask_value(value)
-        except RecursionError:  # nested deeper than anything that is carried: it is refused for that
+        except RecursionError:  # nested too deeply; such a value is refused elsewhere
             return value
 
     def _mask_value(self, value: Any) -> Any:
@@ -268,14 +272,16 @@ _EFFECT_HINTS: Final = "Give a function, `async def` or `def`, whose parameters 
 
 @frozen
 class FunctionTool:
-    """A function, its arguments as a model, and its definition."""
+    """A function with a model of its arguments and its tool definition."""
 
     function: Callable[..., Any]
     arguments: type[BaseModel]
     definition: JsonObject
 
     async def run(self, arguments: Mapping[str, Any]) -> object:
-        """Call it with what JSON said, as the types it is annotated with; a plain function in a thread."""
+        """Call the function with JSON arguments converted to its annotated types. A synchronous function runs
+        in a thread.
+        """
         read = self.arguments.model_validate(arguments)
         values = {name: getattr(read, name) for name in read.model_fields_set}
         if inspect.iscoroutinefunction(self.function):
@@ -291,7 +297,7 @@ def build_function_tool(
     description: str | None = None,
     effect: Effect | str | None = None,
 ) -> FunctionTool:
-    """A function as a tool. Name, description and parameters are its own unless given."""
+    """Build a tool from a function. Name, description and parameters come from the function unless given."""
     if not callable(function):
         message = f"{str(function)[:80]} is not a function: nothing could be called"
         raise ConfigError(message, hint=_EFFECT_HINTS)
@@ -328,13 +334,13 @@ class FunctionServer:
         return ServerSpec(name=self.name, transport="in_process", in_process=self._mcp)
 
     def add(self, tool: FunctionTool) -> str:
-        """Offer this one, or in the place of the one with the same name. Its key."""
+        """Add a tool, replacing one with the same name. Return its key."""
         name = str(tool.definition["name"])
         self.tools[name] = tool
         return f"{self.name}/{name}"
 
     def remove(self, name: str) -> bool:
-        """Whether there was one."""
+        """Remove a tool. Return whether it existed."""
         return self.tools.pop(name, None) is not None
 
     def _get_output_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -357,7 +363,7 @@ class FunctionServer:
             given = to_jsonable_python(await tool.run(params.arguments or {}))
         except ValidationError as wrong:
             return _build_result(f"The arguments do not fit: {wrong.errors()[0]['msg']}", failed=True)
-        except Exception as error:  # of the caller's own function: what it says is the result
+        except Exception as error:  # the error of a user function is its result
             logger.exception("%s/%s failed", self.name, params.name)
             return _build_result(f"{params.name} failed: {error or type(error).__name__}", failed=True)
         text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
@@ -372,7 +378,7 @@ def _build_result(
 
 
 def _build_arguments_model(function: Callable[..., Any], name: str) -> type[BaseModel]:
-    """The parameters as a model: those without a default are required."""
+    """Build a model of the parameters. Parameters without a default are required."""
     fields: dict[str, Any] = {}
     try:
         parameters = inspect.signature(function, eval_str=True).parameters

@@ -1,4 +1,4 @@
-"""A server as a child process, spoken to over its standard streams, one JSON message per line."""
+"""A server as a child process, with one JSON message per line on its standard streams."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from fingerpost.settings.model import LimitSettings
 
 logger = logging.getLogger("fingerpost.servers")
 
-EXIT_POLL_SECONDS = 0.5  # a dead parent whose children keep the pipes open is seen after this
-STDERR_DRAIN_SECONDS = 0.2  # for what a dead child still has in its stderr pipe
-MAX_SKIPPED_REPLIES = 16  # times the limit for one reply; a child that goes on beyond is stopped
-LINES_PER_TURN = 100  # lines that are read before others have a turn
-WRITE_QUEUE_SIZE = 256  # messages; a child that does not read must not hold up whoever gives up on it
+EXIT_POLL_SECONDS = 0.5  # an exited parent whose children keep the pipes open is detected after this
+STDERR_DRAIN_SECONDS = 0.2  # to read the rest of stderr of an exited child
+MAX_SKIPPED_REPLIES = 16  # times the reply limit; a child that sends more is stopped
+LINES_PER_TURN = 100  # lines handled before other tasks run
+WRITE_QUEUE_SIZE = 256  # messages; a child that does not read must not block callers that give up
 
 StdioStreams = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage | bytes]
@@ -63,7 +63,7 @@ StdioStreams = tuple[
 async def open_stdio_transport(
     spec: ServerSpec, limits: LimitSettings, state: ConnectionState, *, on_open: Callable[[ChildServer], None]
 ) -> AsyncGenerator[StdioStreams]:
-    """Start the program; stop it and everything it started at the end."""
+    """Start the program. At the end, stop it and all its descendants."""
     mark = secrets.token_hex(16)
     await anyio.to_thread.run_sync(watchdog_client.add_mark, mark)
     try:
@@ -90,13 +90,13 @@ async def open_stdio_transport(
     finally:
         with anyio.CancelScope(shield=True):
             await child.stop()
-            await anyio.to_thread.run_sync(kill_marked, mark)  # what made itself a daemon
+            await anyio.to_thread.run_sync(kill_marked, mark)  # processes that became daemons
             await anyio.to_thread.run_sync(watchdog_client.remove_group, process.pid)
             await anyio.to_thread.run_sync(watchdog_client.remove_mark, mark)
 
 
 class _ReplyWaiter:
-    """Somebody who asked the child without the library in between."""
+    """A direct request that waits for its reply."""
 
     __slots__ = ("done", "outcome")
 
@@ -105,13 +105,13 @@ class _ReplyWaiter:
         self.outcome: dict[str, Any] | Exception | None = None
 
     def set_outcome(self, outcome: dict[str, Any] | Exception) -> None:
-        if self.outcome is None:  # the first word counts; later ones are mistakes or consequences
+        if self.outcome is None:  # only the first outcome counts; later ones are consequences
             self.outcome = outcome
             self.done.set()
 
 
 class ChildServer:
-    """One running child and the tasks that move its bytes."""
+    """One running child and the tasks that read and write its streams."""
 
     def __init__(
         self, spec: ServerSpec, process: Process, limits: LimitSettings, state: ConnectionState
@@ -130,13 +130,11 @@ class ChildServer:
             WRITE_QUEUE_SIZE
         )
 
-    # -- the child's streams ------------------------------------------------------------------------
-
     async def read_stdout(self) -> None:
         assert self._process.stdout is not None
         limit = self._limits.response_bytes
         splitter = LineSplitter(limit, max_skipped=MAX_SKIPPED_REPLIES * limit)
-        told = False  # whether the caller knows whose reply is being passed over
+        told = False  # whether the request of the skipped reply was already failed
         try:
             async for chunk in _iterate_chunks(self._process.stdout):
                 for number, line in enumerate(splitter.split(chunk), 1):
@@ -157,7 +155,7 @@ class ChildServer:
             await self._fail_all(error)
             await self._close(ConnectionFailure(reason=str(error), hint=error.hint))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            return  # the session is gone; `stop` does the rest
+            return  # the session is closed; `stop` does the rest
 
     async def read_stderr(self) -> None:
         assert self._process.stderr is not None
@@ -172,20 +170,20 @@ class ChildServer:
                 try:
                     await self._process.stdin.send(item if isinstance(item, bytes) else self._encode(item))
                 except (anyio.BrokenResourceError, OSError):
-                    return  # its end of the pipe is closed; reading its stdout tells the rest
+                    return  # the child closed its stdin; reading stdout finds the reason
                 except Exception:
                     logger.exception("%s could not be told something", self._spec.name)
                 if not isinstance(item, bytes) and isinstance(item.message, JSONRPCResponse | JSONRPCError):
                     self._owed.close(item.message.id)
 
     async def watch_exit(self) -> None:
-        """A child may die while one of its own children keeps the pipes open: no end of file comes then."""
+        """Detect the child's exit even if a grandchild keeps the pipes open, so that no end of file
+        arrives.
+        """
         while self._process.returncode is None:  # noqa: ASYNC110 - the operating system sets no event of ours
             await anyio.sleep(EXIT_POLL_SECONDS)
-        await anyio.sleep(EXIT_POLL_SECONDS)  # what it wrote last may still be in the pipe
+        await anyio.sleep(EXIT_POLL_SECONDS)  # its last output may still be in the pipe
         await self._close(await self._build_exit_failure())
-
-    # -- messages -----------------------------------------------------------------------------------
 
     async def _dispatch_line(self, line: bytes) -> None:
         if not line.strip():
@@ -205,7 +203,9 @@ class ChildServer:
         await self._to_session.send(SessionMessage(parsed))
 
     async def _fail_oversized(self, edges: bytes) -> bool:
-        """Fail the request that a reply too large is for. Whether it was found: its id may come last."""
+        """Fail the request whose reply is too large. Return whether it was found; the id may be at the end of
+        the line.
+        """
         request = find_answered_request(edges, self._waiting)
         if request is None:
             return False
@@ -213,12 +213,12 @@ class ChildServer:
         return True
 
     def _deliver_to_waiter(self, message: dict[str, Any]) -> bool:
-        """Whether this is a reply somebody waits for without the library in between; they have it now."""
+        """Deliver the reply of a direct request. Return whether the message was one."""
         if "method" in message:
             return False
         given = message.get("id")
         if isinstance(given, float) and given.is_integer():
-            given = message["id"] = int(given)  # 5.0 is 5 in JSON
+            given = message["id"] = int(given)  # 5.0 equals 5 in JSON
         request = as_request_id(given)
         if request is None:
             return False
@@ -250,7 +250,7 @@ class ChildServer:
             await self._fail(request, error)
 
     async def ask(self, request: RequestId, line: bytes) -> dict[str, Any]:
-        """Send one request that is ready to be written, and wait for its reply. Raises our errors."""
+        """Send one encoded request and wait for its reply. Raises `FingerpostError`."""
         waiter = self._asked[request] = _ReplyWaiter()
         self._waiting[request] = None
         try:
@@ -267,7 +267,7 @@ class ChildServer:
         return waiter.outcome
 
     def send(self, line: bytes) -> None:
-        """Send something that needs no answer, if there is room for it."""
+        """Send a message without a reply. It is dropped if the queue is full."""
         with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.outgoing.send_nowait(line)
 
@@ -282,10 +282,8 @@ class ChildServer:
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._waiting.pop((message.params or {}).get("requestId", ""), None)
 
-    # -- the end ------------------------------------------------------------------------------------
-
     async def _build_exit_failure(self) -> ConnectionFailure:
-        """Why the child's output ended, once that is known."""
+        """Return why the child's output ended, once that is known."""
         if await wait_for_exit(self._process, EXIT_POLL_SECONDS):
             with anyio.move_on_after(STDERR_DRAIN_SECONDS):
                 await self._said_all.wait()
@@ -304,7 +302,7 @@ class ChildServer:
         await self._to_session.aclose()
 
     async def stop(self) -> None:
-        """Ask politely, then firmly, then kill, the child and everything it started. All within bounds."""
+        """Stop the child and all its descendants, with time limits."""
         if self._stopped:
             return
         self._stopped = True
@@ -317,7 +315,7 @@ class ChildServer:
 
 
 async def _iterate_chunks(stream: ByteReceiveStream) -> AsyncGenerator[bytes]:
-    """What comes out of a pipe until it ends, by whatever way it ends."""
+    """Yield data from a pipe until it ends or breaks."""
     with contextlib.suppress(
         anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError, OSError
     ):
@@ -326,7 +324,7 @@ async def _iterate_chunks(stream: ByteReceiveStream) -> AsyncGenerator[bytes]:
 
 
 class DirectStdio:
-    """Asks one child that has shaken hands."""
+    """Direct requests to one child after the handshake."""
 
     def __init__(self, server: str, child: ChildServer, state: ConnectionState) -> None:
         self._server = server
@@ -341,7 +339,9 @@ class DirectStdio:
         *,
         headers: Mapping[str, str],
     ) -> dict[str, Any]:
-        """The raw result. Raises our errors, or `MCPError` when the child is gone. Pipes have no headers."""
+        """Return the raw result. Raises `FingerpostError`, or `MCPError` when the child is gone. Headers are
+        ignored.
+        """
         request = {"jsonrpc": "2.0", "id": in_flight.request, "method": method, "params": params}
         try:
             reply = await self._child.ask(in_flight.request, encode(request) + b"\n")

@@ -1,4 +1,6 @@
-"""Streamable HTTP, both eras: the transport of a session, and single requests without the MCP library."""
+"""Streamable HTTP for both protocol generations: the transport of a session, and direct requests without the
+MCP library.
+"""
 
 from __future__ import annotations
 
@@ -81,9 +83,7 @@ from fingerpost.settings.model import LimitSettings
 
 logger = logging.getLogger("fingerpost.servers")
 
-NOTICE_SECONDS = (
-    5.0  # a notification needs no answer; a server that does not take it must not hold up the rest
-)
+NOTICE_SECONDS = 5.0  # a notification has no response; a slow server must not block what follows
 CLOSE_SECONDS = 1.0
 MIN_RETRY_MS = 500
 
@@ -101,7 +101,7 @@ async def open_http_transport(
     registry: RequestRegistry,
     on_open: Callable[[StreamableTransport], None],
 ) -> AsyncGenerator[HttpStreams]:
-    """The streams a session speaks through. `client` stays the caller's to close."""
+    """Open the streams of a session. `client` is not closed."""
     to_session, incoming = create_context_streams[SessionMessage | Exception](0)
     outgoing, from_session = create_context_streams[SessionMessage](0)
     async with to_session, incoming, outgoing, from_session, anyio.create_task_group() as tasks:
@@ -125,14 +125,14 @@ async def open_http_transport(
 
 @dataclass(slots=True)
 class _StreamCursor:
-    """How far the standing stream was read."""
+    """Position in the GET stream."""
 
     last_id: str | None = None
     retry_ms: int = DEFAULT_RECONNECTION_DELAY_MS
 
 
 class StreamableTransport(StreamableHTTPTransport):
-    """The library's transport, with our own handling of every POST."""
+    """The library's transport with our own handling of POST requests."""
 
     def __init__(
         self,
@@ -152,10 +152,10 @@ class StreamableTransport(StreamableHTTPTransport):
         self._talks = registry
         self._owed = OpenServerRequests(spec.name)
         self.tasks = tasks
-        self.initialized = anyio.Event()  # the handshake is over, and the server was told so
+        self.initialized = anyio.Event()  # set when `notifications/initialized` was sent
 
     async def handle_get_stream(self, client: httpx2.AsyncClient, read_stream_writer: MessageWriter) -> None:
-        """Hold the standing stream. The library's own way comes back without a pause for `retry: 0`."""
+        """Keep the GET stream open. The library would reconnect without a delay for `retry: 0`."""
         place = _StreamCursor()
         failures = 0
         while failures < MAX_RECONNECTION_ATTEMPTS and self.session_id is not None:
@@ -163,16 +163,18 @@ class StreamableTransport(StreamableHTTPTransport):
                 if not await self._read_get_stream(client, read_stream_writer, place):
                     break
                 failures = 0
-            except Exception:  # whatever is wrong with the stream, calls go on without it
+            except Exception:  # calls work without this stream
                 logger.debug("%s: the standing stream broke", self._server, exc_info=True)
                 failures += 1
             await anyio.sleep(max(place.retry_ms, MIN_RETRY_MS) / 1000)
-        self._lifeline.request_probe()  # either the server has no such stream, or it went away
+        self._lifeline.request_probe()  # either the server has no such stream, or it is gone
 
     async def _read_get_stream(
         self, client: httpx2.AsyncClient, writer: MessageWriter, cursor: _StreamCursor
     ) -> bool:
-        """Read it once to its end. False: the server has none. Raises whatever goes wrong with it."""
+        """Read the GET stream to its end. Return False if the server has none. Raises any error of the
+        stream.
+        """
         headers = self._prepare_headers() | {"accept": EVENT_STREAM_TYPE}
         if cursor.last_id is not None:
             headers[LAST_EVENT_ID] = cursor.last_id
@@ -193,7 +195,7 @@ class StreamableTransport(StreamableHTTPTransport):
         swallowed = super()._consume_modern_cancellation(session_message)
         message = session_message.message
         if not swallowed and isinstance(message, JSONRPCNotification):
-            # The caller is gone. The notification tells the server; nobody reads its answer any more.
+            # The caller cancelled. The notification informs the server, and the response is no longer needed.
             request = cancelled_request_id_from_params(message.params)
             post = self._in_flight_posts.get(request) if request is not None else None
             if message.method == "notifications/cancelled" and post is not None:
@@ -204,7 +206,7 @@ class StreamableTransport(StreamableHTTPTransport):
         message = ctx.session_message.message
         if not isinstance(message, JSONRPCRequest):
             if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-                # Nothing that follows depends on it, so nothing that follows waits for it.
+                # Sent in the background, because no later message depends on it.
                 self.tasks.start_soon(self._post_notification, ctx, message)
             else:
                 await self._post_notification(ctx, message)
@@ -219,9 +221,9 @@ class StreamableTransport(StreamableHTTPTransport):
         except OAuthFlowError as error:
             await self._fail(ctx, message.id, build_sign_in_required(self._server, clean_text(str(error))))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise  # the session is gone
+            raise  # the session is closed
         except Exception as error:
-            # Left to the library, it would end the connection of everybody.
+            # If the library handled it, the connection of all callers would end.
             logger.exception("a request to %s failed in an unexpected way", self._server)
             await self._fail(ctx, message.id, from_exception(self._server, error))
 
@@ -279,16 +281,16 @@ class StreamableTransport(StreamableHTTPTransport):
     async def _forward(
         self, writer: MessageWriter, message: JSONRPCMessage, request: RequestId | None
     ) -> bool:
-        """Hand a message on. True when it was the reply to `request`, good or bad."""
+        """Forward a message to the session. Return whether it was the reply or error for `request`."""
         is_reply = isinstance(message, JSONRPCResponse | JSONRPCError)
-        # A number that comes back as text is sloppy, not wrong.
+        # An id returned as text instead of a number is accepted.
         if is_reply and request is not None and str(message.id) != str(request) and message.id is not None:
             error = self._replies.build_wrong_id(message.id)
             message = JSONRPCError(jsonrpc="2.0", id=request, error=to_reply(error))
         elif isinstance(message, JSONRPCError) and message.id is None and request is not None:
             message = JSONRPCError(jsonrpc="2.0", id=request, error=message.error)
         if isinstance(message, JSONRPCNotification) and request is not None and self._talks.find(request):
-            # Only here is it known which request it belongs to.
+            # Only this stream shows which request it belongs to.
             self._talks.dispatch_notification(
                 message.method, message.params, self.tasks.start_soon, request=request
             )
@@ -305,7 +307,7 @@ class StreamableTransport(StreamableHTTPTransport):
         assert isinstance(request, JSONRPCRequest)
         last_id: str | None = None
         retry_ms: int | None = None
-        # A subscription's stream is meant to stay open: only its single events are bounded.
+        # A subscription stream stays open, so only single events are limited.
         whole = None if request.method == "subscriptions/listen" else self._limit
         events = read_events(response.aiter_bytes(), event_limit=self._limit, whole_limit=whole)
         try:
@@ -331,7 +333,7 @@ class StreamableTransport(StreamableHTTPTransport):
         retry_interval_ms: int | None = None,
         attempt: int = 0,
     ) -> None:
-        """The library asks for the rest as soon as the server says: for `retry: 0`, without a pause."""
+        """Resume with a minimum delay. The library would resume without a delay for `retry: 0`."""
         if retry_interval_ms is not None:
             retry_interval_ms = max(retry_interval_ms, MIN_RETRY_MS)
         await super()._handle_reconnection(ctx, last_event_id, retry_interval_ms, attempt)
@@ -343,7 +345,7 @@ class StreamableTransport(StreamableHTTPTransport):
         original_request_id: RequestId | None = None,
         resumption_callback: Callable[[str], Awaitable[None]] | None = None,
     ) -> bool:
-        """Called by the library for the streams it reads itself: the standing one, and resumed ones."""
+        """Called by the library for streams it reads itself, such as resumed ones."""
         data = sse.data.encode("utf-8", "surrogatepass")
         return await self._forward_event(sse.event, data, read_stream_writer, original_request_id)
 
@@ -391,7 +393,7 @@ class StreamableTransport(StreamableHTTPTransport):
         return message if isinstance(message, JSONRPCError) else None
 
     async def _read_body(self, response: httpx2.Response) -> bytes | None:
-        """The whole body, or None when it is larger than allowed: then the rest is never read."""
+        """Return the whole body, or None if it is larger than allowed; the rest is not read."""
         pieces: list[bytes] = []
         size = 0
         async for piece in response.aiter_bytes():
@@ -407,24 +409,22 @@ class StreamableTransport(StreamableHTTPTransport):
             await ctx.read_stream_writer.send(SessionMessage(reply))
 
 
-FIRST_STREAM_PAUSE = (
-    0.1  # before asking for the rest of a stream, whatever the server says; twice as long each time
-)
+FIRST_STREAM_PAUSE = 0.1  # minimum delay before resuming a stream; doubled each time
 MAX_STREAM_PAUSE = 0.8
-MAX_EMPTY_RESPONSES = 8  # answers in a row without anything new, to whoever asks for the rest
-MAX_PINGS = 8  # of one request that are being answered; those beyond are not
-EVENTS_PER_TURN = 100  # events of a stream that are read before others have a turn
+MAX_EMPTY_RESPONSES = 8  # consecutive responses without new events
+MAX_PINGS = 8  # pings of one request answered at the same time; more are ignored
+EVENTS_PER_TURN = 100  # events read before other tasks run
 
 
 @dataclass(slots=True)
 class _ReadCursor:
-    """How far a stream was read, to pick it up again."""
+    """Position in a stream, used to resume it."""
 
     last_id: str | None = None
     retry_ms: int | None = None
-    news: int = 0  # how many events came that had not come before
-    events: int = 0  # how many came at all
-    pings: int = 0  # that are being answered
+    news: int = 0  # events not received before
+    events: int = 0  # all events
+    pings: int = 0  # pings being answered
 
     def note_event(self, event: SseEvent) -> None:
         self.events += 1
@@ -434,13 +434,13 @@ class _ReadCursor:
         self.retry_ms = event.retry_ms if event.retry_ms is not None else self.retry_ms
 
     def get_pause(self, empty: int) -> float:
-        """Seconds to wait before asking for the rest, after so many answers without anything new."""
+        """Return the seconds to wait before resuming, after `empty` responses without new events."""
         wanted = DEFAULT_RECONNECTION_DELAY_MS if self.retry_ms is None else self.retry_ms
         return max(wanted / 1000, min(MAX_STREAM_PAUSE, FIRST_STREAM_PAUSE * 2**empty))
 
 
 class DirectHttp:
-    """Asks one server that has shaken hands."""
+    """Direct requests to one server after the handshake."""
 
     def __init__(
         self,
@@ -472,12 +472,12 @@ class DirectHttp:
         *,
         headers: Mapping[str, str],
     ) -> dict[str, Any]:
-        """The raw result. Raises our errors."""
+        """Send a request and return the raw result. Raises `FingerpostError`."""
         body = encode({"jsonrpc": "2.0", "id": in_flight.request, "method": method, "params": params})
         try:
             reply = await self._post(body, headers, in_flight)
         except anyio.get_cancelled_exc_class():
-            # The modern era says it by closing the connection, which has just happened.
+            # The modern protocol cancels by closing the connection, which has already happened.
             if not self._modern:
                 self._run_in_background(self._cancel, in_flight.request, headers)
             raise
@@ -492,8 +492,6 @@ class DirectHttp:
     def _build_error(self, error: Mapping[str, Any]) -> FingerpostError:
         mcp = MCPError(error["code"], error["message"], error.get("data"))
         return from_reply(self._server, mcp, failure=self._lifeline.failure)
-
-    # -- one POST -----------------------------------------------------------------------------------
 
     async def _post(
         self, body: bytes, headers: Mapping[str, str], in_flight: InFlightRequest
@@ -523,7 +521,7 @@ class DirectHttp:
         cursor: _ReadCursor,
         headers: Mapping[str, str],
     ) -> dict[str, Any] | None:
-        """The reply; None when a stream broke off before it."""
+        """Return the reply, or None if the stream broke before it."""
         kind = answer.kind
         if answer.status >= 300 or answer.status in EMPTY_STATUSES:
             return await self._read_refusal(answer)
@@ -543,12 +541,12 @@ class DirectHttp:
         )
 
     def _run_in_background(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        """Do this without anybody waiting for it, as long as there is a connection."""
-        with contextlib.suppress(RuntimeError):  # its task group is over
+        """Run this in the background while the connection is open."""
+        with contextlib.suppress(RuntimeError):  # the task group has ended
             self._tasks.start_soon(work, *arguments)
 
     async def _read_refusal(self, answer: HttpResponse) -> dict[str, Any]:
-        """The server's own error where it sent one; else raises what its status means."""
+        """Return the server's error message if it sent one. Otherwise raise the error for its status."""
         status = answer.status
         if (location := answer.leads_to) is not None:
             raise self._replies.build_redirected(self._url, status, location)
@@ -576,12 +574,10 @@ class DirectHttp:
 
     def _check_reply_id(self, message: dict[str, Any], request: RequestId) -> dict[str, Any]:
         found = message.get("id")
-        # A number that comes back as text is sloppy, not wrong; an error may come before the id was read.
+        # An id returned as text instead of a number is accepted. An error may have no id.
         if found == request or str(found) == str(request) or (found is None and "error" in message):
             return message
         raise self._replies.build_wrong_id(found)
-
-    # -- streams ------------------------------------------------------------------------------------
 
     async def _read_stream(
         self,
@@ -590,7 +586,9 @@ class DirectHttp:
         cursor: _ReadCursor,
         headers: Mapping[str, str],
     ) -> dict[str, Any] | None:
-        """The reply in a stream, everything before it passed on; None when it ended without one."""
+        """Return the reply from a stream and forward everything before it, or None if it ended without a
+        reply.
+        """
         events = SseStream(answer.read_chunk, event_limit=self._limit, whole_limit=self._limit)
         try:
             return await self._read_events(events, in_flight, cursor, headers)
@@ -608,7 +606,7 @@ class DirectHttp:
     async def _read_until_question(
         self, events: SseStream, in_flight: InFlightRequest, cursor: _ReadCursor
     ) -> dict[str, Any] | None:
-        """The reply, or a question of the server, whichever comes first; notifications are passed on."""
+        """Return the next reply or question and forward notifications."""
         while (event := await events.read_event()) is not None:
             cursor.note_event(event)
             if cursor.events % EVENTS_PER_TURN == 0:
@@ -633,7 +631,7 @@ class DirectHttp:
         headers: Mapping[str, str],
         first_question: dict[str, Any] | None,
     ) -> dict[str, Any] | None:
-        """Go on reading while questions are answered: the server may have more to say, or give up waiting."""
+        """Read on while questions are answered, because the server may send more or cancel a question."""
         error: Exception | None = None
         async with anyio.create_task_group() as tasks:
             try:
@@ -655,7 +653,7 @@ class DirectHttp:
         headers: Mapping[str, str],
         tasks: TaskGroup,
     ) -> None:
-        """Have it answered. Raises `LimitReached` for one too many."""
+        """Answer a question in the background. Raises `LimitReached` if there are too many."""
         if question["method"] == "ping":
             if in_flight.admit("ping", {}) is not None and cursor.pings < MAX_PINGS:
                 cursor.pings += 1
@@ -677,7 +675,7 @@ class DirectHttp:
     async def _resume(
         self, in_flight: InFlightRequest, cursor: _ReadCursor, headers: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Ask for the rest of a stream that broke off, the way 2025 servers offer it."""
+        """Resume a broken stream, as legacy servers support it."""
         failures = empty = 0
         while failures < MAX_RECONNECTION_ATTEMPTS and empty < MAX_EMPTY_RESPONSES:
             await anyio.sleep(cursor.get_pause(empty))
@@ -697,7 +695,7 @@ class DirectHttp:
     async def _read_resumed(
         self, in_flight: InFlightRequest, cursor: _ReadCursor, headers: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        """Like `_read_stream`, behind the last event that came. Raises `OSError`."""
+        """Like `_read_stream`, after the last received event. Raises `OSError`."""
         answer = await self._posting.resume_stream(cursor.last_id or "", headers)
         try:
             if answer.status != 200 or answer.kind != EVENT_STREAM_TYPE:
@@ -706,8 +704,6 @@ class DirectHttp:
             return await self._read_stream(answer, in_flight, cursor, headers)
         finally:
             answer.abort()
-
-    # -- what we send besides -----------------------------------------------------------------------
 
     async def _answer(
         self,
@@ -738,7 +734,7 @@ class DirectHttp:
         await self._notify({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, headers)
 
     async def _notify(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> None:
-        """Send what needs no answer. It runs beside others: whatever goes wrong with it ends here."""
+        """Send a message without a reply. It runs in the background, so all errors are handled here."""
         try:
             with anyio.move_on_after(NOTICE_SECONDS):
                 answer = await self._posting.post(encode(message), headers)

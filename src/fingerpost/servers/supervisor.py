@@ -1,4 +1,4 @@
-"""One server, kept connected: connect, list, serve until lost, wait, again. Its status is kept here."""
+"""Keeps one server connected: connect, list, serve until lost, wait, repeat. Also tracks its status."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ MISSED_PROBES = 2
 
 
 async def probe_periodically(connection: ServerConnection) -> None:
-    """Probe when it was quiet for a while or somebody doubts it; what does not answer has ended."""
+    """Probe the server after idle time or on request, and end the connection if it does not respond."""
     missed = 0
     while True:
         with anyio.move_on_after(HEARTBEAT_SECONDS) as quiet:
             await connection.lifeline.wait_for_probe_request()
         if quiet.cancelled_caught and connection.in_flight_count:
-            continue  # calls under way are sign of life enough, or will fail on their own
+            continue  # calls in flight prove that the server works, or fail on their own
         try:
             with anyio.fail_after(PROBE_TIMEOUT):
                 await connection.probe()
@@ -92,7 +92,7 @@ SETTLED_STATES = frozenset({ServerState.READY, ServerState.DEGRADED, ServerState
 
 
 class StatusTracker:
-    """The status of one server, kept by its supervisor."""
+    """The status of one server, updated by its supervisor."""
 
     def __init__(
         self, spec: ServerSpec, stderr: RingBuffer, *, events: EventSink, on_change: Callable[[str], None]
@@ -121,16 +121,16 @@ class StatusTracker:
         return self._status.state
 
     def describe_last_stderr(self) -> str:
-        """The last line of its stderr, to end a sentence with."""
+        """Return the last line of stderr as the end of a sentence."""
         lines = self._stderr.read_text(MAX_STDERR_SHOWN).strip().splitlines()
         return f"; it last said: {scrub(lines[-1])[:200]}" if lines else ""
 
     def update(self, **facts: Any) -> None:
-        """Facts about the server that are no change of its state."""
+        """Update facts that do not change the server's state."""
         self._status = replace(self._status, **facts)
 
     async def wait_for_change(self) -> None:
-        """Return at its next move."""
+        """Wait until the state changes."""
         await self._moved.wait()
 
     def set_state(
@@ -165,12 +165,12 @@ class StatusTracker:
         self._changed(self._name)
 
     def reset(self) -> None:
-        """Nobody asked for it yet: whoever waits until it has settled waits for its next attempt."""
+        """Return to the initial state. Tasks waiting for a settled state wait for the next attempt."""
         self.settled = anyio.Event()
         self.set_state(ServerState.IDLE, None)
 
     def build_unavailable(self) -> ServerUnavailable:
-        """Why nothing can be asked of this server now."""
+        """Build the error for requests while the server is unavailable."""
         status = self._status
         name = self._name
         if status.state is ServerState.DISABLED and status.reason is not None:
@@ -187,7 +187,7 @@ class StatusTracker:
 
 
 def describe_listing_fault(listing: Listing | None) -> str | None:
-    """What is missing or wrong with a listing, in one sentence."""
+    """Return what is missing or wrong in a listing, in one sentence."""
     if listing is None:
         return None
     parts: list[str] = []
@@ -203,29 +203,29 @@ def describe_listing_fault(listing: Listing | None) -> str | None:
 
 logger = logging.getLogger("fingerpost.servers")
 
-DEBOUNCE_SECONDS = 0.1  # a server that adds ten tools says so ten times
+DEBOUNCE_SECONDS = 0.1  # a server that adds ten tools sends ten notifications
 SUBSCRIBE_SECONDS = 0.5  # a slow subscription does not delay readiness; the list is then read twice
-MAX_DROPPED_EVENTS = 100  # of one listing; the status counts them all
-RELIST_SECONDS = 5.0  # after which a list is read again when something is asked for that is not in it
+MAX_DROPPED_EVENTS = 100  # events for one listing; the status counts all of them
+RELIST_SECONDS = 5.0  # minimum age of a list before it is read again for an unknown tool
 SECONDS_PER_TOOL = 0.01  # a long list is read again less often
-CALLER_KEY_RETRY_SECONDS = 300.0  # after which a server that wants callers' keys is tried without one again
+CALLER_KEY_RETRY_SECONDS = 300.0  # delay before a server that needs callers' keys is tried without one again
 TLS_HINT = "if the server wants TLS, use https:// in its url"
 ANNOUNCED_KINDS = ("tools", "prompts", "resources")
 
 
 @frozen
 class PoolDeps:
-    """What all servers of a pool share."""
+    """Dependencies shared by all servers of a pool."""
 
     events: EventSink
     connect_deps: ConnectDeps
     on_change: Callable[[str], None]
     on_notification: Callable[[str, str, JsonObject, str | None], None]
-    on_listing: Callable[[Listing], Awaitable[None]]  # before a listing is shown
+    on_listing: Callable[[Listing], Awaitable[None]]  # awaited before a listing is published
 
 
 class Supervisor:
-    """Keeps one server connected, and knows how it is doing."""
+    """Keeps one server connected and tracks its state."""
 
     def __init__(self, spec: ServerSpec, shared: PoolDeps) -> None:
         self.spec = spec
@@ -241,23 +241,23 @@ class Supervisor:
         self.caller_connections = CallerConnections(spec, shared.connect_deps, self._on_notification)
         self.legacy_sessions = LegacySessions(spec, shared.connect_deps)
         self._own_lists = CallerToolLists()
-        self._common = Listing(server=spec.name)  # what it lists without a caller's key
-        self._refused = False  # to list without one
-        self.needs_caller_keys = False  # it refuses to connect without a caller's key
+        self._common = Listing(server=spec.name)  # tools listed without a caller's key
+        self._refused = False  # whether listing without a caller's key was refused
+        self.needs_caller_keys = False  # whether connecting without a caller's key was refused
         self._by_key = CallerConnections(
             spec, replace(shared.connect_deps, tokens=None), self._on_notification
         )
         self.connection: ServerConnection | None = None
         self.started = False
-        self.disabled = False  # switched off by a person while we run
-        self._forgotten = False  # the last connection ended because the server did not know it any more
+        self.disabled = False  # by a user at run time
+        self._forgotten = False  # whether the last connection ended because the server lost our session
         self._stale = anyio.Event()
         self._list_begun = False
         self._listing_lock = anyio.Lock()
         self._listed_at = -math.inf
 
     async def wait_until_settled(self) -> None:
-        """Return when the server can be asked, or is known to be down or disabled."""
+        """Wait until the server accepts requests, or is down or disabled."""
         while not self.can_be_asked and self.status_tracker.state not in (
             ServerState.DOWN,
             ServerState.DISABLED,
@@ -265,29 +265,29 @@ class Supervisor:
             await self.status_tracker.wait_for_change()
 
     def close_caller_connections(self) -> None:
-        """End the connections that are single callers' own."""
+        """Close the connections that belong to single callers."""
         self.caller_connections.close()
         self.legacy_sessions.close()
         self._by_key.close()
 
     def reset(self) -> None:
-        """Its task was ended: it may be started again."""
+        """Reset after the task was stopped, so that it can be started again."""
         self.connection = None
         self.started = False
         self.needs_caller_keys = False
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection of which nobody knows yet that it is over."""
+        """Whether there is a connection that has not failed."""
         return self.connection is not None and self.connection.lifeline.failure is None
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether requests can be sent: on the shared connection, or on one with the caller's own key."""
+        """Whether requests can be sent, on the shared connection or with the caller's own key."""
         return self.is_connected or self.needs_caller_keys
 
     def build_unavailable(self) -> ServerUnavailable:
-        """Why nothing can be asked of it now."""
+        """Build the error for requests while the server is unavailable."""
         error = self.status_tracker.build_unavailable()
         if self._forgotten and self.status_tracker.state is ServerState.DOWN:
             return SessionRejected(str(error), server=self.spec.name, hint=error.hint)
@@ -295,10 +295,8 @@ class Supervisor:
 
     @property
     def tool_count(self) -> int:
-        """How many tools it listed last."""
+        """The number of tools in the last listing."""
         return len(self.listing.definitions) if self.listing is not None else 0
-
-    # -- the task -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Keep the server connected until this task is cancelled."""
@@ -326,12 +324,14 @@ class Supervisor:
                 await anyio.sleep(delay)
 
     async def _accepts_caller_keys(self) -> bool:
-        """Whether a refusal to connect means that a caller's key is wanted, and not that ours is wrong."""
+        """Return whether a refused connection means that a caller's key is needed, not that our own is
+        wrong.
+        """
         signed_in = await load_sign_in(self.spec, self._shared.connect_deps.tokens)
         return self.spec.forward_authorization and not self._has_own_key and signed_in is None
 
     def _switch_to_caller_keys(self) -> None:
-        """From here on it is connected for each caller who brings a key, with that key."""
+        """From now on, connect separately for each caller with that caller's key."""
         if not self.needs_caller_keys:
             self.needs_caller_keys = True
             self._common = Listing(server=self.spec.name, prefix=self.spec.prefix)
@@ -342,7 +342,7 @@ class Supervisor:
     async def connect_with_caller_key(
         self, context: RequestContext | None, tasks: TaskGroup
     ) -> AsyncGenerator[ServerConnection]:
-        """The connection that was opened with this caller's own key. Raises our errors."""
+        """Yield the connection opened with this caller's key. Raises `FingerpostError`."""
         caller = None if context is None else context.caller
         given = caller or context
         key = None if given is None else given.authorization
@@ -355,7 +355,7 @@ class Supervisor:
             yield connection
 
     async def _run_connection(self) -> ConnectionFailure:
-        """One connection from its first byte to its end. Returns why it ended."""
+        """Run one connection from start to end. Return why it ended."""
         lifeline = ConnectionState(self.spec.name, stderr=self._stderr)
         began = anyio.current_time()
         seconds = self.spec.connect_timeout
@@ -394,10 +394,8 @@ class Supervisor:
             return replace(setback, hint=TLS_HINT)
         return setback
 
-    # -- being up -----------------------------------------------------------------------------------
-
     async def _start_listening(self, connection: ServerConnection, tasks: TaskGroup) -> None:
-        """Modern era: subscribe before listing, so that no change falls between the two."""
+        """Modern protocol: subscribe before listing, so that no change is missed."""
         self._list_begun = False
         if connection.modern and any(map(connection.announces_changes, ANNOUNCED_KINDS)):
             subscribed = anyio.Event()
@@ -406,7 +404,9 @@ class Supervisor:
                 await subscribed.wait()
 
     async def _read_first_listing(self, connection: ServerConnection) -> None:
-        """List before announcing readiness. A list that cannot be read is a flaw, not the end."""
+        """List the tools before the server is reported as ready. A failed listing does not end the
+        connection.
+        """
         self._stale = anyio.Event()
         self._list_begun = True
         try:
@@ -433,7 +433,7 @@ class Supervisor:
         return await self._merge_caller_lists(connection)
 
     async def _merge_caller_lists(self, connection: ServerConnection | None) -> Listing:
-        """What it lists to all, and to callers with a key of their own."""
+        """Return the tools listed for all callers and for single callers' keys."""
         if not self.lists_only_with_caller_key:
             await self._shared.on_listing(self._common)
             return self._common
@@ -445,7 +445,7 @@ class Supervisor:
 
     @property
     def _may_want_own_keys(self) -> bool:
-        """Whether a refusal to list means that a caller's key is wanted, and not that ours is wrong."""
+        """Return whether a refused listing means that a caller's key is needed, not that our own is wrong."""
         return self.lists_only_with_caller_key and not self._has_own_key
 
     @property
@@ -454,13 +454,13 @@ class Supervisor:
 
     @property
     def lists_only_with_caller_key(self) -> bool:
-        """Whether callers' own keys go to this server and it lists nothing without one."""
+        """Whether the server gets callers' keys and lists nothing without one."""
         return self.spec.forward_authorization and not self._common.definitions
 
     async def list_caller_tools(
         self, caller: str, authorization: str, tasks: TaskGroup, *, timeout: float
     ) -> frozenset[str]:
-        """The names of the tools it lists to this caller's own key; they are in the listing then."""
+        """Return the names of the tools listed for this caller's key, after adding them to the listing."""
         connection = self.connection
         if connection is not None:
             ask = partial(connection.list_tools_with, authorization)
@@ -493,7 +493,7 @@ class Supervisor:
         self.status_tracker.set_state(ServerState.READY if reason is None else ServerState.DEGRADED, reason)
 
     async def _serve(self, connection: ServerConnection, tasks: TaskGroup) -> None:
-        # Each begins anew where it breaks: calls under way on this connection are not to suffer from it.
+        # Each task restarts after a failure, so that calls on this connection are not affected.
         tasks.start_soon(run_restarting, self._relist_on_changes, connection)
         tasks.start_soon(run_restarting, self.shelf.refresh_stale, connection)
         tasks.start_soon(run_restarting, self.subscriptions.run, connection, tasks)
@@ -505,7 +505,7 @@ class Supervisor:
         tasks.cancel_scope.cancel()
 
     async def _relist_on_changes(self, connection: ServerConnection) -> None:
-        """List again whenever the list is said to have changed."""
+        """List the tools again after each change notification."""
         failures = 0
         while True:
             await self._stale.wait()
@@ -524,7 +524,7 @@ class Supervisor:
                 await anyio.sleep(pause)
 
     async def relist(self, connection: ServerConnection) -> None:
-        """Read the list now and show what is in it."""
+        """Read the list now and publish it."""
         async with self._listing_lock:
             if self._stale.is_set():
                 self._stale = anyio.Event()
@@ -532,25 +532,27 @@ class Supervisor:
             self._publish_listing()
 
     def relist_in_background(self) -> None:
-        """Somebody looks at the tools: have the list read anew, if it may have changed without a word."""
+        """List the tools again in the background if they may have changed without a notification."""
         if self._may_have_changed(self._limits.relist_seconds):
             self._stale.set()
 
     async def relist_if_stale(self) -> None:
-        """Somebody asks for a tool that is not in the list: read it now, if it may be new."""
+        """List the tools again now if a requested tool may be new."""
         seconds = min(RELIST_SECONDS, self._limits.relist_seconds)
         if self._may_have_changed(seconds) and self.connection is not None:
             with suppress(FingerpostError):
                 await self.relist(self.connection)
 
     def _may_have_changed(self, seconds: float) -> bool:
-        """A server that says when its list changes is believed; a long list is read less often."""
+        """Return whether the list may be outdated. Servers that announce changes are trusted, and long lists
+        are read less often.
+        """
         if self.connection is None or (self.connection.announces_changes("tools") and not self._refused):
             return False
         return anyio.current_time() - self._listed_at > max(seconds, SECONDS_PER_TOOL * self.tool_count)
 
     async def _listen(self, connection: ServerConnection, subscribed: anyio.Event) -> None:
-        """Hold a subscription open; after every break, subscribe and list again."""
+        """Keep a subscription open. After an interruption, subscribe and list again."""
         backoff = Backoff(max_delay=self._limits.reconnect_max)
         while True:
             began = anyio.current_time()
@@ -558,17 +560,15 @@ class Supervisor:
                 async with connection.subscribe() as changes:
                     subscribed.set()
                     if self._list_begun:
-                        self._mark_all_stale(connection)  # what changed before was not announced to us
+                        self._mark_all_stale(connection)  # earlier changes were not announced to us
                     async for _ in changes:
-                        pass  # each is heard as a notification, too
+                        pass  # each also arrives as a notification
             except (SubscriptionLost, MCPError, TimeoutError):
                 connection.lifeline.request_probe()
             await anyio.sleep(backoff.get_delay(RetryPace.SOON, began=began, now=anyio.current_time()))
 
-    # -- telling ------------------------------------------------------------------------------------
-
     def _on_notification(self, method: str, params: JsonObject, caller: str | None) -> None:
-        """A notification that belongs to no request; for this caller alone where one is named."""
+        """Handle a notification that belongs to no request. `caller` is its only recipient, if given."""
         if method == "notifications/tools/list_changed":
             self._stale.set()
         elif (kind := CHANGED_METHODS.get(method)) is not None:
@@ -600,7 +600,7 @@ class Supervisor:
 
 
 def _strip_subscription_id(params: JsonObject) -> JsonObject:
-    """A notification of a standing request names it; that name is ours and nobody else's."""
+    """Remove the subscription id, which is internal."""
     meta = params.get("_meta")
     if not isinstance(meta, Mapping) or SUBSCRIPTION_ID_META_KEY not in meta:
         return params

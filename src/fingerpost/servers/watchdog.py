@@ -1,12 +1,11 @@
-"""The last resort against orphans: a tiny process that outlives us by a moment.
+"""A small process that kills our child processes if Fingerpost exits without cleaning up.
 
-It reads lines from a pipe whose other end only Fingerpost holds: `+123` when
-process group 123 was started, `-123` when it is gone; `?abc` when something with
-the mark abc in its environment is about to be started, `!abc` when all of that is
-gone. When Fingerpost ends, however it ends, the kernel closes the pipe; whatever
-is still listed is killed.
+It reads lines from a pipe whose other end only Fingerpost holds: `+123` when process group 123 was started,
+`-123` when it is gone; `?abc` when a process with the mark abc in its environment is about to be started,
+`!abc` when all such processes are gone. When Fingerpost exits, the kernel closes the pipe, and the watchdog
+kills everything still listed.
 
-Run as a bare program (`python -I -S watchdog.py`), so it imports nothing of ours.
+It runs as a standalone program (`python -I -S watchdog.py`), so it imports nothing from this package.
 """
 
 import contextlib
@@ -15,11 +14,11 @@ import signal
 import sys
 from collections.abc import Iterable
 
-MARK = "FINGERPOST_COMMAND"  # in the environment of a server or command, and so of whatever it starts
+MARK = "FINGERPOST_COMMAND"  # environment variable of a server or command, inherited by its descendants
 
 
 def read_reports(lines: "Iterable[bytes]") -> "tuple[set[int], set[str]]":
-    """Follow the lines to their end. Returns the groups and marks that were never reported gone."""
+    """Read all lines. Return the groups and marks that were not reported as gone."""
     groups: set[int] = set()
     marks: set[str] = set()
     for line in lines:
@@ -32,10 +31,10 @@ def read_reports(lines: "Iterable[bytes]") -> "tuple[set[int], set[str]]":
 
 
 def find_descendants(ancestor: int) -> "dict[int, str]":
-    """Everything this process started that is still below it, each with its start time.
+    """Return all descendants of this process with their start times.
 
-    Programs often put what they start into a group of its own, a browser for one. Where the system
-    does not say who started whom, nobody is found.
+    Programs often start children in separate process groups, for example browsers. Where the system has no
+    parent information, the result is empty.
     """
     parents: dict[int, int] = {}
     starts: dict[int, str] = {}
@@ -49,7 +48,7 @@ def find_descendants(ancestor: int) -> "dict[int, str]":
 
 
 def kill_descendants(known: "dict[int, str]") -> None:
-    """Kill these, unless the number has gone to somebody else since."""
+    """Kill these processes, except where the process id was reused."""
     for process, start in known.items():
         found = _read_parent(process)
         if found is not None and found[1] == start:
@@ -58,9 +57,9 @@ def kill_descendants(known: "dict[int, str]") -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill what has this mark, wherever it went: also what made itself a session of its own. Linux only."""
+    """Kill all processes with this mark, even those in their own sessions. Linux only."""
     wanted = f"{MARK}={mark}".encode()
-    for _ in range(3):  # one that was just being started is seen the next time
+    for _ in range(3):  # a process that was just being started is found in a later pass
         marked = [
             process
             for process in _list_processes()
@@ -77,7 +76,7 @@ def _has_environment_entry(process: int, wanted: bytes) -> bool:
     try:
         with open(f"/proc/{process}/environ", "rb") as file:  # noqa: PTH123 - starts quicker
             return wanted in file.read().split(b"\0")
-    except OSError:  # gone, or somebody else's
+    except OSError:  # gone, or owned by another user
         return False
 
 
@@ -89,18 +88,18 @@ def _list_processes() -> "list[int]":
 
 
 def _read_parent(process: int) -> "tuple[int, str] | None":
-    """Its parent, and when it was started."""
+    """Return the parent process id and the start time."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123 - as above
             told = file.read()
     except OSError:
         return None
-    fields = told[told.rfind(b")") + 1 :].split()  # its name, before that, may hold anything
+    fields = told[told.rfind(b")") + 1 :].split()  # the name before it may contain any character
     return (int(fields[1]), fields[19].decode()) if len(fields) > 19 else None
 
 
 def main() -> None:
-    # Ctrl-C in the terminal reaches the whole foreground group; our work comes after that, not at it.
+    # Ctrl-C in the terminal reaches the whole foreground group, but this process must run after that.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups, marks = read_reports(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""JSON-RPC messages and server-sent events read from bytes, within limits."""
+"""Parsing of JSON-RPC messages and server-sent events from bytes, with limits."""
 
 from __future__ import annotations
 
@@ -21,24 +21,22 @@ from fingerpost.servers.process import LineLimitExceeded, LineSplitter
 from fingerpost.tasks import run_in_thread
 
 _ID = re.compile(rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.){1,200})"|(-?\d{1,30}))')
-# A reply of millions of tiny values takes fifty times its size in memory once it is read. Counted before
-# reading, by the characters that begin or part values; text full of commas is counted, too.
+# A reply of millions of small values needs fifty times its size in memory when parsed. Values are counted
+# before parsing, by their delimiters. Commas in text are counted as well.
 MAX_VALUES = 5_000_000
-_SEARCHED_BYTES = 4096  # bytes at each end of an unreadable message in which its id is looked for
+_SEARCHED_BYTES = 4096  # bytes at each end of an unreadable message in which its id is searched
 
 
 class InvalidMessage(Exception):
-    """These bytes are no JSON-RPC message. `str()` says why, in words that go into a sentence."""
+    """The bytes are not a JSON-RPC message. `str()` gives the reason as part of a sentence."""
 
 
 class OversizedInteger:
-    """Stands where a number was that has more digits than we carry."""
+    """Placeholder for a number with too many digits."""
 
 
 def parse_envelope(data: bytes) -> dict[str, Any]:
-    """The message these bytes are, as plain values. Raises `InvalidMessage` for what `parse_message`
-    would.
-    """
+    """Parse a message to plain values. Raises `InvalidMessage` in the same cases as `parse_message`."""
     _check_values(data)
     if len(data) > LARGE_SIZE:
         value = _load_json(data)
@@ -53,13 +51,13 @@ def parse_envelope(data: bytes) -> dict[str, Any]:
         and "method" not in envelope
         and isinstance(envelope.get("result"), dict)
     ):
-        return envelope  # by far the most common
+        return envelope  # the most common case
     to_message(envelope)
     return envelope
 
 
 async def read_envelope(data: bytes) -> dict[str, Any]:
-    """The same, off the event loop where it takes long."""
+    """Like `parse_envelope`, but large messages are parsed in a thread."""
     return await run_in_thread(parse_envelope, data) if len(data) > LARGE_SIZE else parse_envelope(data)
 
 
@@ -70,7 +68,7 @@ def _check_values(data: bytes) -> None:
 
 
 def parse_message(data: bytes) -> JSONRPCMessage:
-    """The message these bytes are. Raises `InvalidMessage`."""
+    """Parse a message. Raises `InvalidMessage`."""
     _check_values(data)
     try:
         message = jsonrpc_message_adapter.validate_json(data, by_name=False)
@@ -94,9 +92,11 @@ def _to_envelope(value: object) -> dict[str, Any]:
 
 
 def _check_request(envelope: dict[str, Any]) -> None:
-    """A request or notification. What is also a reply would be read as one, with members of any type."""
+    """Check a request or notification. If it also had reply members, it would be read as a reply with
+    unchecked members.
+    """
     if envelope.get("id", "") is None:
-        del envelope["id"]  # sloppy: a notification
+        del envelope["id"]  # an invalid but harmless id: treated as a notification
     asks = isinstance(envelope["method"], str) and isinstance(envelope.get("params"), dict | None)
     if not asks or "result" in envelope or "error" in envelope:
         message = "is not a JSON-RPC message"
@@ -104,7 +104,7 @@ def _check_request(envelope: dict[str, Any]) -> None:
 
 
 def to_message(envelope: dict[str, Any]) -> JSONRPCMessage:
-    """Raises `InvalidMessage`."""
+    """Convert plain values to a message. Raises `InvalidMessage`."""
     try:
         return jsonrpc_message_adapter.validate_python(envelope, by_name=False)
     except ValidationError:
@@ -136,7 +136,7 @@ def _check_envelope(value: Any) -> None:
     if "id" not in value or "method" in value:
         return
     has_result = "result" in value
-    has_error = value.get("error") is not None  # `"error": null` beside a result is sloppy, not contradictory
+    has_error = value.get("error") is not None  # `"error": null` beside a result is accepted
     if has_result and has_error:
         message = "has both a result and an error"
         raise InvalidMessage(message)
@@ -146,7 +146,9 @@ def _check_envelope(value: Any) -> None:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """A message as bytes; what the fast encoder refuses (long numbers, half characters) goes the slow way."""
+    """Encode a message. Values that the fast encoder refuses (long integers, lone surrogates) use the slow
+    one.
+    """
     try:
         return orjson.dumps(message)
     except TypeError:
@@ -154,7 +156,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def _to_plain(value: object) -> object:
-    """A mapping or sequence that is no dict or list."""
+    """Convert other mappings and sequences to dict or list."""
     return (
         dict(cast("Mapping[str, object]", value))
         if isinstance(value, Mapping)
@@ -163,11 +165,10 @@ def _to_plain(value: object) -> object:
 
 
 def find_answered_request(data: bytes, waiting: Collection[RequestId]) -> RequestId | None:
-    """Which of the `waiting` requests an unreadable message was meant to answer, if that can be told.
+    """Return which of the `waiting` requests an unreadable message answers, or None.
 
-    Failing the right caller at once is better than letting it wait for its
-    deadline; failing the wrong one is worse. So: an id we are waiting for, or
-    something that is plainly a reply while only one request waits.
+    Failing the right request avoids a timeout, but failing the wrong one is worse. So the result is an id
+    that is waiting, or the only waiting request if the message is clearly a reply.
     """
     edges = (
         data if len(data) <= 2 * _SEARCHED_BYTES else data[:_SEARCHED_BYTES] + b"\n" + data[-_SEARCHED_BYTES:]
@@ -183,7 +184,7 @@ def find_answered_request(data: bytes, waiting: Collection[RequestId]) -> Reques
 
 @frozen
 class SseEvent:
-    """One event: its data, and what a client needs to pick the stream up again."""
+    """One event: its data, and what is needed to resume the stream."""
 
     data: bytes
     kind: str = "message"
@@ -192,17 +193,18 @@ class SseEvent:
 
 
 class SseEventTooLarge(Exception):
-    """An event, or the whole stream where that is bounded, has more bytes than allowed."""
+    """An event, or the whole stream if it is limited, has more bytes than allowed."""
 
 
 class SseParser:
-    """Bytes in, events out."""
+    """Parses bytes to events."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lines = LineSplitter(limit)
-        self._head: bytes | None = b""  # of the stream, until it is known whether a mark stands before it
-        self._after_return = False  # the last byte was a carriage return
+        # Of the stream, until it is known whether it starts with a byte order mark.
+        self._head: bytes | None = b""
+        self._after_return = False  # whether the last byte was a carriage return
         self._reset()
 
     def _reset(self) -> None:
@@ -213,7 +215,7 @@ class SseParser:
         self._retry: int | None = None
 
     def parse(self, chunk: bytes) -> list[SseEvent]:
-        """The events that `chunk` completes. Raises `SseEventTooLarge`."""
+        """Return the events completed by `chunk`. Raises `SseEventTooLarge`."""
         try:
             lines = self._lines.split(self._normalize_line_ends(self._strip_byte_order_mark(chunk)))
         except LineLimitExceeded:
@@ -221,17 +223,17 @@ class SseParser:
         return [event for line in lines if (event := self._parse_line(line)) is not None]
 
     def _strip_byte_order_mark(self, chunk: bytes) -> bytes:
-        """A byte order mark may stand before the first line."""
+        """Remove a byte order mark before the first line."""
         if self._head is None:
             return chunk
         self._head += chunk
         if len(self._head) < len(BOM_UTF8) and BOM_UTF8.startswith(self._head):
-            return b""  # it may still become one
+            return b""  # it may still become a byte order mark
         chunk, self._head = self._head.removeprefix(BOM_UTF8), None
         return chunk
 
     def _normalize_line_ends(self, chunk: bytes) -> bytes:
-        """Lines may end with a line feed, a carriage return, or both, and a chunk between the two."""
+        """Convert CR and CRLF to LF, also when a chunk ends between CR and LF."""
         if self._after_return and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_return = False
@@ -258,7 +260,7 @@ class SseParser:
             case b"retry" if value.isdigit() and len(value) < 10:
                 self._retry = int(value)
             case _:
-                pass  # a comment (empty field name), or a field of a later standard
+                pass  # a comment (empty field name) or an unknown field
         return None
 
     def _take_event(self) -> SseEvent | None:
@@ -271,7 +273,7 @@ class SseParser:
 
 
 class SseStream:
-    """The events of a stream, one after the other; `more` gives its next piece, or nothing at its end."""
+    """The events of a stream, read one at a time."""
 
     def __init__(
         self, read_chunk: Callable[[], Awaitable[bytes]], *, event_limit: int, whole_limit: int | None
@@ -283,7 +285,7 @@ class SseStream:
         self._waiting: deque[SseEvent] = deque()
 
     async def read_event(self) -> SseEvent | None:
-        """The next event; None when there is no more. Raises `SseEventTooLarge`."""
+        """Return the next event, or None at the end. Raises `SseEventTooLarge`."""
         while not self._waiting:
             piece = await self._more()
             if not piece:
@@ -298,7 +300,7 @@ class SseStream:
         return self._waiting.popleft()
 
 
-# As nearly all replies come: one whole event in one piece.
+# The usual form of a reply: one complete event in one chunk.
 _SINGLE_EVENT: Final = re.compile(
     rb"(?:id: ?([^\r\n]*)\r?\n)?(?:event: ?message\r?\n)?data: ?([^\r\n]*)\r?\n\r?\n"
 )
@@ -315,7 +317,7 @@ def _parse_single_event(piece: bytes, limit: int) -> SseEvent | None:
 async def read_events(
     chunks: AsyncIterator[bytes], *, event_limit: int, whole_limit: int | None
 ) -> AsyncGenerator[SseEvent]:
-    """The events of a stream until it ends. Raises `SseEventTooLarge`."""
+    """Yield the events of a stream until it ends. Raises `SseEventTooLarge`."""
 
     async def more() -> bytes:
         async for chunk in chunks:
@@ -328,27 +330,29 @@ async def read_events(
         yield event
 
 
-# What only looks like a value of JSON is left to the walk.
+# Values that only resemble JSON types are left to the full check.
 _STRICT_OPTIONS: Final = (
     orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 )
-# Many schemas say "null", which is a text. It begins with the word itself because that is looked for thirty
-# times as fast as one of several signs before it.
+# Many schemas contain the text "null". The pattern starts with the literal because that search is thirty
+# times as fast as one that starts with a character class.
 _NULL: Final = re.compile(rb"null(?<=[:,\[]null)")
 
 
 def find_json_fault(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
-    """Why `value` cannot be carried, or None when it can; as `check_json`, and sooner."""
+    """Return why `value` cannot be sent as JSON, or None. Like `check_json`, but faster."""
     return None if encode_if_valid(value, max_depth) is not None else check_json(value, max_depth=max_depth)
 
 
 def encode_if_valid(value: object, max_depth: int) -> bytes | None:
-    """`value` as JSON, where one can see by that alone that it can be carried; None: walk through it."""
+    """Return `value` as JSON if the encoding alone proves that it is valid; otherwise None, and a full check
+    is needed.
+    """
     try:
         data = orjson.dumps(value, option=_STRICT_OPTIONS)
-    except TypeError:  # half a character, a long integer, no JSON at all
+    except TypeError:  # a lone surrogate, a long integer, or not JSON
         return None
-    # What JSON has no word for (NaN) is written as null, and what is deep has many brackets.
+    # NaN is encoded as null, and deep values have many brackets; both need the full check.
     return data if data.count(b"[") + data.count(b"{") <= max_depth and not _has_null(data) else None
 
 
