@@ -1,1 +1,1 @@
-"""What a language model is asked, and what is made of what it says. Nothing here acts on the world."""
+"""Requests to language models and parsing of their replies. This package calls no tools."""

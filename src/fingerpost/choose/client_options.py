@@ -13,7 +13,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.llm.content import as_mapping, get_named_tool, has_response_format
 from fingerpost.records import Json, JsonObject, Message, ToolCard, create_id
 
-MAX_CLIENT_NAME_LENGTH: Final = 64  # of a tool, as providers take it
+MAX_CLIENT_NAME_LENGTH: Final = 64  # limit of the providers for a tool name
 MAX_DESCRIBED_TOOLS: Final = 50
 _RENAMED_SUFFIX: Final = "_routed"
 _CLIENT_TOOLS_NOTE: Final = (
@@ -24,58 +24,62 @@ _CLIENT_TOOLS_NOTE: Final = (
 
 @frozen
 class ClientOptions:
-    """Everything optional: most requests bring nothing."""
+    """Optional parts of a client's request. Most requests have none of them."""
 
-    tools: tuple[JsonObject, ...] = ()  # definitions in the OpenAI format, passed on as they are
+    tools: tuple[JsonObject, ...] = ()  # definitions in the OpenAI format, passed on unchanged
     tool_choice: Json = None  # "auto", "none", "required", or one tool by name
-    later_messages: tuple[Message, ...] = ()  # behind the request
-    content_parts: tuple[JsonObject, ...] = ()  # beside its words
+    later_messages: tuple[Message, ...] = ()  # messages after the prompt
+    content_parts: tuple[JsonObject, ...] = ()  # content of the prompt other than text
     options: JsonObject = field(default_factory=dict[str, Json])
-    sets_own_limits: bool = False  # how long an answer may be is theirs to say, in the options or not at all
+    sets_own_limits: bool = False  # the client's options decide the answer length; no default is applied
     model: str | None = None
-    history: tuple[Message, ...] = ()  # with the parts that the packet's own does not hold
+    history: tuple[Message, ...] = ()  # includes content parts that the packet's history does not hold
 
     @property
     def tool_names(self) -> frozenset[str]:
-        """What the caller's tools are called."""
+        """The names of the client's tools."""
         return frozenset(name for tool in self.tools if (name := _get_function_name(tool)))
 
     @property
     def forbids_tools(self) -> bool:
-        """No tool of either kind is to be called."""
+        """Whether neither routed tools nor client tools may be called."""
         return self.tool_choice == "none"
 
     @property
     def excludes_routed_tools(self) -> bool:
-        """The caller has said what comes next (no tool, or one of theirs): no routed tool is offered."""
+        """Whether no routed tool is offered, because the client asked for no tool or for one of its own."""
         return self.forbids_tools or get_named_tool(self.tool_choice) in self.tool_names
 
     @property
     def has_response_format(self) -> bool:
-        """The answer has a shape of the caller's: it is passed on as it was written."""
+        """Whether the client asks for a response format. Such an answer is returned unchanged."""
         return has_response_format(self.options)
 
     @property
     def has_system_message(self) -> bool:
-        """The caller says themselves who the assistant is."""
+        """Whether the client sends its own system message."""
         return any(
             message.role in ("system", "developer") for message in (*self.history, *self.later_messages)
         )
 
     def apply_to(self, request: ModelRequest) -> ModelRequest:
-        """The request with the caller's options, for the model they ask for."""
+        """Return the request with the client's options and model."""
         limit = None if self.sets_own_limits else request.max_tokens
         return replace(request, options=self.options, model=self.model, max_tokens=limit)
 
     def get_tool_choice(self, *, has_called: bool) -> Json:
-        """How the model is to choose. What had to be called has been once a routed tool was."""
+        """Return the tool choice for the model. After a routed tool was called, it is `auto` unless tools are
+        forbidden.
+        """
         if self.tool_choice is None or (has_called and not self.forbids_tools):
             return "auto"
         return self.tool_choice
 
 
 def describe_client_tools(client: ClientOptions) -> str:
-    """The caller's tools as whoever selects among ours is told of them; empty where there are none."""
+    """Describe the client's tools for the model that selects a routed tool. Return an empty string without
+    client tools.
+    """
     if not client.tools:
         return ""
     functions = [as_mapping(tool.get("function")) for tool in client.tools[:MAX_DESCRIBED_TOOLS]]
@@ -91,7 +95,9 @@ def describe_client_tools(client: ClientOptions) -> str:
 
 
 def rename_conflicting_cards(cards: Sequence[ToolCard], client_names: frozenset[str]) -> tuple[ToolCard, ...]:
-    """The cards under names no tool of the caller has: theirs stay as they are, ours give way."""
+    """Rename the cards whose exposed name is also the name of a client tool. Client tools keep their
+    names.
+    """
     used = {name.casefold() for name in client_names}
     if not used:
         return tuple(cards)
@@ -118,14 +124,14 @@ def _make_unique_name(name: str, used_names: set[str]) -> str:
 
 @frozen
 class SplitToolCalls:
-    """The calls of one reply, by whose tools they are of."""
+    """The tool calls of one reply, split into calls of client tools and of routed tools."""
 
     client_calls: tuple[JsonObject, ...]
     routed_calls: tuple[JsonObject, ...]
 
 
 def split_tool_calls(calls: Sequence[JsonObject], client_names: frozenset[str]) -> SplitToolCalls:
-    """Calls of the caller's tools as they were written, each under an id, and the rest."""
+    """Split the calls into those of client tools, each with a unique id, and the rest."""
     callers: list[JsonObject] = []
     others: list[JsonObject] = []
     ids: set[str] = set()
@@ -141,13 +147,13 @@ def split_tool_calls(calls: Sequence[JsonObject], client_names: frozenset[str]) 
 
 
 def build_client_call(name: str, arguments: str) -> JsonObject:
-    """A call that a model wrote in words, as one of the caller's tools is called."""
+    """Build a call of a client tool from a call that the model wrote as text."""
     function: JsonObject = {"name": name, "arguments": arguments}
     return {"id": create_id("call"), "type": "function", "function": function}
 
 
 def _ensure_call_id(call: JsonObject, name: str, ids: set[str]) -> JsonObject:
-    """The call as it stands, unless nobody could answer it: without an id, or under that of another."""
+    """Return the call with a unique id and the given name. A call that has both is returned unchanged."""
     written = call.get("id")
     known = isinstance(written, str) and written and written not in ids
     if known and _get_function_name(call) == name:
@@ -157,6 +163,6 @@ def _ensure_call_id(call: JsonObject, name: str, ids: set[str]) -> JsonObject:
 
 
 def _get_function_name(definition: object) -> str:
-    """Of a definition or of a call; models write calls of any shape."""
+    """Return the function name of a tool definition or tool call, or an empty string if there is none."""
     name = as_mapping(as_mapping(definition).get("function")).get("name")
     return name if isinstance(name, str) else ""

@@ -24,16 +24,16 @@ from fingerpost.settings import Settings
 
 @frozen
 class GateEvidence:
-    """What the gate looks at."""
+    """The confidence values the gate decides on."""
 
-    raw: float  # never above the opinion that leads
-    score: float  # what the calibration makes of it
+    raw: float  # never above the confidence of the review, or of the model without one
+    score: float  # calibrated
     claim: float
-    review: Review | None  # None: there was to be none
+    review: Review | None  # None: no review was planned
 
     @property
     def opinion(self) -> float:
-        """The one that leads: the review's, or the model's own where there is no review."""
+        """The confidence of the review, or of the model itself without a review."""
         return self.claim if self.review is None else self.review.confidence
 
     @property
@@ -42,14 +42,16 @@ class GateEvidence:
 
     @property
     def effective_score(self) -> float:
-        """Past outcomes may make us more careful than the models are, never less."""
+        """The score for the gate. Calibration can lower the models' confidence but never raise it."""
         return min(self.raw, self.score)
 
 
 def decide_gate_verdict(
     evidence: GateEvidence, *, threshold: float, decline_below: float
 ) -> tuple[GateVerdict, str]:
-    """The verdict and why. Without approval, or with a review below the threshold, it is never GO."""
+    """Return the verdict and the reason. Without approval, or with a review below the threshold, it is never
+    GO.
+    """
     if evidence.review is not None and evidence.review.failed:
         return GateVerdict.ASK, "the review failed, so a person decides"
     lead = _describe_opinion(evidence)
@@ -67,8 +69,8 @@ def decide_gate_verdict(
 
 
 def _explain_doubt(evidence: GateEvidence, threshold: float) -> str:
-    """Why a person has to look; empty when nobody has to. The first reason is the weightiest."""
-    # Written as "not at least", so that what is no number is never enough.
+    """Return the most important reason why a person must review the call, or an empty string."""
+    # Written as "not at least" so that NaN is never sufficient.
     if not evidence.is_approved:
         return "; what is not approved needs a person"
     if not evidence.opinion >= threshold:
@@ -93,21 +95,19 @@ def _describe_objection(evidence: GateEvidence) -> str:
     return "how poorly the search found the tool"
 
 
-MIN_SAMPLES: Final = 30  # samples
-MIN_SAMPLES_PER_OUTCOME: Final = 5  # right ones, wrong ones
-_PRIOR_SAMPLES: Final = 11  # places on the diagonal, 0.0, 0.1, … 1.0
-_PRIOR_WEIGHT: Final = 4.0  # as many samples each of them counts for
+MIN_SAMPLES: Final = 30
+MIN_SAMPLES_PER_OUTCOME: Final = 5  # of the right ones and of the wrong ones
+_PRIOR_SAMPLES: Final = 11  # points on the diagonal: 0.0, 0.1, … 1.0
+_PRIOR_WEIGHT: Final = 4.0  # samples that each point counts for
 
 _CurvePoint = tuple[float, float]
 
 
 @frozen
 class Calibration:
-    """A rising curve from raw scores to probabilities, drawn straight between its points."""
+    """A monotonic, piecewise linear curve from raw scores to probabilities."""
 
-    points: tuple[
-        _CurvePoint, ...
-    ] = ()  # none falls behind the one before; none at all: every score is what it claims to be
+    points: tuple[_CurvePoint, ...] = ()  # never decreasing; empty: the identity
     samples: int = 0
 
     @property
@@ -116,12 +116,12 @@ class Calibration:
 
     @classmethod
     def create_identity(cls) -> Calibration:
-        """Takes every score at its word."""
+        """Return the calibration that leaves every score unchanged."""
         return cls()
 
     @classmethod
     def fit(cls, samples: Iterable[ConfidenceSample]) -> Calibration:
-        """The curve these outcomes ask for; the identity while they are too few to ask for one."""
+        """Fit the curve to these outcomes. Return the identity when there are too few of them."""
         kept = [(_clamp_score(sample.raw), sample.right) for sample in samples if sample.raw == sample.raw]
         right = sum(was_right for _, was_right in kept)
         if len(kept) < MIN_SAMPLES or min(right, len(kept) - right) < MIN_SAMPLES_PER_OUTCOME:
@@ -129,7 +129,7 @@ class Calibration:
         return cls(points=_pool_adjacent_violators(_group_by_score(kept)), samples=len(kept))
 
     def get_probability(self, raw: float) -> float:
-        """What a raw score is worth. A higher one is never worth less."""
+        """Return the probability for a raw score. A higher score never has a lower probability."""
         raw = _clamp_score(raw)
         if not self.points:
             return raw
@@ -144,19 +144,19 @@ class Calibration:
 
 @frozen
 class ReliabilityBin:
-    """The selections shown within one stretch of confidence: what was said, and what was true."""
+    """The selections within one interval of confidence: predicted and actual share of right ones."""
 
     low: float
     high: float
     count: int = 0
-    mean_confidence: float = 0.0  # mean probability
-    share_right: float = 0.0  # share that turned out right
+    mean_confidence: float = 0.0  # mean predicted probability
+    share_right: float = 0.0  # actual share of right selections
 
 
 def compute_reliability(
     samples: Iterable[ConfidenceSample], calibration: Calibration, *, bins: int = 10
 ) -> tuple[ReliabilityBin, ...]:
-    """The samples by what the calibration makes of them, in equal stretches from 0 to 1."""
+    """Group the samples by calibrated probability, in equal intervals from 0 to 1."""
     said: list[list[float]] = [[] for _ in range(bins)]
     right = [0] * bins
     for sample in samples:
@@ -179,7 +179,7 @@ def compute_reliability(
 def compute_expected_calibration_error(
     samples: Sequence[ConfidenceSample], calibration: Calibration, *, bins: int = 10
 ) -> float:
-    """How far, on average over the samples, what is said lies from what is true; 0 without samples."""
+    """Return the mean distance between predicted and actual share over the samples; 0 without samples."""
     if not samples:
         return 0.0
     found = compute_reliability(samples, calibration, bins=bins)
@@ -187,18 +187,18 @@ def compute_expected_calibration_error(
 
 
 def _clamp_score(raw: float) -> float:
-    """Within 0 and 1; what is no number at all is worth nothing."""
+    """Limit the score to 0..1. NaN becomes 0."""
     return min(1.0, max(0.0, raw)) if raw == raw else 0.0
 
 
 @dataclass(slots=True)
 class _IsotonicBlock:
-    """Samples of neighbouring scores that are given one probability together."""
+    """Samples of neighbouring scores that share one probability."""
 
     low: float
     high: float
     weight: float
-    right: float  # by weight
+    right: float  # weight of the right samples
 
     @property
     def value(self) -> float:
@@ -206,7 +206,7 @@ class _IsotonicBlock:
 
 
 def _group_by_score(samples: Sequence[tuple[float, bool]]) -> list[_IsotonicBlock]:
-    """One block for each raw score, lowest first, the imagined samples among them."""
+    """Return one block for each raw score, lowest first, including the prior samples."""
     counts: dict[float, tuple[int, int]] = {}
     for raw, was_right in samples:
         count, right = counts.get(raw, (0, 0))
@@ -222,7 +222,7 @@ def _group_by_score(samples: Sequence[tuple[float, bool]]) -> list[_IsotonicBloc
 
 
 def _pool_adjacent_violators(blocks: Iterable[_IsotonicBlock]) -> tuple[_CurvePoint, ...]:
-    """Neighbours of which the lower score has the higher share are put together until none are left."""
+    """Merge neighbouring blocks until a higher score never has a lower share of right outcomes."""
     stack: list[_IsotonicBlock] = []
     for block in blocks:
         stack.append(block)
@@ -236,18 +236,18 @@ def _pool_adjacent_violators(blocks: Iterable[_IsotonicBlock]) -> tuple[_CurvePo
 
 
 THRESHOLD_STEP: Final = 0.01
-MIN_MOVE: Final = 0.02  # less than this is noise
-MIN_SAMPLES_BETWEEN: Final = 10  # outcomes in the stretch that would be let through
+MIN_MOVE: Final = 0.02  # a smaller change is noise
+MIN_SAMPLES_BETWEEN: Final = 10  # outcomes in the interval that would be allowed
 
 
 @frozen
 class ThresholdBounds:
-    """What a threshold is set to, how far it may move, and what it takes."""
+    """The configured threshold, how far it may move, and the evidence a move needs."""
 
     base: float
     max_move: float
     min_samples: int
-    target_accuracy: float  # the share of calls let through that must be right
+    target_accuracy: float  # share of allowed calls that must be right
 
     @property
     def lowest(self) -> float:
@@ -260,7 +260,7 @@ class ThresholdBounds:
 
 @frozen
 class AdaptedThreshold:
-    """Where the threshold should be, and why."""
+    """The threshold to use, with the reason."""
 
     value: float
     reason: str
@@ -270,7 +270,7 @@ class AdaptedThreshold:
 def adapt_threshold(
     samples: Sequence[ConfidenceSample], calibration: Calibration, bounds: ThresholdBounds
 ) -> AdaptedThreshold:
-    """The threshold these outcomes ask for; the setting itself while they are too few to ask for another."""
+    """Return the threshold these outcomes suggest, or the configured one when there are too few of them."""
     seen = [(min(one.raw, calibration.get_probability(one.raw)), one.right) for one in samples]
     if len(seen) < bounds.min_samples:
         few = f"{len(seen)} outcomes are too few to move it"
@@ -293,7 +293,9 @@ def adapt_threshold(
 
 
 def _find_raised_threshold(seen: Sequence[tuple[float, bool]], bounds: ThresholdBounds) -> float:
-    """The first place above the setting from which on enough are right; the highest where there is none."""
+    """Return the lowest threshold above the configured one that reaches the target accuracy, or the highest
+    allowed one.
+    """
     for place in _list_thresholds(bounds.base, bounds.highest):
         share, count = _compute_share_right(seen, place, 1.1)
         if count and share >= bounds.target_accuracy:
@@ -302,7 +304,7 @@ def _find_raised_threshold(seen: Sequence[tuple[float, bool]], bounds: Threshold
 
 
 def _find_lowered_threshold(seen: Sequence[tuple[float, bool]], bounds: ThresholdBounds) -> float:
-    """The furthest place below the setting down to which every stretch was right often enough."""
+    """Return the lowest threshold down to which every interval reaches the target accuracy."""
     best = bounds.base
     for place in reversed(_list_thresholds(bounds.lowest, bounds.base)):
         share, count = _compute_share_right(seen, place, bounds.base)
@@ -319,16 +321,18 @@ def _list_thresholds(low: float, high: float) -> list[float]:
 
 
 def _compute_share_right(seen: Sequence[tuple[float, bool]], low: float, high: float) -> tuple[float, int]:
-    """How many of those between were right, as if one more had been each way; and how many there were."""
+    """Return the share of right outcomes between `low` and `high`, smoothed by one right and one wrong
+    outcome, and their number.
+    """
     right = [was_right for score, was_right in seen if low <= score < high]
     return (sum(right) + 1) / (len(right) + 2), len(right)
 
 
-MAX_CLAIM_PENALTY: Final = 0.35  # so much of the review, when the model claims nothing at all
+MAX_CLAIM_PENALTY: Final = 0.35  # share of the review's confidence that is lost when the model claims 0
 SUFFICIENT_CLAIM: Final = 0.5
 MAX_SEARCH_PENALTY: Final = 0.15
 SUFFICIENT_SUPPORT: Final = 0.25
-MAX_UNAPPROVED_CONFIDENCE: Final = 0.5  # the most a review is worth that does not approve
+MAX_UNAPPROVED_CONFIDENCE: Final = 0.5  # limit for a review that does not approve
 
 
 def score_confidence(
@@ -339,7 +343,9 @@ def score_confidence(
     calibration: Calibration,
     settings: Settings,
 ) -> Confidence:
-    """The confidence in a selection and what follows from it. No review: there was to be none."""
+    """Compute the confidence in a selection and the gate verdict. `review` is None when no review was
+    planned.
+    """
     review = None if review is None else cap_review_confidence(review)
     claim = clamp_to_unit(selection.confidence)
     raw = _compute_raw_score(claim, review, compute_support(selection.tool, shortlist))
@@ -363,7 +369,7 @@ def score_confidence(
 
 
 def cap_review_confidence(review: Review) -> Review:
-    """The review with a confidence between 0 and 1, and at most `MAX_UNAPPROVED_CONFIDENCE` where it does not
+    """Return the review with a confidence in 0..1, and at most `MAX_UNAPPROVED_CONFIDENCE` if it does not
     approve.
     """
     confidence = clamp_to_unit(review.confidence)
@@ -373,7 +379,9 @@ def cap_review_confidence(review: Review) -> Review:
 
 
 def _compute_raw_score(claim: float, review: Review | None, supported: float) -> float:
-    """The score before calibration, 0..1: never above the opinion that leads."""
+    """Return the score before calibration, 0..1. It never exceeds the confidence of the review, or of the
+    model without one.
+    """
     unsupported = _compute_shortfall(supported, SUFFICIENT_SUPPORT)
     if review is None:
         return claim * (1.0 - MAX_SEARCH_PENALTY * unsupported)
@@ -382,7 +390,7 @@ def _compute_raw_score(claim: float, review: Review | None, supported: float) ->
 
 
 def compute_margin(tool: str, shortlist: Shortlist) -> float:
-    """How far the tool stands above the next one offered for the same need: 1 when there is no other."""
+    """Return how far the tool's score is above the next tool for the same need: 1 when there is no other."""
     own, best_other = _get_tool_and_rival_scores(tool, shortlist)
     if own <= 0.0:
         return 0.0
@@ -390,7 +398,9 @@ def compute_margin(tool: str, shortlist: Shortlist) -> float:
 
 
 def compute_support(tool: str, shortlist: Shortlist) -> float:
-    """What the search says for the tool: that something fits at all, that it is this one, and by how much."""
+    """Return how well the search supports the tool: the fit of the shortlist, the tool's rank and its
+    margin.
+    """
     own, best_other = _get_tool_and_rival_scores(tool, shortlist)
     if own <= 0.0:
         return 0.0
@@ -399,12 +409,12 @@ def compute_support(tool: str, shortlist: Shortlist) -> float:
 
 
 def clamp_to_unit(value: float) -> float:
-    """Within 0 and 1; what is no number counts nothing."""
+    """Limit the value to 0..1. NaN becomes 0."""
     return min(1.0, max(0.0, value)) if value == value else 0.0
 
 
 def _get_tool_and_rival_scores(tool: str, shortlist: Shortlist) -> tuple[float, float]:
-    """The tool's score and that of the best other one offered for the same need."""
+    """Return the tool's score and the best score of another tool offered for the same need."""
     found = next((each for each in shortlist.candidates if each.tool == tool), None)
     if found is None or not math.isfinite(found.score):
         return 0.0, 0.0
@@ -417,5 +427,5 @@ def _serves_same_need(one: Candidate, other: Candidate) -> bool:
 
 
 def _compute_shortfall(value: float, sufficient: float) -> float:
-    """0 when there is enough, 1 when there is nothing."""
+    """Return 0 when the value is sufficient and 1 when it is 0."""
     return max(0.0, (sufficient - value) / sufficient)

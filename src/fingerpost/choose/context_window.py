@@ -1,4 +1,4 @@
-"""Fit a conversation into the context window of a model by summaries and cuts."""
+"""Fit a conversation into a model's context window by summarizing and cutting it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fingerpost.llm import Ask, ModelRequest
 from fingerpost.llm.content import SYSTEM_ROLES, strip_reasoning
 from fingerpost.records import Message, Packet, to_valid_text
 
-MAX_TRANSCRIPT_LENGTH: Final = 48_000  # characters one call is given to read
+MAX_TRANSCRIPT_LENGTH: Final = 48_000  # characters that one summary call reads
 MAX_SUMMARY_LENGTH: Final = 20_000
 MAX_SUMMARIES: Final = 500
 _MIN_PART_LENGTH: Final = 40
@@ -38,14 +38,14 @@ in it."""
 
 @frozen
 class ConversationSummary:
-    """A summary, and who wrote it."""
+    """A summary and the model that wrote it."""
 
     text: str
     model: str
 
 
 class SummaryCache:
-    """The summaries of the latest conversations; used from the event loop."""
+    """The summaries of recent conversations. Not thread-safe: use it from the event loop only."""
 
     def __init__(self, limit: int = MAX_SUMMARIES) -> None:
         self._limit = limit
@@ -66,7 +66,9 @@ class SummaryCache:
 async def summarize_conversation(
     ask: Ask | None, prefixes: Sequence[Sequence[Message]], *, tokens: int, cache: SummaryCache | None = None
 ) -> ConversationSummary | None:
-    """A summary of the last of `heads`, each of which begins with the one before; None when none came."""
+    """Summarize the last of `prefixes`, each of which extends the one before. Return None when there is no
+    summary.
+    """
     wanted = prefixes[-1]
     if cache is not None and (known := cache.get(wanted)) is not None:
         return known
@@ -75,10 +77,10 @@ async def summarize_conversation(
     earlier, since = _find_known_prefix(prefixes, cache)
     try:
         reply = await ask(build_summary_request(earlier, wanted[since:], tokens=tokens))
-    except ModelError:  # whoever asked for us has told the journal; the conversation is cut instead
+    except ModelError:  # `ask` has recorded the error; the conversation is cut instead
         return None
     text = strip_reasoning(to_valid_text(reply.text[:MAX_SUMMARY_LENGTH]))
-    if not text or text.lower().startswith("<think"):  # it has done nothing but think
+    if not text or text.lower().startswith("<think"):  # only reasoning, no summary
         return None
     summary = ConversationSummary(text=text, model=reply.model)
     if cache is not None:
@@ -89,7 +91,9 @@ async def summarize_conversation(
 async def summarize_result(
     ask: Ask, request: str, tool: str, text: str, *, tokens: int
 ) -> ConversationSummary | None:
-    """A tool's long result in at most about so many tokens; None when the model gave none."""
+    """Summarize a long tool result in about `tokens` tokens at most. Return None when the model returns no
+    text.
+    """
     shown = text[:MAX_TRANSCRIPT_LENGTH]
     asked = f"The request: {json.dumps(request[:4_000], ensure_ascii=False)}\nThe result of {tool}:\n{shown}"
     limit = f"Write at most {max(20, tokens // 2)} words."
@@ -110,7 +114,7 @@ async def summarize_result(
 
 
 def build_summary_request(earlier: str, messages: Sequence[Message], *, tokens: int) -> ModelRequest:
-    """One question that fits into a small window, however long the conversation was."""
+    """Build the request for a summary. Its size is limited, so that it fits into a small context window."""
     before = f"Summary of what came before:\n{earlier[:MAX_SUMMARY_LENGTH]}\n\n" if earlier else ""
     asked = f"{before}The messages to shorten, one to a line:\n{_format_transcript(messages)}"
     limit = f"Write at most {max(20, tokens // 2)} words."
@@ -125,7 +129,7 @@ def build_summary_request(earlier: str, messages: Sequence[Message], *, tokens: 
 
 
 def _find_known_prefix(heads: Sequence[Sequence[Message]], memory: SummaryCache | None) -> tuple[str, int]:
-    """The longest earlier head whose summary is known, and how many messages it holds."""
+    """Return the cached summary of the longest earlier prefix, and the number of its messages."""
     for head in reversed(heads[:-1]):
         if memory is not None and (known := memory.get(head)) is not None:
             return known.text, len(head)
@@ -159,20 +163,20 @@ def _hash_messages(messages: Sequence[Message]) -> str:
 
 
 TokenCounter: TypeAlias = Callable[[str], int]
-MessageUnit: TypeAlias = tuple[Message, ...]  # what stays together
+MessageUnit: TypeAlias = tuple[Message, ...]  # messages that stay together
 
-TOKENS_PER_MESSAGE: Final = 4  # tokens around the text of a message
-SUMMARY_TOKENS: Final = 800  # at most, and a quarter of the budget
-_SUMMARY_FRAME_TOKENS: Final = 60  # tokens of our own words around a summary
+TOKENS_PER_MESSAGE: Final = 4  # overhead of a message besides its text
+SUMMARY_TOKENS: Final = 800  # maximum; also at most a quarter of the budget
+_SUMMARY_FRAME_TOKENS: Final = 60  # fixed text around a summary
 _LARGE_LENGTH: Final = 200_000  # characters
-_MAX_EARLIER_CUTS: Final = 4  # cuts looked back to for a summary that is known
+_MAX_EARLIER_CUTS: Final = 4  # earlier cut points whose summaries are looked up in the cache
 CUT_METHOD: Final = "cut"
 _ELLIPSIS: Final = " […]"
 
 
 @frozen
 class FittedHistory:
-    """A history as it goes out. `by` is empty when it went in whole."""
+    """A history that fits the context window. `by` is empty when nothing was cut."""
 
     history: tuple[Message, ...]
     summary: str = ""
@@ -190,9 +194,9 @@ async def fit_history(
     count: TokenCounter,
     summaries: SummaryCache | None = None,
 ) -> FittedHistory:
-    """The history within `budget` tokens, but for what the system says, which always stays whole.
+    """Fit the history into `budget` tokens. System messages are never cut.
 
-    `summaries` remembers what a model wrote for the next turns.
+    `summaries` caches summaries for later turns.
     """
     parts = split_into_units(history)
     sizes = await _count_unit_tokens(parts, count)
@@ -223,7 +227,7 @@ async def fit_history(
         count_message_tokens(message, count) for message in fitted if message.role not in SYSTEM_ROLES
     )
     left_out = len(heads[-1])
-    if after > budget:  # not even that: nothing of it can go in
+    if after > budget:  # even the shortened history is too long: drop it
         fitted = tuple(message for message in fitted if message.role in SYSTEM_ROLES)
         left_out = sum(len(part) for part in parts if not _is_system(part))
     whole = (*system, *fitted)
@@ -238,7 +242,7 @@ async def fit_history(
 
 
 async def _count_unit_tokens(parts: Sequence[MessageUnit], count: TokenCounter) -> list[int]:
-    """Tokens of each piece; of a long conversation in a thread, because counting takes a while."""
+    """Count the tokens of each unit. A long conversation is counted in a thread, because counting is slow."""
 
     def work() -> list[int]:
         return [sum(count_message_tokens(message, count) for message in part) for part in parts]
@@ -248,13 +252,15 @@ async def _count_unit_tokens(parts: Sequence[MessageUnit], count: TokenCounter) 
 
 
 def count_message_tokens(message: Message, count: TokenCounter) -> int:
-    """What one message takes."""
+    """Return the number of tokens one message takes."""
     calls = json.dumps(message.tool_calls, ensure_ascii=False, default=dict) if message.tool_calls else ""
     return TOKENS_PER_MESSAGE + count(message.text) + (count(calls) if calls else 0)
 
 
 def split_into_units(history: Sequence[Message]) -> list[MessageUnit]:
-    """The messages in the pieces that may be parted: a tool's reply belongs to what stands before it."""
+    """Split the messages into units that must stay together. A tool's reply belongs to the message before
+    it.
+    """
     pieces: list[list[Message]] = []
     for message in history:
         if message.role == "tool" and pieces:
@@ -271,7 +277,9 @@ def _is_system(part: MessageUnit) -> bool:
 def find_cut_points(
     parts: Sequence[MessageUnit], sizes: Sequence[int], *, budget: int, room: int
 ) -> list[int]:
-    """Where the conversation was cut as it grew: the last place counts, the earlier ones led to it."""
+    """Return the cut points of the conversation as it grew. The last one is used; summaries of the earlier
+    ones may be cached.
+    """
     places: list[int] = []
     start = held = 0
     for at, size in enumerate(sizes):
@@ -281,7 +289,7 @@ def find_cut_points(
         while start < at and held > room // 2:
             held -= sizes[start]
             start += 1
-        # Best where the person speaks: what follows is then an answer to something that can be read.
+        # Prefer a cut before a user message, so that the messages after it have their question.
         person = next((place for place in range(start, at + 1) if parts[place][0].role == "user"), start)
         held -= sum(sizes[start:person])
         start = person
@@ -293,7 +301,7 @@ def find_cut_points(
 def _build_head(
     messages: Sequence[Message], summary: ConversationSummary | None, token_limit: int, count: TokenCounter
 ) -> str:
-    """What stands for the messages that were cut off."""
+    """Return the text that replaces the removed messages."""
     if not messages:
         return ""
     if summary is not None:
@@ -306,7 +314,9 @@ def _build_head(
 
 
 def _prepend_head(head: str, kept: Sequence[Message]) -> tuple[Message, ...]:
-    """The head before the person's first kept words, in one message: many models insist on taking turns."""
+    """Put the head before the first kept user text, in the same message: many models require alternating
+    roles.
+    """
     if not head:
         return tuple(kept)
     if kept and kept[0].role == "user":
@@ -315,14 +325,14 @@ def _prepend_head(head: str, kept: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _shorten_unit(part: MessageUnit, room: int, count: TokenCounter) -> MessageUnit:
-    """One piece too large by itself: every text in it gets its share."""
+    """Shorten a unit that alone exceeds the limit. Each of its texts gets an equal share."""
     fixed = sum(count_message_tokens(replace(message, text=""), count) for message in part)
     share = max(0, (room - fixed) // len(part))
     return tuple(replace(message, text=clip_text(message.text, share, count)) for message in part)
 
 
 def clip_text(text: str, tokens: int, count: TokenCounter) -> str:
-    """A beginning of `text` that takes at most `tokens`, and says that it is one."""
+    """Return the beginning of `text` within `tokens` tokens, with an ellipsis."""
     if tokens <= 0:
         return ""
     if len(text) <= tokens * 16 and count(text) <= tokens:
@@ -337,7 +347,7 @@ def clip_text(text: str, tokens: int, count: TokenCounter) -> str:
     return text[:fits] + _ELLIPSIS if fits else ""
 
 
-WINDOW_STEPS: Final = 16  # in a window
+WINDOW_STEPS: Final = 16  # of a context window
 MAX_MESSAGES: Final = 20_000
 
 
@@ -351,10 +361,10 @@ async def fit_packet_history(
     ask: Ask | None = None,
     summaries: SummaryCache | None = None,
 ) -> FittedHistory:
-    """The history as the model gets it, within what is left of its window.
+    """Fit the packet's history into the rest of the model's context window.
 
-    `reserve`: tokens for everything else: definitions, results, the answer. Ask once per request and use
-    the same history in all its turns. Without `ask` (or when it fails) a history too long is cut.
+    `reserve` is the number of tokens for everything else: definitions, results and the answer. Call it once
+    per request and use the same history in all turns. Without `ask`, or when it fails, a long history is cut.
     """
     left = window_tokens - reserve - count(system) - count(packet.content.original_prompt)
     step = max(1, window_tokens // WINDOW_STEPS)

@@ -1,4 +1,4 @@
-"""The system prompt and its tool instructions: when to use which tool and when none."""
+"""The system prompt and its tool instructions: when to use which tool, and when none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RARELY_FAILS_SHARE: Final = 0.05
 
 
 def describe_reliability(card: ToolCard, usage: UsageProfile, before: Sequence[ToolCard] = ()) -> str:
-    """One line about how the tool has done here, or nothing."""
+    """Return one line about the tool's recorded reliability, or an empty string."""
     if usage.calls < MIN_CALLS:
         return ""
     failing = usage.failures / usage.calls
@@ -45,7 +45,7 @@ def describe_reliability(card: ToolCard, usage: UsageProfile, before: Sequence[T
 
 
 def _find_preferred_fallback(card: ToolCard, before: Sequence[ToolCard]) -> str:
-    """The tool to prefer: the first in the line behind this one that is offered already."""
+    """Return the first fallback of this tool that is already offered, or an empty string."""
     offered = {other.key: other.exposed_name for other in before}
     better = next((offered[key] for key in card.intelligence.hierarchy.value if key in offered), None)
     return f"; prefer {better}" if better else ""
@@ -84,7 +84,7 @@ request needs live data, or something to be done that you cannot do here, say so
 Never write a tool call into an answer. Answer in the language the person writes in."""
 
 
-MAX_PURPOSE_LENGTH: Final = 160  # characters of a server's own words; a person's are taken as they are
+MAX_PURPOSE_LENGTH: Final = 160  # characters of a server's text; an administrator's text is not cut
 MAX_GUIDE_NAME_LENGTH: Final = 60
 MAX_EXAMPLE_LENGTH: Final = 200
 MAX_GUIDE_TEXT_LENGTH: Final = 2000
@@ -107,18 +107,18 @@ _SIZE_NOTES: Final = {
 
 @frozen
 class ToolGuidance:
-    """The parts of an instruction, as they are shown."""
+    """The parts of the instruction for one tool, in the order they are shown."""
 
     purpose: str
     when: tuple[str, ...]
     when_not: tuple[str, ...]
     required: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
-    expect: str = ""  # how slow it is and how much it answers, where that is out of the ordinary
+    expect: str = ""  # duration and result size, where they are unusual
 
 
 def build_guidance(card: ToolCard, before: Sequence[ToolCard] = ()) -> ToolGuidance:
-    """What to tell about this tool, given the tools offered before it."""
+    """Build the instruction for this tool. `before` are the tools offered before it."""
     own = card.instructions
     return ToolGuidance(
         purpose=_quote_author_text(own.purpose) or get_purpose(card),
@@ -131,13 +131,13 @@ def build_guidance(card: ToolCard, before: Sequence[ToolCard] = ()) -> ToolGuida
 
 
 def get_purpose(card: ToolCard) -> str:
-    """The first sentence of the description, on one line."""
+    """Return the first sentence of the description on one line."""
     text = " ".join(card.description[:_MAX_READ_LENGTH].split())
     return to_one_line(_SENTENCE_END.split(text, maxsplit=1)[0], MAX_PURPOSE_LENGTH)
 
 
 def to_one_line(text: str, characters: int) -> str:
-    """Foreign text as part of a line: nothing unseen, not too long."""
+    """Return untrusted text on one line, without invisible characters and of limited length."""
     shown = escape_invisible_except(" ".join(text[: 4 * characters].split()), keep="\\")
     return shown if len(shown) <= characters else shown[: characters - 1].rstrip() + "…"
 
@@ -190,7 +190,7 @@ def _list_when_not_to_use(card: ToolCard, before: Sequence[ToolCard]) -> Iterato
 
 
 def _describe_expectations(card: ToolCard) -> Iterator[str]:
-    """By tiers, so that one call more or less does not change a prompt."""
+    """Describe duration and result size in coarse steps, so that a single call does not change the prompt."""
     if (speed := _LATENCY_NOTES.get(card.intelligence.latency.tier)) is not None:
         yield speed
     if (size := _SIZE_NOTES.get(card.intelligence.response.size)) is not None:
@@ -202,7 +202,7 @@ def _are_in_conflict(one: ToolCard, other: ToolCard) -> bool:
 
 
 def _format_example(card: ToolCard) -> Iterator[str]:
-    """Arguments the definition itself gives as examples, when they make a whole call."""
+    """Format the example arguments of the schema, if they make a complete call."""
     known = card.intelligence.parameters
     if known.required and all(name in known.examples for name in known.required):
         arguments: dict[str, Json] = {name: known.examples[name] for name in known.required}
@@ -226,7 +226,9 @@ def build_tool_instructions(
     usage: Mapping[str, UsageProfile] = _NO_USAGE,
     general: str = TOOLS_INSTRUCTIONS,
 ) -> str:
-    """Instructions for these tools, the general part first; the same bytes for the same cards and order."""
+    """Build the instructions for these tools, the general part first. The same cards and order give the same
+    bytes.
+    """
     guides = build_tool_guides(cards, order=order, usage=usage)
     return f"{general}\n\n{guides}" if guides else NO_TOOLS_INSTRUCTIONS
 
@@ -237,10 +239,10 @@ def build_tool_guides(
     order: Sequence[str] = (),
     usage: Mapping[str, UsageProfile] = _NO_USAGE,
 ) -> str:
-    """The part about each tool. A tool added at the end of the order changes nothing before it.
+    """Build the part about each tool. A tool added at the end of the order changes nothing before it.
 
-    `usage` (by key) goes in only where instructions may follow recorded use; take it once
-    per conversation.
+    `usage` (by key) is passed only where instructions may depend on recorded usage. Read it once per
+    conversation.
     """
     offered = order_cards(cards, order)
     blocks = (
@@ -255,7 +257,7 @@ def describe_tool_usage(
     order: Sequence[str] = (),
     usage: Mapping[str, UsageProfile] = _NO_USAGE,
 ) -> dict[str, str]:
-    """The same for each tool by key, to stand behind the description in its definition."""
+    """Return the usage text for each tool by key. It is appended to the description in the definition."""
     offered = order_cards(cards, order)
     return {
         card.key: "\n".join(_describe_usage(card, offered[:place], usage.get(card.key)))
@@ -274,7 +276,9 @@ def _build_tool_block(
 
 
 def _describe_usage(card: ToolCard, before: Sequence[ToolCard], usage: UsageProfile | None) -> Iterator[str]:
-    """Without what the definition says itself: name, description, required parameters."""
+    """Return the usage lines without what the definition already has: name, description, required
+    parameters.
+    """
     told = build_guidance(card, before)
     yield f"Effect: {_EFFECT_NOTES[card.effect.value]}"
     if card.instructions.purpose:
@@ -298,19 +302,19 @@ def _format_guidance(
 
 
 def choose_persona(profile: ProfileSettings | None, requested: str | None, default: str | None) -> str | None:
-    """Who the assistant is. `usual` is what the settings say."""
+    """Return the persona text. `default` is the one from the settings."""
     return requested or (None if profile is None else profile.persona) or default
 
 
 def build_directives(profile: ProfileSettings | None, requested: str | None, default: str | None) -> str:
-    """What the client can act on: in general, then the profile's sections, as they were written."""
+    """Build the directives: the general text, then the profile's sections unchanged."""
     if profile is None:
         return requested or default or ""
     return join_directive_sections(requested or profile.instructions or default, profile.directives)
 
 
 def join_directive_sections(general: str | None, sections: Mapping[str, str]) -> str:
-    """The general words, then each section under its name."""
+    """Join the general text and the sections, each under its name."""
     named = (f"## {_format_heading(name)}\n{text.strip()}" for name, text in sections.items() if text.strip())
     return "\n\n".join(part for part in ((general or "").strip(), *named) if part)
 
@@ -343,7 +347,7 @@ def build_system_prompt(
     guidance: str = "",
     directives: str | None = None,
 ) -> str:
-    """The sections that say something, always in this order: persona, tools, guidance, directives."""
+    """Join the non-empty sections, always in this order: persona, tools, guidance, directives."""
     sections = (
         ("PERSONA", persona),
         ("TOOLS", instructions),

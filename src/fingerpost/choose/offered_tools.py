@@ -1,4 +1,4 @@
-"""The tools offered to a model: order, definitions, and resolving the names it writes."""
+"""The tools offered to a model: their order, their definitions, and the lookup of the names it writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fingerpost.catalog.tool_names import FIND_TOOLS
 from fingerpost.records import JsonObject, ToolCall, ToolCard
 from fingerpost.redaction import scrub
 
-# For a model that can take none of the tools it is offered, in the OpenAI format.
+# Lets a model ask for other tools when none of the offered ones fits. In the OpenAI format.
 FIND_TOOLS_DEFINITION: Final[JsonObject] = {
     "type": "function",
     "function": {
@@ -38,10 +38,10 @@ FIND_TOOLS_DEFINITION: Final[JsonObject] = {
 def order_offered_keys(
     previous: Sequence[str], now: Iterable[str], limit: int, ranked: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The keys to offer: those of the conversation so far in their places, then what is new.
+    """Return the keys to offer: earlier keys of the conversation in their positions, then the new ones.
 
-    All of `now` is offered, however many that are. Of the others as many stay as `limit` leaves room for,
-    first those that stand first in `ranked` (keys, best first).
+    All of `now` are offered, even above `limit`. Other keys stay while `limit` allows, in the order of
+    `ranked` (keys, best first).
     """
     wanted = set(now)
     places = {key: place for place, key in enumerate(ranked)}
@@ -56,7 +56,7 @@ def order_offered_keys(
 
 
 def order_cards(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[ToolCard, ...]:
-    """Each card once: those in `order` (keys) as they stand there, then the others as in every list."""
+    """Return each card once: first those in `order` (keys) in that order, then the others in list order."""
     places = {key: place for place, key in enumerate(order)}
     unique = {card.key: card for card in cards}
 
@@ -69,9 +69,10 @@ def order_cards(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[T
 def build_definitions(
     cards: Iterable[ToolCard], *, order: Sequence[str] = (), usage: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[JsonObject, ...]:
-    """The tools in the OpenAI format, by key unless `order` says otherwise (see `stable_offer`).
+    """Build the definitions in the OpenAI format, sorted by key after those in `order` (see
+    `order_offered_keys`).
 
-    `use`: what to say of a tool behind its description, by key (`describe_use`).
+    `usage` is text to append to each description, by key (see `describe_tool_usage`).
     """
     return tuple(_append_usage(card, usage.get(card.key, "")) for card in order_cards(cards, order))
 
@@ -86,18 +87,18 @@ def _append_usage(card: ToolCard, usage: str) -> JsonObject:
 
 
 def format_definitions(offered: Iterable[JsonObject]) -> str:
-    """The same definitions as text, one to a line, for a model that takes none in its request."""
+    """Return the definitions as text, one per line, for a model without tool support."""
     return "\n".join(dump_stable_json(_get_function(definition)) for definition in offered)
 
 
 def get_tool_names(offered: Iterable[JsonObject]) -> tuple[str, ...]:
-    """What the offered tools are called."""
+    """Return the names of the offered tools."""
     found = (_get_function(definition).get("name") for definition in offered)
     return tuple(name for name in found if isinstance(name, str))
 
 
 def dump_stable_json(value: object) -> str:
-    """JSON in one line, the same bytes for the same value."""
+    """Return JSON on one line. The same value gives the same bytes."""
     return json.dumps(value, ensure_ascii=False, default=dict)
 
 
@@ -108,14 +109,14 @@ def _get_function(definition: JsonObject) -> JsonObject:
 
 MAX_OFFERED_NAME_LENGTH: Final = 200
 _MAX_SUGGESTED_NAMES: Final = 8
-# Some models put the name space of their own prompt before the name.
+# Some models write the namespace of their prompt before the name.
 _OFFERED_PREFIX: Final = re.compile(r"\A(?:functions?|tools?|mcp)(?:\.|__|/|:)", re.IGNORECASE)
 _NAME_QUOTES: Final = " \t\r\n`'\"“”*"
 _NO_TOOL_NAMES: Final = frozenset({"", "none", "null", "nil", "no tool", "no_tool", "nothing", "n/a", "-"})
 
 
 class OfferedTools:
-    """Finds the tool a name means among those offered."""
+    """The offered tools, with a lookup by the name a model wrote."""
 
     def __init__(self, cards: Iterable[ToolCard]) -> None:
         self._snapshot = Snapshot(cards=tuple(cards))
@@ -126,11 +127,11 @@ class OfferedTools:
 
     @property
     def cards(self) -> tuple[ToolCard, ...]:
-        """Sorted by key: the same tools are always told in the same order."""
+        """The cards sorted by key, so that the order is stable."""
         return self._snapshot.cards
 
     def find(self, name: str) -> ToolCard | None:
-        """The one tool that is meant, or None."""
+        """Return the tool with this name, also in a similar spelling, or None if there is not exactly one."""
         if len(name) > MAX_OFFERED_NAME_LENGTH:
             return None
         bare = name.strip(_NAME_QUOTES)
@@ -146,11 +147,11 @@ class OfferedTools:
         return self._snapshot.get(next(iter(alike))) if len(alike) == 1 else None
 
     def is_no_tool(self, name: str) -> bool:
-        """Whether this says that no tool is wanted."""
+        """Return whether the name means that no tool is needed."""
         return name[:MAX_OFFERED_NAME_LENGTH].strip(_NAME_QUOTES).casefold() in _NO_TOOL_NAMES
 
     def describe_unknown(self, name: str) -> str:
-        """What is wrong with a name that means no tool, and which ones are near."""
+        """Describe an unknown name for the model, with the nearest offered names."""
         shown = scrub(escape_invisible_except(name[:80])) + ("…" if len(name) > 80 else "")
         near = [self._snapshot.get(key) for key in self._snapshot.near(name)] if name else []
         names = [card.exposed_name for card in near if card is not None]
@@ -169,16 +170,16 @@ _OPERATION_SEPARATORS: Final = (".", "/", "::", ":")
 
 
 def remove_name_prefix(name: str) -> str:
-    """The name without what some models put before it."""
+    """Remove a namespace that some models write before the name."""
     return _CALL_PREFIX.sub("", name.strip())
 
 
 def resolve_call(
     call: ToolCall, cards: Sequence[ToolCard], *, own_names: Collection[str] = ()
 ) -> ToolCall | str:
-    """The call under the key of the offered tool it means; a text says that none is.
+    """Return the call with the key of the offered tool, or an error text if no tool matches.
 
-    `own` are names that need no card: tools of Fingerpost itself.
+    `own_names` are Fingerpost's own tools, which have no card.
     """
     offered = OfferedTools(cards)
     name = call.name.strip()[: MAX_OFFERED_NAME_LENGTH + 1]
@@ -192,7 +193,7 @@ def resolve_call(
 
 
 def _find_key(name: str, index: OfferedTools) -> str | None:
-    """The key; with the operation behind it, as the call path reads it, where the name carries one."""
+    """Return the tool's key, with the operation appended if the name contains one, or None."""
     if (card := index.find(name)) is not None:
         return card.key
     for separator in _OPERATION_SEPARATORS:

@@ -1,4 +1,4 @@
-"""Format prompt text: the request, the conversation, tools and earlier steps."""
+"""Prompt text for the request, the conversation, tools and earlier steps."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SCHEMA_TEXT_KEYS: Final = frozenset({"description", "title", "examples", "$comm
 
 
 def to_json_line(value: Json) -> str:
-    """One value on one line."""
+    """Return the value as JSON on one line."""
     return escape_invisible_json(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
 
 
 def format_tools(cards: Iterable[ToolCard], *, needs_approval: Collection[str] = ()) -> str:
-    """One line for each tool, in the order of lists; `asking` are the keys of those that need approval."""
+    """Format one line per tool, in list order. `needs_approval` are the keys of tools that need approval."""
     ordered = sorted(cards, key=lambda card: get_list_place(card.key))
     return "\n".join(format_tool(card, needs_approval=card.key in needs_approval) for card in ordered)
 
@@ -54,7 +54,7 @@ def format_tool(card: ToolCard, *, needs_approval: bool = False) -> str:
 
 
 def _format_parameters(schema: Json) -> Json:
-    """The schema as long as it is short; else without its words; else the names alone."""
+    """Return the schema if it is short, else the schema without its texts, else only the parameter names."""
     if not isinstance(schema, Mapping):
         return {}
     for words in (True, False):
@@ -80,13 +80,13 @@ def _shorten_object(value: JsonObject, *, words: bool, depth: int) -> JsonObject
     return {
         cut_middle(key, 100): _shorten_value(each, words=words, depth=depth - 1)
         for key, each in kept
-        # A parameter may itself be called `description`: then what it holds is not a text.
+        # A parameter may be named `description`; its value is then an object, not a text.
         if words or key not in _SCHEMA_TEXT_KEYS or isinstance(each, Mapping)
     }
 
 
 def _list_parameter_names(schema: JsonObject) -> JsonObject:
-    """The parameters by name, the required ones apart."""
+    """Return the parameter names, and the required ones as a separate list."""
     properties, required = schema.get("properties"), schema.get("required")
     told: dict[str, Json] = {}
     if isinstance(properties, Mapping):
@@ -98,7 +98,7 @@ def _list_parameter_names(schema: JsonObject) -> JsonObject:
 
 
 def format_conversation(history: Sequence[Message]) -> str:
-    """The messages that fit, the latest ones; nothing without any."""
+    """Format the latest messages that fit. Return an empty string without messages."""
     told = [
         to_json_line({"role": message.role, "text": cut_middle(message.text, MAX_MESSAGE_LENGTH)})
         for message in history
@@ -120,7 +120,9 @@ def format_request(packet: Packet) -> str:
 
 
 def format_steps(packet: Packet) -> str:
-    """What was called for this request and what came back, the latest whole; nothing without any."""
+    """Format the calls made for this request and their results, the latest in full. Return an empty string
+    without steps.
+    """
     told = [_format_step(step) for step in packet.tool_routing.steps]
     kept = _keep_latest(told, MAX_STEPS_LENGTH)
     if not kept:
@@ -147,13 +149,13 @@ def _format_step(step: Step) -> str:
 
 
 def shorten_arguments(arguments: JsonObject, limit: int = MAX_ARGUMENTS_LENGTH) -> Json:
-    """The arguments; those too long as a text with its middle left out."""
+    """Return the arguments. Longer ones become a text with its middle removed."""
     written = json.dumps(arguments, ensure_ascii=False)
     return arguments if len(written) <= limit else cut_middle(written, limit)
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """The text, or its beginning and its end with a note of what is missing between them."""
+    """Return the text. If it is too long, keep its beginning and end with a note about the removed part."""
     text = to_valid_text(text)
     if len(text) <= limit:
         return text
@@ -177,14 +179,14 @@ def _describe_gap(lines: Sequence[str], kept: Sequence[str]) -> list[str]:
     return [f"[{missing} earlier ones left out]"] if missing else []
 
 
-MAX_STEP_LENGTH: Final = 400_000  # characters; results are cut to tokens before they come here
-_KEPT_END_LENGTH: Final = 400  # of a longer one: the fence around a result ends there
-MAX_ID_LENGTH: Final = 40  # what providers take
+MAX_STEP_LENGTH: Final = 400_000  # characters; results are already cut to a token limit
+_KEPT_END_LENGTH: Final = 400  # the end of a longer result, which contains the closing fence
+MAX_ID_LENGTH: Final = 40  # limit of the providers
 _MODEL_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 def to_tool_messages(steps: Sequence[Step], cards: Iterable[ToolCard]) -> tuple[Message, ...]:
-    """Each step as an assistant's call and the tool's reply, in the OpenAI format."""
+    """Return each step as an assistant's tool call and the tool's reply, in the OpenAI format."""
     names = map_exposed_names(cards)
     return tuple(
         message
@@ -203,7 +205,7 @@ def _build_call_and_reply(step: Step, reference: str, name: str) -> tuple[Messag
 
 
 def _assign_call_ids(steps: Sequence[Step]) -> Iterator[str]:
-    """An id for each call: its own, made different where two are alike."""
+    """Return a unique id for each call: its own, changed if it is a duplicate."""
     given: set[str] = set()
     for number, step in enumerate(steps, start=1):
         reference = step.call_id[:MAX_ID_LENGTH]
@@ -216,7 +218,7 @@ def _assign_call_ids(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def format_results(steps: Sequence[Step]) -> str:
-    """The steps as plain text, for a model that is to read them and nothing else."""
+    """Return the steps as plain text, for a model that reads only results."""
     return "\n\n".join(
         f"{number}. {step.tool} with {dump_arguments(step)} "
         f"{'returned' if step.success else 'failed'}:\n{format_step_text(step)}"
@@ -225,19 +227,19 @@ def format_results(steps: Sequence[Step]) -> str:
 
 
 def format_step_text(step: Step) -> str:
-    """What the model reads of a step: as it was fenced, within bounds."""
+    """Return the fenced result text of a step, within the length limit."""
     if len(step.text) <= MAX_STEP_LENGTH:
         return step.text
     return f"{step.text[: MAX_STEP_LENGTH - _KEPT_END_LENGTH]}\n[cut here]\n{step.text[-_KEPT_END_LENGTH:]}"
 
 
 def sort_arguments(step: Step) -> JsonObject:
-    """The arguments with their names in order, at every level."""
+    """Return the arguments with sorted names at every level."""
     return cast("JsonObject", json.loads(dump_arguments(step)))
 
 
 def dump_arguments(step: Step) -> str:
-    """The same bytes for the same arguments, in whatever order they were written or stored."""
+    """Return the arguments as JSON. Their order does not change the bytes."""
     return json.dumps(step.arguments, ensure_ascii=False, sort_keys=True, default=dict)
 
 
@@ -246,7 +248,7 @@ def map_exposed_names(cards: Iterable[ToolCard]) -> dict[str, str]:
 
 
 def get_model_name(key: str, names: Mapping[str, str]) -> str:
-    """The name a model knows the tool by, even when it is not offered any more."""
+    """Return the name the model knows the tool by, even if the tool is no longer offered."""
     if (known := names.get(key)) is not None:
         return known
     server, _, tool = key.partition("/")

@@ -1,4 +1,4 @@
-"""The ReAct agent: the request of each turn, and parsing the reply."""
+"""The ReAct agent: the request of each turn, and the parser of the reply."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def build_react_request(
     note: str = "",
     client: ClientOptions = NO_CLIENT_OPTIONS,
 ) -> ModelRequest:
-    """What the agent is asked now; the arguments are those of `turn_request`, `last` is its `final`."""
+    """Build the request of this turn. The arguments are those of `build_turn_request`; `last` is its
+    `final`.
+    """
     routed = (*build_definitions(cards, order=order), *find_tools)
     callable_now = own_tools if last else (*routed, *own_tools)
     form = f"# FORMAT\n{REACT_FORMAT}"
@@ -95,7 +97,9 @@ def _build_step_messages(packet: Packet, cards: Sequence[ToolCard]) -> Iterator[
 
 
 def _collect_thoughts(packet: Packet) -> list[str]:
-    """The thought before each execution, in order; the log only grows, so earlier ones never move."""
+    """Return the thought before each execution, in order. The log is append-only, so earlier thoughts keep
+    their index.
+    """
     thoughts: list[str] = []
     latest = ""
     for entry in packet.reasoning.reflection_log:
@@ -108,7 +112,7 @@ def _collect_thoughts(packet: Packet) -> list[str]:
 
 
 def _build_react_schema(tools: Sequence[str]) -> ResponseSchema:
-    """The shape of a reply; without tools there is nothing to do but answer."""
+    """Build the schema of a reply. Without tools, only an answer is allowed."""
     action: JsonObject = {
         "type": "object",
         "properties": {"tool": {"type": "string", "enum": list(tools)}, "arguments": {"type": "object"}},
@@ -129,7 +133,7 @@ def _build_react_schema(tools: Sequence[str]) -> ResponseSchema:
     return ResponseSchema(name="step", schema=schema)
 
 
-MAX_REACT_TEXT_LENGTH: Final = 4_000_000  # characters read: an answer may be long
+MAX_REACT_TEXT_LENGTH: Final = 4_000_000  # characters; an answer may be long
 MAX_THOUGHT_LENGTH: Final = 4000
 NOT_UNDERSTOOD_PROBLEM: Final = "it is neither an action nor an answer in the format asked for"
 
@@ -144,7 +148,7 @@ _FINISH_WORDS: Final = frozenset({"final answer", "final_answer", "answer", "fin
 
 @frozen
 class ReactTurn:
-    """One step of the agent: a call, an answer, or a problem for it to put right."""
+    """One step of the agent: a call, an answer, or a problem for the agent to correct."""
 
     thought: str = ""
     call: ToolCall | None = None
@@ -155,7 +159,7 @@ class ReactTurn:
 def parse_react_turn(
     text: str, cards: Sequence[ToolCard], *, own_names: Sequence[str] = (), last: bool = False
 ) -> ReactTurn:
-    """The step in this reply. In the `last` turn plain prose is an answer, and nothing is called."""
+    """Parse the step in this reply. In the `last` turn, plain prose is an answer and calls are ignored."""
     said = strip_reasoning(to_valid_text(text[:MAX_REACT_TEXT_LENGTH]))
     fields = _find_step_object(said) or _parse_labelled_lines(said)
     turn = _parse_step(fields, cards, own_names) if fields else ReactTurn(problem=NOT_UNDERSTOOD_PROBLEM)
@@ -163,7 +167,7 @@ def parse_react_turn(
 
 
 def _find_step_object(text: str) -> JsonObject:
-    """The last object that is a step; one inside another, or inside one cut short, is none."""
+    """Return the last outermost object that is a step, or an empty object."""
     for group in reversed(find_outermost_objects(text, whole=True)):
         for entry in reversed(group):
             if "action" in entry or "answer" in entry:
@@ -186,7 +190,7 @@ def _parse_step(fields: JsonObject, cards: Sequence[ToolCard], own_names: Sequen
 
 
 def _parse_action(fields: JsonObject) -> tuple[str, Json]:
-    """The tool's name and what it is given, in any of the ways models write them."""
+    """Return the tool's name and its input, in any of the formats models use."""
     action = fields.get("action")
     if isinstance(action, Mapping):
         name = action.get("tool", action.get("name", action.get("action")))
@@ -209,7 +213,9 @@ def _resolve_react_call(
 
 
 def _parse_react_arguments(given: Json, card: ToolCard | None) -> JsonObject | str:
-    """An object; from plain words only where the tool needs exactly one text."""
+    """Return the arguments as an object, or an error text. Plain text is accepted only for a tool with one
+    required text parameter.
+    """
     if isinstance(given, str) and not given.lstrip().startswith(("{", "[", "`")):
         words = given.strip().strip("\"'")
         parameter = _find_only_text_parameter(card) if card is not None else None
@@ -233,7 +239,9 @@ def _find_only_text_parameter(card: ToolCard) -> str | None:
 
 
 def _parse_labelled_lines(text: str) -> JsonObject:
-    """The classic form: what stands behind each label up to the next one, the first of each kind."""
+    """Parse the classic labelled lines: the text from each label to the next. Only the first of each label
+    counts.
+    """
     fields: dict[str, list[str]] = {}
     label = ""
     for line in text.splitlines():
@@ -241,10 +249,10 @@ def _parse_labelled_lines(text: str) -> JsonObject:
         if found is not None:
             label = found[1].lower()
             if label == "observation" and "action" in fields:
-                break  # it went on without waiting
+                break  # the model invented the observation
             line = line[found.end() :]
             if label in fields:
-                label = ""  # a second step in the same breath
+                label = ""  # a second step in the same reply: ignore it
         if label:
             fields.setdefault(label, []).append(line)
     said = {name: "\n".join(lines).strip() for name, lines in fields.items()}

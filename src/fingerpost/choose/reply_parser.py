@@ -17,19 +17,19 @@ from fingerpost.redaction import scrub
 
 T = TypeVar("T")
 
-MAX_REPLY_LENGTH: Final = 100_000  # characters in which objects are looked for: many times what was asked for
+MAX_REPLY_LENGTH: Final = 100_000  # characters searched for objects; far above the size asked for
 MAX_OBJECTS: Final = 200
-_MAX_STRAY_BRACKETS: Final = 4  # braces in prose that never close: each costs a look at all the rest
+_MAX_STRAY_BRACKETS: Final = 4  # unclosed braces in prose; each costs a scan of the rest
 _MAX_REPEATED_LENGTH: Final = 2_000
 _MAX_TEXT_LENGTH: Final = 20_000
 
 _THOUGHT_TAG: Final = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _OBJECT_OPENING: Final = re.compile(r"[{\[]")
-# What begins like data, well written or not. A brace or bracket followed by anything else is prose.
+# The start of data, valid or not. A brace or bracket followed by anything else is prose.
 _DATA_START: Final = re.compile(
     r"""\{\s*+(?:["'{}\[/\#]|[\w$-]{1,40}+\s*+[:=])|\[\s*+(?:["'{\[\]/\#0-9-]|true|false|null)"""
 )
-# A string (even one that never ends) is passed over whole, so that a bracket inside it does not count.
+# A string, even an unclosed one, is matched as a whole, so that brackets inside it do not count.
 _STRINGS_AND_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 _SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*+[}\]])', re.DOTALL)
 _UNQUOTED_CLAIM: Final = re.compile(r'("confidence"\s{0,9}:\s{0,9})([^\s",{}\[\]\\]{1,40})', re.IGNORECASE)
@@ -37,7 +37,7 @@ _UNQUOTED_CLAIM: Final = re.compile(r'("confidence"\s{0,9}:\s{0,9})([^\s",{}\[\]
 
 @frozen
 class UnusableReply:
-    """A reply nothing can be made of, and what was wrong with it, in words the model can act on."""
+    """A reply that cannot be parsed, with a description of the problem for the model."""
 
     problem: str
 
@@ -45,9 +45,9 @@ class UnusableReply:
 async def ask_and_parse(
     ask: Ask, request: ModelRequest, parse: Callable[[ModelReply], T | UnusableReply]
 ) -> T | UnusableReply:
-    """What `read` makes of the reply. One that is unusable is asked for once more, saying what was wrong.
+    """Ask the model and parse the reply. If it is unusable, ask once more with the problem.
 
-    A `ModelError` passes.
+    A `ModelError` is not caught.
     """
     reply = await ask(request)
     found = parse(reply)
@@ -64,15 +64,15 @@ def _build_retry_request(request: ModelRequest, reply: ModelReply, problem: str)
 
 
 def describe_unusable(reply: ModelReply, problem: str) -> UnusableReply:
-    """The problem; a reply that was cut short says so."""
+    """Return the problem, with a note if the reply was cut off."""
     cut = "; it was cut short, so answer more briefly" if reply.finish == "length" else ""
     return UnusableReply(problem=f"{problem}{cut}")
 
 
 def find_outermost_objects(text: str, *, whole: bool = False) -> list[tuple[JsonObject, ...]]:
-    """The objects in `text` that stand in no other, in order; those of one list together.
+    """Return the outermost objects in `text`, in order. The objects of one list form one group.
 
-    `whole`: where all of `text` is one value it may be of any length, because an answer may stand in it.
+    With `whole`, a text that is one JSON value may have any length, because it may contain an answer.
     """
     found = _group_objects(decode_json((text if whole else text[:MAX_REPLY_LENGTH]).strip()))
     if found:
@@ -90,7 +90,7 @@ def _group_objects(value: object) -> tuple[JsonObject, ...]:
 
 
 def _strip_thoughts(text: str) -> str:
-    """What was written after thinking. A thought that never ended is not an answer."""
+    """Return the text after the reasoning. Reasoning without an end is removed."""
     begin, end, thinking = 0, len(text), False
     for tag in _THOUGHT_TAG.finditer(text):
         if tag[1]:
@@ -112,19 +112,19 @@ def _scan_values(text: str) -> Iterator[object]:
             at = end
             yield decode_json(text[begin:end])
         elif _DATA_START.match(text, begin) or strays == _MAX_STRAY_BRACKETS:
-            return  # cut short: what follows is inside it
+            return  # cut off: the rest is inside this value
         else:
             at, strays = begin + 1, strays + 1
 
 
 def _find_closing_bracket(text: str, begin: int) -> int | None:
-    """Where the bracket at `begin` is closed; None where it is not, or not within reason."""
+    """Return the end of the bracket at `begin`. Return None when it is not closed or nested too deeply."""
     depth = 0
     for mark in _STRINGS_AND_BRACKETS.finditer(text, begin):
         if mark[0] in "{[":
             depth += 1
             if depth > 2 * MAX_DEPTH:
-                return None  # nobody would hold it anyway
+                return None  # too deep to be stored
         elif mark[0] in "}]":
             depth -= 1
             if depth == 0:
@@ -133,7 +133,7 @@ def _find_closing_bracket(text: str, begin: int) -> int | None:
 
 
 def decode_json(text: str) -> object:
-    """The value, or None. A comma too many and a claim that is no number are put right."""
+    """Parse JSON or return None. A trailing comma and an unquoted confidence are repaired."""
     if not text.startswith(("{", "[")):
         return None
     for candidate in (text, _repair_json(text)):
@@ -178,7 +178,9 @@ def _reject_constant(constant: str) -> NoReturn:
 
 
 def get_plain_fields(entry: object) -> Mapping[str, Json]:
-    """The fields of an object by plain names: `Tool-Name` is `tool_name`. Nothing for anything else."""
+    """Return the fields of an object under normalized names: `Tool-Name` becomes `tool_name`. Return nothing
+    for other values.
+    """
     if not isinstance(entry, Mapping):
         return {}
     written = cast("JsonObject", entry)
@@ -186,15 +188,15 @@ def get_plain_fields(entry: object) -> Mapping[str, Json]:
 
 
 def parse_confidence(value: object) -> float | None:
-    """A confidence between 0 and 1 as models write it: 0.85, 85, "85%"; None when it is none.
+    """Parse a confidence to 0..1 as models write it: 0.85, 85, "85%". Return None if it is none.
 
-    What lies a little above 1 is 1, from 2 to 100 it is per cent; below 0 it is 0.
+    Values from 1 to below 2 become 1, values from 2 to 100 are percent, and negative values become 0.
     """
     if isinstance(value, str):
         value = _parse_number(value.strip())
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not -math.inf < value <= 100:  # no number, endless, or a figure nobody can interpret
+    if not -math.inf < value <= 100:  # NaN, infinite, or out of range
         return None
     return min(1.0, max(0.0, float(value))) if value < 2 else value / 100
 
@@ -208,7 +210,9 @@ def _parse_number(text: str) -> float | None:
 
 
 def to_single_line(value: object, limit: int) -> str:
-    """A text on one line, whole characters only, at most so long; nothing for anything but a text."""
+    """Return the text on one line with at most `limit` characters. Return an empty string for other
+    values.
+    """
     if not isinstance(value, str):
         return ""
     line = scrub(" ".join(to_valid_text(value[:_MAX_TEXT_LENGTH]).split()))

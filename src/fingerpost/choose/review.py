@@ -1,7 +1,7 @@
-"""The second opinion: is it the right tool, are its arguments right and safe, what else would it do?
+"""The review of a selection by the prime model: the right tool, correct and safe arguments, side effects.
 
-By the prime model. Approval is a plain yes and nothing else: not approved is worth at
-most one half, and a review that failed or cannot be read is worth nothing.
+Only an explicit yes approves. Without approval the confidence is at most one half; a review that failed or
+cannot be parsed has confidence 0.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def build_review_request(
     notes: Sequence[str] = (),
     history: Sequence[Message] | None = None,
 ) -> ModelRequest:
-    """The question. `notes` is what is known about the call already: what was repaired, what it would do."""
+    """Build the review request. `notes` are known facts about the call, such as repairs and effects."""
     said = packet.context.history if history is None else history
     told = (
         format_conversation(said),
@@ -107,7 +107,7 @@ async def review_selection(
     notes: Sequence[str] = (),
     history: Sequence[Message] | None = None,
 ) -> Review:
-    """The review, whatever happens: one that fails does not approve, and says why."""
+    """Return the review. A review that fails does not approve and gives the reason; no error is raised."""
     request = build_review_request(packet, selection, card, settings, notes=notes, history=history)
     try:
         found = await ask_and_parse(ask, request, parse_review)
@@ -117,7 +117,7 @@ async def review_selection(
 
 
 def parse_review(reply: ModelReply) -> Review | UnusableReply:
-    """The review in a reply. Of several the strictest counts: a yes beside a no is no yes."""
+    """Parse the review in a reply. If there are several, the strictest counts."""
     found = [
         _parse_review_fields(fields)
         for group in find_outermost_objects(reply.text)

@@ -25,7 +25,7 @@ from fingerpost.records import Json, JsonObject, Message, Packet, ParsedSelectio
 from fingerpost.settings import ToolRoutingSettings
 
 MAX_ALTERNATIVES: Final = 3
-DEFAULT_CONFIDENCE: Final = 0.5  # of a selection that does not say how sure it is
+DEFAULT_CONFIDENCE: Final = 0.5  # for a selection without a confidence
 MAX_REASONING_LENGTH: Final = 1_000
 MAX_REMAINING_LENGTH: Final = 500
 _MAX_ALTERNATIVES_READ: Final = 20
@@ -33,7 +33,7 @@ _MAX_WRAPPER_DEPTH: Final = 3
 _NO_NAME_PROBLEM: Final = '"tool" must be the name of a tool or null'
 
 _TOOL_FIELDS: Final = ("tool", "tool_name", "selected_tool", "selected_tool_name", "chosen_tool", "toolname")
-_NAME_FIELDS: Final = ("name", "function", "function_name", "action")  # a tool only beside arguments
+_NAME_FIELDS: Final = ("name", "function", "function_name", "action")  # a tool name only next to arguments
 _ARGUMENT_FIELDS: Final = (
     "arguments", "params", "parameters", "args", "input", "tool_input", "action_input", "tool_arguments",
     "tool_params", "tool_parameters",
@@ -46,7 +46,9 @@ _WRAPPER_FIELDS: Final = (
 
 
 def parse_choice(reply: ModelReply, index: OfferedTools) -> ParsedSelection | UnusableReply:
-    """The choice in a reply. Of several objects the last counts: models think first and answer then."""
+    """Parse the choice in a reply. If there are several objects, the last one counts, because models reason
+    first.
+    """
     for group in reversed(find_outermost_objects(reply.text)):
         found = _parse_group(group, index)
         if found is not None:
@@ -60,7 +62,9 @@ def parse_choice(reply: ModelReply, index: OfferedTools) -> ParsedSelection | Un
 
 
 def _parse_group(group: Sequence[JsonObject], index: OfferedTools) -> ParsedSelection | UnusableReply | None:
-    """The first choice of those made together; what the others call is left for later. None: no choice."""
+    """Return the first choice of a group. The other tools become `remaining`. Return None if there is no
+    choice.
+    """
     choices = [fields for entry in group if (fields := _find_choice_fields(entry)) is not None]
     if not choices:
         return None
@@ -73,7 +77,7 @@ def _parse_group(group: Sequence[JsonObject], index: OfferedTools) -> ParsedSele
 
 
 def _find_choice_fields(entry: object, depth: int = 0) -> Mapping[str, Json] | None:
-    """The fields of the object that makes the choice: this one, or one it is only the wrapping of."""
+    """Return the fields of the object with the choice: this one, or one that it wraps."""
     fields = get_plain_fields(entry)
     if any(key in fields for key in _TOOL_FIELDS):
         return fields
@@ -138,13 +142,13 @@ def _parse_selection(
 
 
 def _parse_claimed_confidence(fields: Mapping[str, Json], *, default: float) -> float:
-    """How sure the model says it is: `unsaid` where it does not say, nothing where it cannot be read."""
+    """Return the model's confidence: `default` if it gives none, 0 if it cannot be parsed."""
     said = fields.get("confidence")
     return default if said is None else parse_confidence(said) or 0.0
 
 
 def _parse_arguments(written: Json) -> dict[str, Json] | str:
-    """Arguments as an object, also those written as text; a text says what is wrong with them."""
+    """Return the arguments as an object, also from JSON in a string, or an error text."""
     if isinstance(written, str) and written.strip():
         found = decode_json(written.strip())
         if found is not None:
@@ -155,7 +159,7 @@ def _parse_arguments(written: Json) -> dict[str, Json] | str:
 
 
 def _parse_alternatives(value: Json, index: OfferedTools, *, excluded: str = "") -> tuple[Selection, ...]:
-    """Those that can be read, each tool once; the others are dropped, they decide nothing."""
+    """Return the alternatives that can be parsed, each tool once. The others are ignored."""
     found: dict[str, Selection] = {}
     for entry in _iterate_entries(value):
         fields = (
@@ -212,9 +216,9 @@ def build_selection_request(
     history: Sequence[Message] | None = None,
     needs_approval: Collection[str] = (),
 ) -> ModelRequest:
-    """The question. `history` stands in for the packet's own, where that was too long to be told.
+    """Build the selection request. `history` replaces the packet's history when that is too long.
 
-    `asking` are the keys of the tools that run only after a person's approval.
+    `needs_approval` are the keys of tools that run only after a person's approval.
     """
     tools = f"Tools, one on each line:\n{format_tools(cards, needs_approval=needs_approval)}"
     said = packet.context.history if history is None else history
@@ -242,9 +246,9 @@ async def select_tool(
     history: Sequence[Message] | None = None,
     needs_approval: Collection[str] = (),
 ) -> ParsedSelection:
-    """What the model chooses among `cards`, or why nothing usable came after a second try.
+    """Return the model's choice among `cards`, or why there is no usable one after a retry.
 
-    Only a `ModelError` is raised. Without cards there is nothing to ask.
+    Raises only `ModelError`. Without cards, the model is not asked.
     """
     if not cards:
         return ParsedSelection(selection=None, problem="no tool was offered")
@@ -263,7 +267,7 @@ def _join_paragraphs(*parts: str) -> str:
 
 
 def _build_selection_schema(cards: Sequence[ToolCard]) -> JsonObject:
-    """Reasoning comes first: a server that enforces the order has the model think before it names a tool."""
+    """Build the reply schema. Reasoning comes first, so that the model reasons before it names a tool."""
     names: list[Json] = [
         card.exposed_name for card in sorted(cards, key=lambda card: get_list_place(card.key))
     ]

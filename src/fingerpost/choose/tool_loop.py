@@ -1,4 +1,4 @@
-"""The function-calling loop: the request of each turn, and parsing the reply."""
+"""The function-calling loop: the request of each turn, and the parser of the reply."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fingerpost.records import Json, JsonObject, Message, Packet, Step, ToolCall
 from fingerpost.redaction import scrub
 from fingerpost.settings import ChooseSettings
 
-MAX_CALLS_PER_TURN: Final = 8  # in one turn
+MAX_CALLS_PER_TURN: Final = 8
 NO_CLIENT_OPTIONS: Final = ClientOptions()
 NO_MORE_TOOLS_NOTE: Final = (
     "No further tool can be called now. Answer the request with what the results above show, say which tool "
@@ -67,14 +67,14 @@ def build_turn_request(
     note: str = "",
     client: ClientOptions = NO_CLIENT_OPTIONS,
 ) -> ModelRequest:
-    """What the model is asked in this turn.
+    """Build the model request of this turn.
 
-    `order`: the keys as the conversation has been offered them (`stable_offer`). `own`:
-    definitions of Fingerpost's own tools, in the OpenAI format. `finding`: the way to other tools, which is
-    told and closed like the routed ones. `use`: what to say of each tool in its
-    definition (`describe_use`); `guides`: the same as text for a model that takes none. `final`: no more
-    calls, except of the tools the caller `brought` and of `own`. `note`: what was wrong with the model's
-    last reply; it stands last and only in this turn.
+    `order` are the keys as offered so far in the conversation (see `order_offered_keys`). `own_tools` are
+    definitions of Fingerpost's own tools in the OpenAI format. `find_tools` are definitions of the tool
+    search, treated like routed tools. `usage` is text for each definition (see `describe_tool_usage`);
+    `guides` is the same as text for a model without tool support. With `final`, only client tools and
+    `own_tools` can be called. `note` describes the problem with the last reply; it comes last and only in
+    this turn.
     """
     routed = (
         () if client.tools and final else (*build_definitions(cards, order=order, usage=usage), *find_tools)
@@ -82,7 +82,7 @@ def build_turn_request(
     offered = (*client.tools, *routed, *own_tools)
     closed = client.forbids_tools or (final and not client.tools and not own_tools)
     steps = packet.tool_routing.steps
-    # Who wants text is told of no tools. The last of several turns begins as those before it did, in JSON.
+    # A plain text reply gets no tool list. The last of several turns keeps the JSON format.
     in_json = not tools and bool(offered) and (not closed or (bool(steps) and not client.forbids_tools))
     told = to_tool_messages(steps, cards) if tools else _build_text_messages(steps, cards, in_json=in_json)
     listing = (format_definitions((*client.tools, *routed)), JSON_FORMAT) if in_json else ()
@@ -116,9 +116,10 @@ def build_turn_request(
 
 
 def describe_own_tools(own_tools: Sequence[JsonObject], *, final: bool, listing: bool) -> str:
-    """What is said of our own tools behind everything else, so that the prompt begins as before.
+    """Return the text about Fingerpost's own tools. It comes last, so that the beginning of the prompt does
+    not change.
 
-    `listing`: their definitions, for a model that gets none beside the messages.
+    With `listing`, it includes their definitions, for a model without tool support.
     """
     if not own_tools:
         return ""
@@ -134,10 +135,10 @@ def describe_own_tools(own_tools: Sequence[JsonObject], *, final: bool, listing:
 def build_opening_messages(
     system: str, history: Sequence[Message], prompt: str, parts: tuple[JsonObject, ...] = ()
 ) -> tuple[Message, ...]:
-    """What every request begins with: the system prompt, the conversation, the person's words.
+    """Return the first messages of every request: the system prompt, the conversation and the prompt.
 
-    A system message that begins the conversation follows ours in the same one: many models know
-    but one, and only in the first place.
+    A system message at the start of the conversation is merged into ours, because many models accept only
+    one.
     """
     request = Message(role="user", text=prompt, parts=parts)
     if system and history and history[0].role == "system" and not history[0].parts:
@@ -148,13 +149,13 @@ def build_opening_messages(
 
 
 def build_closing_message(*notes: str) -> tuple[Message, ...]:
-    """What is said last, if anything, in one message."""
+    """Join the notes into the last message. Return nothing without notes."""
     told = "\n\n".join(note for note in notes if note)
     return (Message(role="user", text=told),) if told else ()
 
 
 def prepend_tools(prompt: str, *about: str) -> str:
-    """The person's words behind what is told about the tools for them, if anything is."""
+    """Return the prompt with the text about its tools before it, if there is any."""
     told = "\n\n".join(part for part in about if part)
     return f"# TOOLS FOR THIS REQUEST\n{told}\n\n# REQUEST\n{prompt}" if told else prompt
 
@@ -162,7 +163,7 @@ def prepend_tools(prompt: str, *about: str) -> str:
 def _build_text_messages(
     steps: Sequence[Step], cards: Sequence[ToolCard], *, in_json: bool
 ) -> tuple[Message, ...]:
-    """Each step as the model would have written it, and the result as the next message."""
+    """Return each step as the model would write it, with the result as the next message."""
     known = map_exposed_names(cards)
     messages: list[Message] = []
     for step in steps:
@@ -174,7 +175,7 @@ def _build_text_messages(
 
 
 def rewrite_as_text(messages: Sequence[Message], *, in_json: bool = True) -> tuple[Message, ...]:
-    """Calls of the caller's tools and what came of them, for a model that knows no such messages."""
+    """Rewrite client tool calls and their results as text, for a model without tool support."""
     told: list[Message] = []
     called: dict[object, str] = {}
     for message in messages:
@@ -195,7 +196,7 @@ def rewrite_as_text(messages: Sequence[Message], *, in_json: bool = True) -> tup
 
 
 def _format_calls(calls: list[Json], text: str, *, in_json: bool) -> str:
-    """A turn that calls: in JSON, or in words where a reply in JSON would be taken for the answer."""
+    """Format a turn with calls: as JSON, or as text when the reply is plain text."""
     if in_json:
         return dump_stable_json({"calls": calls, "answer": text or None})
     return "\n".join(part for part in (text, f"(Tools called: {dump_stable_json(calls)})") if part)
@@ -207,7 +208,7 @@ def _read_arguments(arguments: object) -> Json:
 
 
 def _build_turn_schema(tools: Sequence[str], choice: Json = "auto") -> ResponseSchema:
-    """What a turn is; one that has to answer makes no calls."""
+    """Build the schema of a turn. With the choice `none`, it allows no calls."""
     must = choice == "required" or get_named_tool(choice) is not None
     tools = [name for name in tools if name == (get_named_tool(choice) or name)]
     call: JsonObject = {
@@ -239,9 +240,9 @@ MAX_PROBLEM_LENGTH: Final = 1000
 
 @frozen
 class ModelTurn:
-    """What is to be done: make these calls, or give this text. Problems are for the model to put right.
+    """The calls to make or the text to return. `problems` are for the model to correct.
 
-    `handed` are calls of the caller's own tools, in the OpenAI format: theirs to make.
+    `handed` are calls of client tools in the OpenAI format, which the client executes.
     """
 
     calls: tuple[ToolCall, ...] = ()
@@ -251,7 +252,7 @@ class ModelTurn:
 
     @property
     def note(self) -> str:
-        """The problems as the next request tells them; empty when there are none."""
+        """The problems as text for the next request, or an empty string."""
         if not self.problems:
             return ""
         return "Your last reply could not be used as it is:\n- " + "\n- ".join(self.problems)
@@ -265,9 +266,9 @@ def parse_turn(
     own_names: Collection[str] = (),
     client_tools: frozenset[str] = frozenset(),
 ) -> ModelTurn:
-    """What this reply says. `tools` as in the request; `own`: names of Fingerpost's own tools.
+    """Parse this reply. `tools` is as in the request; `own_names` are the names of Fingerpost's own tools.
 
-    `callers`: the names of tools the caller brought.
+    `client_tools` are the names of the client's tools.
     """
     text = to_valid_text(reply.text)
     if reply.tool_calls:
@@ -280,7 +281,7 @@ def parse_turn(
 
 
 def _split_client_calls(turn: ModelTurn, client_tools: frozenset[str]) -> ModelTurn:
-    """The same turn, the calls of the caller's tools told apart from ours."""
+    """Return the turn with the calls of client tools moved to `handed`."""
     handed = tuple(
         build_client_call(call.name, dump_stable_json(call.arguments))
         for call in turn.calls
@@ -296,7 +297,7 @@ def _parse_json_turn(text: str, cards: Sequence[ToolCard], own_names: Collection
     if fields is None:
         said = strip_reasoning(text)
         if said and not said.startswith(("{", "[")) and '"calls"' not in said:
-            return ModelTurn(text=said)  # it just answered
+            return ModelTurn(text=said)  # a plain text answer
         return ModelTurn(problems=("it is not a JSON object with `calls` and `answer`",))
     answer, calls = fields.get("answer"), fields.get("calls")
     entries = calls if isinstance(calls, list | tuple) else [] if calls is None else [calls]
@@ -312,7 +313,7 @@ def _parse_json_turn(text: str, cards: Sequence[ToolCard], own_names: Collection
 
 
 def _find_turn_object(text: str) -> JsonObject | None:
-    """The last object that is a turn; or a list of bare calls, which is as good as one."""
+    """Return the last object that is a turn, or a list of bare calls as a turn."""
     for group in reversed(find_outermost_objects(text, whole=True)):
         for entry in reversed(group):
             if "calls" in entry or "answer" in entry:

@@ -1,5 +1,5 @@
-"""Tool choice and argument filling without a language model: only what is certain, and a question for the
-rest.
+"""Tool choice and argument filling without a language model. Only certain values are used; the person is
+asked for the rest.
 """
 
 from fingerpost.choose.keyless.arguments import FilledArguments, fill_arguments

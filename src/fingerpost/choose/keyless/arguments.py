@@ -1,4 +1,4 @@
-"""Fill the arguments of a tool with what the request says for certain."""
+"""Fill the arguments of a tool with the values the request states for certain."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from fingerpost.records import Entity, Json, JsonObject, MissingArgument, Signal
 
 @frozen
 class AssignedArgument:
-    """One argument, the stretches of the request it was made of, and why it is certain."""
+    """One argument, the spans of the request it comes from, and why it is certain."""
 
     argument: Json
     reason: str
     spans: tuple[tuple[int, int], ...] = ()
-    is_named: bool = False  # the request says the parameter's name with it
+    is_named: bool = False  # the request states the parameter's name
 
 
 @dataclass(slots=True)
 class FillState:
-    """The request, the tool's parameters, and the arguments found so far. Lives for one `fill`."""
+    """The request, the tool's parameters, and the arguments found so far, for one `fill_arguments` call."""
 
     text: str
     slots: tuple[ParameterSlot, ...]
@@ -59,7 +59,7 @@ class FillState:
     )  # secrets: never used
 
     def assign(self, slot: ParameterSlot, assignment: AssignedArgument) -> None:
-        """Decide an argument; one that its own schema would refuse is not taken."""
+        """Assign an argument. Ignore it if the parameter's schema does not accept it."""
         if slot.parameter.accepts(assignment.argument):
             self.assigned[slot.name] = assignment
 
@@ -79,7 +79,7 @@ class FillState:
 
 
 MAX_LISTED_OPTIONS: Final = 200
-MIN_OPTION_LENGTH: Final = 3  # letters; `in`, `no` and `it` are codes and words
+MIN_OPTION_LENGTH: Final = 3  # letters; `in`, `no` and `it` are codes but also common words
 _OPTION_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _SKIPPED_WORDS: Final = parse_word_set("by as in is to the a an with of for on at be")
 _OPTION_ARTICLES: Final = parse_word_set("the a an any all its their also")
@@ -91,7 +91,7 @@ _SWITCH_SUFFIX = re.compile(r"^ (?:mode|on|off|enabled|disabled)\b", re.IGNORECA
 def find_option_values(
     text: str, slots: tuple[ParameterSlot, ...], known_values: tuple[RequestValue, ...]
 ) -> tuple[RequestValue, ...]:
-    """Each place where the request names a value some parameter lists."""
+    """Find every place where the request names a listed value of a parameter."""
     solid = [
         value
         for value in known_values
@@ -114,7 +114,9 @@ def find_option_values(
 
 
 def is_option_meant(slot: ParameterSlot, value: RequestValue, text: str) -> bool:
-    """Whether a mention means this parameter: an ordinary word does only beside one of the parameter's."""
+    """Return whether a mention means this parameter. A common word does only next to a word of the
+    parameter.
+    """
     if str(value.reading).lower() not in ORDINARY_WORDS:
         return True
     content = {word for word in {*slot.words, *slot.description_words} - STOP_WORDS if len(word) > 2}
@@ -150,7 +152,7 @@ def _keep_longest(found: list[RequestValue]) -> Iterator[RequestValue]:
 
 
 def assign_switches(state: FillState) -> None:
-    """Booleans whose name the request says, or says not."""
+    """Assign booleans whose name the request states or negates."""
     for slot in state.get_open_slots():
         if slot.parameter.shape.type != "boolean" or slot.parameter.is_list:
             continue
@@ -172,7 +174,7 @@ def _find_switches(slot: ParameterSlot, text: str) -> Iterator[tuple[bool, int, 
             continue
         start, end = spoken[place].start(), spoken[last].end()
         switch = _SWITCH_SUFFIX.match(text[end : end + 12])
-        # One word may be about anything ("ambiguous grammars"); it has to be spoken of as a switch.
+        # One word may be a topic ("ambiguous grammars"); the context must show that it is a switch.
         if len(name) < 2 and switch is None and text[max(0, start - 2) : start] != "--":
             continue
         denied = _is_denied([word.group().lower() for word in spoken[max(0, place - 3) : place]])
@@ -185,7 +187,9 @@ def _is_denied(before: list[str]) -> bool:
 
 
 def _match_name(name: tuple[str, ...], spoken: list[re.Match[str]], place: int) -> int | None:
-    """The place of the name's last word, if the name is said from here on; articles may stand between."""
+    """Return the index of the name's last word if the name starts at `place`, else None. Articles between the
+    words are skipped.
+    """
     at = place
     for number, wanted in enumerate(name):
         while number and at < len(spoken) and spoken[at].group().lower() in _OPTION_ARTICLES:
@@ -197,7 +201,7 @@ def _match_name(name: tuple[str, ...], spoken: list[re.Match[str]], place: int) 
 
 
 def _is_same_stem(text: str, wanted: str) -> bool:
-    """`including` and `includes` say `include`."""
+    """Return whether the words have the same stem: `including` and `includes` match `include`."""
     if to_singular(text) == to_singular(wanted):
         return True
     stem = wanted.removesuffix("e")
@@ -238,14 +242,14 @@ _SECRET_WORDS: Final = re.compile(
 
 
 def reserve_secrets(state: FillState) -> None:
-    """What follows a word like "password" is nobody's argument."""
+    """Reserve the text after a word like "password", so that no argument uses it."""
     for match in _SECRET_WORDS.finditer(state.text):
         if word := _VALUE_TOKEN.match(state.text, match.end()):
             state.reserved_spans.append((match.end(), word.end()))
 
 
 def assign_named(state: FillState) -> None:
-    """Every parameter the request names together with its value."""
+    """Assign every parameter that the request names together with its value."""
     for slot in state.get_open_slots():
         found = [
             *_find_pairs(slot, state),
@@ -259,12 +263,12 @@ def assign_named(state: FillState) -> None:
 
 @lru_cache(maxsize=2048)
 def _build_name_pattern(name: str) -> str:
-    """A pattern for the name as people write it: `max_length`, "max length", `maxLength`."""
+    """Return a pattern for the usual spellings of the name: `max_length`, "max length", `maxLength`."""
     return r"[\s_-]?".join(re.escape(word) for word in split_words(name[:80])) or re.escape(name[:80])
 
 
 def _find_pairs(slot: ParameterSlot, state: FillState) -> Iterator[AssignedArgument]:
-    """`name=value` and `name: value`."""
+    """Find `name=value` and `name: value`."""
     pattern = rf"(?<![\w-])(?:--)?{_build_name_pattern(slot.name)}\s?(=|:(?!//)) ?"
     for match in re.finditer(pattern, state.text, re.IGNORECASE):
         read = _read_pair(slot, state, match.end(), colon=match[1] == ":")
@@ -290,7 +294,7 @@ def _read_pair(slot: ParameterSlot, state: FillState, start: int, *, colon: bool
 
 
 def _convert_word(slot: ParameterSlot, word: str) -> Json:
-    """A word somebody wrote behind a parameter's name, as its type has it."""
+    """Convert a word after a parameter's name to the parameter's type."""
     shape = slot.parameter.shape
     if shape.type == "boolean":
         return _BOOLEAN_WORDS.get(word.lower())
@@ -299,7 +303,7 @@ def _convert_word(slot: ParameterSlot, word: str) -> Json:
     if slot.options:
         same = [option for option in slot.options if option.lower() == word.lower()]
         return same[0] if same else None
-    # What needs understanding (a date, a zone, an address) was offered as a value before.
+    # Values that need parsing (a date, a zone, an address) were already tried.
     plain = slot.kinds <= {
         ValueKind.PATH,
         ValueKind.ID,
@@ -314,11 +318,11 @@ def _convert_word(slot: ParameterSlot, word: str) -> Json:
 
 
 def _find_adjacent_values(slot: ParameterSlot, state: FillState) -> Iterator[AssignedArgument]:
-    """A value right behind the parameter's name: `subject "Lunch"`, "width 800"."""
+    """Find a value directly after the parameter's name: `subject "Lunch"`, "width 800"."""
     if slot.kinds - {ValueKind.NUMBER, ValueKind.SQL, ValueKind.PATTERN} and (
         len(slot.words) < 2 or ValueKind.ID in slot.kinds
     ):
-        return  # "the file a.txt" says what a.txt is, not which parameter it is for
+        return  # "the file a.txt" gives the type of a.txt, not the parameter
     for value in state.get_free_values():
         if value.kind is ValueKind.OPTION or value.denied:
             continue
@@ -347,7 +351,7 @@ def _follows_name(slot: ParameterSlot, value: RequestValue, text: str) -> bool:
 
 
 def _list_short_names(slot: ParameterSlot) -> Iterator[str]:
-    """The name, and without an ending that nobody says: `table` for `table_name`."""
+    """Return the name, and the name without a technical suffix: `table` for `table_name`."""
     name = split_words(slot.name[:80])
     if len("".join(name)) >= 3:
         yield _build_name_pattern(slot.name)
@@ -358,7 +362,7 @@ def _list_short_names(slot: ParameterSlot) -> Iterator[str]:
 
 
 def _find_called_values(slot: ParameterSlot, state: FillState) -> Iterator[AssignedArgument]:
-    """ "a branch called dev-2", and an identifier right behind the noun: "table order_items"."""
+    """Find "a branch called dev-2", and an identifier directly after the noun: "table order_items"."""
     name = split_words(slot.name[:80])
     if slot.parameter.shape.type != "string" or slot.kinds or slot.options or slot.parameter.is_list:
         return
@@ -394,7 +398,7 @@ _ORDERED_NAMES: Final = (
 
 
 def assign_unique_matches(state: FillState) -> None:
-    """Everything that fits in one way only, required parameters first, until nothing more does."""
+    """Assign every value that fits only one parameter, required parameters first, until nothing changes."""
     for _ in range(_MAX_ROUNDS):
         before = len(state.assigned)
         for slot in state.get_open_slots():
@@ -409,7 +413,7 @@ def assign_unique_matches(state: FillState) -> None:
 
 
 def drop_partial_groups(state: FillState) -> None:
-    """Of "5 or 10 minutes" neither is certain: one of several things joined is not taken alone."""
+    """Drop arguments that use only some of several joined values: in "5 or 10 minutes" neither is certain."""
     used = set(state.iterate_used_spans())
     for group in group_joined_values(state.values, state.text):
         spans = {(value.start, value.end) for value in group}
@@ -421,7 +425,9 @@ def drop_partial_groups(state: FillState) -> None:
 
 
 def _is_found_by_type(slot: ParameterSlot) -> bool:
-    """An optional parameter is found by its type, never by being free for any text."""
+    """Return whether the parameter has a type or options to match. Optional parameters are not filled with
+    arbitrary text.
+    """
     return bool(slot.kinds - {ValueKind.SQL, ValueKind.PATTERN}) or bool(slot.options)
 
 
@@ -443,7 +449,9 @@ def _assign_slot(state: FillState, slot: ParameterSlot) -> None:
 
 
 def _build_value_key(made: Json, value: RequestValue) -> str:
-    """The same thing said twice is one thing; the same number twice may count two things."""
+    """Return a key for duplicates. A repeated value is one value, but a repeated number may count two
+    things.
+    """
     return f"{made!r} {value.start}" if value.kind is ValueKind.NUMBER else repr(made)
 
 
@@ -471,7 +479,7 @@ def _is_value_eligible(state: FillState, slot: ParameterSlot, value: RequestValu
 
 
 def _is_search_text(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
-    """A quoted file name is a file, not something to search for."""
+    """Return whether the value can be search text. A quoted file name is a file, not search text."""
     if slot.words[-1:] not in (("query",), ("q",), ("search",), ("topic",), ("keyword",)):
         return True
     return not any(other.kind is ValueKind.PATH and other.start == value.start for other in state.values)
@@ -482,9 +490,9 @@ def _is_number_eligible(state: FillState, slot: ParameterSlot, value: RequestVal
         other for other in state.get_free_values() if other.kind is ValueKind.NUMBER and other is not value
     ]
     if any(other.reading is None for other in others):
-        return False  # "more than 5": a number that is not meant stands beside it
+        return False  # another number is vague: "more than 5"
     if not slot.required:
-        # "The last 2 of the 10 lines": the number with such a word is the one that is meant.
+        # In "the last 2 of the 10 lines" the number after "last" is the intended one.
         return is_number_meant(slot, value) and (bool(value.cue) or not any(other.cue for other in others))
     if has_slot_word(slot, value):
         return True
@@ -493,7 +501,9 @@ def _is_number_eligible(state: FillState, slot: ParameterSlot, value: RequestVal
 
 
 def _is_only_id(state: FillState, value: RequestValue) -> bool:
-    """Whether the other ids say whose they are: "of customer CUS-2" does, "what blocks OPS-7" does not."""
+    """Return whether every other id has a label of its own: "of customer CUS-2" has one, "what blocks OPS-7"
+    has none.
+    """
     return all(
         other.text == value.text
         or (other.label not in NEUTRAL_LABELS and {*other.before[1:2]} & _VALUE_ARTICLES)
@@ -503,7 +513,9 @@ def _is_only_id(state: FillState, value: RequestValue) -> bool:
 
 
 def _is_the_option(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
-    """Whether the mention means this parameter, and no other of its values is mentioned in the same role."""
+    """Return whether the mention means this parameter and no other of its options is mentioned in the same
+    role.
+    """
     others = any(
         other.kind is ValueKind.OPTION
         and other.reading != value.reading
@@ -516,7 +528,9 @@ def _is_the_option(state: FillState, slot: ParameterSlot, value: RequestValue) -
 
 
 def _fits_other_slot(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
-    """Whether the value would do for another open parameter; a required one goes before optional ones."""
+    """Return whether the value also fits another open parameter. A required parameter takes precedence over
+    optional ones.
+    """
     return any(
         other.required >= slot.required
         and _is_value_eligible(state, other, value)
@@ -527,7 +541,7 @@ def _fits_other_slot(state: FillState, slot: ParameterSlot, value: RequestValue)
 
 
 def _assign_in_order(state: FillState) -> None:
-    """ "Add 5 and 7": two numbers joined by "and", two parameters that say first and second."""
+    """Assign two joined numbers ("add 5 and 7") to two parameters named first and second."""
     numbers = [value for value in state.get_free_values() if value.kind is ValueKind.NUMBER]
     wanted = [slot for slot in state.get_open_slots() if slot.required and slot.is_number]
     if len(numbers) != 2 or len(wanted) != 2 or not _are_ordered(wanted):
@@ -605,7 +619,7 @@ _THING_KINDS: Final = frozenset({ValueKind.PATH, ValueKind.URL, ValueKind.EMAIL,
 
 
 def assign_search_phrase(state: FillState, card: ToolCard) -> None:
-    """The words to search for, when the tool's one required text is what it searches for."""
+    """Assign the words to search for, if the tool's only required text parameter is its search query."""
     needed = [slot for slot in state.slots if slot.required and slot.parameter.shape.type == "string"]
     if len(needed) != 1 or needed[0].name in state.assigned or not is_search(card, needed[0]):
         return
@@ -625,7 +639,7 @@ def assign_search_phrase(state: FillState, card: ToolCard) -> None:
 
 
 def _cut_at_used_span(state: FillState, start: int, text: str) -> str | None:
-    """The phrase up to what another parameter took; None when that stands in its middle."""
+    """Return the phrase up to a span that another parameter uses. Return None when words follow that span."""
     inside = sorted(
         stretch for stretch in state.iterate_used_spans() if start <= stretch[0] < start + len(text)
     )
@@ -671,12 +685,14 @@ def _is_balanced(text: str) -> bool:
 
 
 def _names_other_things(state: FillState, text: str) -> bool:
-    """Whether files, pages or people are named that this search would not look at."""
+    """Return whether the request also names files, pages or people that this search does not use."""
     return any(value.kind in _THING_KINDS and value.text != text for value in state.get_free_values())
 
 
 def _contains_day(state: FillState, start: int, text: str) -> bool:
-    """ "mail from last week": the day is a condition, not a word to look for."""
+    """Return whether the phrase contains a date: in "mail from last week" it is a condition, not search
+    text.
+    """
     return any(
         value.kind in (ValueKind.DATE, ValueKind.MOMENT) and start <= value.start < start + len(text)
         for value in state.values
@@ -685,7 +701,7 @@ def _contains_day(state: FillState, start: int, text: str) -> bool:
 
 _LOCAL_ZONE_NOTE = re.compile(r"[Uu]se '([A-Za-z_/+-]{3,50})' as local time ?zone")
 _SPOKEN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-# A request for the time that holds no other words is about here and now.
+# A request with only these words asks for the local time.
 _TIME_WORDS: Final = parse_word_set(
     """
     what what's whats which is it the a time current currently now right tell me please show get give
@@ -698,13 +714,13 @@ _TIME_WORDS: Final = parse_word_set(
 
 @frozen
 class FilledArguments:
-    """The arguments that are certain, those a person must give, and why."""
+    """The certain arguments, the missing ones, and the reasons."""
 
     arguments: JsonObject = field(default_factory=dict[str, Json])
-    missing: tuple[MissingArgument, ...] = ()  # required, in the schema's order
+    missing: tuple[MissingArgument, ...] = ()  # required, in schema order
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
-    unused_entities: tuple[Entity, ...] = ()  # what the request holds, wants used, and no argument uses
-    excluded_count: int = 0  # how many things it names only to be left alone
+    unused_entities: tuple[Entity, ...] = ()  # entities of the request that no argument uses
+    excluded_count: int = 0  # number of values the request excludes
 
     @property
     def is_complete(self) -> bool:
@@ -720,10 +736,10 @@ def fill_arguments(
     zone: str | None = None,
     need: str | None = None,
 ) -> FilledArguments:
-    """The arguments of one tool, as far as the request says them for certain.
+    """Fill the arguments of one tool with the values the request states for certain.
 
-    `need` is the part of the request this tool is for, when it asks for several
-    things; `zone` is the person's own time zone.
+    `need` is the part of the request for this tool, when the request asks for several things. `zone` is the
+    person's time zone.
     """
     said = (need or text)[:MAX_REQUEST_LENGTH]
     taking = _start_filling(card, said, signals, today)
@@ -733,7 +749,7 @@ def fill_arguments(
 
 
 def assign_arguments(state: FillState, card: ToolCard) -> None:
-    """Take everything that is certain, what is said most plainly first."""
+    """Assign every certain argument, the most explicit ones first."""
     reserve_secrets(state)
     assign_named(state)
     assign_switches(state)
@@ -750,7 +766,7 @@ def _start_filling(card: ToolCard, text: str, signals: Signals, today: date) -> 
 
 
 def _take_local_zone(state: FillState, zone: str | None) -> None:
-    """The person's own time zone, where the tool wants one and the request names no place at all."""
+    """Assign the person's time zone, if the tool requires one and the request names no place."""
     for slot in state.get_open_slots():
         local = _LOCAL_ZONE_NOTE.search(slot.parameter.description)
         allowed = local is not None or "local" in slot.words
@@ -765,7 +781,7 @@ def _take_local_zone(state: FillState, zone: str | None) -> None:
 
 
 def _may_name_place(state: FillState) -> bool:
-    """Whether words remain that might name a place."""
+    """Return whether the unused words may name a place."""
     rest = list(state.text)
     for start, end in state.iterate_used_spans():
         rest[start:end] = " " * (end - start)
@@ -773,7 +789,7 @@ def _may_name_place(state: FillState) -> bool:
 
 
 def build_filled_arguments(state: FillState, signals: Signals) -> FilledArguments:
-    """What was decided, and what is still to be asked."""
+    """Return the assigned arguments and the missing ones."""
     missing = tuple(
         _describe_missing_argument(slot)
         for slot in state.slots

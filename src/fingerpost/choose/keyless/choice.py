@@ -1,4 +1,4 @@
-"""Choose a tool without a model, build the question for the person, and read the answer."""
+"""Choose a tool without a model, build the question for the person, and parse the answer."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _PHRASES: Final = {
 def format_missing_question(
     card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
 ) -> str:
-    """One question that names everything still needed, with what would do and an example."""
+    """Return one question that names all missing arguments, with their options and an example."""
     says = _PHRASES["he" if language == "he" else "en"]
     slots = {slot.name: slot for slot in build_slots(card)}
     lines = [_describe_missing(one, slots.get(one.name), card, says) for one in missing]
@@ -103,12 +103,12 @@ def format_missing_question(
 def build_missing_question(
     card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
 ) -> Question:
-    """The same as a record."""
+    """Return `format_missing_question` as a `Question` record."""
     return Question(text=format_missing_question(card, missing, language), tool=card.key, missing=missing)
 
 
 def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
-    """Which of a few tools is meant."""
+    """Build the question which of these tools to use."""
     says = _PHRASES["he" if language == "he" else "en"]
     lines = [
         f"{number}. {to_short_line(card.key)}: {to_short_line(_get_first_sentence(card.description))}"
@@ -121,15 +121,15 @@ def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en")
 
 
 def build_confirm_question(card: ToolCard, language: str = "en") -> Question:
-    """Whether a tool that may destroy something is really meant."""
+    """Build the question that confirms a destructive tool."""
     says = _PHRASES["he" if language == "he" else "en"]
-    # No tool is named: an answer to this chooses the tool, it does not fill in its arguments.
+    # `Question.tool` stays empty: the answer chooses the tool and does not fill its arguments.
     wanted = MissingArgument(name="tool", options=(card.key,))
     return Question(text=says["confirm"].format(tool=to_short_line(card.key)), missing=(wanted,))
 
 
 def to_short_line(text: str, longest: int = MAX_DESCRIPTION_LENGTH) -> str:
-    """A stranger's text as one short line of whole words, without anything hidden in it."""
+    """Return untrusted text as one short line of whole words, without invisible characters."""
     line = " ".join(_INVISIBLE.sub(" ", scrub(text[:2000])).split())
     if len(line) <= longest:
         return line
@@ -160,7 +160,9 @@ def _describe_missing(
 
 
 def _find_example(slot: ParameterSlot, card: ToolCard) -> str:
-    """What its own knowledge gives, else one by kind; a description that has one already needs none."""
+    """Return an example value from the catalog, else one for the kind. Return an empty string if the
+    description has an example.
+    """
     written: Json = card.intelligence.parameters.examples.get(slot.name)
     if isinstance(written, str | int | float) and not isinstance(written, bool):
         return to_short_line(str(written))
@@ -173,20 +175,20 @@ def _find_example(slot: ParameterSlot, card: ToolCard) -> str:
     return next((_EXAMPLE_BY_KIND[kind] for kind in sorted(slot.kinds) if kind in _EXAMPLE_BY_KIND), "")
 
 
-MIN_FIT: Final = 0.25  # below it there is probably no suitable tool at all
-CONFIDENT_FIT: Final = 0.7  # above it a tool is used even where a model could have done without
-MIN_FIT_TO_ASK: Final = 0.5  # below it nobody is asked for a tool's arguments
-NEAR_BEST_SHARE: Final = 0.8  # of the best score: a tool whose arguments are all there goes before it
-CLEAR_LEAD: Final = 1.15  # times the score of the next
-CLEAR_LEAD_TO_READ: Final = 1.1  # for a read with all its values: a wrong one does no harm
+MIN_FIT: Final = 0.25  # below: probably no tool is suitable
+CONFIDENT_FIT: Final = 0.7  # above: use a tool even where a model could answer without one
+MIN_FIT_TO_ASK: Final = 0.5  # below: do not ask for a tool's arguments
+NEAR_BEST_SHARE: Final = 0.8  # share of the best score from which a tool with all arguments is preferred
+CLEAR_LEAD: Final = 1.15  # times the next score
+CLEAR_LEAD_TO_READ: Final = 1.1  # for a read-only tool with all arguments: a wrong choice does no harm
 MIN_BEST_SHARE: Final = (
-    0.55  # of the best score: further behind, filling its arguments does not make a tool right
+    0.55  # share of the best score; a tool below it is not considered, even with all arguments
 )
 MAX_QUESTION_OPTIONS: Final = 4
 
 NO_TOOL_MEANT: Final = "no tool here seems to be meant for it"
 
-# What a request names outright. A tool that has no place for it answers another request.
+# Values a request names explicitly. A tool that cannot use them does not fit the request.
 _EXPLICIT_KINDS: Final = frozenset(
     {EntityKind.PATH, EntityKind.URL, EntityKind.EMAIL, EntityKind.ID, EntityKind.QUOTED, EntityKind.TIME}
 )
@@ -202,7 +204,7 @@ _MEDIA: Final = frozenset({"media", "image", "audio", "video", "picture", "photo
 
 @frozen
 class ToolOption:
-    """One offered tool and what the request says for its arguments."""
+    """One offered tool and the arguments the request gives for it."""
 
     card: ToolCard
     filled: FilledArguments
@@ -210,23 +212,23 @@ class ToolOption:
 
     @property
     def unused_count(self) -> int:
-        """How many things the request names outright this tool would leave aside."""
+        """The number of explicit values of the request that this tool does not use."""
         return sum(1 for entity in self.filled.unused_entities if entity.kind in _EXPLICIT_KINDS)
 
     @property
     def is_sure(self) -> bool:
-        """Whether the request itself gives every argument; a tool without any is not made sure by that."""
+        """Whether the request gives every required argument and at least one argument."""
         return self.filled.is_complete and bool(self.filled.arguments)
 
 
 @frozen
 class KeylessChoice:
-    """The tool to take, or the question to ask; and why."""
+    """The chosen tool or a question for the person, with the reason."""
 
     option: ToolOption | None
     reason: str
     alternatives: tuple[ToolOption, ...] = ()
-    question: Question | None = None  # which tool is meant; what is missing for a chosen one is asked apart
+    question: Question | None = None  # asks which tool is meant, not for arguments
 
     @property
     def card(self) -> ToolCard | None:
@@ -242,7 +244,7 @@ def choose_tool(
     zone: str | None = None,
     need: int = 0,
 ) -> KeylessChoice:
-    """The tool that is certainly meant for one need of the request; `cards` are those offered, by key."""
+    """Choose the tool for one need of the request if it is certain. `cards` are the offered tools by key."""
     options = _build_options(narrowing, cards, text, today, zone, need)
     if namesakes := _find_same_named_options(text, options):
         reason = "the request names a tool of a server that is not here"
@@ -293,14 +295,14 @@ def _serves_need(candidate: Candidate, need: int, needs: tuple[str, ...]) -> boo
 
 
 def _find_named_option(narrowing: Narrowing, options: tuple[ToolOption, ...]) -> ToolOption | None:
-    """The one offered tool the request mentions by its name."""
+    """Return the offered tool that the request mentions by name, if there is exactly one."""
     mentioned = {mention.name for mention in narrowing.signals.mentions if mention.kind == "tool"}
     named = [option for option in options if option.card.key in mentioned]
     return named[0] if len(named) == 1 else None
 
 
 def _find_same_named_options(text: str, options: tuple[ToolOption, ...]) -> list[ToolOption]:
-    """Tools called like one that the request names together with its server, which has none of that name."""
+    """Return tools with the same name as a tool that the request names on a server that does not offer it."""
     named = {
         (match[1].casefold(), match[2].casefold())
         for match in islice(_QUALIFIED_NAME.finditer(text[:4000]), 100)
@@ -308,12 +310,14 @@ def _find_same_named_options(text: str, options: tuple[ToolOption, ...]) -> list
     known = {(option.card.server.casefold(), option.card.name.casefold()): option for option in options}
     if not named.isdisjoint(known):
         return []
-    wanted = {name for _, name in named if "_" in name or "-" in name}  # `docs/fetch` may be a file
+    wanted = {name for _, name in named if "_" in name or "-" in name}  # `docs/fetch` may be a file path
     return [option for (_, name), option in known.items() if name in wanted]
 
 
 def _choose_without_need(options: tuple[ToolOption, ...], narrowing: Narrowing) -> KeylessChoice:
-    """A model alone would do, and there is none: a tool that surely can, and only reads, is better."""
+    """Choose for a request that needs no tool. Without a model, a read-only tool with all its arguments is
+    better than no answer.
+    """
     best = _pick_best(_keep_best_matches(list(options)))[0] if options else None
     sure = best is not None and best.is_sure and narrowing.shortlist.fit >= CONFIDENT_FIT
     if not sure or best is None or best.card.effect.value is not Effect.READ:
@@ -336,12 +340,12 @@ _TEXT_ORDER: Final = re.compile(
 
 
 def _starts_with_change_verb(text: str) -> bool:
-    """It begins with an order to change something: a tool that only reads cannot do it."""
+    """Return whether the text starts with a verb of change, which a read-only tool cannot perform."""
     return _CHANGE_ORDER.match(text[:2000]) is not None
 
 
 def _is_for_model(part: str, options: tuple[ToolOption, ...]) -> bool:
-    """It orders something done with text that is already there, and no offered tool does that to a text."""
+    """Return whether the text asks to process existing text and no offered tool does that."""
     order = _TEXT_ORDER.match(part[:2000])
     if order is None or not all(option.filled.missing for option in options):
         return False
@@ -350,7 +354,9 @@ def _is_for_model(part: str, options: tuple[ToolOption, ...]) -> bool:
 
 
 def _prefer_readers(options: tuple[ToolOption, ...]) -> tuple[ToolOption, ...]:
-    """A request that only asks ("what is in …", "show me …") is for a tool that reads, if there is one."""
+    """Return the read-only tools, or all tools if there are none. Used for requests that only ask ("what is
+    in …", "show me …").
+    """
     return tuple(option for option in options if option.card.effect.value is Effect.READ) or options
 
 
@@ -389,13 +395,15 @@ def _build_which_tool_choice(options: list[ToolOption], reason: str, language: s
 
 
 def _keep_best_matches(options: list[ToolOption]) -> list[ToolOption]:
-    """Those that use the most of what the request names and, of what does the same, what is complete."""
+    """Keep the tools that use most of the explicit values. Among tools with the same effect, prefer those
+    with all arguments.
+    """
     least = min(option.unused_count for option in options)
     kept = [option for option in options if option.unused_count == least and _accepts_file_types(option)]
     kept = [option for option in kept if not _DEPRECATED.search(option.card.description[:300])] or kept
     if not kept:
         return []
-    # Reading something is no answer to a wish to change it, however complete: only like goes before like.
+    # A read-only tool is no substitute for a change, so compare only tools with the same effect.
     effect = kept[0].card.effect.value
     complete = [option for option in kept if option.is_sure and option.card.effect.value is effect]
     if complete and complete[0].score >= NEAR_BEST_SHARE * kept[0].score:
@@ -415,7 +423,9 @@ def _pick_best(kept: list[ToolOption]) -> tuple[ToolOption | None, str]:
 
 
 def _find_option_by_name_words(kept: list[ToolOption], text: str) -> ToolOption | None:
-    """The one tool, nearest besides, all of whose name's words the request says: "run the tests"."""
+    """Return the best tool if the request contains all words of its name ("run the tests") and of no other
+    tool's name.
+    """
     spoken = {to_singular(word) for word in split_words(text[:2000])}
     said = [option for option in kept if len(named := split_words(option.card.name)) > 1 and
             all(to_singular(word) in spoken for word in named)]  # fmt: skip
@@ -423,7 +433,9 @@ def _find_option_by_name_words(kept: list[ToolOption], text: str) -> ToolOption 
 
 
 def _accepts_file_types(option: ToolOption) -> bool:
-    """A tool for pictures and sound reads no text, nor one for text a picture, nor one for folders a file."""
+    """Return whether the tool fits the file types: a media tool reads no text, a text tool no media, a folder
+    tool no file.
+    """
     said = {*split_words(option.card.name)}
     named = [value for value in option.filled.arguments.values() if isinstance(value, str) and "." in value]
     media = any(_MEDIA_FILE.search(value[-20:]) for value in named)
@@ -435,12 +447,12 @@ def _accepts_file_types(option: ToolOption) -> bool:
 
 
 def _wraps_single_value(option: ToolOption) -> bool:
-    """Whether it takes a list and the request names one thing."""
+    """Return whether the tool takes a list but the request names one value."""
     return any(isinstance(value, list) and len(value) == 1 for value in option.filled.arguments.values())
 
 
 MAX_PERSON_ANSWER_LENGTH: Final = 2000
-_ANSWER_LEAD: Final = "in "  # "Tokyo" alone is understood as "in Tokyo"
+_ANSWER_LEAD: Final = "in "  # "Tokyo" is parsed as "in Tokyo"
 _VERBATIM_KINDS: Final = frozenset(
     {
         ValueKind.PATH,
@@ -468,7 +480,7 @@ def fill_answer(
     *,
     today: date,
 ) -> FilledArguments:
-    """The asked arguments as far as the answer gives them; the rest is still missing.
+    """Fill the requested arguments from the person's answer. What the answer does not give stays missing.
 
     `signals` are those of the answer.
     """
@@ -502,7 +514,7 @@ def _match_single_slot(slot: ParameterSlot, said: str, signals: Signals, today: 
 
 
 def _use_whole_answer(slot: ParameterSlot, text: str) -> Json:
-    """The whole answer as the argument, where it needs no understanding."""
+    """Return the whole answer as the argument if it needs no parsing, else None."""
     plain = text.strip().strip("\"'`“”").strip()
     if not plain or len(plain) > MAX_PERSON_ANSWER_LENGTH:
         return None
@@ -515,7 +527,7 @@ def _use_whole_answer(slot: ParameterSlot, text: str) -> Json:
         return parse_bare_number(plain)
     if kind != "string" or not (slot.is_text or slot.kinds <= _VERBATIM_KINDS):
         return None
-    # An address or an e-mail address is one word; where the answer is a sentence, it is looked for in it.
+    # A URL or e-mail address is one word. In a sentence it is extracted as a value.
     if (
         slot.kinds & {ValueKind.EMAIL, ValueKind.URL, ValueKind.ID, ValueKind.HOST, ValueKind.REVISION}
         and " " in plain
@@ -525,13 +537,15 @@ def _use_whole_answer(slot: ParameterSlot, text: str) -> Json:
 
 
 def is_refusal(answer: str) -> bool:
-    """Whether the person does not want any of it."""
+    """Return whether the person declines all options."""
     said = answer.strip().strip(".!").lower()[:200]
     return said in _REFUSALS
 
 
 def pick_option(alternatives: tuple[ToolOption, ...], answer: str) -> ToolOption | None:
-    """The option a person means by "2", by its name, or by "yes" when there is only one."""
+    """Return the option for "2", for its name, or for "yes" when there is only one. Return None for any other
+    answer.
+    """
     said = answer.strip().strip(".!").lower()[:200]
     if said.isdecimal() and 1 <= int(said[:4]) <= len(alternatives):
         return alternatives[int(said[:4]) - 1]

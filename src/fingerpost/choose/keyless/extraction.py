@@ -95,7 +95,7 @@ _EVENING = re.compile(r"^ (?:in the (?:afternoon|evening)|at night|בערב|אח
 
 
 def parse_day(text: str, today: date) -> str | None:
-    """The day as an ISO date; None when it is not one certain day."""
+    """Return the day as an ISO date, or None when it is not one certain day."""
     words = " ".join(text[:MAX_DATE_LENGTH].lower().split())
     if words in _RELATIVE_DAYS:
         return _add_days(today, _RELATIVE_DAYS[words])
@@ -113,12 +113,12 @@ def parse_day(text: str, today: date) -> str | None:
 
 
 def is_datetime(text: str) -> bool:
-    """Whether it is an ISO day with an hour."""
+    """Return whether the text is an ISO date with a time."""
     return _ISO_DATETIME.fullmatch(text) is not None
 
 
 def parse_time(text: str, behind: str = "") -> str | None:
-    """The hour as HH:MM; `behind` is what follows it in the sentence ("in the evening")."""
+    """Return the time as HH:MM, or None. `behind` is the text after it ("in the evening")."""
     words = " ".join(text[:MAX_DATE_LENGTH].lower().split())
     if words in ("noon", "midnight"):
         return "12:00" if words == "noon" else "00:00"
@@ -131,7 +131,7 @@ def parse_time(text: str, behind: str = "") -> str | None:
     if not half and (_EVENING.match(behind[:40]) or _MORNING.match(behind[:40])):
         half = "evening" if _EVENING.match(behind[:40]) else "morning"
     if not half and found[2] is None:
-        return None  # a bare "5" may be any half of the day
+        return None  # "5" alone may be morning or evening
     return _format_time(int(found[1]), int(found[2] or 0), half)
 
 
@@ -144,7 +144,7 @@ def _format_time(hour: int, minute: int, half_of_day: str) -> str | None:
 
 
 def _parse_day_offset(words: str) -> int | None:
-    """Days from now: "in 3 days", "two weeks ago", "לפני שבוע"."""
+    """Return the days from today for "in 3 days", "two weeks ago" or "לפני שבוע", or None."""
     if found := _AHEAD_OR_AGO_HE.fullmatch(words):
         count = int(found[2] or 1) * _SPAN_DAYS[found[3]]
         return -count if found[1] == "לפני" else count
@@ -202,7 +202,7 @@ _FOLDER = re.compile(
     r"|(?<!\S)\.{1,2}(?=\s|$)"
     r"|(?<!\S)/[\w.-]{2,60}(?=[\s,;!?]|$)"
 )
-# Behind a Hebrew preposition and its hyphen, where the signals see none.
+# After a Hebrew preposition with a hyphen, where the signals find no value.
 _PREFIXED_DAY = re.compile(r"(?<=[א-ת]-)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?![\w-])")
 _SQL = re.compile(
     r"^(?:please )?(?:(?:run|execute|do) )?(?:(?:this|the) )?(?:sql )?(?:(?:query|statement):? )?"
@@ -222,7 +222,7 @@ _LANGUAGE_BEFORE: Final = parse_word_set("in to into from and or as")
 
 
 def extract_extra_values(text: str) -> list[RequestValue]:
-    """Everything of this kind in the text."""
+    """Extract the values that the signals do not contain."""
     found = [
         *_match_pattern(ValueKind.ZONE, _ZONE, text),
         *_match_pattern(ValueKind.PATTERN, _GLOB, text),
@@ -252,7 +252,9 @@ def _is_hash(word: str) -> bool:
 
 
 def _extract_sql(text: str) -> Iterator[RequestValue]:
-    """A statement that is the whole rest of the request; with words behind it, its end is a guess."""
+    """Extract a statement that is the whole rest of the request. With text after it, its end would be a
+    guess.
+    """
     found = _SQL.match(text)
     if found is not None and _SQL_WITH_TEXT.search(found["sql"]) is None:
         statement = found["sql"].strip()
@@ -275,7 +277,7 @@ def _extract_currencies(text: str) -> Iterator[RequestValue]:
 
 
 def _extract_named_values(text: str) -> Iterator[RequestValue]:
-    """Places, languages and currencies by their names; the longest name wins."""
+    """Extract places, languages and currencies by name. The longest name wins."""
     words = list(_EXTRA_WORD.finditer(text))
     place = 0
     while place < len(words):
@@ -325,7 +327,9 @@ def _look_up_name(bare: str, start: int, behind: str, before: str) -> Iterator[R
 
 
 def _is_place(behind: str, before: str) -> bool:
-    """Not the Paris of "Paris Hilton" or "Paris, Texas": what stands around a name has its say."""
+    """Return whether the name is a place in this context, and not the Paris of "Paris Hilton" or "Paris,
+    Texas".
+    """
     following = behind.strip(" ,.").lower()
     if following in PLACE_QUALIFIERS and not _is_small_word(behind):
         return False
@@ -337,7 +341,7 @@ def _is_place(behind: str, before: str) -> bool:
 
 
 def _is_small_word(behind: str) -> bool:
-    """`on` and `me` are words unless written `ON`, `ME`."""
+    """Return whether a code is a common word: `on` and `me` are words unless written `ON`, `ME`."""
     word = behind.strip(" ,.")
     return len(word) == 2 and word.islower()
 
@@ -363,11 +367,11 @@ _ENTITY_KINDS: Final = {
 
 
 def extract_values(text: str, signals: Signals, today: date) -> tuple[RequestValue, ...]:
-    """The values of the request, in the order they stand."""
+    """Return the values of the request in text order."""
     text = text[:MAX_REQUEST_LENGTH]
     read = list(_convert_entities(text, signals.entities, today))
     quoted = [value for value in read if value.kind is ValueKind.TEXT]
-    # A quotation is one thing, even where it holds another.
+    # A quoted text is one value, even if it contains another.
     outside = [value for value in read if value.kind is ValueKind.TEXT or not _is_within(value, quoted)]
     own = [value for value in extract_extra_values(text) if not _is_within(value, quoted)]
     kept = [value for value in outside if not _is_part_of_value(value, own)]
@@ -388,7 +392,7 @@ def _is_within(value: RequestValue, others: Iterable[RequestValue]) -> bool:
 
 
 def _is_part_of_value(value: RequestValue, own: Iterable[RequestValue]) -> bool:
-    """Whether a number is only a piece of something else that was found: an IP address, a revision."""
+    """Return whether a number is only a part of another value, such as an IP address or a revision."""
     return value.kind in (ValueKind.NUMBER, ValueKind.TIME, ValueKind.DATE) and any(
         value.overlaps_with(other) and other.kind in _CONTAINING_KINDS for other in own
     )
@@ -402,7 +406,7 @@ def _convert_entities(text: str, entities: tuple[Entity, ...], today: date) -> I
 
 
 def locate_entities(text: str, entities: tuple[Entity, ...]) -> Iterator[tuple[Entity, int]]:
-    """The signals' entities and where they stand in the text. They come in order; only quotations overlap."""
+    """Return the signals' entities with their positions. They are in text order; only quoted ones overlap."""
     begun = ended = 0
     for entity in entities:
         quoted = entity.kind is EntityKind.QUOTED
@@ -415,7 +419,7 @@ def locate_entities(text: str, entities: tuple[Entity, ...]) -> Iterator[tuple[E
 
 
 def _find_whole_word(text: str, wanted: str, cursor: int) -> int | None:
-    """Where it stands as a word of its own, from the cursor on."""
+    """Return the position of the whole word at or after the cursor, or None."""
     for _ in range(MAX_VALUES):
         start = text.find(wanted, cursor)
         if start < 0:
@@ -428,7 +432,9 @@ def _find_whole_word(text: str, wanted: str, cursor: int) -> int | None:
 
 
 def _continues_token(neighbour: str, edge: str) -> bool:
-    """Whether a number or a Latin word goes on: a Hebrew preposition may stand right before either."""
+    """Return whether the neighbour belongs to the same number or Latin word. A Hebrew preposition may be
+    attached to either.
+    """
     return neighbour.isalnum() and neighbour.isascii() and edge.isalnum() and edge.isascii()
 
 
@@ -451,7 +457,9 @@ def _convert_entity(entity: Entity, start: int, text: str, today: date) -> Reque
 
 
 def _parse_number(bare: RequestValue, text: str) -> RequestValue | None:
-    """The number without its unit. A piece of a version, a ratio or a size (`800x600`) is no number."""
+    """Parse the number without its unit. Return None for a part of a version, a ratio or a size
+    (`800x600`).
+    """
     found = _NUMBER_WITH_UNIT.fullmatch(bare.text)
     if found is None:
         return None

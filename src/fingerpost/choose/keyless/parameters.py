@@ -1,4 +1,4 @@
-"""Tool parameters read from the JSON Schema, and which values fit each of them."""
+"""Tool parameters parsed from the JSON Schema, and the values that fit them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from fingerpost.redaction import is_secret_name
 
 MAX_PARAMETERS: Final = 60
 MAX_ENUM_VALUES: Final = 60
-_MAX_RESOLVE_STEPS: Final = 8  # through references and alternatives
+_MAX_RESOLVE_STEPS: Final = 8  # references and alternatives
 _EMPTY_SCHEMA: Final[JsonObject] = {}
 
 
 @frozen
 class ValueSchema:
-    """What one value has to look like."""
+    """The type and bounds of one value."""
 
-    type: str  # string, integer, number, boolean, or "" for anything that cannot be filled
+    type: str  # string, integer, number, boolean, or "" if it cannot be filled
     form: str = ""  # the schema's `format`
     options: tuple[str, ...] = ()
     rules: JsonObject = field(default_factory=dict[str, Json])
 
     def accepts(self, value: Json) -> bool:
-        """Whether type and bounds are kept. Patterns are left to the call path, which bounds their cost."""
+        """Return whether the value has the type and is within the bounds. Patterns are checked later, in the
+        call path, which limits their cost.
+        """
         if self.options and value not in self.options:
             return False
         match self.type:
@@ -71,14 +73,14 @@ class ValueSchema:
 
 @frozen
 class Parameter:
-    """One parameter: its name, its shape, and whether it takes a list of such values."""
+    """One parameter: its name, its value schema, and whether it takes a list."""
 
     name: str
     shape: ValueSchema
     required: bool
     description: str = ""
     is_list: bool = False
-    min_items: int = 0  # of a list
+    min_items: int = 0  # for a list
     max_items: int | None = None
 
     def accepts(self, value: Json) -> bool:
@@ -91,13 +93,13 @@ class Parameter:
 
 
 def parse_parameters(card: ToolCard) -> tuple[Parameter, ...]:
-    """The tool's parameters, the required ones first, each group in the schema's order."""
+    """Return the tool's parameters, required ones first, each group in schema order."""
     schema = _as_object(card.definition.get("inputSchema"))
     needed = schema.get("required")
     listed = needed if isinstance(needed, list | tuple) else ()
     required = {name for name in listed if isinstance(name, str)}
     properties = _as_object(schema.get("properties"))
-    # What must be given comes first, so that a long list of extras never hides it.
+    # Required ones come first, so that the limit never cuts them off.
     names = sorted(properties, key=lambda name: name not in required)[:MAX_PARAMETERS]
     return tuple(
         _parse_parameter(name, _as_object(properties[name]), schema, name in required) for name in names
@@ -131,7 +133,7 @@ def _parse_value_schema(schema: JsonObject) -> ValueSchema:
     if isinstance(listed, list | tuple):
         options = tuple(option for option in listed if isinstance(option, str))[:MAX_ENUM_VALUES]
         if not options:
-            kind = ""  # only these will do, and none of them is a word
+            kind = ""  # an enum without text values
         elif not kind:
             kind = "string"
     if "const" in schema:
@@ -145,7 +147,7 @@ def _parse_value_schema(schema: JsonObject) -> ValueSchema:
 
 
 def _resolve(schema: JsonObject, root: JsonObject) -> JsonObject:
-    """The schema itself behind references and "or null"; an empty one when it has several shapes."""
+    """Resolve references and "or null". Return an empty schema when several alternatives remain."""
     for _ in range(_MAX_RESOLVE_STEPS):
         reference = schema.get("$ref")
         if isinstance(reference, str):
@@ -217,7 +219,7 @@ _KIND_BY_NAME: Final = {
     ValueKind.PATTERN: parse_word_set("pattern glob"),
     ValueKind.SQL: parse_word_set("sql statement"),
 }
-# Names that say where something goes but not what it is: the rest of the tool has to say it.
+# Names that give a role but no type. The type comes from the rest of the tool.
 _NEUTRAL_NAMES: Final = parse_word_set(
     "source target destination src dst dest input output from to origin contain base"
 )
@@ -247,18 +249,18 @@ _EXAMPLE_MARK = re.compile(r"\be\.?g\b|\bfor example\b|\bsuch as\b|\blike\b|\bi\
 
 @frozen
 class ParameterSlot:
-    """One parameter with what it would take."""
+    """One parameter and the kinds of values it accepts."""
 
     parameter: Parameter
-    words: tuple[str, ...]  # of its name, in the singular
+    words: tuple[str, ...]  # of the name, in the singular
     kinds: frozenset[ValueKind] = frozenset()
     role: ValueRole | None = None
-    options: tuple[str, ...] = ()  # only these will do, as the schema or its description lists them
+    options: tuple[str, ...] = ()  # the only allowed values, from the schema or its description
     is_secret: bool = False
-    description_words: frozenset[str] = field(default_factory=frozenset[str])  # words of its description
+    description_words: frozenset[str] = field(default_factory=frozenset[str])
     tool_words: frozenset[str] = field(
         default_factory=frozenset[str]
-    )  # words of its name, description and listed values
+    )  # words of the tool's name, description and listed values
 
     @property
     def name(self) -> str:
@@ -270,7 +272,7 @@ class ParameterSlot:
 
     @property
     def is_text(self) -> bool:
-        """Whether it takes whatever somebody puts between quotes."""
+        """Whether it accepts any quoted text."""
         free = not self.kinds - {ValueKind.PATTERN, ValueKind.SQL}
         return self.parameter.shape.type == "string" and free and not self.options
 
@@ -280,7 +282,7 @@ class ParameterSlot:
 
 
 def build_slots(card: ToolCard) -> tuple[ParameterSlot, ...]:
-    """The tool's parameters, each with what it would take."""
+    """Return a slot for each of the tool's parameters."""
     known = parse_parameters(card)
     listed = " ".join(option for parameter in known for option in parameter.shape.options)
     spoken = (*split_words(card.name), *split_words(card.description[:400]), *split_words(listed))
@@ -289,7 +291,7 @@ def build_slots(card: ToolCard) -> tuple[ParameterSlot, ...]:
 
 
 def is_search(card: ToolCard, slot: ParameterSlot) -> bool:
-    """Whether the tool looks something up by words in ordinary language, given in this parameter."""
+    """Return whether the tool searches with a natural-language query in this parameter."""
     named = {"query", "q", "search", "keyword", "topic", "term", "phrase", "searchterm", "text"}
     verbs = {"search", "find", "lookup", "query", "look", "seek"}
     return (
@@ -353,7 +355,7 @@ def _infer_kind_from_name(name: tuple[str, ...]) -> ValueKind | None:
 
 
 def _infer_kind_from_context(parameter: Parameter, name: tuple[str, ...], card: ToolCard) -> ValueKind | None:
-    """For a name like `source`: what its description or, without one, the tool's name is about."""
+    """Infer the kind for a name like `source` from its description or, without one, from the tool's name."""
     if not name or name[-1] not in _NEUTRAL_NAMES:
         return None
     text = parameter.description[:200] or card.name.replace("_", " ").replace("-", " ")
@@ -386,7 +388,9 @@ def _is_secret(parameter: Parameter, name: tuple[str, ...]) -> bool:
 
 
 def _parse_listed_values(parameter: Parameter) -> tuple[str, ...]:
-    """Values a description lists in quotes ("'local', 'remote' or 'all'"), unless they are examples."""
+    """Return the values a description lists in quotes ("'local', 'remote' or 'all'"), unless they are
+    examples.
+    """
     if parameter.shape.type != "string" or parameter.shape.form or parameter.is_list:
         return ()
     text = parameter.description[:300]
@@ -414,7 +418,7 @@ _UNIT_SECONDS: Final = {
     "שעה": 3600.0,
     "ימים": 86400.0,
 }
-# As parameters say it: always in the plural, for "the second number" is no length of time.
+# Only the plural: "the second number" is not a duration.
 _DURATION_UNITS: Final = {
     f"{unit}s": seconds for unit, seconds in _UNIT_SECONDS.items() if unit.isascii() and len(unit) > 2
 }
@@ -427,7 +431,7 @@ _COUNT_PARAMETERS: Final = parse_word_set(
     "count limit max maximum top k n size results number per page num amount"
 )
 _COUNTED_NOUNS: Final = parse_word_set("result item entry record row match hit")
-# Words before a number that do not say what it counts.
+# Words before a number that do not label it.
 _NEUTRAL_WORDS: Final = parse_word_set(
     """
     the a an of to for is with by at and or plus in on my this that get show read give me about id
@@ -448,7 +452,7 @@ _HASH_NUMBER = re.compile(r"#(\d{1,15})")
 
 
 def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
-    """The number as this parameter would take it; None when it counts something else."""
+    """Convert the number for this parameter. Return None when it counts something else."""
     if value.kind is ValueKind.ID:
         found = _HASH_NUMBER.fullmatch(value.text)
         numbered = slot.words[-1:] in (("id",), ("number",), ("issue",), ("ticket",), ("pr",))
@@ -469,7 +473,7 @@ def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
 
 
 def is_number_meant(slot: ParameterSlot, value: RequestValue) -> bool:
-    """Whether the words around a number say that this parameter is meant, as an optional one needs."""
+    """Return whether the words around a number refer to this parameter. Optional parameters require this."""
     if (
         _OPPOSITES.get(value.cue, "") in slot.tool_words | slot.description_words
         and value.cue not in slot.tool_words | slot.description_words
@@ -491,23 +495,27 @@ def is_number_meant(slot: ParameterSlot, value: RequestValue) -> bool:
 
 
 def has_slot_word(slot: ParameterSlot, value: RequestValue) -> bool:
-    """Whether a word beside the number is one of the parameter's own: then other numbers do not matter."""
+    """Return whether a word next to the number belongs to the parameter or the number has a unit. Other
+    numbers then do not matter.
+    """
     own = {*slot.words, *slot.description_words} - _NEUTRAL_WORDS
     return bool(own & {value.label, value.noun, to_singular(value.unit)}) or bool(value.unit)
 
 
 def allows_bare_number(slot: ParameterSlot) -> bool:
-    """Whether a number without a word of its own may be meant: never as the number of some record."""
+    """Return whether the parameter accepts a number without a label. The id or number of a record needs a
+    label.
+    """
     return slot.words[-1:] not in (("id",), ("number",)) or len(slot.words) < 2
 
 
 def _get_unit_factor(slot: ParameterSlot, value: RequestValue) -> float | None:
-    """What the number is multiplied with; None when its unit is not the parameter's."""
+    """Return the factor from the value's unit to the parameter's unit, or None when they do not match."""
     unit = to_singular(value.unit)
     known = {*slot.words, *slot.description_words}
     if not unit:
         if _find_duration_units(slot):
-            return None  # five what? A length of time without its unit is a guess
+            return None  # a duration without a unit would be a guess
         noun = value.noun
         return 1.0 if not noun or noun in _CONNECTIVES or noun in known | slot.tool_words else None
     if unit in known and unit not in _UNIT_SECONDS:
@@ -521,7 +529,7 @@ def _get_unit_factor(slot: ParameterSlot, value: RequestValue) -> float | None:
 
 
 def _find_duration_units(slot: ParameterSlot) -> set[float]:
-    """The units of time the parameter's name and description speak of, in seconds."""
+    """Return the time units, in seconds, that the parameter's name and description mention."""
     spoken = (*split_words(slot.name[:80]), *split_words(slot.parameter.description))
     return {_DURATION_UNITS[word] for word in spoken if word in _DURATION_UNITS}
 
@@ -537,7 +545,7 @@ def _has_label(slot: ParameterSlot, value: RequestValue) -> bool:
 
 
 def parse_bare_number(word: str) -> Json:
-    """A number somebody wrote on its own."""
+    """Parse a word that is a plain number. Return None for anything else."""
     if _PLAIN_NUMBER.fullmatch(word) is None:
         return None
     return float(word) if "." in word else int(word)
@@ -555,7 +563,7 @@ _LANGUAGE_NAME = re.compile(
 _ROLE_REQUIRED_WORDS: Final = parse_word_set("from since after sender")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://")
-# A word before an id or a number that does not say whose it is.
+# Words before an id or number that do not label it.
 NEUTRAL_LABELS: Final = parse_word_set(
     """
     the a an of to for is with by at and or plus in on my this that get show read open find look up
@@ -567,7 +575,7 @@ NEUTRAL_LABELS: Final = parse_word_set(
 
 
 def convert_value(slot: ParameterSlot, value: RequestValue) -> Json:
-    """The argument the value would make, or None when it would not do. Roles are somebody else's matter."""
+    """Convert the value to an argument, or return None when it does not fit. Roles are not checked here."""
     if value.denied or slot.is_secret:
         return None
     made = _convert_by_kind(slot, value)
@@ -586,7 +594,7 @@ def _convert_by_kind(slot: ParameterSlot, value: RequestValue) -> Json:
     if value.kind is ValueKind.URL and ValueKind.HOST in slot.kinds:
         return value.text if "/" not in value.text else None
     if value.kind is ValueKind.HOST and ValueKind.URL in slot.kinds:
-        return None  # a bare domain comes as an address, too
+        return None  # the same domain is also extracted as a URL
     if value.kind is ValueKind.DATE and ValueKind.MOMENT in slot.kinds:
         return value.reading if _TAKES_DAYS.search(slot.parameter.description) else None
     if value.kind not in slot.kinds and not (value.kind is ValueKind.ID and ValueKind.REVISION in slot.kinds):
@@ -601,7 +609,7 @@ def _convert_option(slot: ParameterSlot, value: RequestValue) -> Json:
 
 
 def _convert_url(slot: ParameterSlot, value: RequestValue) -> Json:
-    """A bare domain is given the scheme everybody means."""
+    """Return the URL. Prepend `https://` to a domain without a scheme."""
     return value.text if _SCHEME.match(value.text) else f"https://{value.text}"
 
 
@@ -619,7 +627,7 @@ def _convert_time(slot: ParameterSlot, value: RequestValue) -> Json:
         return None
     if slot.parameter.shape.form == "time" or _WITH_SECONDS.search(about):
         return f"{value.reading}:00"
-    # `start_time` may well want a day, too, unless it says how an hour is written.
+    # `start_time` may need a date too, unless the description gives a time format.
     return value.reading if plain or slot.words == ("time",) else None
 
 
@@ -633,7 +641,7 @@ def _convert_language(slot: ParameterSlot, value: RequestValue) -> Json:
 
 
 def _convert_id(slot: ParameterSlot, value: RequestValue) -> Json:
-    """An id belongs to what stands before it: "order ORD-1", "customer CUS-2"."""
+    """Return the id if the label before it matches: "order ORD-1", "customer CUS-2"."""
     if slot.parameter.shape.form == "uuid" and not _UUID.fullmatch(value.text):
         return None
     if value.text.startswith("#") or not has_matching_label(slot, value):
@@ -642,7 +650,7 @@ def _convert_id(slot: ParameterSlot, value: RequestValue) -> Json:
 
 
 def has_matching_label(slot: ParameterSlot, value: RequestValue) -> bool:
-    """Whether the word before the value says nothing, or says this parameter."""
+    """Return whether the word before the value is neutral or refers to this parameter."""
     label = value.label
     return (
         not label
@@ -668,7 +676,7 @@ def has_matching_role(
     values: tuple[RequestValue, ...],
     slots: tuple[ParameterSlot, ...],
 ) -> bool:
-    """Whether the value stands where the parameter wants it: "from Rome to Athens"."""
+    """Return whether the value has the parameter's role, as in "from Rome to Athens"."""
     if slot.role is None:
         return True
     if value.role is not None:
@@ -680,13 +688,15 @@ def has_matching_role(
     )
     if not paired:
         return _allows_missing_role(slot, value)
-    # "copy a.txt to b.txt": the one without a word of its own is where it comes from.
+    # In "copy a.txt to b.txt" the value without a preposition is the source.
     others = {(other.role, other.reading) for other in values if _is_same_kind(other, value)}
     return slot.role is ValueRole.FROM and len(others) == 1 and next(iter(others))[0] is ValueRole.TO
 
 
 def _allows_missing_role(slot: ParameterSlot, value: RequestValue) -> bool:
-    """Without a counterpart only names like `since` and `from` insist on their word."""
+    """Return whether a value without a role fits. Without a counterpart, only names like `since` and `from`
+    need one.
+    """
     return slot.role is ValueRole.TO or not set(slot.words) & _ROLE_REQUIRED_WORDS
 
 

@@ -1,4 +1,4 @@
-"""Replies written without a model: tool results, greetings, exact arithmetic."""
+"""Replies without a model: tool results, greetings and exact arithmetic."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _DATE_OR_ID = re.compile(r"^\s*\d{1,4}([-/])\d{1,2}\1\d{1,4}\s*$")
 
 
 class _NotComputable(Exception):
-    """Not a sum, or too large a one."""
+    """The text is not an arithmetic expression, or its result is too large."""
 
 
 def evaluate_expression(text: str) -> str | None:
-    """The exact result of the one sum the request consists of; None when it is anything else."""
+    """Return the exact result if the request is one arithmetic expression, else None."""
     said = _EXPRESSION_TAIL.sub("", _EXPRESSION_LEAD.sub("", text[: MAX_EXPRESSION_LENGTH + 1].strip()))
     if len(text) > MAX_EXPRESSION_LENGTH or _DATE_OR_ID.match(said):
         return None
@@ -72,7 +72,7 @@ def _tokenize(text: str) -> list[str] | None:
 
 
 class _ExpressionParser:
-    """Reads a sum from left to right, the way it is taught at school."""
+    """A recursive parser for arithmetic with the usual precedence."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = tokens
@@ -147,7 +147,7 @@ def _check_size(value: Fraction) -> Fraction:
 
 
 def _format_fraction(value: Fraction) -> str:
-    """A whole number, a finite decimal, or about twelve digits of an endless one."""
+    """Format a fraction as an integer, a finite decimal, or about twelve digits."""
     if value.denominator == 1:
         return str(value.numerator)
     rest = value.denominator
@@ -170,11 +170,11 @@ def _format_decimal(value: Fraction, places: int) -> str:
 MAX_REPLY_LENGTH: Final = 20_000
 MAX_NAMED_ABILITIES: Final = 6
 
-# As the call path writes it: the mark cannot occur in the text between.
+# The format of the call path. The marker cannot occur in the text between.
 _DATA_FENCE = re.compile(
     r'^<data-([0-9a-f]{8,64}) from="[^"\n]{0,400}">\n[^\n]{0,300}\n(.*)\n</data-\1>$', re.DOTALL
 )
-_FEW_WORDS: Final = r"(?:\W{1,5}\w{1,20}){0,3}\W{0,5}$"  # a longer text only begins like a greeting
+_FEW_WORDS: Final = r"(?:\W{1,5}\w{1,20}){0,3}\W{0,5}$"  # a longer text is not only a greeting
 _GREETING = re.compile(
     r"^\W{0,5}(?:hi|hello|hey|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|shalom"
     r"|שלום|היי|הי|אהלן|בוקר טוב|ערב טוב|צהריים טובים|מה נשמע|מה שלומך|how are you)\b" + _FEW_WORDS,
@@ -250,10 +250,10 @@ def build_keyless_answer(
     undone_needs: Sequence[str] = (),
     configured: bool = False,
 ) -> str:
-    """The tools' replies as the answer, each under the tool's name; `unused` is what no argument took up.
+    """Build the answer from the tool results, each under the tool's name.
 
-    `undone` is what was asked for beside it and could not be done.
-    `configured`: there is a model, and it did not answer.
+    `unused_entities` are values of the request that no argument used. `undone_needs` are parts of the request
+    that could not be done. `configured` means that there is a model but it did not answer.
     """
     says = _get_phrases(language)
     parts = [_format_step(step, says) for step in steps]
@@ -281,29 +281,29 @@ def build_direct_reply(
     abilities: Sequence[str] = (),
     down: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """What can be said to a request that needs no tool; `abilities` names what there is here.
+    """Build the reply to a request that needs no tool. `abilities` describes what the tools can do.
 
-    `down`: servers that cannot be reached, each with the reason.
+    `down` maps unreachable servers to the reason.
     """
     says = _get_phrases(language or narrowing.signals.language)
     if (known := _find_known_reply(text, says)) is not None:
         return "\n".join(
             [known, *([_describe_abilities(abilities, down, says)] if known == says["hello"] else [])]
         )
-    if down and not abilities:  # whether a tool of theirs is needed cannot be known
+    if down and not abilities:  # one of the unreachable servers may have the right tool
         return f"{_describe_abilities(abilities, down, says)} {says['none']}."
     return "\n".join([says["needs_model"], _describe_abilities(abilities, down, says)])
 
 
 def build_routing_off_reply(text: str, language: str) -> str:
-    """What can be said without a model and without tools, because tool routing is switched off."""
+    """Build the reply when there is no model and tool routing is disabled."""
     says = _get_phrases(language)
     known = _find_known_reply(text, says)
     return says["off"] if known is None else says["greeting"] if known == says["hello"] else known
 
 
 def _find_known_reply(text: str, phrases: dict[str, str]) -> str | None:
-    """The reply to a greeting, thanks, a farewell or an exact sum."""
+    """Return the reply to a greeting, thanks, a farewell or an arithmetic expression, or None."""
     said = text.strip()
     if len(said) <= _SHORT_LENGTH:
         for pattern, reply in ((_GREETING, "hello"), (_THANKS, "welcome"), (_FAREWELL, "bye")):
@@ -314,7 +314,7 @@ def _find_known_reply(text: str, phrases: dict[str, str]) -> str | None:
 
 
 def remove_fence(text: str) -> str:
-    """A tool's reply without the lines that tell a model it is data."""
+    """Remove the lines that mark a tool result as data for a model."""
     found = _DATA_FENCE.match(text.strip())
     return found[2] if found is not None else text
 

@@ -88,7 +88,7 @@ ZONES: Final = frozenset(
     )
 )
 ZONE_BY_LOWER_NAME: Final = {name.lower(): name for name in ZONES}
-# `Africa/Nairobi` names its city. In the Americas and on islands too many names are shared or are words.
+# `Africa/Nairobi` names its city. In the Americas and on islands, too many names are shared or are words.
 PLAIN_CITIES: Final = {
     place.replace("_", " ").lower(): f"{area}/{place}"
     for area in ("Africa", "Asia", "Europe")
@@ -96,7 +96,7 @@ PLAIN_CITIES: Final = {
 }
 
 
-# A zone, below it its cities, and behind `=` the countries and regions that live by it alone.
+# A zone, then its cities, and after `=` the countries and regions that have only this zone.
 _PLACE_TABLE: Final = """
 Asia/Jerusalem
   jerusalem, tel aviv, haifa, beer sheva, eilat, netanya, ashdod, ירושלים, תל אביב, חיפה, באר שבע,
@@ -367,7 +367,7 @@ Pacific/Auckland
   = new zealand, ניו זילנד
 """
 
-# Names of Africa, Asia and Europe in the IANA list that are also words, given names or other places.
+# IANA names of Africa, Asia and Europe that are also words, given names or other places.
 _AMBIGUOUS_PLACES: Final = parse_word_set(
     "jersey oral chita samara aden gaza hebron bissau tripoli banjul sofia victoria kirov hovd"
 )
@@ -387,7 +387,7 @@ def _parse_place_table() -> tuple[dict[str, str], dict[str, str]]:
 
 
 CITIES, COUNTRIES = _parse_place_table()
-MAX_PLACE_WORDS: Final = 3  # words
+MAX_PLACE_WORDS: Final = 3
 
 # `Paris, Texas` is not Paris: a name followed by one of these is another place.
 PLACE_QUALIFIERS: Final = parse_word_set(
@@ -485,7 +485,7 @@ CURRENCIES: Final = frozenset(
         "ETH",
     ]
 )
-# Only words that mean one currency: a dollar or a pound may be several countries'.
+# Only unambiguous names: a dollar or a pound may belong to several countries.
 CURRENCY_WORDS: Final = {
     "euro": "EUR",
     "euros": "EUR",

@@ -13,7 +13,7 @@ from fingerpost.frozen import frozen
 
 
 class ValueKind(StrEnum):
-    """What a value is, and so which parameters could take it."""
+    """The kind of a value, which decides the parameters that accept it."""
 
     PATH = "path"
     URL = "address"
@@ -37,7 +37,7 @@ class ValueKind(StrEnum):
 
 
 class ValueRole(Enum):
-    """Where something comes from and where it goes: "from Rome to Athens"."""
+    """Source or destination: "from Rome to Athens"."""
 
     FROM = auto()
     TO = auto()
@@ -45,34 +45,34 @@ class ValueRole(Enum):
 
 @frozen
 class RequestValue:
-    """One reading of one stretch of the request."""
+    """One interpretation of one span of the request."""
 
     kind: ValueKind
-    text: str  # as it is written
+    text: str  # as written
     start: int
     end: int
-    reading: str | float | None = None  # what it means: an ISO date, a zone, a code; None: nothing certain
+    reading: str | float | None = None  # parsed: an ISO date, a zone, a code; None: not certain
     unit: str = ""  # of a number: "minutes"
     role: ValueRole | None = None
-    before: tuple[str, ...] = ()  # the last words before it, the nearest first
+    before: tuple[str, ...] = ()  # the last words before it, nearest first
     label: str = ""  # the word right before it: "issue" in "issue 42"
-    noun: str = ""  # the word right behind it: "lines" in "20 lines"
+    noun: str = ""  # the word after it: "lines" in "20 lines"
     behind: tuple[str, ...] = ()  # the next words, in the singular
-    cue: str = ""  # first, last, top: how many of what
-    denied: bool = False  # "not b.txt", "except b.txt": named to be left alone
+    cue: str = ""  # first, last, top, most
+    denied: bool = False  # excluded: "not b.txt", "except b.txt"
 
     def overlaps_with(self, other: RequestValue) -> bool:
         return self.start < other.end and other.start < self.end
 
 
-_WINDOW_LENGTH: Final = 100  # characters looked at on either side
+_WINDOW_LENGTH: Final = 100  # characters on either side
 _QUOTES: Final = "\"'`“”‘’«»„"
 _TEXT_PIECE = re.compile(r"[^\s,;:!?()=\"`“”‘’«»„]{1,100}|[,;:!?()=\n]")
 _SENTENCE_BREAKS: Final = frozenset(";!?\n()")
 _PUNCTUATION: Final = frozenset(",:=")
 _HEBREW_PREFIX = re.compile(r"(?<![א-ת])([א-ת]{1,2})-?$")
 
-# Words between a preposition and its object that say nothing of their own.
+# Words between a preposition and its object that carry no meaning here.
 _FILLERS: Final = parse_word_set(
     """
     the a an my our this that file files folder directory path page site city address url currency
@@ -92,7 +92,7 @@ _NEGATION_WORDS: Final = parse_word_set(
 _COMPARISON_WORDS: Final = parse_word_set(
     "compare compared comparing similar equal identical relative closer next belongs"
 )
-# A number after one of these is not the number that is meant.
+# A number after one of these is not an exact value.
 _VAGUE: Final = parse_word_set(
     """
     half double twice triple third quarter than over under around about roughly approximately almost nearly
@@ -113,21 +113,21 @@ _CUES: Final = {
 _ADJECTIVES: Final = parse_word_set(
     "recent latest new newest last first next more random different top best oldest"
 )
-# Kinds for which "in" says what it is to become: "20 EUR in USD", "say it in Italian".
+# Kinds for which "in" marks the target: "20 EUR in USD", "say it in Italian".
 _CONVERTED_KINDS: Final = frozenset({ValueKind.LANGUAGE, ValueKind.CURRENCY})
 
 
 @frozen(kw_only=False)
 class WordContext:
-    """The words before a stretch, the nearest first, and those behind it; none beyond the sentence."""
+    """The words before a span, nearest first, and the words after it, within the sentence."""
 
     before: tuple[str, ...]
     behind: tuple[str, ...]
-    prefix: str = ""  # Hebrew prefix letters right before it
+    prefix: str = ""  # Hebrew prefix letters directly before it
 
 
 def get_word_context(text: str, start: int, end: int) -> WordContext:
-    """What stands next to a stretch of the text."""
+    """Return the words around a span of the text."""
     head = text[max(0, start - _WINDOW_LENGTH) : start].rstrip(_QUOTES)
     found = _HEBREW_PREFIX.search(head)
     if found is not None:
@@ -162,7 +162,7 @@ def _trim_to_first_sentence(pieces: list[str]) -> list[str]:
 
 
 def add_context(value: RequestValue, text: str) -> RequestValue:
-    """The value with what its surroundings say."""
+    """Return the value with the fields derived from the words around it."""
     near = get_word_context(text, value.start, value.end)
     words = [piece for piece in near.before if piece not in _PUNCTUATION]
     label = words[0] if words and words[0][0].isalpha() and not near.prefix else ""
@@ -208,7 +208,7 @@ def _find_noun(behind: tuple[str, ...]) -> str:
 
 
 def _is_negated(before: tuple[str, ...]) -> bool:
-    """Whether a word that leaves things out stands close before, in the same part of the sentence."""
+    """Return whether a word of exclusion comes shortly before, in the same clause."""
     for place, word in enumerate(before[:6]):
         if word in (",", "but"):
             return False
@@ -227,7 +227,7 @@ _CONJUNCTION = re.compile(
 
 
 def group_joined_values(values: Iterable[RequestValue], text: str) -> list[list[RequestValue]]:
-    """The values that stand joined, group by group; what the request leaves out does not count."""
+    """Return the groups of values joined by "and", "or" or commas, without excluded values."""
     found: list[list[RequestValue]] = []
     last: dict[ValueKind, RequestValue] = {}
     for value in values:
@@ -245,7 +245,7 @@ def group_joined_values(values: Iterable[RequestValue], text: str) -> list[list[
 
 
 def share_roles(values: list[RequestValue], text: str) -> tuple[RequestValue, ...]:
-    """ "Into French and German": German has the role of French."""
+    """Give joined values the role of the first one: in "into French and German" both are targets."""
     shared = {
         id(value): group[0].role
         for group in group_joined_values(values, text)

@@ -1,9 +1,8 @@
-"""Invented tool syntax never reaches a person, and never runs as it stands.
+"""Removal of tool syntax that models write into their answers.
 
-Models write tool calls into their answers: markers of their own training, JSON in a code
-block, a script of thoughts and actions. `Guard` takes them out, whole or while they are
-streamed, and gives back those that mean a real tool, so that they can be made properly.
-Thinking aloud (`<think>`) is no answer either: it is hidden and counted as "thought".
+Models write tool calls as text: special tokens, JSON in a code block, or a ReAct script. `SyntaxGuard`
+removes them from a whole text or a stream and returns those that name a real tool, so that they can be
+executed. Reasoning (`<think>`) is hidden too and counted as "thought".
 """
 
 from fingerpost.choose.syntax_guard.scanner import CleanedText, FoundSyntax, StreamGuard, SyntaxGuard

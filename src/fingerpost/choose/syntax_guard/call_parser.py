@@ -20,16 +20,14 @@ from fingerpost.choose.syntax_guard.vocabulary import (
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, check_json
 
-MAX_CALLS: Final = 32  # of one block
-_MAX_NESTING: Final = 4  # wrappers within wrappers
+MAX_CALLS: Final = 32  # per block
+_MAX_NESTING: Final = 4  # of wrapper objects
 
 _TOOL_NAME_KEYS: Final = split_words(
     "name tool toolname function functionname func action recipientname recipient api apiname call"
     " toolid usetool selectedtool שם כלי שםהכלי פעולה פונקציה"
 )
-_VAGUE_NAME_KEYS: Final = split_words(
-    "action func api call recipient פעולה"
-)  # events and logs have them, too
+_VAGUE_NAME_KEYS: Final = split_words("action func api call recipient פעולה")  # also used by events and logs
 _SURE_ARGUMENT_KEYS: Final = split_words(
     "actioninput toolinput toolargs toolarguments toolparameters actionargs"
 )
@@ -49,19 +47,21 @@ _ACCOMPANYING_KEYS: Final = split_words(
     " stepnumber purpose mcpserver מזהה סוג מחשבה"
 )
 CALL_KEYS: Final = _TOOL_NAME_KEYS | _ARGUMENT_KEYS | _WRAPPER_KEYS | _ACCOMPANYING_KEYS
-_REQUEST_KEYS: Final = split_words("query question prompt task searchquery")  # what a record does not have
+_REQUEST_KEYS: Final = split_words(
+    "query question prompt task searchquery"
+)  # keys that a data record does not have
 _IGNORED_KEY_CHARACTERS: Final = re.compile(r"[\W_]+")
 
 
 @frozen
 class WrittenCall:
-    """A call as it was written."""
+    """A tool call found in text."""
 
     name: str
     arguments: JsonObject | None
-    has_keywords: bool = True  # as program text: every value has its parameter's name
-    is_explicit: bool = False  # as JSON: a tool's name, and an object that is nothing but its arguments
-    is_doubtful: bool = False  # as JSON: the same, where the name may be that of a record
+    has_keywords: bool = True  # in program text: every argument is a keyword argument
+    is_explicit: bool = False  # in JSON: a tool's name, and an object with only its arguments
+    is_doubtful: bool = False  # in JSON: as above, but the name may be that of a data record
 
 
 def is_name_key(plain: str) -> bool:
@@ -73,7 +73,7 @@ def fold_key(key: str) -> str:
 
 
 def find_calls(value: object, names: WrittenToolNames, *, depth: int = 0) -> tuple[WrittenCall, ...]:
-    """The calls this JSON value is made of; nothing when it is not made of calls."""
+    """Return the calls if the JSON value consists of calls, else nothing."""
     if depth > _MAX_NESTING:
         return ()
     if isinstance(value, list):
@@ -110,7 +110,7 @@ def _find_calls_in_list(
 
 
 def _parse_call_named_by_key(value: Mapping[object, object], names: WrittenToolNames) -> WrittenCall | None:
-    """`{"get_weather": {"city": "Haifa"}}`"""
+    """Parse `{"get_weather": {"city": "Haifa"}}`."""
     ((key, item),) = value.items()
     if not isinstance(key, str) or not is_distinctive(key) or not isinstance(item, dict):
         return None
@@ -154,7 +154,7 @@ def _parse_plain_call(entries: Mapping[str, object]) -> tuple[WrittenCall, ...]:
 
 
 def parse_json_arguments(value: object) -> JsonObject | None:
-    """Arguments, also when they are JSON in a string; None when they are neither."""
+    """Return the arguments, also from JSON in a string, or None if they are neither."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             value = json.loads(value)
@@ -168,7 +168,7 @@ def parse_json_arguments(value: object) -> JsonObject | None:
 
 
 def _is_parameter_schema(arguments: JsonObject) -> bool:
-    """The parameters of a definition, not the arguments of a call."""
+    """Return whether these are the parameters of a definition and not the arguments of a call."""
     return isinstance(arguments.get("properties"), dict) or arguments.get("type") == "object"
 
 
@@ -179,7 +179,7 @@ _WRAPPER_WORDS: Final = frozenset({"print", "await"})
 
 
 def parse_program_calls(text: str) -> tuple[WrittenCall, ...]:
-    """The calls this text is made of: each an expression or a member of a list, with plain values."""
+    """Return the calls if the text consists of Python calls or lists of calls with literal values."""
     tree = _parse_python(text.strip())
     if not isinstance(tree, ast.Module):
         return ()
@@ -196,7 +196,7 @@ def parse_program_calls(text: str) -> tuple[WrittenCall, ...]:
 
 
 def parse_session_calls(text: str) -> tuple[WrittenCall, ...]:
-    """The calls of a Python session that shows no output and imports nothing; none where it does."""
+    """Return the calls of a Python session. Return nothing if it shows output or imports a module."""
     lines = [line.strip() for line in text.strip().splitlines()]
     if not all(line.startswith((">>>", "...")) for line in lines):
         return ()
@@ -214,7 +214,7 @@ def parse_session_calls(text: str) -> tuple[WrittenCall, ...]:
 
 
 def parse_literal(text: str) -> object:
-    """A value written as a Python literal, or None."""
+    """Parse a Python literal, or return None."""
     tree = _parse_python(text.strip())
     if isinstance(tree, ast.Module) and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
         return _evaluate_node(tree.body[0].value)
@@ -237,7 +237,7 @@ def _parse_python(text: str) -> ast.AST | None:
 
 
 def _is_too_deep(text: str) -> bool:
-    """Python's own parser gives up on deep nesting, not always gently; so does this, before it."""
+    """Return whether the text is nested too deeply for Python's parser, which can crash on it."""
     depth = 0
     for sign in re.findall(r"[\[({\])}]|[-+~]{3,}", text):
         depth += 1 if sign in "[({" else -1
@@ -269,7 +269,7 @@ def _parse_call_node(node: ast.expr) -> WrittenCall | None:
         if keyword.arg is None or (value is None and not _is_none(keyword.value)):
             return WrittenCall(name=name, arguments=None)
         values[keyword.arg] = value
-    # A value without a name could be any parameter: it is not for us to guess which.
+    # A positional value could belong to any parameter, so do not guess.
     arguments = None if node.args else parse_json_arguments(values)
     return WrittenCall(name=name, arguments=arguments, has_keywords=not node.args)
 
@@ -302,17 +302,19 @@ _OPENING_BRACKETS: Final = frozenset("[({")
 
 
 class BracketReader:
-    """One value on its way: `find_end` until it says where the value ends."""
+    """An incremental search for the end of a bracketed value. Call `find_end` until it returns the end."""
 
     def __init__(self, *, markers: bool = True) -> None:
         self._outside = _OUTSIDE_STRING if markers else _PLAIN_BRACKETS
-        self.at = 0  # how far the given text was read; the next text goes on there
-        self.broken = False  # a marker came before the last bracket
+        self.at = 0  # end of the text read so far
+        self.broken = False  # a marker came before the closing bracket
         self._depth = 0
         self._quote = ""
 
     def find_end(self, text: str, start: int, *, final: bool = False) -> int | None:
-        """The end of the value that begins at `start` or went on there, or None when it is not in sight."""
+        """Return the end of the value that starts or continues at `start`, or None if it is not yet
+        complete.
+        """
         self.at = start
         while True:
             pattern = _INSIDE_STRING[self._quote] if self._quote else self._outside
@@ -327,7 +329,7 @@ class BracketReader:
                 return self.at
 
     def _skip_rest(self, text: str, *, final: bool) -> None:
-        # A backslash at the very end belongs to a character that has not come yet.
+        # A backslash at the end belongs to the next character, which has not arrived yet.
         waits = self._quote and text.endswith("\\") and not final
         self.at = max(self.at, len(text) - 1) if waits else len(text)
 
@@ -351,13 +353,13 @@ class BracketReader:
 
 
 def find_value_end(text: str, start: int, *, final: bool = False) -> int | None:
-    """The end of the value in brackets that begins at `start`."""
+    """Return the end of the bracketed value at `start`, or None."""
     brackets = BracketReader()
     end = brackets.find_end(text, start, final=final)
     return None if brackets.broken else end
 
 
-MAX_BLOCK_LENGTH: Final = 64_000  # characters looked at
+MAX_BLOCK_LENGTH: Final = 64_000  # characters examined
 _MAX_PARSE_ATTEMPTS: Final = 60
 _JSON_OPENING: Final = re.compile(r"[{\[]")
 _NAME_WORD: Final = re.compile(r"[^\W\d][\w.\-/:]{0,120}")
@@ -404,10 +406,10 @@ _JSON_DECODER: Final = json.JSONDecoder(parse_constant=_reject_constant, strict=
 
 
 def parse_calls(block: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
-    """The calls in this block. A `Call` whose name no real tool has is not left out: it was still a call."""
+    """Return the calls in this block, including calls of unknown tools."""
     text = block[:MAX_BLOCK_LENGTH]
     found = tuple(_parse_json_calls(text, names))[:MAX_CALLS]
-    # A name with nothing to it is believed only when no other reading gives arguments.
+    # A name alone counts only when no other parser finds arguments.
     if found and any(call.arguments for call in found):
         return found
     return (
@@ -419,13 +421,13 @@ def parse_calls(block: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
 
 
 def cut_at_observation(block: str) -> str:
-    """A script up to its first observation. That one is invented, so what builds on it is not to be done."""
+    """Cut a script at its first observation. The model invented it, so later steps must not run."""
     found = _OBSERVATION_LABEL.search(block, 0, MAX_BLOCK_LENGTH)
     return block if found is None else block[: found.start()]
 
 
 def parse_json_value(text: str) -> object:
-    """What this text is as JSON, with a spare comma or as a Python literal; None when it is neither."""
+    """Parse the text as JSON, also with a trailing comma, or as a Python literal. Return None otherwise."""
     for candidate in (text, _remove_spare_commas(text)):
         try:
             return json.loads(candidate, parse_constant=_reject_constant, strict=False)
@@ -435,7 +437,7 @@ def parse_json_value(text: str) -> object:
 
 
 def _parse_json_calls(text: str, names: WrittenToolNames) -> Iterator[WrittenCall]:
-    """Calls in JSON. An object that is no call is the arguments of the name that stands before it."""
+    """Parse calls in JSON. An object that is not a call gives the arguments of the name before it."""
     at = behind = 0
     for _ in range(_MAX_PARSE_ATTEMPTS):
         opening = _JSON_OPENING.search(text, at)
@@ -443,7 +445,7 @@ def _parse_json_calls(text: str, names: WrittenToolNames) -> Iterator[WrittenCal
             return
         value, at = _parse_value_at(text, opening.start())
         if value is None:
-            # Inside an object that broke off, what is whole is only a part of the arguments.
+            # In a truncated object, a complete inner object is only a part of the arguments.
             if opening[0] == "{":
                 return
             at = opening.end()
@@ -462,7 +464,7 @@ def _parse_json_calls(text: str, names: WrittenToolNames) -> Iterator[WrittenCal
 
 
 def _parse_value_at(text: str, start: int) -> tuple[object, int]:
-    """The value that begins here and where it ends; None when it cannot be read."""
+    """Return the value that starts here and its end. The value is None when it cannot be parsed."""
     try:
         return _JSON_DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -471,13 +473,13 @@ def _parse_value_at(text: str, start: int) -> tuple[object, int]:
 
 
 def _find_last_name(text: str, names: WrittenToolNames) -> str:
-    """The last real tool named here."""
+    """Return the last known tool name in the text."""
     words = [found[0] for found in _NAME_WORD.finditer(text[-400:])]
     return next((word for word in reversed(words) if names.is_known(word)), "")
 
 
 def _parse_tag_calls(text: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
-    """One call per named tag, each with the parameters that follow it."""
+    """Return one call per named tag, with the parameters after it."""
     marks = [(found.start(), found[1]) for found in _NAMED_TAG.finditer(text)][:MAX_CALLS]
     if not marks:
         marks = [(found.start(), found[1]) for found in _NAME_TAG.finditer(text) if names.is_known(found[1])]
@@ -509,7 +511,7 @@ def _parse_tag_arguments(text: str, name: str) -> JsonObject | None:
 
 
 def _parse_tag_value(text: str) -> Json:
-    """What stands in a tag: JSON where it is a number, a truth or a container, else text as it is."""
+    """Parse the content of a tag: a number, boolean or container as JSON, anything else as text."""
     inner = text.strip("\n")
     try:
         value: object = json.loads(inner, parse_constant=_reject_constant)
@@ -524,7 +526,7 @@ _CALL_IN_TEXT: Final = re.compile(r"\[?\s*(?:print\(\s*)?[^\W\d][\w.]{0,120}\s*\
 
 
 def _parse_program_in_text(text: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
-    """Program text somewhere in the block, beginning with a call and ending with its line or the block."""
+    """Parse Python calls inside the block, up to the end of the line or the block."""
     for found in list(_CALL_IN_TEXT.finditer(text))[:8]:
         end = _find_program_end(text, found.start())
         calls = parse_program_calls(text[found.start() : end])
@@ -542,7 +544,7 @@ def _find_program_end(text: str, start: int) -> int:
 
 
 def _parse_name_only(text: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
-    """A real tool named and nothing more that can be read."""
+    """Return a call without arguments for a known tool name in a block that has nothing else to parse."""
     name = next((found[0] for found in _NAME_WORD.finditer(text[:600]) if names.is_known(found[0])), "")
     return (WrittenCall(name=name, arguments=None),) if name else ()
 
@@ -577,7 +579,7 @@ _PARAGRAPH_END: Final = re.compile(r"\n[ \t]{0,9}(?=\n|[`~]{3})")
 
 
 def may_begin_block(text: str) -> bool | None:
-    """Whether lines that begin so can be a call; None: too little has come."""
+    """Return whether lines with this beginning can be a call, or None if more text is needed."""
     if _PYTHON_PROMPT.match(text):
         return True
     wrapper = _YAML_WRAPPER.match(text)
@@ -600,13 +602,13 @@ def may_begin_block(text: str) -> bool | None:
 
 
 def find_paragraph_end(text: str, start: int, limit: int) -> int | None:
-    """Where the paragraph that begins at `start` ends; None: not before `limit`."""
+    """Return the end of the paragraph at `start`, or None if it is not before `limit`."""
     found = _PARAGRAPH_END.search(text, start, limit)
     return None if found is None else found.start()
 
 
 def find_call_block_end(text: str) -> int:
-    """Where the call ends that this paragraph begins with; 0: it begins with none."""
+    """Return the end of the call at the start of this paragraph, or 0 if there is none."""
     if _PYTHON_PROMPT.match(text):
         names = [call.name for call in parse_session_calls(text)]
         return len(text) if any(map(_may_be_tool_name, names)) else 0
@@ -618,13 +620,13 @@ def find_call_block_end(text: str) -> int:
 
 
 def _may_be_tool_name(name: str) -> bool:
-    """Whether a function may be a tool's; a method is one only if its name says what it does."""
+    """Return whether a function name may be a tool's. A method name must describe an action."""
     own = name.rpartition(".")[2]
     return is_distinctive(own) and (own == name or has_action_name(name) is True)
 
 
 def _find_yaml_call_end(text: str, start: int, *, wrapped: bool) -> int:
-    """Behind one call in YAML: a tool's name, and an object that is nothing but its arguments."""
+    """Return the end of one YAML call: a tool's name and an object with only its arguments."""
     name = _YAML_NAME.match(text, start)
     arguments = None if name is None else _YAML_ARGUMENTS.match(text, name.end())
     if name is None or arguments is None or not is_distinctive(name["name"]):
@@ -660,11 +662,11 @@ _ARGUMENT_PATTERN: Final = re.compile(
 _OPENING_BRACKET: Final = re.compile(r"[({\[]")
 _DIRECT_CALL: Final = re.compile(r"\s?(?:\[[^\[\]\n]{0,300}\]|\([^()\n]{0,300}\))")
 _CODE_FENCE: Final = re.compile(r"\A\s*[`~]{3,}\w*\s*|\s*[`~]{3,}\s*\Z")
-_NOT_A_CALL_END: Final = re.compile(r"=\s*\Z|>>>\s*\Z")  # a value that is kept, a line of a session
+_NOT_A_CALL_END: Final = re.compile(r"=\s*\Z|>>>\s*\Z")  # an assignment or a session prompt
 
 
 def may_be_bare_call(text: str) -> bool:
-    """Whether an answer that begins so can still be nothing but a call."""
+    """Return whether an answer with this beginning may consist of a call only."""
     if len(text) > MAX_BARE_CALL_LENGTH:
         return False
     at = text.lstrip()[:1]
@@ -672,7 +674,7 @@ def may_be_bare_call(text: str) -> bool:
         return True
     for found in _BARE_TOKEN.finditer(text):
         if found.end() == len(text):
-            return True  # the word may go on
+            return True  # the word may continue
         written = found[0].rstrip(".-")
         if _is_tool_like_name(written):
             return True
@@ -682,7 +684,7 @@ def may_be_bare_call(text: str) -> bool:
 
 
 def is_bare_call(text: str) -> bool:
-    """Whether this whole answer is nothing but a call."""
+    """Return whether the whole answer is a call."""
     if len(text) > MAX_BARE_CALL_LENGTH or not may_be_bare_call(text):
         return False
     inner = _CODE_FENCE.sub("", text).strip()
@@ -703,7 +705,7 @@ def is_bare_call(text: str) -> bool:
 
 
 def has_only_call_words(text: str) -> bool:
-    """Whether a text has no word that is not one of tools and calls."""
+    """Return whether the text contains only words about tools and calls."""
     return all(_is_call_word(word) or _is_tool_like_name(word) for word in _BARE_TOKEN.findall(text))
 
 
@@ -721,7 +723,7 @@ def _is_tool_like_name(word: str) -> bool:
 
 
 def _is_json_call(value: Mapping[str, object]) -> bool:
-    """`{"tool": "brew_tea", "cups": 2}`"""
+    """Return whether the object is a call such as `{"tool": "brew_tea", "cups": 2}`."""
     named = (
         item
         for key, item in value.items()

@@ -1,4 +1,4 @@
-"""Known formats of tool syntax: markers, tags and labels, and how a hidden block of each ends."""
+"""Known formats of tool syntax (markers, tags and labels), and how a hidden block of each ends."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from fingerpost.choose.syntax_guard.vocabulary import (
 )
 from fingerpost.frozen import frozen
 
-MAX_HELD_LENGTH: Final = 32_000  # characters held back, at most, before something is decided
+MAX_HELD_LENGTH: Final = 32_000  # characters held back at most before a decision
 
 
 class HiddenMode(Protocol):
-    """The inside of something hidden: says how much more of the text belongs to it."""
+    """The state inside hidden text. It decides how much more of the text is hidden."""
 
     def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
-        """Up to where the text is hidden, and whether that is the end of it."""
+        """Return the end of the hidden text so far, and whether the block is complete."""
         ...
 
 
 @frozen(kw_only=False)
 class WaitForMore:
-    """What comes next decides."""
+    """The verdict that more text is needed."""
 
 
 @frozen(kw_only=False)
 class ShowUntil:
-    """Ordinary text up to here."""
+    """The verdict that the text up to `to` is ordinary."""
 
     to: int
-    values_checked_to: int = 0  # values up to there were looked at already
-    tags_checked_to: int = 0  # tags that need an end have none up to there
+    values_checked_to: int = 0  # JSON values before this position were examined
+    tags_checked_to: int = 0  # tags before this position have no closing tag
 
 
 @frozen(kw_only=False)
 class HideUntil:
-    """Tool syntax up to here, and as far as the mode says."""
+    """The verdict that the text up to `to` is tool syntax, continued by `mode`."""
 
     to: int
     syntax: str
     mode: HiddenMode | None = None
-    is_stray: bool = False  # a stray marker: not worth counting behind a block
-    has_no_calls: bool = False  # somebody's turn, a result: no call is looked for in it
+    is_stray: bool = False  # a single marker: not counted directly after a block
+    has_no_calls: bool = False  # a turn or a result: not parsed for calls
 
 
 @frozen(kw_only=False)
 class ShowCodeBlock:
-    """The opening line of a code block: it and what follows it are shown as they are."""
+    """The verdict that a code block starts here. It is shown unchanged."""
 
     to: int
     fence: str
@@ -67,43 +67,47 @@ WAIT_FOR_MORE: Final = WaitForMore()
 
 @dataclass(slots=True)
 class ScanPosition:
-    """One place in a text, as far as the text has come."""
+    """One position in a text that may still be incomplete."""
 
     text: str
     at: int
-    final: bool  # no more text will come
-    line: str  # what was shown of this line before it
-    before: str  # the end of what was shown before it
+    final: bool  # no more text will arrive
+    line: str  # shown text of this line before the position
+    before: str  # end of the shown text before the position
     names: WrittenToolNames
-    request: str  # what the text answers
-    is_about_syntax: bool  # that is tool syntax itself
-    asks_for_data: bool  # it asks for data or code
-    follows_hidden: bool = False  # a block was hidden just before it
-    tags_checked_to: int = 0  # tags that need an end have none before this
+    request: str  # the request that the text answers
+    is_about_syntax: bool  # the request is about tool syntax
+    asks_for_data: bool  # the request asks for data or code
+    follows_hidden: bool = False  # directly after a hidden block
+    tags_checked_to: int = 0  # tags before this position have no closing tag
 
     @property
     def limit(self) -> int:
-        """How far may be looked: the same however the text arrives."""
+        """The end of the text that may be examined. It does not depend on how the text arrives in pieces."""
         return min(len(self.text), self.at + MAX_HELD_LENGTH)
 
     @property
     def is_closed(self) -> bool:
-        """Whether waiting would show nothing more."""
+        """Whether more text would not change the verdict."""
         return self.final or len(self.text) - self.at >= MAX_HELD_LENGTH
 
     @property
     def accepts_unknown_tools(self) -> bool:
-        """Whether what has the shape of a call is one even where no real tool is called so."""
+        """Whether text in the form of a call counts as a call even if no known tool has that name."""
         return not (self.is_about_syntax or self.asks_for_data or is_introducing_data(self.before))
 
     @property
     def accepts_lines(self) -> bool:
-        """The same for lines that look like a session or a file: they also explain how something is done."""
+        """Whether lines of a session or a YAML file can be a call of an unknown tool. They may also explain
+        how to do something.
+        """
         return self.accepts_unknown_tools and not is_asking_how(self.request)
 
     @property
     def expects_call(self) -> bool:
-        """The same for program text: nothing stands before it, or a call is announced."""
+        """Whether program text can be a call of an unknown tool: it starts the answer, or a call is
+        announced.
+        """
         return self.accepts_lines and (not self.before.strip() or is_announcing_call(self.before))
 
     @property
@@ -111,12 +115,12 @@ class ScanPosition:
         return not self.line.strip(" \t>*-•")
 
     def find_last_two(self, sign: str) -> int:
-        """Where the last two of a run of the same sign begin that is at least that long."""
+        """Return the start of the last two characters in a run of `sign`."""
         runs_on = re.compile(f"{re.escape(sign)}+").match(self.text, self.at)
         return (runs_on.end() if runs_on is not None else self.at + 2) - 2
 
     def look_ahead(self, start: int, count: int) -> tuple[str, bool]:
-        """The text from `start`, `count` characters at most, and whether no more of it is to come."""
+        """Return at most `count` characters from `start`, and whether no more will be added to them."""
         piece = self.text[start : start + count]
         return piece, self.final or len(piece) == count
 
@@ -131,30 +135,30 @@ _END_WORD_PATTERN: Final = (
 
 
 class MarkerKind(Enum):
-    """What a marker does to the text behind it."""
+    """The effect of a marker on the text after it."""
 
     BLOCK = auto()  # opens a call
-    SPAN = auto()  # opens something that is hidden up to its closer: thinking aloud, mostly
-    TURN = auto()  # opens somebody's turn: the role stands behind it
-    CHANNEL = auto()  # opens a message whose header says for whom it is
-    ALONE = auto()  # nothing
+    SPAN = auto()  # opens text hidden up to its closer, usually reasoning
+    TURN = auto()  # opens a turn; the role follows
+    CHANNEL = auto()  # opens a message with a header that names its recipient
+    ALONE = auto()  # opens nothing
 
 
 @frozen
 class SyntaxMarker:
-    """One marker: its family, what it does, and how the block it opens ends."""
+    """One marker: its family, its kind, and the end of the block it opens."""
 
     syntax: str
     kind: MarkerKind
     closer: re.Pattern[str] | None = None
-    is_result: bool = False  # of what a tool is said to have answered
+    is_result: bool = False  # opens an invented tool result
 
 
 def _build_closer(words: str) -> re.Pattern[str]:
     return re.compile(words, re.IGNORECASE)
 
 
-# Tokens in pipes, by what stands between the pipes. The first that fits counts.
+# Tokens in pipes, by the text between the pipes. The first match counts.
 _TOKEN_TABLE: Final = tuple(
     (re.compile(words, re.IGNORECASE), syntax, kind)
     for words, syntax, kind in (
@@ -210,7 +214,7 @@ _HEBREW_MARKER: Final = re.compile(r"[א-ת]")
 _TOKEN_SPELLING: Final = re.compile(r"[\s_\-]+")
 _ENDING_TOKEN: Final = re.compile(rf"(?:\A/|(?:\A|_){_END_WORD_PATTERN}(?:_|\Z))", re.IGNORECASE)
 _CALLING_TOKEN: Final = re.compile(rf"(?:\A|_){_CALL_WORD_PATTERN}(?:_|\Z|calls?)", re.IGNORECASE)
-# Any next token in pipes that is an end, or the written-out end of the older relatives.
+# Any following end token in pipes, or the older form of an end token.
 TOKEN_CLOSER: Final = _build_closer(
     rf"<\|\s*(?:/[^|<>\n]{{1,60}}|(?:[^|<>\n]{{0,60}}[\s_])?{_END_WORD_PATTERN}(?:[\s_][^|<>\n]{{0,60}}|_id)?|call|im_end|endoftext)\s*\|>"
     r"|<[^|<>\n]{1,40}\|>"
@@ -228,7 +232,7 @@ _DSML_TOKEN: Final = re.compile(r"/?dsml\|(/?\w+)", re.IGNORECASE)
 
 
 def build_token_marker(inner: str) -> SyntaxMarker:
-    """The marker `<|inner|>`: every such token is one, known or not."""
+    """Return the marker for `<|inner|>`. Unknown tokens are markers too."""
     if dsml := _DSML_TOKEN.match(inner):
         closing = inner.startswith("/") or dsml[1].startswith("/")
         return SyntaxMarker(
@@ -248,12 +252,14 @@ def build_token_marker(inner: str) -> SyntaxMarker:
 
 
 def is_result_name(name: str) -> bool:
-    """Whether a marker of this name opens what a tool is said to have answered."""
+    """Return whether a marker with this name opens an invented tool result."""
     return _RESULT_NAME.search(name) is not None
 
 
 def is_sure_token(inner: str) -> bool:
-    """Whether the words between the pipes are a marker's even with spaces around them, or cut short."""
+    """Return whether the text between the pipes is a token even with spaces around it or when it is cut
+    off.
+    """
     plain = _TOKEN_SPELLING.sub("_", inner.strip())
     return any(pattern.fullmatch(plain) for pattern, _, _ in _TOKEN_TABLE) or bool(
         _CALLING_TOKEN.search(plain)
@@ -276,7 +282,7 @@ def is_role_expected(inner: str) -> bool:
 
 
 def is_unfinished_token(rest: str) -> bool:
-    """Whether a text that ends here ended within a token: what stands so far is the start of one."""
+    """Return whether a text that ends here ends inside a token."""
     plain = _TOKEN_SPELLING.sub("_", rest.rstrip("|").strip()).casefold()
     if len(plain) < 3:
         return False
@@ -288,7 +294,7 @@ def is_unfinished_token(rest: str) -> bool:
 _MAX_CLOSER_LENGTH: Final = 200
 _MAX_HEAD_LENGTH: Final = 240
 _MAX_GAP_LENGTH: Final = 200
-# What may stand between a marker and the JSON of its call: a name, other markers, an opened fence.
+# Text allowed between a marker and the JSON of its call: a name, other markers, an opening fence.
 _BODY_HEAD: Final = re.compile(
     r"(?:[\s\w.\-/:=\"'`,✿]|<\|(?!\s*(?:/|end\b|call\b))(?![^|<>\n]{0,60}[\s_](?:end"
     r"|סוף))[^|<>\n]{1,60}\|>|\[(?:ARGS|CALL_ID)\])*",
@@ -306,14 +312,14 @@ _ANALYSIS_CLOSER: Final = re.compile(r"<\|(?:end|return|call)\|>|(?=<\|(?:start|
 
 
 class UntilCloser:
-    """Hidden up to and with the closing marker, or to the end."""
+    """Hides the text up to and including the closing marker, or to the end."""
 
     def __init__(self, closer: re.Pattern[str]) -> None:
         self._closer = closer
 
     def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
         found = self._closer.search(text, at)
-        # A closer that touches the end of what has come may still grow.
+        # A closer at the end of the text so far may still become longer.
         if found is not None and (final or found.end() < len(text)):
             return found.end(), True
         if final:
@@ -323,7 +329,7 @@ class UntilCloser:
 
 
 class MarkedCall:
-    """A call behind its marker: JSON, ending with the JSON, or anything else up to the closing marker."""
+    """Hides a call after its marker: JSON to its end, or any other text to the closing marker."""
 
     def __init__(self, closer: re.Pattern[str] | None) -> None:
         self._until = UntilCloser(closer or TOKEN_CLOSER)
@@ -362,7 +368,7 @@ class MarkedCall:
         return end, False
 
     def _skip_gap(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
-        """More JSON belongs to the same block, and so does the end of a fence; prose does not."""
+        """Continue with further JSON or the end of a fence. Prose ends the block."""
         found = _BODY_GAP.match(text, at, at + _MAX_GAP_LENGTH)
         stop = found.end() if found is not None else at
         seen = text[stop : stop + 3]
@@ -378,7 +384,7 @@ class MarkedCall:
 
 
 def _is_half_marker(text: str, at: int) -> bool:
-    """Whether a marker has begun here and not all of it has come."""
+    """Return whether an incomplete marker starts here."""
     rest = text[at : at + _MAX_HEAD_LENGTH]
     if rest.startswith("<"):
         return len(rest) < _MAX_HEAD_LENGTH and ">" not in rest
@@ -386,7 +392,7 @@ def _is_half_marker(text: str, at: int) -> bool:
 
 
 class ConversationTurn:
-    """A turn of a conversation: somebody else's is hidden, of the assistant's own only the heading."""
+    """Hides an invented turn of the conversation. Of an assistant turn only the role is hidden."""
 
     def __init__(self) -> None:
         self._until: UntilCloser | None = None
@@ -409,7 +415,7 @@ _CHANNEL_HEADER_END: Final = re.compile(r"<\|message\|>", re.IGNORECASE)
 
 
 class ChannelMessage:
-    """A message whose header says whether it is a call, a thought, or for the reader."""
+    """Handles a message whose header marks it as a call, as reasoning, or as text for the user."""
 
     def __init__(self) -> None:
         self._mode: HiddenMode | None = None
@@ -432,7 +438,7 @@ class ChannelMessage:
         return self._mode.step(text, at, final=final)
 
 
-# Tags, by their name without case, name space, separators. Strong ones are nobody's ordinary markup.
+# Tags by name, without case, namespace and separators. Ordinary markup does not use them.
 _STRONG_TAG_TABLE: Final = {
     "hermes": "toolcall toolcalls toolscall",
     "claude": "functioncalls antmlfunctioncalls antmlinvoke",
@@ -453,11 +459,11 @@ _STRONG_TAG_TABLE: Final = {
 STRONG_TAGS: Final = {
     name: syntax for syntax, names in _STRONG_TAG_TABLE.items() for name in split_words(names)
 }
-# Tags that are a call's only when what they hold is one.
+# Tags that are a call only if their content is one.
 WEAK_TAGS: Final = split_words(
     "invoke function tool action call execute run command api tools use request act כלי פעולה פונקציה"
 )
-# Closing tags that are taken out directly behind a block, to which they must have belonged.
+# Closing tags that are removed directly after a block, because they belong to it.
 LEFTOVER_TAGS: Final = split_words("s parameter parameters arguments args param arg antmlparameter")
 _TAG_NAME: Final = re.compile(r"[\W_]+")
 
@@ -465,14 +471,14 @@ _ANY_CALL_TAG: Final = re.compile(r"\w{1,30}?((?:tool|function)calls?)")
 
 
 def normalize_tag_name(written: str) -> str:
-    """A tag's name as the tables have it: `seed:tool_call`, `TOOLCALL` and `tool-call` are one."""
+    """Return the tag's name as in the tables: `seed:tool_call`, `TOOLCALL` and `tool-call` are the same."""
     plain = _TAG_NAME.sub("", written.rsplit(":", 1)[-1].rsplit("|", 1)[-1]).casefold()
     calls = _ANY_CALL_TAG.fullmatch(plain)
     return calls[1] if calls is not None else plain
 
 
 def build_tag_closer(written: str) -> re.Pattern[str]:
-    """How the tag that was opened so ends."""
+    """Return the pattern of the closing tag."""
     letters = re.split(r"[\W_]+", written)
     name = r"[\W_]?".join(re.escape(part) for part in letters if part)
     ending = r"|<end_function_call>" if normalize_tag_name(written) == "startfunctioncall" else ""
@@ -521,7 +527,7 @@ def get_label_kind(found: re.Match[str]) -> str:
 
 
 def may_become_label(head: str) -> bool:
-    """Whether a line that begins so may still turn out to have a label."""
+    """Return whether a line with this beginning may still start with a label."""
     lead = _LABEL_DECORATION.match(head)
     written = head[lead.end() if lead is not None else 0 :].casefold()
     if len(head) >= MAX_LABEL_LENGTH or "\n" in head:
@@ -530,7 +536,7 @@ def may_become_label(head: str) -> bool:
 
 
 def match_label(text: str, at: int, *, final: bool) -> re.Match[str] | bool:
-    """The label of the line that begins at `at`; False: none; True: what has come may become one."""
+    """Return the label of the line at `at`, False if there is none, or True if more text is needed."""
     found = LABEL_PATTERN.match(text, at)
     head = text[at : at + MAX_LABEL_LENGTH]
     if found is not None:

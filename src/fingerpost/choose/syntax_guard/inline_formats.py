@@ -57,7 +57,7 @@ _TRUNCATED_CALL: Final = re.compile(
     r"\s*,\s*[\"'](?:arguments|parameters|args|params|input|tool_input)[\"']\s*:\s*(?:[\"']?\{|\Z)",
     re.IGNORECASE,
 )
-MAX_SEARCHED_LENGTH: Final = 4_000  # characters of a value without an end in which a name is looked for
+MAX_SEARCHED_LENGTH: Final = 4_000  # characters of an unclosed value that are searched for a name
 _JSON_KEY: Final = re.compile(r"[\s\[]{0,200}\{\s{0,200}([\"']?)([^\W\d][\w \-./]{0,60})\1\s{0,20}:")
 _JSON_KEY_START: Final = re.compile(
     r"[\s\[]{0,200}(?:\{\s{0,200}(?:[\"']?(?:[^\W\d][\w \-./]{0,60})?[\"']?\s{0,20})?)?\Z"
@@ -73,7 +73,7 @@ _UNQUOTED_NAME: Final = re.compile(
 
 
 def examine_brace(position: ScanPosition) -> ScanVerdict:
-    """What the `{` at this place begins."""
+    """Examine the `{` at this position."""
     if position.text.startswith("{{{", position.at):
         return ShowUntil(position.find_last_two("{"))
     if position.text.startswith("{{", position.at):
@@ -82,7 +82,7 @@ def examine_brace(position: ScanPosition) -> ScanVerdict:
 
 
 def examine_json(position: ScanPosition) -> ScanVerdict:
-    """An object or a list of objects, as far as it can still be a call."""
+    """Examine an object or a list of objects that may be a call."""
     head = position.text[position.at : position.at + _MAX_JSON_HEAD_LENGTH]
     possible = may_be_call_head(head, position.names, allow_unknown=True)
     if possible is None and not _is_over_limit(position):
@@ -116,8 +116,9 @@ _NEVER_MATCHES: Final = re.compile(r"(?!)")
 
 
 def is_line_end(position: ScanPosition, end: int) -> bool | None:
-    """Whether nothing follows in the line: a sentence that goes on speaks of what it holds."
-    " None: not known yet."""
+    """Return whether nothing follows on the line, or None if more text is needed. A value inside a sentence
+    is content.
+    """
     behind, complete = position.look_ahead(end, 40)
     line, newline, _ = behind.partition("\n")
     if line.strip(" \t,;.`*_)]"):
@@ -130,9 +131,9 @@ def _is_over_limit(position: ScanPosition) -> bool:
 
 
 def may_be_call_head(head: str, names: WrittenToolNames, *, allow_unknown: bool) -> bool | None:
-    """Whether JSON that begins so can be a call; None: too little of it has come.
+    """Return whether JSON with this beginning can be a call, or None if more text is needed.
 
-    `unknown`: also of a tool that is not known.
+    With `allow_unknown`, calls of unknown tools count too.
     """
     key = _JSON_KEY.match(head)
     if key is None:
@@ -151,7 +152,7 @@ def may_be_call_head(head: str, names: WrittenToolNames, *, allow_unknown: bool)
 
 
 def has_call_shape(text: str, request: str) -> bool:
-    """Whether this is a name and arguments and nothing else, in whole or broken off, whatever the name."""
+    """Return whether this is only a name and arguments, with any name, complete or cut off."""
     value = parse_json_value(text)
     if value is not None:
         calls = find_calls(value, _NO_NAMES)
@@ -163,14 +164,16 @@ def has_call_shape(text: str, request: str) -> bool:
 
 
 def _repeats_request(arguments: JsonObject, request: str) -> bool:
-    """Whether every value is taken from the request: those of a call are, a record says something new."""
+    """Return whether every value comes from the request. This is typical of a call; a data record contains
+    new values.
+    """
     asked = request.casefold()
     values = [re.findall(r"\w{2,}", str(value).casefold()) for value in arguments.values()]
     return bool(values) and all(any(word in asked for word in words) for words in values)
 
 
 def is_real_tool_call(text: str, names: WrittenToolNames) -> bool:
-    """Whether this is a call of a real tool, in whole or broken off."""
+    """Return whether this is a call of a known tool, complete or cut off."""
     value = parse_json_value(text)
     if value is not None:
         return any(names.is_known(call.name) for call in find_calls(value, names))
@@ -188,7 +191,7 @@ def is_real_tool_call(text: str, names: WrittenToolNames) -> bool:
 
 
 def _examine_template(position: ScanPosition) -> ScanVerdict:
-    """`{{get_weather(city="Haifa")}}`, `{{tool: get_weather}}`"""
+    """Examine `{{get_weather(city="Haifa")}}` and `{{tool: get_weather}}`."""
     rest, complete = position.look_ahead(position.at, _MAX_JSON_HEAD_LENGTH)
     found = re.match(
         r"\{\{\s{0,9}(?:(?:tool|function|call"
@@ -228,7 +231,7 @@ def _create_mode(marker: SyntaxMarker) -> HiddenMode | None:
 
 
 def examine_open_marker(position: ScanPosition, end: int, marker: SyntaxMarker) -> ScanVerdict:
-    """A marker that certainly is one: hidden, unless syntax is the subject and no real tool is meant."""
+    """Hide a certain marker. If the request is about tool syntax, hide it only if it calls a known tool."""
     if position.is_about_syntax:
         return _examine_as_subject(position, end, marker)
     mute = marker.is_result or marker.kind is MarkerKind.TURN
@@ -251,12 +254,12 @@ def _examine_as_subject(position: ScanPosition, end: int, marker: SyntaxMarker) 
     calls = parse_calls(text[position.at : at], position.names)
     if any(position.names.is_known(call.name) for call in calls):
         return HideUntil(at, marker.syntax)
-    # What has no end is not shown unseen as a whole: there may be a call further on.
+    # Do not show an unclosed block as a whole: a call may follow inside it.
     return ShowUntil(at if at < position.limit or position.final else min(at, end + _MAX_UNSEEN_LENGTH))
 
 
 def is_quoted_alone(position: ScanPosition, end: int) -> bool | None:
-    """Whether the marker stands in quotation marks by itself; None: the closing one may still come."""
+    """Return whether the marker alone is in quotation marks, or None if more text is needed."""
     if position.before[-1:] not in _QUOTE_MARKS or not position.before:
         return False
     behind, complete = position.look_ahead(end, 1)
@@ -266,7 +269,7 @@ def is_quoted_alone(position: ScanPosition, end: int) -> bool | None:
 
 
 _MAX_TAG_LENGTH: Final = 400
-_MAX_WEAK_LENGTH: Final = 8_000  # characters a tag that may be a call's is held for its end
+_MAX_WEAK_LENGTH: Final = 8_000  # characters held back while a possible call tag is not closed
 _TAG_START: Final = re.compile(r"<\s{0,3}(/?)\s{0,3}(\|?(?:\w{1,20}[:|])?(?:[^\W\d][\w\-.]{0,80})?)")
 _TAG: Final = re.compile(
     r"<\s{0,3}(/?)\s{0,3}(\|?(?:\w{1,20}[:|])?[^\W\d][\w\-.]{0,80})((?:[\s=:][^<>]{0,300})?)(\|?)>"
@@ -358,7 +361,7 @@ def _examine_strong_tag(position: ScanPosition, found: re.Match[str], plain: str
 
 
 def _is_mentioned(position: ScanPosition, end: int, *, closing: bool, name: str) -> bool | None:
-    """Whether the tag is spoken of in a sentence, not used; None: what follows decides."""
+    """Return whether a sentence only mentions the tag, or None if more text is needed."""
     behind, complete = position.look_ahead(end, 300)
     if not complete:
         return None
@@ -367,7 +370,7 @@ def _is_mentioned(position: ScanPosition, end: int, *, closing: bool, name: str)
     if closing:
         opened = re.search(rf"<\|?\s?{re.escape(name)}\b", position.line)
         if opened is None and not line.strip() and re.search(r"[.!?…]\Z", position.line):
-            return False  # left over behind a whole sentence: whoever speaks of it goes on
+            return False  # a leftover after a complete sentence, not a mention
         return opened is not None or (prose and _MENTION_WORDS.match(line) is not None)
     if prose and _ELLIPSIS_TEXT.match(line):
         return True
@@ -386,7 +389,7 @@ def _is_mentioned(position: ScanPosition, end: int, *, closing: bool, name: str)
 
 
 def _examine_thought_tag(position: ScanPosition, found: re.Match[str]) -> ScanVerdict:
-    """Thinking aloud stands at the start of a line; in a sentence the tag is only spoken of."""
+    """Examine a reasoning tag. It counts at the start of a line; inside a sentence it is only a mention."""
     if found[1]:
         alone = position.is_line_start or re.search(r"[.!?…]\s*\Z", position.line) is not None
         return (
@@ -400,7 +403,9 @@ def _examine_thought_tag(position: ScanPosition, found: re.Match[str]) -> ScanVe
 
 
 def _examine_weak_tag(position: ScanPosition, found: re.Match[str], *, own: bool) -> ScanVerdict:
-    """A tag that ordinary markup has too: a call's only if it names a real tool or has parameters."""
+    """Examine a tag that ordinary markup uses too. It is a call only if it names a known tool or has
+    parameters.
+    """
     behind, complete = position.look_ahead(found.end(), 60)
     if normalize_tag_name(found[2]) == "invoke" and re.search(r"\bname\s*=", found[3]):
         if re.match(r"\s*<\s*(?:\w{1,20}:)?parameter\b", behind):
@@ -415,7 +420,7 @@ def _examine_weak_tag(position: ScanPosition, found: re.Match[str], *, own: bool
         position.text[position.at - 1].isalnum() or position.text[position.at - 1] == "_"
     )
     if (generic and not own) or (position.at < position.tags_checked_to and not own):
-        return ShowUntil(found.end())  # `List<Tool>` is a type, and opens nothing that could be closed
+        return ShowUntil(found.end())  # `List<Tool>` is a type and has no closing tag
     end = min(len(position.text), position.at + _MAX_WEAK_LENGTH)
     closed = position.final or len(position.text) - position.at >= _MAX_WEAK_LENGTH
     closer = build_tag_closer(found[2]).search(position.text, found.end(), end)
@@ -452,7 +457,7 @@ _NAME_CHILD_TAG: Final = re.compile(
 
 
 def _contains_call(position: ScanPosition, found: re.Match[str], block: str) -> bool:
-    """Whether a weak tag holds a call of a tool nobody knows: a name and arguments, and nothing else."""
+    """Return whether a weak tag contains only a name and arguments, which is a call of an unknown tool."""
     inner = re.sub(r"<\s*/[^<>]{1,100}>\s*\Z", "", block[found.end() - position.at :]).strip()
     if inner[:1] in ("{", "["):
         attribute = re.search(r"\b(?:name|tool|function)\s*=", found[3])
@@ -464,7 +469,9 @@ def _contains_call(position: ScanPosition, found: re.Match[str], block: str) -> 
 
 
 def _find_sure_names(position: ScanPosition, found: re.Match[str], block: str) -> tuple[str, ...]:
-    """The names in a weak tag that are a call's beyond doubt: in an attribute, or all a tag of it says."""
+    """Return the names in a weak tag that certainly belong to a call: in an attribute, or as the content of a
+    name tag.
+    """
     attribute = re.search(r"\b(?:name|tool|function)\s*=\s*[\"']?([\w.\-/:]{1,120})", found[3])
     if attribute is not None:
         return (attribute[1],)
@@ -479,12 +486,12 @@ def _find_sure_names(position: ScanPosition, found: re.Match[str], block: str) -
 
 _PIPE_TOKEN: Final = re.compile(r"<\|([^|<>\n]{1,80})\|>|<\|(/?DSML\|[^<>\n]{1,200}|/?[^\W\d]\w{2,40})>")
 _PIPE_TOKEN_START: Final = re.compile(r"<\|(?:[^|<>\n]{0,80}\|?|/?DSML\|[^<>\n]{0,200})\Z", re.IGNORECASE)
-# An unknown token: two words or a long one. Physicists and F# write short ones between such signs.
+# An unknown token: two words or a long one. Physics notation and F# have short text between such signs.
 _UNKNOWN_MARKER: Final = re.compile(r"(?=[^|<>\n]*[\w][ _][\w]|[^|<>\n]{10})[\w/][^|<>\n]*[\w.!?)]\Z")
 
 
 def examine_marker(position: ScanPosition) -> ScanVerdict:
-    """What the `<` at this place begins."""
+    """Examine the `<` at this position."""
     second, complete = position.look_ahead(position.at + 1, 1)
     if not second:
         return ShowUntil(position.at + 1) if complete else WAIT_FOR_MORE
@@ -498,7 +505,7 @@ _DOUBLE_BRACKETS_START: Final = re.compile(r"<<\s?/?\s?[\w \-]{0,41}>?\Z")
 
 
 def _examine_double_brackets(position: ScanPosition) -> ScanVerdict:
-    """`<<tool_call>>`"""
+    """Examine `<<tool_call>>`."""
     rest, complete = position.look_ahead(position.at, 50)
     found = _DOUBLE_BRACKETS.match(rest)
     if found is None:
@@ -534,13 +541,15 @@ def _examine_pipe_token(position: ScanPosition) -> ScanVerdict:
 
 
 def _add_turn_role(marker: SyntaxMarker, inner: str) -> SyntaxMarker:
-    """`<|user|>` names the role itself; behind `<|im_start|>` it still has to come."""
+    """Return a turn marker with its closer. `<|user|>` contains the role; after `<|im_start|>` the role
+    follows and decides the end.
+    """
     if marker.kind is MarkerKind.TURN and not is_role_expected(inner):
         return replace(marker, closer=TURN_CLOSER)
     return replace(marker, closer=None) if marker.kind is MarkerKind.TURN else marker
 
 
-_MAX_BRACKETED_LENGTH: Final = 2_000  # characters in which the end of a marked block is looked for
+_MAX_BRACKETED_LENGTH: Final = 2_000  # characters searched for the end of a bracketed block
 _BRACKET_MARKER: Final = re.compile(
     r"\[\[?\s*(?P<end>/|END[ _]|end[ _](?:of[ _])?|סוף )?(?:start[ _](?:of[ _])?|begin[ _]|תחילת )?"
     r"(?P<word>(?:available[ _]|memory[ _])?(?:tools?|functions?)[ _-]?(?:calls?|requests?|use|uses"
@@ -549,7 +558,7 @@ _BRACKET_MARKER: Final = re.compile(
     r"|שימוש בכלי)\s*\]\]?",
     re.IGNORECASE,
 )
-_MARKER_PARTS: Final = split_words("tool tools args call_id tool_content")  # markers only beside another one
+_MARKER_PARTS: Final = split_words("tool tools args call_id tool_content")  # markers only next to another one
 _BRACKET_MARKER_CLOSER: Final = re.compile(r"\[\[?\s*(?:/|END[ _]|סוף )[^\[\]\n]{1,40}\]\]?", re.IGNORECASE)
 _MARKER_WORDS: Final = tuple(
     lead + word
@@ -599,7 +608,7 @@ _BRACKETED_CALL_WORDS: Final = split_words(
 
 
 def examine_square_bracket(position: ScanPosition) -> ScanVerdict:
-    """What the `[` at this place begins."""
+    """Examine the `[` at this position."""
     if position.text.startswith("[[[", position.at):
         return ShowUntil(position.find_last_two("["))
     rest, complete = position.look_ahead(position.at, 200)
@@ -622,7 +631,7 @@ _NAME_ARGUMENTS_PAIR_START: Final = re.compile(
 
 
 def _examine_pair(position: ScanPosition, rest: str, *, complete: bool) -> ScanVerdict:
-    """`["get_weather", {"city": "Haifa"}]`"""
+    """Examine `["get_weather", {"city": "Haifa"}]`."""
     found = _NAME_ARGUMENTS_PAIR.match(rest)
     if found is None:
         return (
@@ -639,7 +648,7 @@ def _examine_pair(position: ScanPosition, rest: str, *, complete: bool) -> ScanV
 
 
 def _may_be_bracket_syntax(rest: str, inner: str, position: ScanPosition) -> bool:
-    """Whether words in square brackets that begin so can be a marker or a call."""
+    """Return whether text in square brackets with this beginning can be a marker or a call."""
     names, first = position.names, not position.before.strip() and position.accepts_unknown_tools
     words = re.match(r"[\w /-]{0,60}", inner)
     stem = words[0].casefold() if words is not None else ""
@@ -737,7 +746,7 @@ def _examine_bracketed_thought(position: ScanPosition, marker: re.Match[str], en
 
 
 def _examine_bracketed_call(position: ScanPosition, spoken: re.Match[str]) -> ScanVerdict:
-    """`[Calling tool: get_weather({"city": "Haifa"})]`"""
+    """Examine `[Calling tool: get_weather({"city": "Haifa"})]`."""
     known = position.names.is_known(spoken[1]) and not spoken[0].endswith("]")
     invented = position.accepts_unknown_tools and (
         is_tool_like(spoken[1]) or re.search(r"(?:tool|function)[\s:]", spoken[0], re.I)
@@ -751,7 +760,7 @@ def _examine_bracketed_call(position: ScanPosition, spoken: re.Match[str]) -> Sc
 
 
 def _examine_bracketed_program(position: ScanPosition, name: str) -> ScanVerdict:
-    """`[get_weather(city="Haifa")]`: a list of calls, and nothing but calls."""
+    """Examine `[get_weather(city="Haifa")]`: a list that contains only calls."""
     unknown = position.accepts_unknown_tools and is_tool_like(name) and not position.before.strip()
     if not (position.names.is_known(name) or unknown):
         return ShowUntil(position.at + 1)
@@ -771,7 +780,7 @@ def _examine_bracketed_program(position: ScanPosition, name: str) -> ScanVerdict
     )
 
 
-# The longest first: each is looked for as it stands.
+# The longest first, because each is matched literally.
 MARKER_LITERALS: Final = (
     "assistantcommentary to=",
     "assistantanalysis to=",
@@ -826,7 +835,7 @@ _FENCE_END: Final = re.compile(r"\s{0,9}`{3}")
 
 
 def examine_marker_word(position: ScanPosition) -> ScanVerdict:
-    """What the word at this place begins."""
+    """Examine the marker word at this position."""
     found = MARKER_WORDS.match(position.text, position.at)
     word = found[0].casefold() if found is not None else ""
     end = position.at + max(1, len(word))
@@ -851,7 +860,7 @@ def examine_marker_word(position: ScanPosition) -> ScanVerdict:
 
 
 def _examine_inline_label(position: ScanPosition, end: int) -> ScanVerdict:
-    """`Let me see. tool_call: {…}`: the label goes with the value behind it."""
+    """Examine `Let me see. tool_call: {…}`. The label is hidden together with the value after it."""
     program = _examine_labelled_program(position, end)
     if program is not None:
         return program
@@ -882,7 +891,9 @@ def _examine_inline_label(position: ScanPosition, end: int) -> ScanVerdict:
 
 
 def _examine_labelled_program(position: ScanPosition, end: int) -> ScanVerdict | None:
-    """`Let me see. Tool call: brew_tea(cups=2)`: the rest of the line; None: that is no call."""
+    """Examine `Let me see. Tool call: brew_tea(cups=2)` to the end of the line. Return None if it is not a
+    call.
+    """
     if not position.accepts_unknown_tools:
         return None
     rest, complete = position.look_ahead(end, 140)
@@ -905,7 +916,7 @@ def _examine_labelled_program(position: ScanPosition, end: int) -> ScanVerdict |
 
 
 def _include_fence(position: ScanPosition, value: HideUntil) -> ScanVerdict:
-    """The value with the end of the code block it is in."""
+    """Extend the hidden value by the end of the code block around it."""
     rest, complete = position.look_ahead(value.to, 12)
     closing = _FENCE_END.match(rest)
     if closing is None and not complete and not rest.strip("` \t\n"):
@@ -914,7 +925,7 @@ def _include_fence(position: ScanPosition, value: HideUntil) -> ScanVerdict:
 
 
 def examine_decorated_label(position: ScanPosition) -> ScanVerdict | None:
-    """`Let me see. **Tool call**: {…}`: such a label goes like a plain one; None: no such label."""
+    """Examine `Let me see. **Tool call**: {…}` like a plain label. Return None if there is no such label."""
     if position.is_about_syntax:
         return None
     rest, complete = position.look_ahead(position.at, _MAX_DECORATED_LENGTH)
@@ -941,7 +952,7 @@ def _examine_floret(position: ScanPosition, word: str, end: int) -> ScanVerdict:
 
 
 def _examine_address(position: ScanPosition, end: int) -> ScanVerdict:
-    """`to=functions.get_weather json {…}`: an address, at most one line break, and the arguments."""
+    """Examine `to=functions.get_weather json {…}`: an address, at most one line break, and the arguments."""
     rest, complete = position.look_ahead(position.at, _MAX_HEADER_LENGTH)
     brace = rest.find("{")
     header = rest[:brace] if brace >= 0 else rest

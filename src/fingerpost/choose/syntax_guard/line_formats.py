@@ -1,4 +1,4 @@
-"""Detect tool syntax that takes whole lines: labels, ReAct scripts, delimiters and code blocks."""
+"""Detect tool syntax that occupies whole lines: labels, ReAct scripts, delimiters and code blocks."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ _ASIDE: Final = re.compile(
 
 
 def examine_aside(position: ScanPosition) -> ScanVerdict | None:
-    """`Sure! (calling brew_tea...)`: an aside that says which tool is at work; None: none."""
+    """Examine `Sure! (calling brew_tea...)`, an aside about the tool in use. Return None if there is none."""
     if not position.accepts_unknown_tools:
         return None
     rest, complete = position.look_ahead(position.at, _MAX_DELIMITER_LENGTH)
@@ -136,7 +136,7 @@ def examine_aside(position: ScanPosition) -> ScanVerdict | None:
 
 
 def examine_delimiter(position: ScanPosition) -> ScanVerdict | None:
-    """What the words at this place begin or end; None: no call."""
+    """Examine words that may start or end a delimited call. Return None if they do not."""
     if position.is_about_syntax:
         return None
     rest, complete = position.look_ahead(position.at, _MAX_DELIMITER_LENGTH)
@@ -152,7 +152,7 @@ def examine_delimiter(position: ScanPosition) -> ScanVerdict | None:
 
 
 def _may_be_delimiter(rest: str) -> bool:
-    """Whether the words behind the decoration can be such at all: nearly all are not."""
+    """Return whether the words after the decoration can be a delimiter. This fast check rejects most text."""
     start = _LEADING_DECORATION.match(rest)
     words = rest[start.end() :].casefold() if start is not None else ""
     if not words or words.startswith(_FIRST_WORDS) or any(word.startswith(words) for word in _FIRST_WORDS):
@@ -188,7 +188,7 @@ def _classify_delimiter(position: ScanPosition, found: re.Match[str]) -> ScanVer
 
 
 def _is_decorated(found: re.Match[str], *, ends_line: bool) -> bool:
-    """Whether brackets or rulers are around the words: those of a sentence and a heading are not."""
+    """Return whether brackets or rulers surround the words. Sentences and headings have none."""
     if found["bracket"]:
         return bool(found["last"])
     opening = (found["open"] or "").strip()
@@ -198,7 +198,9 @@ def _is_decorated(found: re.Match[str], *, ends_line: bool) -> bool:
 
 
 def _include_body(position: ScanPosition, found: re.Match[str], end: int) -> ScanVerdict | None:
-    """In a sentence or as a heading, what follows decides: a call, or at least its end."""
+    """Examine a delimiter in a sentence or heading: it counts only if a call or its closing delimiter
+    follows.
+    """
     limit = min(len(position.text), end + _MAX_DELIMITED_LENGTH)
     body = _DELIMITED_BODY.match(position.text, end, limit)
     closer = _DELIMITER_CLOSER.search(position.text, end, limit)
@@ -219,20 +221,20 @@ _ACTION_TOOL_NAME: Final = re.compile(r"[`\"'*\[]{0,3}([\w.\-/:]{2,120}?)[`\"'*\
 _WHOLE_LINE: Final = re.compile(r"[`\"'*]{0,3}[\w.\-/:]{2,120}[`\"'*]{0,3}[.]?\s*\Z")
 _BRACKETED_ACTION: Final = re.compile(r"[A-Z][A-Za-z_]{1,40}\[[^\[\]\n]{0,400}\]\s*\Z")
 _JSON_INPUT: Final = re.compile(r"\s{0,40}(?:`{3,}\w{0,12}\s{0,10})?(?=[{\[])")
-_INDENTED_LINE: Final = re.compile(r"\n[ \t]{1,12}[\w\-]{1,60}[ \t]?:")  # as YAML has it
+_INDENTED_LINE: Final = re.compile(r"\n[ \t]{1,12}[\w\-]{1,60}[ \t]?:")  # a YAML entry
 _OPENING_SIGNS: Final = re.compile(r"[{\[(]")
 _CALL_LABEL_KINDS: Final = frozenset({"input", "action", "call", "tool"})
 _JSON_INPUT_START: Final = re.compile(r"\s{0,40}(?:`{1,9}\w{0,12}\s{0,10})?\Z")
 
 
 class ReactScript:
-    """The inside of a script: lines with labels and what belongs to them, until ordinary text returns."""
+    """Hides a ReAct script: labelled lines and their content, until ordinary text follows."""
 
     def __init__(self) -> None:
         self._fresh = True  # at the start of a line
         self._kind = ""
         self._blank = False  # an empty line since the last label
-        self._value: BracketReader | None = None  # JSON that is open
+        self._value: BracketReader | None = None  # open JSON value
         self._unread = ""
         self._had_value = False
         self._fenced = False
@@ -256,7 +258,7 @@ class ReactScript:
         return end
 
     def _track_json(self, piece: str) -> None:
-        """Whether the JSON of an input is still open behind this piece."""
+        """Track whether the JSON of an input is still open after this piece."""
         piece, at = self._unread + piece, 0
         self._unread = ""
         while at < len(piece):
@@ -310,7 +312,7 @@ class ReactScript:
 
 
 def examine_label(position: ScanPosition, found: re.Match[str]) -> ScanVerdict:
-    """A line that begins with a label: the start of a script, or somebody's minutes."""
+    """Examine a line that starts with a label: the start of a script, or ordinary text."""
     stop = position.text.find("\n", found.end(), found.end() + _MAX_SCRIPT_LINE_LENGTH)
     if stop < 0 and not position.final and len(position.text) - found.end() < _MAX_SCRIPT_LINE_LENGTH:
         return WAIT_FOR_MORE
@@ -334,7 +336,7 @@ def examine_label(position: ScanPosition, found: re.Match[str]) -> ScanVerdict:
 def _starts_script(
     position: ScanPosition, found: re.Match[str], kind: str, value: str, end: int
 ) -> bool | None:
-    """Whether this line is a call's; None: what follows decides."""
+    """Return whether this line belongs to a call, or None if more text is needed."""
     if kind == "input":
         specific = found["label"].casefold().startswith(("action", "tool", "קלט לפעולה", "קלט הפעולה"))
         return specific and value[:1] in ("{", "[")
@@ -356,7 +358,7 @@ def _starts_script(
 
 
 def _names_tool_label(label: str) -> bool:
-    """Whether a label speaks of a tool: a call alone may be one by telephone."""
+    """Return whether a label mentions a tool. The word "call" alone may mean a phone call."""
     return re.search(r"tool|function|mcp|כלי|פונקצי", label, re.IGNORECASE) is not None
 
 
@@ -375,8 +377,7 @@ def _starts_with_json(position: ScanPosition, at: int, kind: str, label: str) ->
 
 
 def _names_tool(position: ScanPosition, kind: str, value: str, label: str) -> bool:
-    """Whether the line says the name of a real tool and nothing else, or a call of it or of an"
-    " unknown one."""
+    """Return whether the line contains only a known tool's name, or a call of a known or unknown tool."""
     named = _ACTION_TOOL_NAME.match(value)
     if named is None:
         return False
@@ -400,7 +401,9 @@ def _names_tool(position: ScanPosition, kind: str, value: str, label: str) -> bo
 
 
 def _is_followed_by_input(position: ScanPosition, end: int, kind: str, *, named: bool) -> bool | None:
-    """Whether the next line that is not empty gives the input of this action."""
+    """Return whether the next non-empty line gives the input of this action, or None if more text is
+    needed.
+    """
     rest, complete = position.look_ahead(end, 400)
     start = end + len(rest) - len(rest.lstrip())
     if start == end + len(rest):
@@ -419,7 +422,7 @@ def _is_followed_by_input(position: ScanPosition, end: int, kind: str, *, named:
 
 
 def _examine_thought(position: ScanPosition, found: re.Match[str], end: int) -> ScanVerdict:
-    """A thought is part of a script if an action follows it."""
+    """Examine a thought. It belongs to a script if an action follows."""
     if position.is_about_syntax:
         return ShowUntil(found.end())
     at, blank = end + 1, False
@@ -488,7 +491,7 @@ _RULER_LINE_CLOSER: Final = re.compile(
 
 
 def examine_line(position: ScanPosition) -> ScanVerdict | None:
-    """What begins with this line; None: nothing, the rest is looked at as usual."""
+    """Examine the start of a line. Return None if nothing special starts here."""
     block = _examine_call_block(position)
     if block is not None:
         return block
@@ -518,7 +521,7 @@ def examine_line(position: ScanPosition) -> ScanVerdict | None:
 
 
 def _examine_call_block(position: ScanPosition) -> ScanVerdict | None:
-    """Lines of a session or of YAML that are a call; None: they are not."""
+    """Examine lines of a session or of YAML. Return None if they are not a call."""
     if not position.accepts_lines or _is_in_session(position.before):
         return None
     rest, complete = position.look_ahead(position.at, 2 * _MAX_LINE_HEAD_LENGTH)
@@ -533,7 +536,7 @@ def _examine_call_block(position: ScanPosition) -> ScanVerdict | None:
 
 
 def _is_in_session(before: str) -> bool:
-    """Whether what was shown just before this line is part of a session that is no call."""
+    """Return whether the text shown before this line is part of a session that is not a call."""
     return ">>>" in before.rpartition("\n\n")[2]
 
 
@@ -559,7 +562,7 @@ def _may_begin_syntax(rest: str, position: ScanPosition) -> bool:
 
 
 def _examine_ruler_line(position: ScanPosition, end: int, *, ending: bool) -> ScanVerdict | None:
-    """A line such as `=== TOOL CALL ===`; a heading of that name is one too, so what follows decides."""
+    """Examine a line such as `=== TOOL CALL ===`. It may be a heading, so the following text decides."""
     if position.is_about_syntax:
         return None
     if ending:
@@ -579,7 +582,7 @@ def _examine_ruler_line(position: ScanPosition, end: int, *, ending: bool) -> Sc
 
 
 def _examine_named_call(position: ScanPosition, found: re.Match[str]) -> ScanVerdict | None:
-    """`get_weather {"city": "Haifa"}`: a tool's name and its arguments, and nothing between them."""
+    """Examine `get_weather {"city": "Haifa"}`: a tool's name directly followed by its arguments."""
     unknown = not position.before.strip() and is_tool_like(found[1]) and position.accepts_unknown_tools
     if (
         not (is_distinctive(found[1]) and (position.names.is_known_from_start(found[1]) or unknown))
@@ -596,7 +599,7 @@ def _examine_named_call(position: ScanPosition, found: re.Match[str]) -> ScanVer
 
 
 def _examine_program_line(position: ScanPosition, found: re.Match[str]) -> ScanVerdict | None:
-    """`get_weather(city="Haifa")` as a line of its own."""
+    """Examine `get_weather(city="Haifa")` as a separate line."""
     unknown = position.accepts_unknown_tools and (
         is_namespaced(found[1]) or (is_tool_like(found[1]) and not position.before.strip())
     )
@@ -624,7 +627,7 @@ def _examine_program_line(position: ScanPosition, found: re.Match[str]) -> ScanV
     if not position.names.is_known_from_start(found[1]) and position.text[end : position.limit].strip(
         " \t\n;"
     ):
-        return None  # only where it is all of the answer
+        return None  # only if it is the whole answer
     if not position.names.is_known_from_start(found[1]) and not position.is_closed:
         return WAIT_FOR_MORE
     return HideUntil(end, "pythonic")
@@ -645,13 +648,15 @@ _CODE_CALL_START: Final = re.compile(r"\[?\s{0,9}(?:print\(\s{0,9})?(?:[^\W\d][\
 
 
 def build_fence_closer(fence: str) -> re.Pattern[str]:
-    """How a code block that was opened so ends; models forget the line break before it."""
+    """Return the pattern of the closing fence. The line break before it is optional, because models omit
+    it.
+    """
     sign = re.escape(fence[0])
     return re.compile(rf"(?:\n[ \t>]{{0,12}}|(?<=[^\s{sign}])){sign}{{{len(fence)},}}[ \t]*(?=\n|\Z)")
 
 
 def examine_code(position: ScanPosition) -> ScanVerdict:
-    """What the backticks at this place begin: a code block, code in a sentence, or nothing."""
+    """Examine backticks: a code block, inline code, or neither."""
     run = _BACKTICK_RUN.match(position.text, position.at)
     if run is None or (run[0][0] == "~" and not position.is_line_start):
         return ShowUntil(position.at + 1)
@@ -668,7 +673,9 @@ def examine_code(position: ScanPosition) -> ScanVerdict:
 
 
 def _find_span_end(position: ScanPosition, run: re.Match[str]) -> int | None:
-    """Where the same backticks close on the same line; 0: nowhere; None: not in sight yet."""
+    """Return the position of the closing backticks on the same line, 0 if there are none, or None if more
+    text is needed.
+    """
     if run[0][0] == "~":
         return 0
     stop = position.text.find("\n", run.end(), run.end() + _MAX_SPAN_LENGTH)
@@ -683,7 +690,7 @@ def _find_span_end(position: ScanPosition, run: re.Match[str]) -> int | None:
 
 
 def _examine_span(position: ScanPosition, start: int, end: int, count: int) -> ScanVerdict:
-    """Code in a sentence is shown. A call that is all of a line, or all that was announced in it, is one."""
+    """Examine inline code. It is shown unless it is a call that fills the line or was announced in it."""
     announced = (
         position.accepts_lines and is_announcing_call(position.line) and is_announcement(position.line)
     )
@@ -719,7 +726,7 @@ def _examine_code_block(position: ScanPosition, run: re.Match[str]) -> ScanVerdi
 
 
 def _may_be_code_call(head: str, position: ScanPosition) -> bool | None:
-    """Whether a block that begins so can be a call; None: too little of it has come."""
+    """Return whether a block with this beginning can be a call, or None if more text is needed."""
     names = position.names
     if not head:
         return None
@@ -782,7 +789,7 @@ def _examine_whole_block(position: ScanPosition, run: re.Match[str], stop: int, 
 
 
 def _is_code_call(content: str, position: ScanPosition, info: str) -> bool:
-    """Whether all of this code is a call: of a real tool, or in a syntax nobody writes by chance."""
+    """Return whether all of this code is a call of a known tool, or is in an unmistakable call syntax."""
     names = position.names
     if content[:1] in ("{", "[") and is_real_tool_call(content, names):
         return True

@@ -53,23 +53,23 @@ from fingerpost.choose.syntax_guard.vocabulary import (
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ToolCard
 
-MAX_RAW_LENGTH: Final = 2_000  # characters of a find that are kept for a person to look at
+MAX_RAW_LENGTH: Final = 2_000  # characters kept for inspection
 
 
 @frozen
 class FoundSyntax:
-    """Tool syntax that stood in a text. With name and arguments it can be made a proper call."""
+    """Tool syntax found in a text. With a name and arguments, it can be executed as a call."""
 
-    syntax: str  # the family: "hermes", "llama", "react", …; "thought" for thinking aloud
-    raw: str  # at most LONGEST_RAW characters of it
-    name: str | None = None  # the key of the real tool it names; of one that is not ours, its name
-    arguments: JsonObject | None = None  # as far as they could be read
-    is_call: bool = True  # not a stray marker, an invented result or turn, or thinking aloud
+    syntax: str  # the family: "hermes", "llama", "react", …; "thought" for reasoning
+    raw: str  # at most MAX_RAW_LENGTH characters
+    name: str | None = None  # the key of the real tool, or the name of a tool in `others`
+    arguments: JsonObject | None = None  # None if they could not be parsed
+    is_call: bool = True  # not a single marker, an invented result or turn, or reasoning
 
 
 @frozen
 class CleanedText:
-    """A text that may be shown, and what was taken out of it."""
+    """A text to show, and the tool syntax that was removed from it."""
 
     text: str
     removed: tuple[FoundSyntax, ...] = ()
@@ -90,21 +90,21 @@ _DISGUISED_CHARACTER: Final = re.compile(
     r"|#x0{0,4}(?P<hex>3c|3e|7c|22|27));|\\u00(?P<escape>3c|3e|7c)",
     re.IGNORECASE,
 )
-# The beginning of a disguise that may go on in the next piece.
+# The beginning of an escape that may continue in the next piece.
 _UNFINISHED_ENTITY: Final = re.compile(
     r"(?:&(?:amp;)?(?:[a-z]{0,6}|#x?[0-9a-f]{0,6})|\\(?:u[0-9a-f]{0,3})?)\Z", re.IGNORECASE
 )
 
 
 class FoldedText:
-    """Text that arrives in pieces, its plain view, and the way back from the view to the text."""
+    """Text that arrives in pieces, its view without disguised characters, and the mapping between both."""
 
     def __init__(self) -> None:
         self.text = ""  # the view
         self._raw = ""
-        self._late = ""  # the start of what may be a disguise, seen once it is complete
-        # Where the view and the text part: at this place of the view the text behind it ends
-        # here, and the text before it begins there.
+        self._late = ""  # the start of a possible escape, added once it is complete
+        # Where view and text positions diverge: for each view position, the text position where
+        # the character before it ends and where the character at it starts.
         self._places: list[int] = []
         self._ends: list[int] = []
         self._starts: list[int] = []
@@ -146,23 +146,23 @@ class FoldedText:
         self._starts.append(start)
 
     def get_text_start(self, place: int) -> int:
-        """Where in the text the character at this place of the view begins."""
+        """Return the text position where the character at this view position starts."""
         index = bisect_right(self._places, place) - 1
         return place if index < 0 else self._starts[index] + place - self._places[index]
 
     def get_text_end(self, place: int) -> int:
-        """Where in the text the character before this place of the view ends."""
+        """Return the text position where the character before this view position ends."""
         index = bisect_left(self._places, place)
         if index < len(self._places) and self._places[index] == place:
             return self._ends[index]
         return self.get_text_start(place)
 
     def get_raw(self, start: int, end: int) -> str:
-        """The text between two places of the text (not of the view)."""
+        """Return the text between two positions of the text, not of the view."""
         return self._raw[start:end]
 
     def discard_before(self, place: int) -> int:
-        """Let go of the view before `place`; gives how much of the text went with it."""
+        """Discard the view before `place`. Return the length of the discarded text."""
         gone = self.get_text_end(place)
         first = bisect_left(self._places, place)
         self._places = [one - place for one in self._places[first:]]
@@ -174,7 +174,7 @@ class FoldedText:
 
 
 def _unfold_match(found: re.Match[str]) -> str:
-    """The plain character behind a disguise; nothing for an invisible one."""
+    """Return the plain character for an escaped one, or an empty string for an invisible one."""
     if name := found["name"]:
         return _ENTITIES[name.lower()]
     if ten := found["ten"]:
@@ -183,7 +183,7 @@ def _unfold_match(found: re.Match[str]) -> str:
     return _ENTITY_CODES[int(code, 16)] if code else ""
 
 
-_REMEMBERED_LENGTH: Final = 600  # characters of what was shown, to tell talk from use
+_REMEMBERED_LENGTH: Final = 600  # characters of shown text, to tell a mention from a call
 _REMEMBERED_LINE_LENGTH: Final = 200
 _TRIGGER: Final = re.compile(
     rf"[<`{{\[(«]|\n+|~~~|[{RULER}]{{2,}}|{MARKER_WORDS.pattern}", MARKER_WORDS.flags
@@ -205,7 +205,7 @@ class ShownText:
 
 @frozen(kw_only=False)
 class HiddenBlock:
-    """A block that ended: as it was written, and the plain view of it."""
+    """A complete hidden block: the original text and its view."""
 
     raw: str
     plain: str
@@ -218,7 +218,7 @@ ScannedPart: TypeAlias = ShownText | HiddenBlock
 
 
 class SyntaxScanner:
-    """One text on its way through."""
+    """The scanner state for one text."""
 
     def __init__(
         self, names: WrittenToolNames, *, request: str, is_about_syntax: bool, asks_for_data: bool
@@ -228,14 +228,14 @@ class SyntaxScanner:
         self._about = is_about_syntax
         self._data = asks_for_data
         self._fold = FoldedText()
-        self._at = 0  # in the view: what is before it is decided
-        self._done = 0  # in the text: what is before it was given out
+        self._at = 0  # view position; everything before it is decided
+        self._done = 0  # text position; everything before it was returned
         self._line = ""
         self._before = ""
-        self._fresh = True  # at the start of a line that was not looked at
-        self._blind = 0  # values before this place of the view were looked at
+        self._fresh = True  # at the start of a line that was not examined
+        self._blind = 0  # view position; JSON values before it were examined
         self._blind_tags = 0
-        self._wait_length = 0  # how much has to be there before looking again is worth it
+        self._wait_length = 0  # minimum length before the next scan
         self._mode: HiddenMode | None = None
         self._fence: re.Pattern[str] | None = None
         self._behind = False
@@ -246,7 +246,7 @@ class SyntaxScanner:
         self._mute = False
 
     def scan(self, piece: str, *, final: bool = False) -> Iterator[ScannedPart]:
-        """What can be said now that this piece has come."""
+        """Add a piece and yield the parts that are decided now."""
         self._fold.append(piece, final=final)
         if len(self._fold.text) - self._at >= self._wait_length or final:
             yield from self._advance_scan(final=final)
@@ -341,10 +341,10 @@ class SyntaxScanner:
         yield from self._apply_verdict(self._examine_sign(found[0], self._build_position(text, final=final)))
 
     def _find_next_trigger(self, text: str) -> tuple[re.Match[str] | None, int]:
-        """The next place to look at; where there is none, how far that is known."""
+        """Return the next trigger, or None, and the end of the searched text."""
         if self._at >= self._blind:
             return _TRIGGER.search(text, self._at), len(text)
-        # Braces that were looked at are passed over together, not one by one.
+        # Skip examined braces together, not one by one.
         found = _TRIGGER_OUTSIDE_VALUES.search(text, self._at, self._blind + _MAX_PREFIX_LENGTH + 1)
         return (found if found is not None and found.start() < self._blind else None), self._blind
 
@@ -415,7 +415,7 @@ class SyntaxScanner:
 
 
 def _may_begin_word(tail: str, at: int) -> bool:
-    """Whether a word that matters may begin here; a label begins no later than its word."""
+    """Return whether a marker word or a label may start here. A label must start at a word boundary."""
     begun = tail[at:]
     inside = at > 0 and (tail[at - 1].isalnum() or tail[at - 1] == "_")
     label = begun.strip("*_") if begun[0] in "*_" else begun
@@ -423,14 +423,14 @@ def _may_begin_word(tail: str, at: int) -> bool:
 
 
 def _count_held_tail(text: str, start: int) -> int:
-    """How much at the end may be the beginning of a word that matters."""
+    """Return how many characters at the end may be the beginning of a marker word."""
     tail = text[max(start, len(text) - _MAX_PREFIX_LENGTH) :].casefold()
     word = next((len(tail) - at for at in range(len(tail)) if _may_begin_word(tail, at)), 0)
     return word or int(tail[-1:] in _RULER_SIGNS and bool(tail))
 
 
-MAX_FOUND: Final = 200  # finds of one text; more are hidden all the same
-_MAX_SPACE_HELD: Final = 256  # white space held back, which is dropped if only a block follows it
+MAX_FOUND: Final = 200  # recorded per text; further ones are hidden but not recorded
+_MAX_SPACE_HELD: Final = 256  # white space held back; dropped if only a block follows
 _UNSEEN_CHARACTERS: Final = re.compile(f"[{INVISIBLE}]+")
 _WHITE_SPACE: Final = re.compile(rf"[\s{INVISIBLE}]*")
 _UNKNOWN_CALL: Final = WrittenCall(name="", arguments=None)
@@ -438,9 +438,10 @@ _TRAILING_SPACE: Final = re.compile(rf"[\s{INVISIBLE}]{{0,{_MAX_SPACE_HELD}}}\Z"
 
 
 class SyntaxGuard:
-    """Takes invented tool syntax out of what models write. Knows the real tools, to tell a call from data.
+    """Removes tool syntax from model output. It uses the names of the real tools to tell a call from data.
 
-    `others`: the names of tools that are not ours; what calls one of them is found under that name.
+    `others` are names of tools that are not routed, such as client tools. Calls of them are found under that
+    name.
     """
 
     def __init__(self, tools: Iterable[ToolCard] = (), *, others: Collection[str] = ()) -> None:
@@ -448,41 +449,41 @@ class SyntaxGuard:
         self._names = names.with_other_names(others) if others else names
 
     def clean(self, text: str, *, request: str = "") -> CleanedText:
-        """The text without tool syntax, and what that was. `request`: what it answers."""
+        """Return the text without tool syntax, and the removed parts. `request` is the request it answers."""
         stream = self.stream(request=request)
         shown = stream.feed(text) + stream.finish()
         return CleanedText(text=shown, removed=stream.removed)
 
     def stream(self, *, request: str = "") -> StreamGuard:
-        """The same for a text that comes in pieces."""
+        """Return a guard for a text that arrives in pieces."""
         return StreamGuard(self._names, request)
 
     def is_about_syntax(self, request: str) -> bool:
-        """Whether a request asks about tool syntax itself, so that the answer has to show some."""
+        """Return whether a request asks about tool syntax, so that the answer must be able to show it."""
         return is_about_syntax(request)
 
 
 class StreamGuard:
-    """One text that comes in pieces. What is shown over all pieces does not depend on where they are cut."""
+    """The guard for one text that arrives in pieces. The piece boundaries do not affect the result."""
 
     def __init__(self, names: WrittenToolNames, request: str) -> None:
         self._names = names
         about, data = is_about_syntax(request), is_asking_for_data(request)
         self._scanner = SyntaxScanner(names, request=request, is_about_syntax=about, asks_for_data=data)
-        self._whole: list[str] | None = None if about or data else []  # while it may be nothing but a call
+        self._whole: list[str] | None = None if about or data else []  # while the text may be only a call
         self._stopped: list[FoundSyntax] = []
-        self._gap = ""  # white space that may have to go
-        self._last = ""  # the last character given out
-        self._behind = False  # nothing but white space since the last block
-        self._wanting = False  # no white space came before that block: what comes behind it stays
+        self._gap = ""  # white space that may be dropped
+        self._last = ""  # the last returned character
+        self._behind = False  # only white space since the last block
+        self._wanting = False  # no white space before that block: keep the one after it
 
     @property
     def removed(self) -> tuple[FoundSyntax, ...]:
-        """What was found so far."""
+        """The tool syntax found so far."""
         return tuple(self._stopped)
 
     def feed(self, piece: str) -> str:
-        """What may be shown now."""
+        """Add a piece. Return the text that can be shown now."""
         if self._whole is None:
             return self._scan_piece(piece, final=False)
         self._whole.append(piece)
@@ -493,7 +494,7 @@ class StreamGuard:
         return self._scan_piece(whole, final=False)
 
     def finish(self) -> str:
-        """What may be shown at last: nothing more will come."""
+        """End the text. Return the rest that can be shown."""
         whole = "".join(self._whole or ())
         rest = self._scan_piece(whole, final=True)
         if not self._behind:
@@ -518,7 +519,7 @@ class StreamGuard:
         return "".join(shown)
 
     def _join_spacing(self, text: str) -> str:
-        """White space around a block is there once: before it, unless the block began the text."""
+        """Keep the white space around a block only once: before it, unless the block is at the start."""
         if self._behind:
             space = _WHITE_SPACE.match(text)
             end = space.end() if space is not None else 0

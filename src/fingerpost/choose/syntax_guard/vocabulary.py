@@ -1,4 +1,4 @@
-"""Tool names as models write them, and phrases that talk about tool syntax."""
+"""Tool names as models write them, and phrases about tool syntax."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def split_words(text: str) -> frozenset[str]:
 
 MAX_WRITTEN_NAME_LENGTH: Final = 160
 _IGNORED_CHARACTERS: Final = re.compile(r"[\W_]+")
-# Name spaces models put before a name, and the counter some put behind it.
+# Namespaces that models write before a name, and the counter that some write after it.
 _NAME_DECORATION: Final = re.compile(
     r"\A(?:functions?|tools?|default_api|api|mcp|client|multi_tool_use)(?:\.|__|/|:)+|(?::\d+|\.call"
     r"|\(\s*\))\Z",
@@ -34,7 +34,7 @@ _ACTION_VERBS: Final = split_words(
     " validate transcribe extract consult perform locate recommend inspect publish subscribe describe"
     " activate dispatch prepare assign recall remember save retrieve attempt invoke track sum"
 )
-# Also nouns: a record may begin with them (`order_status`, `store_hours`).
+# Also nouns: the name of a data record may start with them (`order_status`, `store_hours`).
 _VERB_OR_NOUN: Final = split_words(
     "set list run call check open close show book order schedule use store load start stop web"
 )
@@ -51,10 +51,10 @@ _recent_indexes: deque[tuple[tuple[ToolCard, ...], WrittenToolNames]] = deque(ma
 
 
 class WrittenToolNames:
-    """Which real tool a written name means."""
+    """A lookup from written names to real tools."""
 
     def __init__(self, tools: Iterable[ToolCard]) -> None:
-        self._keys: dict[str, str | None] = {}  # None: several tools are called so
+        self._keys: dict[str, str | None] = {}  # None: several tools have this name
         for card in tools:
             for name in {card.key, card.exposed_name, card.name}:
                 plain = _fold_name(name)
@@ -64,29 +64,29 @@ class WrittenToolNames:
         self._spelled = sorted(self._keys)
 
     def with_other_names(self, names: Iterable[str]) -> WrittenToolNames:
-        """The same with tools of somebody else's, each known by its name alone, which goes before all."""
+        """Return a copy with the names of tools that are not routed. They take precedence."""
         found = WrittenToolNames(())
         found._keys = {**self._keys, **{_fold_name(name): name for name in names if _fold_name(name)}}
         found._spelled = sorted(found._keys)
         return found
 
     def is_known(self, written: str) -> bool:
-        """Whether a real tool is called so, or nearly so."""
+        """Return whether a real tool has this name or a variant of it."""
         return any(plain in self._keys for plain in _list_readings(written))
 
     def get_key(self, written: str) -> str | None:
-        """The key of the one tool that is meant."""
+        """Return the key of the tool, or None if there is not exactly one."""
         for plain in _list_readings(written):
             if plain in self._keys:
                 return self._keys[plain]
         return None
 
     def is_known_from_start(self, written: str) -> bool:
-        """Whether a real tool is called so, and its name could be told from its first letters on."""
+        """Return whether a real tool has this name and its first part is already a prefix of a known name."""
         return self.is_known(written) and self.is_prefix(_NAME_SEPARATOR.split(written.strip(), 1)[0])
 
     def is_prefix(self, written: str) -> bool:
-        """Whether some name begins like this: what is being written may become it."""
+        """Return whether a known name may start with this text."""
         plain = _fold_name(written)
         if _NAME_SEPARATOR.search(written) or any(space.startswith(plain) for space in _NAMESPACES):
             return True
@@ -95,7 +95,7 @@ class WrittenToolNames:
 
 
 def get_written_names(tools: Iterable[ToolCard]) -> WrittenToolNames:
-    """The names of these tools; those of the last few catalogs are kept, for every answer needs them."""
+    """Return the names of these tools. The last few catalogs are cached, because every answer needs them."""
     cards = tools if isinstance(tools, tuple) else tuple(tools)
     for known, names in tuple(_recent_indexes):
         if known is cards:
@@ -106,18 +106,19 @@ def get_written_names(tools: Iterable[ToolCard]) -> WrittenToolNames:
 
 
 def is_distinctive(name: str) -> bool:
-    """Whether a name is nobody's ordinary word: `get_weather` is not, `search` is."""
+    """Return whether a name cannot be an ordinary word: `get_weather` is distinctive, `search` is not."""
     return len(name) >= 5 and _INNER_CAPITAL.search(name) is not None
 
 
 def is_tool_like(name: str) -> bool:
-    """Whether a name that no real tool has is a tool's all the same: it says what it does, or"
-    " its name space."""
+    """Return whether an unknown name looks like a tool's: it names an action or has a tool namespace."""
     return is_namespaced(name) or has_action_name(name) is not False
 
 
 def has_action_name(name: str) -> bool | None:
-    """Whether a name says what is done or what does it (`find_flight`, `memory_helper`); None: it may."""
+    """Return whether a name describes an action or an actor (`find_flight`, `memory_helper`), or None if it
+    is not certain.
+    """
     own = _NAME_SEPARATOR.split(name)[-1]
     if _ACTION_NAME.fullmatch(own) is None:
         return False
@@ -133,12 +134,14 @@ def has_action_name(name: str) -> bool | None:
 
 
 def is_namespaced(name: str) -> bool:
-    """Whether a name stands in a name space that models are given for tools: it is a tool's, known or not."""
+    """Return whether a name has a namespace that models use for tools. It then is a tool's name, known or
+    not.
+    """
     return _TOOL_NAMESPACE.match(name) is not None
 
 
 def _list_readings(written: str) -> Iterable[str]:
-    """What may be meant, likeliest first: the whole, without name spaces, its last part."""
+    """Return the possible names, most likely first: the whole, without namespaces, its last part."""
     name = written.strip(" \t\n`*\"'")
     if not name or len(name) > MAX_WRITTEN_NAME_LENGTH:
         return
@@ -155,7 +158,7 @@ def _fold_name(name: str) -> str:
 
 
 MAX_TALK_LENGTH: Final = 8_000
-# Words that mean tool syntax by themselves, and words that mean it only beside others: Hermes is also
+# Words that always mean tool syntax, and words that mean it only together with others: Hermes is also
 # a god, React a library, Mistral a wind.
 _SYNTAX_SUBJECT: Final = re.compile(
     r"tool[ _-]?(?:calls?|use|calling)\b|function[ _-]?call|chat ?ml\b|special tokens?|chat templates?"
@@ -195,7 +198,7 @@ _CALLING_PHRASE: Final = re.compile(
 
 
 def is_about_syntax(text: str) -> bool:
-    """Whether this text speaks of tool syntax as something to look at."""
+    """Return whether this text is about tool syntax."""
     look = text[:MAX_TALK_LENGTH]
     if _SYNTAX_SUBJECT.search(look):
         return _SYNTAX_FORM.search(look) is not None
@@ -244,7 +247,9 @@ _LOOK_BACK_LENGTH: Final = 240
 
 
 def is_asking_for_data(request: str) -> bool:
-    """Whether this request asks for data or code, so that a value with the shape of a call may be content."""
+    """Return whether this request asks for data or code. A value in the form of a call may then be
+    content.
+    """
     return _DATA_WANTED.search(request[:MAX_TALK_LENGTH]) is not None
 
 
@@ -256,17 +261,17 @@ _HOW_TO_QUESTION: Final = re.compile(
 
 
 def is_asking_how(request: str) -> bool:
-    """Whether this request asks how something is done, so that lines of code may be what is explained."""
+    """Return whether this request asks how to do something. Lines of code may then be the explanation."""
     return _HOW_TO_QUESTION.search(request[:MAX_TALK_LENGTH]) is not None
 
 
 def is_announcing_call(before: str) -> bool:
-    """Whether the text that ends here says that something is about to be done."""
+    """Return whether the end of this text announces an action."""
     return _INTENTION.search(before[-_LOOK_BACK_LENGTH:]) is not None
 
 
 def is_introducing_data(before: str) -> bool:
-    """Whether the text that ends here announces data or code, and not a call."""
+    """Return whether the end of this text announces data or code and not a call."""
     look = before[-_LOOK_BACK_LENGTH:]
     introduced = not _DATA_WORDS.isdisjoint(_TALK_WORD.findall(look.casefold()))
     return introduced and _INTENTION.search(look) is None
@@ -295,7 +300,7 @@ _SOON_PHRASE: Final = re.compile(
 
 
 def is_announcement(text: str) -> bool:
-    """Whether a text only leads in to something that does not follow: "Sure. Let me check."."""
+    """Return whether a text only announces something that does not follow, such as "Sure. Let me check."."""
     said = text.strip()
     return 0 < len(said) <= MAX_ANNOUNCEMENT_LENGTH and all(
         map(_is_announcing_sentence, _BETWEEN_SENTENCES.split(said))
