@@ -1,4 +1,4 @@
-"""Tool cards: collected, named, judged, pinned, and given out as immutable snapshots."""
+"""The tool catalog: tool cards with names, effects and pins, published as immutable snapshots."""
 
 from fingerpost.catalog.catalog import Catalog
 from fingerpost.catalog.pins import DefinitionDifference, compute_fingerprint, find_differences

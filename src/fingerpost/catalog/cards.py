@@ -1,6 +1,4 @@
-"""From one tool definition to one card or the reason why there is none, and cards as models are given
-them.
-"""
+"""Builds a card from a tool definition, or the reason for its refusal, and formats cards for models."""
 
 from __future__ import annotations
 
@@ -47,24 +45,23 @@ _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
 
 @frozen(kw_only=False)
 class RefusedDefinition:
-    """Why a definition did not become a card. Switched off by a person is no fault of its server's."""
+    """Why a definition has no card. `fault` is false if the tool is disabled in the settings."""
 
-    name: str  # made visible: it goes to a screen
+    name: str  # with invisible characters escaped, for display
     reason: str
     fault: bool = True
-    card: ToolCard | None = None  # what it would be, were it not switched off
+    card: ToolCard | None = None  # the card it would have if it were enabled
 
 
 @frozen(kw_only=False)
 class CardBuilder:
-    """Makes cards, with what was written and learned so far."""
+    """Builds cards with the current overrides and usage data."""
 
     overrides: Overrides
     inferring: bool = True
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
-    reads: dict[str, tuple[str, str]] = field(
-        default_factory=dict[str, tuple[str, str]]
-    )  # by key: the fingerprint of what a person said only reads, and who said it
+    # By key: the fingerprint of a definition that a person marked as read-only, and who marked it.
+    reads: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def build(
         self,
@@ -75,10 +72,11 @@ class CardBuilder:
         prefix: bool = True,
         origin: Listing | None = None,
     ) -> ToolCard | RefusedDefinition:
-        """The card of this definition; the very one in `known` if that still holds.
+        """Return the card of this definition, or why it is refused. An unchanged card in `known` is returned
+        as it is.
 
-        Without `prefix` the tool keeps its own name. What a server may send wrong
-        ends in a refusal, never in an error. `origin` says which server it is, and what is believed of it.
+        Without `prefix` the tool keeps its own name. Invalid definitions are refused and never raise.
+        `origin` identifies the server and says which of its hints are trusted.
         """
         if (refusal := _find_refusal(definition)) is not None:
             return refusal
@@ -146,7 +144,7 @@ class CardBuilder:
         written: WrittenOverride | None,
         origin: Listing | None,
     ) -> tuple[Known[Effect], str]:
-        """Its effect, and why it is not certain that it only reads."""
+        """Return the tool's effect, and why it is not certain that the tool only reads."""
         if written is not None and written.fields.effect is not None:
             return Known(written.fields.effect, Source.WRITTEN, written.get_reason("effect")), ""
         kept = self.reads.get(key)
@@ -174,7 +172,9 @@ def _has_read_only_hint(tool: JsonObject) -> bool:
 
 
 def _get_cache_seconds(written: WrittenOverride | None) -> Known[float]:
-    """Only a person can know that an answer of a moment ago is as good as a new one."""
+    """Return the cache time. It is set only by an override, because only a person knows whether a cached
+    result is valid.
+    """
     if written is None or written.fields.cache_seconds is None:
         return Known(0.0, Source.DEFAULT, "every read is asked anew")
     return Known(written.fields.cache_seconds, Source.WRITTEN, written.get_reason("cache_seconds"))
@@ -213,7 +213,9 @@ def _find_refusal(definition: object) -> RefusedDefinition | None:
 
 
 def _find_task_fault(execution: object) -> str | None:
-    """Its server refuses a plain call of such a tool, and some clients do not even send one."""
+    """Return why the tool cannot be called, or None. A tool that requires task execution refuses a plain
+    call.
+    """
     if not isinstance(execution, Mapping):
         return None
     if cast("Mapping[str, object]", execution).get("taskSupport") != "required":
@@ -224,7 +226,7 @@ def _find_task_fault(execution: object) -> str | None:
     )
 
 
-MAX_DESCRIPTION_LENGTH: Final = 4000  # characters: what a tool is about stands at the beginning
+MAX_DESCRIPTION_LENGTH: Final = 4000  # characters; the beginning says what a tool does
 _TEXT_KEYWORDS: Final = frozenset({"description", "title", "$comment"})
 _NAMED_SCHEMA_KEYWORDS: Final = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
@@ -232,12 +234,12 @@ _NAMED_SCHEMA_KEYWORDS: Final = frozenset(
 
 
 def build_model_definition(card: ToolCard) -> JsonObject:
-    """The tool as a model is given it, in the OpenAI format."""
+    """Return the tool definition for a model, in the OpenAI format."""
     return build_function(card.exposed_name, card.description, card.definition.get("inputSchema"))
 
 
 def build_function(name: str, description: str, schema: Json) -> JsonObject:
-    """Any tool in the OpenAI format. Characters nobody can see are written out in its description."""
+    """Return a tool in the OpenAI format. Invisible characters in the description are escaped."""
     function: JsonObject = {
         "name": name,
         "description": _bound_description(description),
@@ -247,9 +249,10 @@ def build_function(name: str, description: str, schema: Json) -> JsonObject:
 
 
 def make_text_visible(part: Json, *, named: bool = False) -> Json:
-    """A definition or a schema whose words for people and models hide nothing: all else stays as it is.
+    """Return a definition or schema with invisible characters escaped in its texts. Everything else is
+    unchanged.
 
-    `named`: the keys of this part are names (of parameters), not words of the schema language.
+    `named` is true if the keys of this part are parameter names and not schema keywords.
     """
     if isinstance(part, Mapping):
         made: dict[str, Json] = {

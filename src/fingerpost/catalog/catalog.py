@@ -1,9 +1,8 @@
-"""The catalog: which tools there are now.
+"""The catalog of the tools that currently exist.
 
-State and decisions, no input or output: listings come in, snapshots and events
-go out, and storing pins or asking servers is its caller's work. Every change
-makes one new version and one `CatalogChanged`; a listing that changes nothing
-makes neither.
+It does no I/O: listings come in, snapshots and events go out, and the caller stores pins and contacts
+servers. Every change makes one new version and one `CatalogChanged` event; a listing without changes makes
+neither.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from fingerpost.settings.model import FlagSettings, ToolOverride
 
 _NO_FLAGS_SET = FlagSettings()
 _EMPTY_SNAPSHOT = Snapshot()
-MAX_CALLER_SNAPSHOTS = 32  # snapshots of callers with a key of their own
+MAX_CALLER_SNAPSHOTS = 32  # snapshots of callers with their own keys
 
 
 class Catalog:
@@ -72,46 +71,44 @@ class Catalog:
         flags: FlagSettings = _NO_FLAGS_SET,
         own: Collection[str] = (),
     ) -> None:
-        """`own` servers came with this program: their tools change with it, and are not pinned."""
+        """`own` names the built-in servers. Their tools change with the program and are not pinned."""
         self._own = frozenset(own)
         self._events = events
         self._flags = flags
         self._maker = CardBuilder(Overrides(overrides), inferring=flags.inferred_intelligence)
         self._unprefixed: set[str] = set()  # servers whose tools keep their own names
-        self._seen: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; quarantined ones too
+        self._seen: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; includes quarantined tools
         self._origins: dict[str, Listing] = {}  # the last listing of each server, without its tools
         self._dropped: dict[str, tuple[DroppedTool, ...]] = {}
-        self._off: dict[str, dict[str, ToolCard]] = {}  # switched off in the settings, by server and key
+        self._off: dict[str, dict[str, ToolCard]] = {}  # disabled in the settings, by server and key
         self._pins: dict[str, Pin] = {}
         self._new_pins: list[Pin] = []
         self._quarantined: dict[str, Quarantined] = {}
-        self._shut: Mapping[str, str] = {}  # tools switched off by a person, each with the reason
+        self._shut: Mapping[str, str] = {}  # tools disabled by a person, with the reason
         self._shut_servers: Mapping[str, str] = {}
-        self._announced: dict[str, str] = {}  # the changed fingerprint last told about, by key
+        self._announced: dict[str, str] = {}  # the last changed fingerprint that was reported, by key
         self._version = 0
         self._snapshot = self._whole = Snapshot()
         self._outdated = False
-        self._seen_with: dict[frozenset[str], Snapshot] = {}  # by the tools listed to a caller's own key
-
-    # -- what is there ------------------------------------------------------------------------------------
+        self._seen_with: dict[frozenset[str], Snapshot] = {}  # by the tools listed for a caller's key
 
     @property
     def snapshot(self) -> Snapshot:
-        """The tools that all callers may be told of. The same object until something changes.
+        """The tools visible to all callers. The same object is returned until something changes.
 
-        Those listed only to a caller's own key are not among them: `full_snapshot` has them.
+        Tools listed only for a caller's key are in `full_snapshot`.
         """
         self._make_snapshots()
         return self._snapshot
 
     @property
     def full_snapshot(self) -> Snapshot:
-        """The snapshot with the tools that single callers alone may see: only for what tells these apart."""
+        """The snapshot including tools of single callers. Use it only where these are filtered by caller."""
         self._make_snapshots()
         return self._whole
 
     def get_snapshot_for(self, scopes: Iterable[Scope]) -> Snapshot:
-        """The snapshot with those of the tools listed to callers' own keys that these scopes name."""
+        """Return the snapshot with the personal tools that these scopes name."""
         if self.full_snapshot is self._snapshot:
             return self._snapshot
         theirs = frozenset(key for scope in scopes for key in scope.personal)
@@ -140,17 +137,17 @@ class Catalog:
 
     @property
     def quarantined(self) -> tuple[Quarantined, ...]:
-        """Tools whose definition is not the pinned one, by key."""
+        """Tools whose definition differs from the pinned one, by key."""
         return tuple(self._quarantined[key] for key in sorted(self._quarantined))
 
     @property
     def dropped(self) -> tuple[DroppedTool, ...]:
-        """Tools that were listed and are not in the snapshot: refused, or switched off."""
+        """Tools that were listed but are refused or disabled."""
         return tuple(drop for server in sorted(self._dropped) for drop in self._dropped[server])
 
     @property
     def disabled(self) -> Snapshot:
-        """Tools a person switched off while we run, by themselves or with their server."""
+        """Tools disabled at run time, directly or with their server."""
         if not self._shut and not self._shut_servers:
             return _EMPTY_SNAPSHOT
         cards = (card for cards in self._seen.values() for card in cards.values() if self._is_disabled(card))
@@ -158,7 +155,7 @@ class Catalog:
 
     @property
     def unavailable(self) -> Snapshot:
-        """Tools that are known and not in the snapshot; `explain_unavailable` says of each why."""
+        """Known tools that are not in the snapshot. `explain_unavailable` returns the reason of each."""
         cards = {entry.card.key: entry.card for entry in self._quarantined.values()}
         for off in self._off.values():
             cards.update(off)
@@ -166,7 +163,7 @@ class Catalog:
         return Snapshot(version=self._version, cards=tuple(cards.values()))
 
     def explain_unavailable(self, card: ToolCard) -> UnavailableTool:
-        """Why this tool of `unavailable` is not in the snapshot: what a person did comes first."""
+        """Return why this tool of `unavailable` is not in the snapshot. Actions of a person come first."""
         if (reason := self.get_disabled_reason(card)) is not None:
             return build_disabled(card, reason, by_server=card.key not in self._shut)
         if card.key in self._off.get(card.server, {}):
@@ -175,16 +172,14 @@ class Catalog:
         return build_unseen(card) if held is not None and held.new else build_changed(card)
 
     def get_disabled_reason(self, card: ToolCard) -> str | None:
-        """Why this tool is switched off; None: it is not."""
+        """Return why this tool is disabled, or None if it is enabled."""
         if (reason := self._shut.get(card.key)) is not None:
             return reason
         reason = self._shut_servers.get(card.server)
         return None if reason is None else f"its server {card.server} is {reason}"
 
-    # -- what servers offer -------------------------------------------------------------------------------
-
     def build_cards(self, listing: Listing) -> tuple[ToolCard | RefusedDefinition, ...]:
-        """What becomes of each definition. Changes nothing, so that a thread can do it for a long listing."""
+        """Return the card or refusal of each definition. It changes no state, so it can run in a thread."""
         server, prefix = listing.server, listing.prefix
         same_names = prefix is (server not in self._unprefixed)
         same_origin = _get_origin(listing) == _get_origin(self._origins.get(server, listing))
@@ -198,12 +193,10 @@ class Catalog:
     def replace_server(
         self, listing: Listing, built: Sequence[ToolCard | RefusedDefinition] | None = None
     ) -> CatalogDiff:
-        """The tools of this server are now these, and no others. `studied`: what `build_cards` said of
-        them.
-        """
+        """Replace all tools of this server. `built` is the result of `build_cards`, if available."""
         server = listing.server
         cards: dict[str, ToolCard] = {}
-        drops = list(listing.dropped)  # already told about by whoever read the list
+        drops = list(listing.dropped)  # already reported when the list was read
         refused: list[DroppedTool] = []
         off: dict[str, ToolCard] = {}
         for made in self.build_cards(listing) if built is None else built:
@@ -229,15 +222,13 @@ class Catalog:
         return self._replace(server, cards)
 
     def remove_server(self, server: str) -> CatalogDiff:
-        """This server and its tools are gone. Their pins stay: they may come back."""
+        """Remove this server and its tools. Their pins are kept, because the server may return."""
         self._set_dropped(server, ())
         self._set_switched_off(server, {})
         return self._replace(server, {})
 
-    # -- what use teaches ---------------------------------------------------------------------------------
-
     def learn(self, profiles: Mapping[str, UsageProfile]) -> CatalogDiff:
-        """Typical latency and size from recorded use, by key."""
+        """Update typical latency and size from recorded usage, by key."""
         if not self._flags.learned_intelligence:
             return CatalogDiff()
         self._maker.usage.update(profiles)
@@ -247,10 +238,8 @@ class Catalog:
                 cards[key] = self._rebuild_card(cards[key].server, cards[key])
         return self._publish_diff(compute_diff(before, self._get_all_listed()))
 
-    # -- switched off by a person -------------------------------------------------------------------------
-
     def set_disabled(self, tools: Mapping[str, str], servers: Mapping[str, str]) -> CatalogDiff:
-        """From now on these tools and servers are off, and no others. By key and name, with the reason."""
+        """Disable exactly these tools (by key) and servers (by name), each with a reason."""
         before = self._get_all_listed()
         self._shut, self._shut_servers = dict(tools), dict(servers)
         return self._publish_diff(compute_diff(before, self._get_all_listed()))
@@ -258,12 +247,10 @@ class Catalog:
     def _is_disabled(self, card: ToolCard) -> bool:
         return card.key in self._shut or card.server in self._shut_servers
 
-    # -- pins ---------------------------------------------------------------------------------------------
-
     def use_pins(self, pins: Mapping[str, Pin], gone: Collection[str] = ()) -> CatalogDiff:
-        """These pins hold, and those that are `gone` do not. A tool without a pin is new again.
+        """Set these pins and remove those in `gone`. A tool without a pin is new again.
 
-        Call it before listings come in, and when another process changed some.
+        Call it before listings arrive, and after another process changed pins.
         """
         before = self._get_all_listed()
         self._pins.update(pins)
@@ -278,22 +265,24 @@ class Catalog:
         return self._publish_diff(compute_diff(before, self._get_all_listed()))
 
     def take_new_pins(self) -> list[Pin]:
-        """Pins made for tools seen for the first time since this was last asked. The caller stores them."""
+        """Return the pins made since the last call for tools seen for the first time. The caller stores
+        them.
+        """
         taken, self._new_pins = self._new_pins, []
         return taken
 
     def return_new_pins(self, unstored: Sequence[Pin]) -> None:
-        """These could not be stored: they are new again, unless a later pin of the tool stands already."""
+        """Put back pins that could not be stored, except where the tool has a later pin."""
         self._new_pins = [
             *(waiting for waiting in unstored if self._pins.get(waiting.key) is waiting),
             *self._new_pins,
         ]
 
     def accept(self, key: str, by: str, *, fingerprint: str | None = None) -> Pin:
-        """A person accepts the changed definition of a quarantined tool. The caller stores the pin.
+        """Accept the changed definition of a quarantined tool and return the pin. The caller stores it.
 
-        Give the fingerprint of the definition that was shown: if the server has
-        changed it once more since, nothing is accepted.
+        `fingerprint` is that of the definition shown to the person. If the server has changed the definition
+        since, nothing is accepted.
         """
         waiting = self._quarantined.get(key)
         if waiting is None:
@@ -310,9 +299,10 @@ class Catalog:
         return accepted
 
     def set_read_only(self, key: str, by: str, *, fingerprint: str, only_reads: bool = True) -> Pin:
-        """A person says of this definition of a tool that it only reads, or takes it back.
+        """Mark this definition of a tool as read-only, or remove the mark. Return the pin, which the caller
+        stores.
 
-        The caller stores the pin: the word holds for the definition that was shown, and for no other.
+        The mark is valid only for the definition with this fingerprint.
         """
         card = self._seen.get(key.partition("/")[0], {}).get(key) or self.full_snapshot.get(key)
         if card is None or key in self._quarantined:
@@ -332,7 +322,7 @@ class Catalog:
         return kept
 
     def _rebuild_read_only(self, keys: Collection[str]) -> None:
-        """Make the cards anew of which a person said, or no longer says, that they only read."""
+        """Rebuild the cards whose read-only mark was set or removed."""
         for key in keys:
             found = self._pins.get(key)
             said = (
@@ -355,7 +345,9 @@ class Catalog:
         return replace(made, personal=card.personal) if isinstance(made, ToolCard) else card
 
     def _check_pins(self, server: str) -> None:
-        """Pin what is new on this server, quarantine what changed, release what is as pinned again."""
+        """Pin new tools of this server, quarantine changed ones and release those that match their pins
+        again.
+        """
         if not self._flags.pins or server in self._own:
             return
         found = compare_with_pins(self._seen.get(server, {}).values(), self._pins)
@@ -367,7 +359,7 @@ class Catalog:
         now = utc_now()
         for card in first:
             self._add_new_pin(build_pin(card, at=now))
-        for card in (*first, *found.accepted):  # whose pin was forgotten is new, and waited perhaps
+        for card in (*first, *found.accepted):  # a tool whose pin was removed is new and may be in quarantine
             self._quarantined.pop(card.key, None)
             self._announced.pop(card.key, None)
         self._pin_server(server, whole, {card.name for card in (*first, *found.accepted)})
@@ -380,16 +372,16 @@ class Catalog:
                 self._events.emit(ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen))
 
     def _is_new_on_known_server(self, card: ToolCard, whole: Pin) -> bool:
-        """Whether a known server offers this tool for the first time, and a person is to see it first.
+        """Return whether a known server offers this tool for the first time, so that it needs review.
 
-        One that is listed to a caller's own key alone is seen by that caller alone, and not reviewed.
+        A tool listed only for a caller's key is visible only to that caller and needs no review.
         """
         origin = self._origins.get(card.server)
         reviewed = origin is not None and origin.new_tools == "review"
         return reviewed and not card.personal and card.name not in get_pinned_tools(whole)
 
     def _pin_server(self, server: str, whole: Pin | None, names: Collection[str]) -> None:
-        """Keep which tools the server was seen with, and with the first of them what it says of itself."""
+        """Pin the names of the server's tools, and its instructions when it is first seen."""
         if whole is None:
             if names:
                 self._add_new_pin(
@@ -403,21 +395,19 @@ class Catalog:
         self._pins[made.key] = made
         self._new_pins = [*(new for new in self._new_pins if new.key != made.key), made]
 
-    # -- what servers say of themselves -------------------------------------------------------------------
-
     def _get_raw_instructions(self, server: str) -> str:
         origin = self._origins.get(server)
         return "" if origin is None else origin.instructions or ""
 
     def get_instructions(self, server: str) -> str:
-        """What the server says of itself, as far as it may be passed on: not when it changed unseen."""
+        """Return the server's instructions, or an empty string if they changed and were not accepted."""
         return (
             "" if self._find_changed_instructions(server) is not None else self._get_raw_instructions(server)
         )
 
     @property
     def changed_instructions(self) -> tuple[ChangedInstructions, ...]:
-        """What servers say of themselves that waits to be accepted, by server."""
+        """Changed instructions that wait for acceptance, by server."""
         found = (self._find_changed_instructions(server) for server in sorted(self._seen))
         return tuple(one for one in found if one is not None)
 
@@ -438,7 +428,7 @@ class Catalog:
         )
 
     def accept_instructions(self, server: str, by: str, *, fingerprint: str) -> Pin:
-        """A person accepts what a server now says of itself. The caller stores the pin."""
+        """Accept the server's current instructions and return the pin. The caller stores it."""
         waiting = self._find_changed_instructions(server)
         whole = self._pins.get(build_server_key(server))
         if waiting is None or whole is None:
@@ -452,8 +442,6 @@ class Catalog:
         self._pins[accepted.key] = accepted
         self._events.emit(PinAccepted(tool=accepted.key, fingerprint=accepted.fingerprint, accepted_by=by))
         return accepted
-
-    # -- one change ---------------------------------------------------------------------------------------
 
     def _replace(self, server: str, cards: dict[str, ToolCard]) -> CatalogDiff:
         before = self._get_listed(server)
@@ -511,7 +499,7 @@ class Catalog:
 
 
 def _get_origin(listing: Listing) -> tuple[str | None, bool]:
-    """What of its server a card depends on."""
+    """Return the properties of the server that a card depends on."""
     return listing.package, listing.trust_hints
 
 

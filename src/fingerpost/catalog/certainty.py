@@ -1,4 +1,4 @@
-"""Whether a tool that seems to read is certain to, so that it may run without a person being asked."""
+"""Decides whether a tool that seems to read is certain to, so that it may run without approval."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from fingerpost.catalog.effects import (
 from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
 from fingerpost.records import Effect, JsonObject
 
-# -- the name ---------------------------------------------------------------------------------------------
-
-# After a reading verb these make it act: `get_rid_of`, `check_in`, `read_aloud`, `retrieve_funds`.
+# After a reading verb these words make it act: `get_rid_of`, `check_in`, `read_aloud`, `retrieve_funds`.
 _ACTING_OBJECTS: Final = parse_word_set(
     """
     aloud approval away back cash consent funds going in lease lock money off out over paid payout permission
@@ -38,12 +36,11 @@ _LANGUAGES: Final = re.compile(
 )
 _VAGUE_NAMES: Final = parse_word_set("query run execute eval evaluate process handle call invoke request")
 
-# -- the description --------------------------------------------------------------------------------------
 
-# A description opens with one of these, as it stands or in the third person: "Get", "Returns".
+# Opening verbs of a description, in the base form or the third person: "Get", "Returns".
 _OPENING_BASE: Final = READING_WORDS | READ_VERBS - parse_word_set("ask has is reason screenshot")
 _OPENING: Final = add_inflections(_OPENING_BASE) | {"echoes"}
-# These need a name that reads: "Provide feedback", "Answer a ticket", "Assess a fee".
+# These also need a reading name: "Provide feedback", "Answer a ticket", "Assess a fee".
 _WEAK_OPENING: Final = parse_word_set("give provide") | add_inflections(
     parse_word_set(
         "access answer assess categorise categorize classify match output ping present rank render round "
@@ -74,7 +71,7 @@ _OPENING_PHRASES = re.compile(
 _NAMING: Final = parse_word_set("get list search find read count describe show")
 _PREPOSITIONS: Final = parse_word_set("of on in for with from about") | {","}
 
-# What may stand where a verb could, and is none that acts.
+# Words that can stand in a verb position but do not act.
 _HARMLESS: Final = add_inflections(_OPENING_BASE | READ_VERBS) | parse_word_set(
     """
         a about above across after against all along also although an and another any are as at available
@@ -105,7 +102,7 @@ _HARMLESS: Final = add_inflections(_OPENING_BASE | READ_VERBS) | parse_word_set(
         string summarizing summarising supporting telling understanding using viewing warning working
         """
 )
-# "It takes a city", but "and takes it": they act where a tool does them after something else.
+# Not acting in "It takes a city", but acting after another verb: "and takes it".
 _NEUTRAL: Final = parse_word_set(
     """
     accept accepts applies apply begin call calls choose follow follows handle handles hold holds make
@@ -120,7 +117,7 @@ _PLURALS: Final = parse_word_set(
     templates updates
     """
 )
-# These are followed by what a verb does something to.
+# Words that start an object after a verb.
 _OBJECT: Final = parse_word_set(
     """
     a all an any anything each every everything her him his it its itself me my one our the their them
@@ -183,7 +180,7 @@ _PASSIVE = re.compile(
 _CONDITION = re.compile(
     r"\b(?:if|when|whether|that|which|who|where|what|because|since|once|after|before|until|unless|how|while)\b"
 )
-# Words of an effect beside what is returned, wherever they stand.
+# Words for side effects, anywhere in the text.
 _EFFECT_WORDS = re.compile(
     r"\bin[- ]place\b|\bexclusive\b|\bone[- ]time\b|\bon (?:your|their|the \w+'s) behalf\b"
     r"|\bside[- ]effects?\b|\bas (?:read|seen|done|delivered|in progress)\b|\bbilled\b"
@@ -198,7 +195,7 @@ _FOR_SALE = re.compile(
     r"\bfor sale\b|\bon the (?:market|exchange)\b|\bmarket ?place\b|\bauction\b", re.IGNORECASE
 )
 
-# Hebrew: the verbs that open a description of reading, and those that act, with `and`/`the`/`that` before.
+# Hebrew: opening verbs for reading, and acting verbs with the prefixes `and`/`the`/`that`.
 _HEBREW = re.compile(r"[\u0590-\u05ff]")
 _HEBREW_READS = re.compile(
     r"^(?:ה?כלי\s+(?:זה\s+)?|כלי\s+ש?)?ו?ש?(?:מחזירה?|מציגה?|מחפשת?|מאחזרת?|קוראת?|שולפת?|מראה|מפרטת?|סופרת?|מאתרת?|"
@@ -213,7 +210,6 @@ _HEBREW_ACTS = re.compile(
 )
 _OTHER_SCRIPT = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u0370-\u03ff\u0590-\u05ff\u2070-\u209c]")
 
-# -- the parameters ---------------------------------------------------------------------------------------
 
 _PROGRAMS: Final = parse_word_set(
     "bash cmd command commands cypher ddl dml eval expression function graphql javascript mutation "
@@ -242,7 +238,7 @@ _QUESTION = re.compile(
     r"natural[- ]language|semantic|keyword|full[- ]?text|\bquestions?\b|search (?:query|terms?|phrase)",
     re.IGNORECASE,
 )
-# Languages in which nothing but a question can be asked.
+# Query languages that can only read.
 _READ_LANGUAGES = re.compile(
     r"\b(?:promql|logql|traceql|metricsql|jql|lucene|xpath|jsonpath)\b", re.IGNORECASE
 )
@@ -250,15 +246,14 @@ _SEARCHING: Final = add_inflections(parse_word_set("search find lookup list look
     "searching"
 }
 _PLAIN_KINDS: Final = frozenset({"boolean", "integer", "number", "null"})
-_WRITTEN_CODE: Final = parse_word_set(
-    "javascript js my python program source user"
-)  # `source_code`, not `country_code`
+# `source_code`, not `country_code`
+_WRITTEN_CODE: Final = parse_word_set("javascript js my python program source user")
 _NAMES_ONE: Final = TIMESTAMP_WORDS | parse_word_set("id ids name names slug tag version")  # `script_name`
 _NO_PROGRAM: Final = parse_word_set("cron filter key projection")  # `filter_expression`
 
 
 def find_doubt(definition: JsonObject) -> str:
-    """Why it is not certain that this tool, which seems to read, does nothing else. Empty: it is certain."""
+    """Return why it is not certain that this tool only reads. An empty string means it is certain."""
     name = str(definition.get("name", ""))
     described = definition.get("description")
     text = described if isinstance(described, str) else ""
@@ -292,7 +287,9 @@ def _find_doubt_in_titles(definition: JsonObject) -> str:
 
 
 def find_parameter_doubt(definition: JsonObject, *, programs_only: bool) -> str:
-    """Why its parameters speak against reading. `programs_only`: for a server whose hints are trusted."""
+    """Return why the parameters suggest more than reading. `programs_only` is for servers with trusted
+    hints.
+    """
     name, described = str(definition.get("name", "")), definition.get("description")
     text = described if isinstance(described, str) else ""
     found = collect_parameters(definition.get("inputSchema"))
@@ -305,9 +302,6 @@ def find_parameter_doubt(definition: JsonObject, *, programs_only: bool) -> str:
         elif (reason := _find_doubt_in_parameter(name, text, parameter, part)) is not None:
             return reason
     return ""
-
-
-# -- what the description says ----------------------------------------------------------------------------
 
 
 def _find_doubt_in_description(name: str, text: str) -> str:
@@ -344,7 +338,9 @@ def _find_doubt_in_hebrew(text: str) -> str:
 
 
 def _starts_with_reading_verb(name: str, sentence: str) -> bool:
-    """ "Get …", "This tool will fetch …", "A powerful web search tool": a reading verb comes first."""
+    """Return whether the sentence starts with a reading verb: "Get …", "This tool will fetch …", "A powerful
+    web search tool".
+    """
     if _OPENING_PHRASES.match(sentence):
         return True
     for word in re.findall(r"[\w'’-]+", sentence)[: _MAX_LEADING + 1]:
@@ -356,7 +352,9 @@ def _starts_with_reading_verb(name: str, sentence: str) -> bool:
 
 
 def _starts_with_read_noun(name: str, sentence: str) -> bool:
-    """ "Issues of a repository", for `list_issues`: no verb, but the thing that the name reads."""
+    """Return whether the sentence starts with the object of the name: "Issues of a repository" for
+    `list_issues`.
+    """
     spoken = split_words(name)
     if not spoken or spoken[0] not in _NAMING or "new" in sentence:
         return False
@@ -372,7 +370,7 @@ def _starts_with_read_noun(name: str, sentence: str) -> bool:
 
 
 def _find_acting_word(sentence: str, *, first: bool) -> str | None:
-    """A word by which this sentence says that the tool does something else than read."""
+    """Return a word that says that the tool does more than read, or None."""
     if (passive := _find_passive_act(sentence)) is not None:
         return passive
     if first and (opening := _OPENING_PHRASES.match(sentence)):
@@ -398,9 +396,9 @@ def _find_acting_word(sentence: str, *, first: bool) -> str | None:
 
 
 def _parse_condition(pieces: list[str], place: int, *, first: bool) -> tuple[bool, bool]:
-    """Whether a verb of the tool's may follow here, and whether what follows is somebody else's."""
+    """Return whether a verb of the tool may follow, and whether what follows has another subject."""
     word = pieces[place]
-    if word in ("that", "which"):  # "a tool that deletes": of the tool, where it was just named
+    if word in ("that", "which"):  # "a tool that deletes": about the tool only if it was just named
         return place <= 4 and any(one in _TOOL_SUBJECT for one in pieces[:place]), False
     if first and word in ("after", "before", "while") and place + 1 < len(pieces):
         gerund = pieces[place + 1].endswith("ing")  # "Returns the file after moving it"
@@ -409,7 +407,7 @@ def _parse_condition(pieces: list[str], place: int, *, first: bool) -> tuple[boo
 
 
 def _find_passive_act(sentence: str) -> str | None:
-    """What is done to something: "which is burned afterwards", but not "files that are deleted"."""
+    """Return a passive verb such as in "which is burned afterwards", but not in "files that are deleted"."""
     found = _PASSIVE.search(sentence)
     if found is None:
         return None
@@ -418,7 +416,7 @@ def _find_passive_act(sentence: str) -> str | None:
 
 
 def _get_verb_at(pieces: list[str], place: int, *, ours: bool, first: bool) -> str | None:
-    """The word here, if it is one that acts, where a clause may have its verb."""
+    """Return the word at this position if it is an acting verb where a clause may have its verb."""
     word = pieces[place]
     if word in _HARMLESS or len(word) < 2:
         return None
@@ -437,23 +435,20 @@ def _get_verb_at(pieces: list[str], place: int, *, ours: bool, first: bool) -> s
         return word
     if not governs:
         return None
-    # Not a word we know: in the place of a verb, with an object, it is taken for one.
+    # An unknown word in verb position with an object is treated as a verb.
     if third or word.endswith("ing"):
         return word if third or place > 0 else None
     return word if first and joined else None
 
 
 def _is_thing(word: str) -> bool:
-    """Whether this may be what a verb acts upon: a plain word, no preposition, participle or mark."""
+    """Return whether a word may be the object of a verb: no preposition, participle or punctuation."""
     return (
         word.isalpha()
         and word not in _HARMLESS
         and word not in _BOUNDARY
         and not word.endswith(("ed", "ing"))
     )
-
-
-# -- what the parameters take -----------------------------------------------------------------------------
 
 
 def _find_doubt_in_parameter(name: str, text: str, parameter: str, part: JsonObject) -> str | None:
@@ -490,7 +485,7 @@ def _is_program_parameter(spoken: tuple[str, ...]) -> bool:
 
 
 def _is_search(name: str, text: str) -> bool:
-    """Whether a `query` is what is looked for, by the tool's own words, and not a statement to be run."""
+    """Return whether the tool's text says that `query` is a search text and not a statement to execute."""
     if _LANGUAGES.search(text):
         return False
     if _READ_LANGUAGES.search(text) or _QUESTION.search(text):
@@ -507,7 +502,7 @@ def _get_description(part: JsonObject) -> str:
 
 
 def _is_bounded(part: JsonObject) -> bool:
-    """A number, a switch or a choice: nothing can be said with it but what it is for."""
+    """Return whether this is a number, a boolean or an enum, which cannot contain a command."""
     if "enum" in part or "const" in part:
         return True
     kinds = set(_iterate_types(part))

@@ -1,4 +1,4 @@
-"""What calling a tool does to the world (read, write, destroy), from its name, description and schema."""
+"""Determines the effect of a tool (read, write, destroy) from its name, description and schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READ_VERBS: Final = parse_word_set(
     """
 )
 
-# Further verbs with which a description says that its tool reads, or works something out.
+# Further verbs with which a description says that the tool reads or computes.
 READING_WORDS: Final = parse_word_set(
     """
     access aggregate answer assess categorise categorize classify convert decode demonstrate determine
@@ -33,12 +33,12 @@ READING_WORDS: Final = parse_word_set(
     """
 )
 
-# Nouns that name something to look at, as the last word of a name that has no verb.
+# Nouns for something to read, as the last word of a name without a verb.
 READ_NOUNS: Final = parse_word_set(
     "elevation head help history info snapshot stat stats status summary tail time tree weather"
 )
 
-# What a tool that reads is called, at the end of its name.
+# Last words of the names of reading tools.
 READERS: Final = parse_word_set("finder getter info lookup reader searcher viewer")
 
 STRONG_WRITE_VERBS: Final = parse_word_set(
@@ -66,7 +66,7 @@ WRITE_VERBS: Final = STRONG_WRITE_VERBS | parse_word_set(
     unarchive unblock unfollow unlock unmount unmute unpin unstar upgrade vote warm
     """
 )
-# Writing or reading, depending on the tool: taken for writing unless the server claims otherwise.
+# Writing or reading, depending on the tool. Treated as writing unless the server's annotations say otherwise.
 AMBIGUOUS_VERBS: Final = parse_word_set(
     """
     connect convert crawl handle load log map monitor open poll process refresh report resolve return scan
@@ -74,7 +74,7 @@ AMBIGUOUS_VERBS: Final = parse_word_set(
     """
 )
 
-# Those of them that the description settles, when it says that the tool reads.
+# Ambiguous verbs that a description can settle by saying that the tool reads.
 SETTLED_BY_DESCRIPTION: Final = parse_word_set("convert load log map poll resolve scan verify wait watch")
 
 STRONG_DESTROY_VERBS: Final = parse_word_set(
@@ -91,7 +91,7 @@ DESTROY_VERBS: Final = STRONG_DESTROY_VERBS | parse_word_set(
     """
 )
 
-# Two words that together mean something else than the first alone.
+# Two words with another meaning than the first word alone.
 VERB_PHRASES: Final[Mapping[tuple[str, str], Effect]] = {
     ("ask", "human"): Effect.WRITE,
     ("ask", "team"): Effect.WRITE,
@@ -123,7 +123,7 @@ VERB_PHRASES: Final[Mapping[tuple[str, str], Effect]] = {
     ("sign", "up"): Effect.WRITE,
 }
 
-# Pairs that are the name of a thing: neither word is a verb here.
+# Pairs that name a thing: neither word is a verb here.
 THING_WORDS: Final = frozenset(
     {
         ("pull", "request"),
@@ -154,7 +154,7 @@ NOUN_LIKE: Final = parse_word_set(
 )
 
 TIMESTAMP_WORDS: Final = parse_word_set("at by count date flag marker status time timestamp")  # `delete_time`
-# What is kept about a deed: to read it does nothing.
+# Records about an action: reading them has no effect.
 RECORD_WORDS: Final = parse_word_set(
     """
     count counts date event events history info limit limits log logs options permissions policies policy
@@ -165,12 +165,12 @@ CONNECTOR_WORDS: Final = parse_word_set("and or then")
 
 
 def add_inflections(verbs: frozenset[str]) -> frozenset[str]:
-    """The verbs as descriptions say them: `delete` and `deletes`."""
+    """Return the verbs with their third person: `delete` and `deletes`."""
     return verbs | build_third_persons(verbs)
 
 
 def build_third_persons(verbs: frozenset[str]) -> frozenset[str]:
-    """`deletes` for `delete`."""
+    """Return `deletes` for `delete`."""
     return frozenset(map(_build_third_person, verbs))
 
 
@@ -188,7 +188,7 @@ _MAP_KEYWORDS: Final = ("properties", "patternProperties", "dependentSchemas")
 
 @frozen
 class SchemaChoices:
-    """Each choice with the parameter it is for, and whether all of the schema was looked through."""
+    """The enum values of a schema with their parameters, and whether the whole schema was searched."""
 
     offered: tuple[tuple[str, str], ...]
     complete: bool
@@ -196,14 +196,14 @@ class SchemaChoices:
 
 @frozen
 class SchemaParameters:
-    """Each part of a schema with the parameter it describes, and whether all of it was looked through."""
+    """The parts of a schema with the parameters they describe, and whether the whole schema was searched."""
 
     named: tuple[tuple[str, JsonObject], ...]
     complete: bool
 
 
 def collect_parameters(schema: Json) -> SchemaParameters:
-    """The parameters of this schema, and those inside of them."""
+    """Return the parameters of this schema, including nested ones."""
     named: list[tuple[str, JsonObject]] = []
     todo: deque[tuple[str, Json]] = deque([("", schema)])
     followed: set[tuple[str, str]] = set()
@@ -216,7 +216,7 @@ def collect_parameters(schema: Json) -> SchemaParameters:
 
 
 def collect_choices(schema: Json) -> SchemaChoices:
-    """What the parameters of this schema may be chosen from."""
+    """Return the enum values of this schema's parameters."""
     offered: dict[tuple[str, str], None] = {}
     todo: deque[tuple[str, Json]] = deque([("", schema)])
     followed: set[tuple[str, str]] = set()
@@ -239,7 +239,7 @@ def collect_choices(schema: Json) -> SchemaChoices:
 def _iterate_nested(
     name: str, part: JsonObject, schema: Json, followed: set[tuple[str, str]]
 ) -> Iterator[tuple[str, Json]]:
-    """The schemas inside this one, and the one that it refers to unless that was followed before."""
+    """Yield the schemas inside this one, and the one it refers to unless that was already followed."""
     yield from _iterate_inner(name, part)
     reference = part.get("$ref")
     if isinstance(reference, str) and (name, reference) not in followed:
@@ -256,7 +256,7 @@ def _iterate_values(part: JsonObject) -> Iterator[Json]:
 
 
 def _iterate_inner(name: str, part: JsonObject) -> Iterator[tuple[str, Json]]:
-    """The schemas inside this one, each with the parameter that it describes."""
+    """Yield the schemas inside this one with the parameters they describe."""
     for word in _MAP_KEYWORDS:
         named = part.get(word)
         if isinstance(named, Mapping):
@@ -271,7 +271,7 @@ def _iterate_inner(name: str, part: JsonObject) -> Iterator[tuple[str, Json]]:
 
 
 def _resolve_reference(reference: str, schema: Json) -> Json:
-    """What a reference into the same schema means; nothing where it leads nowhere."""
+    """Return the target of a reference within the same schema, or None if it does not exist."""
     if not reference.startswith("#"):
         return None
     found = schema
@@ -286,7 +286,7 @@ def _resolve_reference(reference: str, schema: Json) -> Json:
     return found
 
 
-# Verbs that say little when a tool does it ("enables you to search"), or that name programs.
+# Excludes verbs that are vague for a tool ("enables you to search") or that name programs.
 _DESTROY_VERBS: Final = STRONG_DESTROY_VERBS - parse_word_set(
     "bash cleanup exec execute powershell shell sudo"
 ) | parse_word_set("cancel clear flush invalidate prune reset revert revoke")
@@ -302,7 +302,8 @@ _THIRD_PERSON_VERBS: Final = {
 _DESTROY_GERUNDS: Final = parse_word_set(
     "deleting destroying erasing expunging purging removing truncating wiping"
 )
-_CREATE_VERBS: Final = parse_word_set("create creates")  # a deed, unless it is something to read that is made
+# Writing, unless the created thing is something to read.
+_CREATE_VERBS: Final = parse_word_set("create creates")
 _READABLE_NOUNS: Final = parse_word_set(
     """
     chart charts diagram diagrams embedding embeddings graph list map overview preview report snapshot
@@ -323,7 +324,7 @@ _CLAUSE_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 _CLAUSE_END = re.compile(r"([,;:()|•–—/]|\s-+\s|\b(?:and|or|then|but)\b)")
 _CLAUSE_WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
-# `update time`, `delete flag`, `updates on`: here the word before is no verb.
+# `update time`, `delete flag`, `updates on`: the word before these is not a verb.
 _AFTER_NOUN: Final = parse_word_set(
     """
     about access action actions api at by can command commands count counts date dates endpoint event events
@@ -340,7 +341,7 @@ _TOOL_NOUNS: Final = (
     "action|api|call|command|endpoint|function|helper|interface|method|module|operation|plugin|request|route"
     "|script|server|service|skill|tool|utility|workflow"
 )
-# "This tool", "a simple utility", "use this", "it"; and what may stand between it and the verb.
+# "This tool", "a simple utility", "use this", "it", and the words allowed between it and the verb.
 _SUBJECT = re.compile(
     rf"(?:\w+ly\s+|afterwards\s+)?(?:(?:use|using|call)\s+)?"
     rf"(?:(?:this|the|an?|our)\s+(?:[\w-]+\s+){{0,3}}?(?:{_TOOL_NOUNS})|{_TOOL_NOUNS}|this|it)\s+"
@@ -355,11 +356,11 @@ _ADVERBS_BETWEEN: Final = parse_word_set(
 _LEADING_WORDS: Final = parse_word_set(
     "allow allows can could enables help helps lets may might must permits shall should used will"
 )
-# "Manages a list by allowing the user to add, delete": the tool again, later in the clause.
+# "Manages a list by allowing the user to add, delete": further verbs of the tool later in the clause.
 _ALLOWING_PATTERN = re.compile(
     r"\b(?:by allowing|allowing|enabling|letting|the ability|including the ability)\s(?=.*\bto\b)"
 )
-# "The message will be deleted", "all of them are then removed"; not "what will be deleted".
+# "The message will be deleted", "all of them are then removed", but not "what will be deleted".
 _LOSING_PATTERN = re.compile(
     rf"(?:will\s+(?:\w+\s+)?be|gets?|(?:is|are)\s+(?:then|also|\w+ly))\s+(?:\w+ly\s+)?({'|'.join(sorted(_LOSS_PARTICIPLES))})\b"
 )
@@ -372,10 +373,10 @@ _SOMETIMES_WORDS: Final = parse_word_set(
 
 
 def find_worst_effect(text: str) -> tuple[Effect, str] | None:
-    """The worst that the clauses of this text say the tool does, and the word that says so."""
+    """Return the most dangerous effect in this text and the word for it, or None."""
     text = text.lower()
     if _EFFECT_WORDS.isdisjoint(_CLAUSE_WORD.findall(text)):
-        return None  # nearly always
+        return None  # the usual case
     found: tuple[Effect, str] | None = None
     for clause in _split_clauses(DENIAL.sub(" ", text)):
         said = _find_clause_effect(clause)
@@ -388,12 +389,12 @@ def find_worst_effect(text: str) -> tuple[Effect, str] | None:
 @frozen(kw_only=False)
 class _Clause:
     text: str
-    commanding: bool  # a bare verb is what the tool does: so in the first sentence, which is about the tool
+    commanding: bool  # whether a bare verb is an action of the tool, as in the first sentence
 
 
 def _split_clauses(text: str) -> Iterator[_Clause]:
     for number, sentence in enumerate(_CLAUSE_SENTENCE_END.split(text.strip())):
-        parts = ["", *_CLAUSE_END.split(sentence)]  # each after what divides it from the one before
+        parts = ["", *_CLAUSE_END.split(sentence)]  # each clause follows its separator
         for before, part in zip(parts[::2], parts[1::2], strict=True):
             if stripped := part.strip():
                 yield _Clause(stripped, number == 0 and before not in ("(", ")", "/"))
@@ -429,7 +430,7 @@ def _find_active_effect(clause: _Clause) -> tuple[Effect, str] | None:
 
 
 def _find_verb(words: list[str], *, led: bool) -> tuple[int, bool] | None:
-    """Where the clause's verb is to be found, and whether words such as `will` lead to it."""
+    """Return the position of the clause's verb, and whether words such as `will` precede it."""
     for place, word in enumerate(words):
         if word in _ADVERBS or (word.endswith("ly") and word not in _IMPERATIVE_VERBS):
             continue
@@ -453,7 +454,7 @@ _OPENING_WORDS: Final = 8
 _MAX_CHOICE_LENGTH: Final = 200
 _NO_PROPERTIES: Final[JsonObject] = {}
 
-# In descriptions only verbs that are hardly ever nouns count.
+# In descriptions, only verbs that are rarely nouns count.
 _READ_WORDS: Final = add_inflections(
     (READ_VERBS | READING_WORDS)
     - parse_word_set("answer diff echo match output present reason round screenshot")
@@ -478,11 +479,11 @@ _PROGRAM_WORDS: Final = parse_word_set(
 _ACTION_PARAMETERS: Final = parse_word_set(
     "action actions cmd command method mode op operation operations verb"
 )
-# Any other parameter may choose as well, but there only a verb that is nothing else counts.
+# Other parameters may select an action too, but only unambiguous verbs count there.
 _TELLING_CHOICES: Final = (STRONG_WRITE_VERBS | STRONG_DESTROY_VERBS) - parse_word_set(
     "bash exec execute powershell shell sudo"
 )
-# These parameters speak of what others did or may do, or of what is left out of an answer.
+# These parameters concern the actions of others, permissions, or what a result leaves out.
 _NON_ACTION_PARAMETERS: Final = parse_word_set(
     "change changes event events filter filters missing permission permissions scope scopes trigger triggers"
 )
@@ -504,20 +505,20 @@ _READ_ONLY_PATTERN = re.compile(r"\bread[- ]?only\b|\bselect (?:quer|statement)"
 
 @frozen(kw_only=False)
 class EffectFinding:
-    """An effect, and what says so. A doubtful one may be settled by the server's own claim."""
+    """An effect and its evidence. A doubtful finding can be overruled by the server's annotations."""
 
     effect: Effect
     reason: str
     doubtful: bool = False
-    word: str = ""  # the doubtful one
+    word: str = ""  # the ambiguous verb
 
     def get_weight(self) -> tuple[int, bool]:
-        """By danger, then by certainty."""
+        """Return the sort key: by danger, then by certainty."""
         return DANGER[self.effect], not self.doubtful
 
 
 def find_in_name(name: str) -> EffectFinding | None:
-    """What the verbs of the name say, or None when it has none."""
+    """Return what the verbs of the name say, or None if it has none."""
     spoken = _drop_things(split_words(name)[:_MAX_NAME_WORDS])
     for word in spoken:
         if word in STRONG_DESTROY_VERBS:
@@ -553,7 +554,7 @@ def _find_first_verb(spoken: tuple[str, ...]) -> EffectFinding | None:
 
 
 def _find_after_reading(rest: tuple[str, ...]) -> EffectFinding | None:
-    """`get_or_create`, `find_and_close`: a reading verb first, and then one that acts."""
+    """Find an acting verb after a reading verb: `get_or_create`, `find_and_close`."""
     joined = False
     about = bool(rest) and rest[-1] in RECORD_WORDS  # `get_update_history`
     for word in rest:
@@ -580,7 +581,7 @@ def _drop_things(spoken: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def find_in_description(text: str) -> EffectFinding | None:
-    """For a name that says nothing: the first verb of the description, or what it warns of."""
+    """For a name without evidence, return the effect of the description's first verb or of a warning."""
     if (loss := find_warning(text)) is not None:
         return loss
     for word in _get_opening_words(text)[:_OPENING_WORDS]:
@@ -594,7 +595,7 @@ def find_in_description(text: str) -> EffectFinding | None:
 
 
 def settle_doubt(named: EffectFinding, text: str) -> EffectFinding | None:
-    """What a doubtful name means, where the description says that the tool reads."""
+    """Return the meaning of a doubtful name if the description says that the tool reads, else None."""
     if named.word not in SETTLED_BY_DESCRIPTION:
         return None
     described = find_in_description(text)
@@ -609,13 +610,13 @@ def _build_description_finding(effect: Effect, word: str) -> EffectFinding:
 
 
 def find_against_reading(text: str) -> EffectFinding | None:
-    """What the description says that a tool which only reads would not."""
+    """Return evidence in the description that the tool does more than read."""
     found = [each for each in (_find_opening_verb(text), find_second_effect(text)) if each is not None]
     return max(found, key=EffectFinding.get_weight, default=None)
 
 
 def _find_opening_verb(text: str) -> EffectFinding | None:
-    """What the first word says, where it says that something is done."""
+    """Return the effect of the first word if it is an acting verb."""
     opening = _get_opening_words(text)
     if not opening:
         return None
@@ -627,7 +628,7 @@ def _find_opening_verb(text: str) -> EffectFinding | None:
 
 
 def find_second_effect(text: str) -> EffectFinding | None:
-    """What the description says the tool does beside the verb it opens with."""
+    """Return the effect that the description mentions in addition to its opening verb."""
     if _IRREVERSIBLE_PATTERN.search(_get_first_sentence(text)):
         return EffectFinding(Effect.DESTROY, "its description says that it cannot be undone")
     second = _find_second_verb(_get_opening_words(text))
@@ -640,7 +641,7 @@ def find_second_effect(text: str) -> EffectFinding | None:
 
 
 def _find_second_verb(opening: tuple[str, ...]) -> EffectFinding | None:
-    """ "Reads the queue and clears it": a verb after `and`."""
+    """Find a verb after `and`: "Reads the queue and clears it"."""
     for before, word in pairwise(opening):
         if before in CONNECTOR_WORDS and word in _DESTROY_WORDS:
             return _build_description_finding(Effect.DESTROY, word)
@@ -650,10 +651,10 @@ def _find_second_verb(opening: tuple[str, ...]) -> EffectFinding | None:
 
 
 def find_warning(text: str) -> EffectFinding | None:
-    """Words of loss anywhere in the description, unless they are denied."""
+    """Find words of data loss in the description, unless they are negated."""
     if _IRREVERSIBLE_PATTERN.search(text):
         return EffectFinding(Effect.DESTROY, "its description says that it cannot be undone")
-    # Most texts speak of no loss at all. Where one does, what it denies does not count.
+    # Most texts mention no loss. Negated mentions do not count.
     if _LOSS_PATTERN.search(text) and (found := _LOSS_PATTERN.search(DENIAL.sub(" ", text))) is not None:
         return _build_description_finding(Effect.DESTROY, found[0].lower())
     return None
@@ -664,7 +665,9 @@ def is_claimed_read_only(text: str) -> bool:
 
 
 def find_in_choices(definition: JsonObject) -> EffectFinding | None:
-    """The worst that a parameter lets choose: `action: read | delete`. Harmless choices prove nothing."""
+    """Return the most dangerous effect of an enum value: `action: read | delete`. Harmless values prove
+    nothing.
+    """
     found = collect_choices(definition.get("inputSchema"))
     worst = max(
         (
@@ -687,7 +690,9 @@ def find_in_choices(definition: JsonObject) -> EffectFinding | None:
 
 
 def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
-    """What choosing this does. Only a parameter that is there to choose what to do is read as a name is."""
+    """Return the effect of an enum value. Values are read like names only if the parameter selects an
+    action.
+    """
     if name.lower() in _ACTION_PARAMETERS:
         judged = find_in_name(choice)
         return None if judged is None or judged.effect is Effect.READ else judged
@@ -704,7 +709,9 @@ def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
 
 
 def find_query_language(definition: JsonObject, text: str) -> EffectFinding | None:
-    """A tool that takes SQL as it comes can do anything SQL can, unless it says it only reads."""
+    """Return the effect of a tool that takes raw SQL. It can do anything unless it says that it only
+    reads.
+    """
     properties = _get_properties(definition)
     taken = next((name for name in ("sql", "statement") if name in properties), None)
     spoken = _QUERY_LANGUAGE.search(f"{definition.get('name')} {text}")
@@ -715,7 +722,7 @@ def find_query_language(definition: JsonObject, text: str) -> EffectFinding | No
 
 
 def find_program_parameter(definition: JsonObject) -> EffectFinding | None:
-    """For a name that says nothing: a parameter for code or a command means that it is run."""
+    """For a name without evidence, treat a parameter for code or a command as execution."""
     properties = _get_properties(definition)
     for name in _FREE_PROGRAM:
         schema = properties.get(name)
@@ -742,7 +749,7 @@ _UNKNOWN: Final = Known(Effect.WRITE, Source.DEFAULT, "nothing says what it does
 
 
 def judge_effect(definition: JsonObject) -> Known[Effect]:
-    """The effect of the tool so defined: the most dangerous thing any believable witness says."""
+    """Return the effect of the tool: the most dangerous one with credible evidence."""
     found = _find_in_words(definition)
     claimed = _read_annotations(definition.get("annotations"))
     if claimed is None:
@@ -754,7 +761,7 @@ def judge_effect(definition: JsonObject) -> Known[Effect]:
 
 
 def _read_annotations(annotations: object) -> EffectFinding | None:
-    """What the annotations say. A hint that is absent, or not a boolean, says nothing."""
+    """Return the effect from the annotations. Missing or non-boolean hints are ignored."""
     if not isinstance(annotations, Mapping):
         return None
     hints = cast("JsonObject", annotations)
@@ -771,7 +778,9 @@ def _read_annotations(annotations: object) -> EffectFinding | None:
 
 
 def _find_in_words(definition: JsonObject) -> EffectFinding | None:
-    """The most dangerous thing its own words say. On a tie the more telling witness is named."""
+    """Return the most dangerous effect in the tool's name, description and schema. On a tie the stronger
+    evidence is named.
+    """
     name, description = definition.get("name"), definition.get("description")
     text = description[:MAX_TEXT_LENGTH] if isinstance(description, str) else ""
     named = find_in_name(name if isinstance(name, str) else "")
@@ -785,7 +794,7 @@ def _find_in_words(definition: JsonObject) -> EffectFinding | None:
 def _find_beyond_name(
     named: EffectFinding | None, definition: JsonObject, text: str
 ) -> list[EffectFinding | None]:
-    """What else is worth asking, given what the name said."""
+    """Return further evidence, depending on the finding from the name."""
     if named is None:
         return [
             find_query_language(definition, text),

@@ -1,4 +1,4 @@
-"""Where to turn when a tool fails, and which tools not to offer together."""
+"""Fallback tools for failed calls, and conflicts between tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_CANDIDATES: Final = 32
 
 _INTERCHANGEABLE_CATEGORIES: Final = frozenset({"web_search", "web_page", "time_place"})
 _EMPTY_WORDS: Final = parse_word_set("get web internet online the current tool")
-# What a server may be called after and its tools still do.
+# Words in a server's name that still describe the purpose of its tools.
 _PURPOSE_WORDS: Final = parse_word_set(
     "browser crawl date direction fetch forecast geocode map maps news page place research scrape search"
     " time timezone weather"
@@ -31,14 +31,14 @@ _FallbackGroup = tuple[str, frozenset[str]]
 
 
 def link_cards(cards: Sequence[ToolCard]) -> tuple[ToolCard, ...]:
-    """The same cards, with fallbacks and conflicts naming the tools that are there."""
+    """Return the cards with fallbacks and conflicts resolved to existing tools."""
     groups = _group_cards(cards)
     directory = _index_names(cards) if any(_has_references(card) for card in cards) else {}
     return tuple(_link_card(card, groups, directory) for card in cards)
 
 
 def may_have_more_fallbacks(card: ToolCard) -> bool:
-    """Whether servers that are not connected yet may have tools that this one falls back to."""
+    """Return whether servers that are not connected yet may have fallbacks for this tool."""
     hierarchy = card.intelligence.hierarchy
     if hierarchy.source is Source.WRITTEN:
         return _MISSING_NOTE in hierarchy.reason
@@ -65,7 +65,7 @@ def _link_card(
 
 
 def _index_names(cards: Iterable[ToolCard]) -> dict[str, list[str]]:
-    """Every way to name a tool, to the keys it may mean."""
+    """Return a map from every name of a tool to the keys it may mean."""
     directory: dict[str, list[str]] = {}
     for card in cards:
         for name in {card.key, card.exposed_name, normalize_name(card.name)}:
@@ -76,7 +76,7 @@ def _index_names(cards: Iterable[ToolCard]) -> dict[str, list[str]]:
 def _resolve_names(
     written: Known[tuple[str, ...]], own: str, directory: dict[str, list[str]]
 ) -> Known[tuple[str, ...]]:
-    """Written names as keys; names of nothing stay in the reason, so that a slip can be seen."""
+    """Resolve written names to keys. Unknown names stay in the reason, so that a typo is visible."""
     if not written.value:
         return written
     keys: dict[str, None] = {}
@@ -91,7 +91,7 @@ def _resolve_names(
 
 
 def _group_cards(cards: Iterable[ToolCard]) -> dict[_FallbackGroup, list[ToolCard]]:
-    """Interchangeable tools by purpose: the best of each server, best first."""
+    """Group interchangeable tools by purpose: the best of each server, best first."""
     best: dict[_FallbackGroup, dict[str, ToolCard]] = {}
     for card in cards:
         if (group := _get_group(card)) is None:
@@ -117,7 +117,7 @@ def _get_group(card: ToolCard) -> _FallbackGroup | None:
         return None
     if not _WORLD_WORDS.isdisjoint(split_words(card.server)) or not _has_own_category(card):
         return None
-    # The maker's name is no purpose: `tavily-search` of server `tavily` is a search.
+    # The brand is not a purpose: `tavily-search` of server `tavily` is a search.
     brand = set(split_words(card.server)) - _PURPOSE_WORDS
     purpose = (
         frozenset(to_singular(word) for word in split_words(card.name) if word not in brand) - _EMPTY_WORDS
@@ -126,7 +126,7 @@ def _get_group(card: ToolCard) -> _FallbackGroup | None:
 
 
 def _has_own_category(card: ToolCard) -> bool:
-    """Whether the category is said by the tool itself or by a person, and not by its server's name alone."""
+    """Return whether the category comes from the tool or a person, not only from the server's name."""
     category = card.intelligence.category
     return (
         category.source is not Source.INFERRED

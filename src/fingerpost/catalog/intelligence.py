@@ -1,4 +1,6 @@
-"""Everything known about a tool: inferred, shipped, learned and written, each layer over the one before."""
+"""Metadata of a tool from four layers: inferred, shipped, learned and written. Later layers override earlier
+ones.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ RESEARCH_TIMEOUT: Final = 300_000
 _EMPTY_OBJECT: Final[JsonObject] = {}
 _EXAMPLE_KEYWORDS: Final = frozenset({"default", "const", "examples", "enum"})
 
-# Typical milliseconds, typical tokens and priority of a category; the default for what fits none.
+# Typical milliseconds, typical tokens and priority of each category, and the default.
 _TYPICAL_VALUES: Final[Mapping[str, tuple[int, int, int]]] = {
     "files": (200, 1500, 80),
     "code": (1500, 1500, 60),
@@ -62,7 +64,7 @@ _WRITE_TOKENS: Final = 150
 _DEPRECATED_PRIORITY: Final = 10
 _MAX_TOKENS: Final = 8000
 
-# Words that announce a long wait, the longest first.
+# Words that announce a long duration, longest first.
 _LATENCY_TIERS: Final = (
     (frozenset({"deep"}), frozenset({"research"}), 150_000),
     (frozenset({"research", "researcher"}), frozenset[str](), 60_000),
@@ -93,7 +95,7 @@ _NO_INTENT: Final[Known[str | None]] = Known(None, Source.DEFAULT)
 
 
 def build_defaults(definition: JsonObject) -> Intelligence:
-    """The defaults, for when inference is switched off. Parameters are read off, not inferred."""
+    """Return the defaults, used when inference is disabled. Parameters come from the schema."""
     milliseconds, tokens, priority = _TYPICAL_VALUES[GENERAL]
     return Intelligence(
         category=Known(GENERAL, Source.DEFAULT),
@@ -113,7 +115,7 @@ def build_defaults(definition: JsonObject) -> Intelligence:
 
 
 def infer(server: str, name: str, description: str, definition: JsonObject, effect: Effect) -> Intelligence:
-    """Everything a definition tells about its tool."""
+    """Infer all metadata from a definition."""
     category, evidence = classify(server, name, description)
     known_category = (
         Known(category, Source.INFERRED, f"its words: {', '.join(evidence)}")
@@ -138,7 +140,7 @@ def infer(server: str, name: str, description: str, definition: JsonObject, effe
 
 
 def build_latency(typical: Known[int]) -> LatencyProfile:
-    """The profile that follows from how long the tool usually takes."""
+    """Build the latency profile from the typical duration."""
     tier = LatencyTier.from_milliseconds(typical.value)
     slow = tier in (LatencyTier.SLOW, LatencyTier.VERY_SLOW)
     delay, reason = _FEEDBACK[tier]
@@ -185,7 +187,7 @@ def _infer_keywords(name: str, description: str, parameters: ParameterHints) -> 
 
 
 def build_parameter_hints(definition: JsonObject) -> ParameterHints:
-    """Which arguments the tool takes, with an example where the schema gives one."""
+    """Return the arguments of the tool, with examples from the schema."""
     schema = _as_mapping(definition.get("inputSchema"))
     properties = _as_mapping(schema.get("properties"))
     listed = schema.get("required")
@@ -202,9 +204,9 @@ def build_parameter_hints(definition: JsonObject) -> ParameterHints:
 
 
 def _find_example(schema: JsonObject) -> Json:
-    """A value the schema itself names: an example, else the default, else a permitted one."""
+    """Return a value from the schema: an example, else the default, else an enum value."""
     if _EXAMPLE_KEYWORDS.isdisjoint(schema):
-        return None  # most of them
+        return None  # the usual case
     candidates = [schema.get("default"), schema.get("const")]
     for part, place in (("examples", 0), ("enum", len(candidates) + 1)):
         values = schema.get(part)
@@ -218,14 +220,14 @@ def _find_example(schema: JsonObject) -> Json:
 
 def _is_short(value: Json) -> bool:
     if type(value) is str and value.isascii() and len(value) <= MAX_EXAMPLE_LENGTH // 8:
-        return True  # at most six characters stand for one
+        return True  # an escape has at most six characters for one
     if isinstance(value, int) and value.bit_length() < 64:
         return True
     return len(json.dumps(value, default=dict)) <= MAX_EXAMPLE_LENGTH
 
 
 def _as_mapping(value: Json) -> JsonObject:
-    if type(value) is dict:  # most are, and asking whether something is a Mapping is slow
+    if type(value) is dict:  # the usual case; `isinstance` with Mapping is slow
         return cast("JsonObject", value)
     return value if isinstance(value, Mapping) else _EMPTY_OBJECT
 
@@ -257,7 +259,7 @@ _PERPLEXITY_SEARCH: Final = ToolOverride(
 _TAVILY_SEARCH: Final = ToolOverride(
     match="*", category="web_search", priority=90, hierarchy=("perplexity-search",), typical_ms=4000
 )
-# Official figures come from the official source: the general searches only stand in for it.
+# Official figures come from the official source. General searches are only fallbacks.
 _DATAGOV: Final = ToolOverride(
     match="*",
     category="data",
@@ -268,7 +270,7 @@ _DATAGOV: Final = ToolOverride(
     structured=True,
     exclusive_intent="official_data",
 )
-# A file that cannot be read is not to be looked for elsewhere: fail at once.
+# If a file cannot be read, other tools cannot help: fail at once.
 _FILE_TOOL: Final = ToolOverride(match="*", category="files", priority=80, hierarchy=())
 
 _KNOWN_TOOLS: Final[Mapping[str, ToolOverride]] = {
@@ -283,8 +285,8 @@ _KNOWN_TOOLS: Final[Mapping[str, ToolOverride]] = {
 }
 
 
-# Tools that are known to read: by the package or the address that the operator's entry names, then by name
-# with the parameters they have. One with a further parameter is another tool, and is judged by its words.
+# Tools known to only read: by the package or URL in the operator's entry, then by name and parameters.
+# A tool with an additional parameter is a different tool and is judged by its text.
 _KNOWN_READS: Final[Mapping[str, str]] = {
     "mcp-server-fetch": """
         fetch url max_length start_index raw
@@ -352,12 +354,12 @@ _PACKAGE_ALIASES: Final[Mapping[str, str]] = {
     "mcp-server-memory": "@modelcontextprotocol/server-memory",
     "mcp-server-everything": "@modelcontextprotocol/server-everything",
 }
-# Tools whose words say that they read, and that do something: an investigation is begun and kept.
+# Tools that describe themselves as reading but have an effect: they start and store an investigation.
 _KNOWN_TO_ACT: Final = frozenset({"find_error_pattern_logs", "find_slow_requests"})
 
 
 def is_known_read(package: str | None, name: str, parameters: Iterable[str]) -> bool:
-    """Whether we know of this very tool that it reads, whatever its words."""
+    """Return whether this specific tool is known to only read, regardless of its description."""
     if package is None:
         return False
     known = _get_known_reads(_PACKAGE_ALIASES.get(package, package)).get(name)
@@ -365,7 +367,9 @@ def is_known_read(package: str | None, name: str, parameters: Iterable[str]) -> 
 
 
 def is_known_to_act(name: str) -> bool:
-    """Whether a tool of this name is known to do more than it says. A false one is only asked about."""
+    """Return whether a tool of this name is known to do more than it says. A false match only causes an
+    approval request.
+    """
     return normalize_name(name) in _KNOWN_TO_ACT
 
 
@@ -376,12 +380,12 @@ def _get_known_reads(package: str) -> Mapping[str, frozenset[str]]:
 
 
 def normalize_name(name: str) -> str:
-    """The form in which names are compared: small letters, `_` for `-`."""
+    """Return the form in which names are compared: lower case, with `_` for `-`."""
     return name.lower().replace("-", "_")
 
 
 def get_shipped_override(name: str) -> ToolOverride | None:
-    """What we know of a tool of this name."""
+    """Return the shipped override for a tool of this name, or None."""
     return _KNOWN_TOOLS.get(normalize_name(name))
 
 
@@ -390,7 +394,7 @@ T = TypeVar("T")
 
 @frozen(kw_only=False)
 class WrittenOverride:
-    """All that is written about one tool, and which pattern each field comes from."""
+    """All written fields of one tool, and the pattern each field comes from."""
 
     fields: ToolOverride
     patterns: dict[str, str]
@@ -400,7 +404,7 @@ class WrittenOverride:
 
     @property
     def instructions(self) -> Instructions:
-        """When to use the tool and when not, as far as it is written."""
+        """The written instructions for when to use the tool."""
         own = self.fields
         return Instructions(
             purpose=own.purpose or "",
@@ -411,7 +415,7 @@ class WrittenOverride:
 
 
 class Overrides:
-    """The written overrides, ready to be asked about a key."""
+    """The written overrides, matched by key."""
 
     def __init__(self, overrides: Sequence[ToolOverride]) -> None:
         self._rules: list[tuple[Callable[[str], object], ToolOverride]] = [
@@ -419,7 +423,7 @@ class Overrides:
         ]
 
     def find(self, key: str) -> WrittenOverride | None:
-        """What is written about this tool, or None."""
+        """Return what is written about this tool, or None."""
         values: dict[str, Any] = {}
         patterns: dict[str, str] = {}
         for matches, item in self._rules:
@@ -435,13 +439,13 @@ class Overrides:
         return WrittenOverride(ToolOverride.model_construct(match=key, **values), patterns)
 
     def get_pattern(self, key: str, field: str) -> str:
-        """Which entry says this about the tool; the tool's own key where none does."""
+        """Return the pattern of the entry that sets this field; the tool's key if none does."""
         written = self.find(key)
         return key if written is None else written.patterns.get(field, key)
 
 
 def apply_override(base: Intelligence, written: ToolOverride, reason: Callable[[str], str]) -> Intelligence:
-    """`base` with every field that is written replaced."""
+    """Return `base` with every written field replaced."""
 
     def over(known: Known[T], field: str, value: T | None) -> Known[T]:
         return known if value is None else Known(value, Source.WRITTEN, reason(field))
@@ -472,7 +476,7 @@ def apply_override(base: Intelligence, written: ToolOverride, reason: Callable[[
     )
 
 
-MIN_CALLS: Final = 5  # fewer calls than this teach nothing yet
+MIN_CALLS: Final = 5  # fewer calls are not enough to learn from
 
 
 def gather_intelligence(
@@ -486,7 +490,7 @@ def gather_intelligence(
     usage: UsageProfile | None = None,
     written: WrittenOverride | None = None,
 ) -> Intelligence:
-    """What is known of this tool, from all sources."""
+    """Return the metadata of this tool from all layers."""
     first = known = (
         infer(server, name, description, definition, effect) if inferring else build_defaults(definition)
     )
@@ -500,7 +504,7 @@ def gather_intelligence(
 
 
 def _apply_usage(base: Intelligence, usage: UsageProfile) -> Intelligence:
-    """Rounded, so that one more call does not make a new version of the catalog."""
+    """Apply usage data. Values are rounded, so that one more call does not make a new catalog version."""
     reason = f"median of {_round_down(usage.calls, 1)} or more calls"
     return replace(
         base,
@@ -515,14 +519,14 @@ def _apply_usage(base: Intelligence, usage: UsageProfile) -> Intelligence:
 
 
 def _round_down(value: float, digits: int) -> int:
-    """Down to so many leading digits: 1284 → 1200."""
+    """Round down to this number of leading digits: 1284 → 1200."""
     whole = max(0, int(value))
     unit = 10 ** max(0, len(str(whole)) - digits)
     return whole // unit * unit
 
 
 def _make_consistent(profile: LatencyProfile) -> LatencyProfile:
-    """Time-out and feedback follow from the typical latency, where nobody wrote them."""
+    """Derive timeout and feedback from the typical latency where they are not written."""
     derived = build_latency(profile.typical)
     return replace(
         derived,

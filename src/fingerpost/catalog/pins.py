@@ -1,4 +1,4 @@
-"""Pins: the definition a person trusts, its fingerprint, and what changed when a server shows another."""
+"""Pins: trusted tool definitions, their fingerprints, and the differences when a definition changes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ _KNOWN_FIELDS: Final = UNFINGERPRINTED_FIELDS.union(FINGERPRINTED_FIELDS)
 
 
 def compute_fingerprint(definition: JsonObject) -> str:
-    """SHA-256 over the parts that matter, whatever the order of keys and the white space."""
+    """Return the SHA-256 of the relevant parts, independent of key order and white space."""
     return hashlib.sha256(to_canonical_json(extract_fingerprinted(definition))).hexdigest()
 
 
 def compute_text_fingerprint(text: str) -> str:
-    """SHA-256 of a text."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def extract_fingerprinted(definition: JsonObject) -> JsonObject:
-    """The fingerprinted parts alone, the unknown ones last. A part that is null counts as absent."""
+    """Return the fingerprinted parts, unknown ones last. Null counts as absent."""
     parts = {part: definition[part] for part in FINGERPRINTED_FIELDS if definition.get(part) is not None}
     if not definition.keys() <= _KNOWN_FIELDS:
         unknown = sorted(definition.keys() - _KNOWN_FIELDS)
@@ -37,12 +36,13 @@ def extract_fingerprinted(definition: JsonObject) -> JsonObject:
     return parts
 
 
-_ComparisonStep = tuple[str, bool, Json, bool, Json]  # path, present before, before, present after, after
+# path, whether present before, before, whether present after, after.
+_ComparisonStep = tuple[str, bool, Json, bool, Json]
 
 
 @frozen
 class PinComparison:
-    """Cards sorted by what their pins say. Every card is in exactly one of the three."""
+    """Cards sorted by the state of their pins. Every card is in exactly one of the three groups."""
 
     accepted: tuple[ToolCard, ...] = ()
     new: tuple[ToolCard, ...] = ()
@@ -50,7 +50,7 @@ class PinComparison:
 
 
 def compare_with_pins(cards: Iterable[ToolCard], pins: Mapping[str, Pin]) -> PinComparison:
-    """Which of these tools are as pinned, which have no pin yet, which have changed."""
+    """Sort these tools into unchanged, new (without a pin) and changed ones."""
     accepted: list[ToolCard] = []
     new: list[ToolCard] = []
     changed: list[Quarantined] = []
@@ -66,12 +66,12 @@ def compare_with_pins(cards: Iterable[ToolCard], pins: Mapping[str, Pin]) -> Pin
 
 
 def _is_as_pinned(pin: Pin, card: ToolCard) -> bool:
-    """Whether the card is what was pinned. An earlier release may have taken the fingerprint of less."""
+    """Return whether the card matches its pin. Earlier releases computed the fingerprint of fewer parts."""
     return pin.fingerprint == card.fingerprint or compute_fingerprint(pin.definition) == card.fingerprint
 
 
 def build_pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -> Pin:
-    """The pin that makes the card's present definition the trusted one."""
+    """Build the pin that makes the card's current definition the trusted one."""
     return Pin(
         key=card.key,
         fingerprint=card.fingerprint,
@@ -82,7 +82,7 @@ def build_pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -
 
 
 def build_server_key(server: str) -> str:
-    """Under which key what is known of a server as a whole is pinned: that of a tool without a name."""
+    """Return the pin key of a server as a whole: the key of a tool without a name."""
     return build_tool_key(server, "")
 
 
@@ -93,7 +93,7 @@ def is_server_key(key: str) -> bool:
 def build_server_pin(
     server: str, instructions: str, tools: Iterable[str], *, at: datetime, accepted_by: str | None = None
 ) -> Pin:
-    """The pin of a server: what it says of itself, and the tools it was seen with."""
+    """Build the pin of a server: its instructions and the tools it was seen with."""
     return Pin(
         key=build_server_key(server),
         fingerprint=compute_text_fingerprint(instructions),
@@ -108,22 +108,22 @@ def get_pinned_instructions(pin: Pin) -> str:
 
 
 def get_pinned_tools(pin: Pin) -> frozenset[str]:
-    """The names of the tools that the server was seen with."""
+    """Return the names of the tools that the server was seen with."""
     tools = pin.definition.get("tools")
     return frozenset(map(str, tools)) if isinstance(tools, list | tuple) else frozenset()
 
 
 def build_unseen_tool(card: ToolCard, *, since: datetime) -> Quarantined:
-    """A tool that a known server did not have before."""
+    """Build the quarantine entry of a new tool on a known server."""
     return Quarantined(card=card, pin=Pin(key=card.key, fingerprint="", definition={}, pinned_at=since))
 
 
 @frozen
 class DefinitionDifference:
-    """One place where two definitions differ, each side as JSON text. None: it is not there at all.
+    """One difference between two definitions, each side as JSON text. None means absent.
 
-    Never shortened: whoever accepts a change must have been able to see all of
-    it. Characters that draw nothing are written as JSON escapes.
+    It is never shortened, because a person who accepts a change must see all of it. Invisible characters are
+    JSON escapes.
     """
 
     path: str
@@ -132,7 +132,7 @@ class DefinitionDifference:
 
 
 def find_differences(old: JsonObject, new: JsonObject) -> tuple[DefinitionDifference, ...]:
-    """Where two definitions differ in what the fingerprint covers, in reading order."""
+    """Return the differences of the fingerprinted parts, in reading order."""
     changes: list[DefinitionDifference] = []
     todo: list[_ComparisonStep] = [("", True, extract_fingerprinted(old), True, extract_fingerprinted(new))]
     while todo:
@@ -152,7 +152,7 @@ def find_differences(old: JsonObject, new: JsonObject) -> tuple[DefinitionDiffer
 
 
 def _list_next_steps(path: str, before: Json, after: Json) -> list[_ComparisonStep] | None:
-    """The pairs of parts to compare next, or None when the two are compared as wholes."""
+    """Return the pairs of parts to compare next, or None if the two are compared as a whole."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         names = [*before, *(name for name in after if name not in before)]
         return [
@@ -165,7 +165,7 @@ def _list_next_steps(path: str, before: Json, after: Json) -> list[_ComparisonSt
 
 
 def _join_path(path: str, name: str) -> str:
-    """`inputSchema.properties.path`; a name that is not a plain word is quoted."""
+    """Return a path such as `inputSchema.properties.path`. A name that is not a plain word is quoted."""
     step = name if name.isidentifier() and name.isascii() else f"[{_to_json_text(name)}]"
     return f"{path}.{step}" if path and not step.startswith("[") else f"{path}{step}"
 

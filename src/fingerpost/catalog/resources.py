@@ -1,4 +1,4 @@
-"""Resources, templates and prompts of all servers as one collection, and matching of URI templates."""
+"""Resources, templates and prompts of all servers as one collection, and URI template matching."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from fingerpost.records import Json, JsonObject, ServerResources
 
 T = TypeVar("T")
 
-MAX_URI_LENGTH: Final = 4096  # characters of an address
+MAX_URI_LENGTH: Final = 4096  # characters of a URI
 MAX_TEMPLATE_LENGTH: Final = 2000
 MAX_EXPRESSIONS: Final = 20
-# Characters that may be looked at for one address and one server. A few hundred
-# ordinary templates with the same beginning need no more.
+# Characters that may be examined for one URI and one server. This is enough for a few hundred
+# ordinary templates with the same prefix.
 MAX_MATCH_STEPS: Final = 50_000
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
 
-# What the values of an expression cannot hold, by its operator (RFC 6570, levels 1 to 3).
-# Of any two of these the shorter is part of the longer.
+# Characters that end the values of an expression, by operator (RFC 6570, levels 1 to 3).
+# Each set is a subset of every longer one.
 _STOP_CHARACTERS: Final = {"+": "", "#": "", "/": "?#", "?": "#", "&": "#", "": "/?#", ".": "/?#", ";": "/?#"}
 
 
 @frozen(kw_only=False)
 class UriTemplate:
-    """A template, taken apart: texts as they are, and between each two of them a value."""
+    """A parsed template: literal texts with a value between each two of them."""
 
     text: str
     fixed: tuple[str, ...]
-    stops: tuple[str, ...]  # what each value cannot hold
-    literal: int  # characters that are always the same: the more, the more it says
+    stops: tuple[str, ...]  # characters that end each value
+    literal: int  # number of literal characters; more means more specific
 
     @classmethod
     def parse(cls, text: str) -> UriTemplate | None:
-        """The template so written, or None for one that is too long or has too many expressions."""
+        """Parse a template. Return None if it is too long or has too many expressions."""
         if len(text) > MAX_TEMPLATE_LENGTH:
             return None
         first, *rest = _EXPRESSION.split(text)
@@ -48,7 +48,7 @@ class UriTemplate:
         fixed, stops = [first], list[str]()
         for operator, following in zip(rest[::2], rest[1::2], strict=True):
             if stops and not fixed[-1]:
-                # Two values with nothing between them: what may hold the more can be both.
+                # Two adjacent values are merged to the one that allows more characters.
                 stops[-1] = min(stops[-1], _STOP_CHARACTERS[operator], key=len)
                 fixed[-1] = following
             else:
@@ -57,21 +57,21 @@ class UriTemplate:
         return cls(text, tuple(fixed), tuple(stops), sum(map(len, fixed)))
 
     def may_match(self, uri: str) -> bool:
-        """Whether it begins and ends as the template does: nearly always enough to say no."""
+        """Return whether the URI has the template's prefix and suffix. This rules out most URIs."""
         return uri.startswith(self.fixed[0]) and uri.endswith(self.fixed[-1])
 
     def matches(self, uri: str) -> bool:
-        """Whether this address can have been made from the template.
+        """Return whether this URI can be produced by the template.
 
-        Takes a step for each character of both. Every character and every value of the
-        template is a place, and the place after the last means that all of it was passed.
+        The time is linear in the length of both. The template is a nondeterministic automaton: every
+        character and every value is a state, and the last state means a match.
         """
         if len(uri) > MAX_URI_LENGTH or not self.may_match(uri):
             return False
         characters, values, ended_by, end = self._build_masks()
         reached = 1
         for character in uri:
-            reached |= (reached & values) << 1  # a value may be over here, or empty
+            reached |= (reached & values) << 1  # a value may end here or be empty
             going_on = reached & values & ~ended_by.get(character, 0)
             reached = going_on | ((reached & characters.get(character, 0)) << 1)
             if not reached:
@@ -80,7 +80,9 @@ class UriTemplate:
         return bool(reached & end)
 
     def _build_masks(self) -> tuple[dict[str, int], int, dict[str, int], int]:
-        """Where each character stands, where values stand, which of these a character ends, and the end."""
+        """Return the bit masks: states of each character, states of values, values that a character ends, and
+        the final state.
+        """
         characters: dict[str, int] = {}
         ended_by: dict[str, int] = {}
         values = 0
@@ -98,10 +100,10 @@ class UriTemplate:
 
 
 def find_first_match(uri: str, templates: Iterable[tuple[UriTemplate, str, T]]) -> T | None:
-    """What belongs to the first template that the address fits; each with the server it is from.
+    """Return the item of the first template that matches the URI. Each template comes with its server.
 
-    A server whose templates would take long is passed over once it had its share: nobody
-    else waits for it, and nobody else's templates are left untried for it.
+    A server whose templates take too long is skipped after its share of steps, so that it does not affect
+    other servers.
     """
     spent: dict[str, int] = {}
     for template, server, found in templates:
@@ -120,19 +122,21 @@ logger = logging.getLogger(__name__)
 
 @frozen
 class CatalogResource:
-    """One thing of one server: what it is called here, what it is called there, and how it is shown."""
+    """One resource, template or prompt of one server: its name here, its name on the server, and its
+    entry.
+    """
 
     server: str
-    name: str  # here: an address, a template or a prompt's name
-    original: str  # there
+    name: str  # listed name: a URI, a template or a prompt name
+    original: str  # name on the server
     definition: JsonObject
 
 
 @frozen
 class ResourceCollection:
-    """What some servers offer together. Never changes."""
+    """The resources, templates and prompts of several servers. Immutable."""
 
-    servers: tuple[str, ...] = ()  # those that have resources, in order
+    servers: tuple[str, ...] = ()  # servers with resources, in order
     resources: Mapping[str, CatalogResource] = field(default_factory=dict[str, CatalogResource])
     templates: Mapping[str, CatalogResource] = field(default_factory=dict[str, CatalogResource])
     prompts: Mapping[str, CatalogResource] = field(default_factory=dict[str, CatalogResource])
@@ -143,7 +147,7 @@ class ResourceCollection:
     )
 
     def find_resource(self, uri: str) -> tuple[str, str] | None:
-        """The server that has this resource, and what it calls it."""
+        """Return the server that has this resource and the URI on that server, or None."""
         listed = self.resources.get(uri)
         if listed is not None:
             return listed.server, listed.original
@@ -154,12 +158,12 @@ class ResourceCollection:
         return self._find_by_template(uri) or self._find_by_scheme(uri)
 
     def find_template(self, uri: str) -> tuple[str, str] | None:
-        """The server whose template (or resource) this is, for completing its values."""
+        """Return the server and original URI of this template (or resource), for completion."""
         listed = self.templates.get(uri)
         return (listed.server, listed.original) if listed is not None else self.find_resource(uri)
 
     def find_prompt(self, name: str) -> tuple[str, str] | None:
-        """By the name it is listed under, or by its server's own if only one has it; as with tools."""
+        """Find a prompt by its listed name, or by its original name if that is unique."""
         listed = self.prompts.get(name)
         if listed is None:
             namesakes = [prompt for prompt in self.prompts.values() if prompt.original == name]
@@ -167,7 +171,7 @@ class ResourceCollection:
         return None if listed is None else (listed.server, listed.original)
 
     def get_alias(self, server: str, uri: str) -> str:
-        """What this server's resource is called here: its own address may be another server's, too."""
+        """Return the URI of this server's resource here. It is an alias if the URI is ambiguous."""
         where = self.find_resource(uri)
         if where == (server, uri):
             return uri
@@ -175,14 +179,14 @@ class ResourceCollection:
         return ours if ours in self.resources or self._is_ambiguous(server, uri, where) else uri
 
     def _is_ambiguous(self, server: str, uri: str, where: tuple[str, str] | None) -> bool:
-        """Whether this server's address, which leads to `where`, had better name its server."""
-        if where is None:  # nobody has it; only what looks like ours is nowhere to be read as it stands
+        """Return whether this server's URI, which resolves to `where`, needs an alias."""
+        if where is None:  # not found; only a URI with our alias scheme cannot be read as it is
             return uri.startswith(ALIAS_SCHEME) and server in self.servers
         if where[0] == server:
             return False
         if uri in self.resources or uri.startswith(ALIAS_SCHEME) or self._find_by_template(uri) is not None:
             return True
-        # Nobody offers it: who is asked for it is a guess. A page of the web is the same for everybody.
+        # No server lists it, so the result would be a guess. Web pages are the same for every server.
         return server in self.servers and not uri[:8].lower().startswith(("http://", "https://"))
 
     def _parse_alias(self, uri: str) -> tuple[str, str] | None:
@@ -195,7 +199,7 @@ class ResourceCollection:
         return None if found is None else (found.server, uri)
 
     def _find_by_scheme(self, uri: str) -> tuple[str, str] | None:
-        """A resource nobody listed: the only server that can have it, if there is just one."""
+        """Return the only server that can have an unlisted resource, or None."""
         if len(self.servers) == 1:
             return self.servers[0], uri
         start = uri.partition(":")[0] + ":"
@@ -208,12 +212,14 @@ class ResourceCollection:
 
 
 def build_alias(server: str, uri: str) -> str:
-    """The same address, unmistakably that server's."""
+    """Return a URI that names the server explicitly."""
     return f"{ALIAS_SCHEME}{quote(server, safe='')}/{uri}"
 
 
 def collect_resources(offered: Iterable[tuple[ServerResources, bool]]) -> ResourceCollection:
-    """Everything these servers offer; with each, whether its prompts get its name before theirs."""
+    """Collect the offers of these servers. The flag says whether a server's prompts get its name as a
+    prefix.
+    """
     offered = tuple(offered)
     resources = _collect_addressed((each for each, _ in offered), "resources", "uri")
     templates = _collect_addressed((each for each, _ in offered), "templates", "uriTemplate")
@@ -238,9 +244,8 @@ def _collect_addressed(
             address = entry.get(member)
             if not isinstance(address, str):
                 continue
-            taken = address in found or address.startswith(
-                ALIAS_SCHEME
-            )  # nobody else speaks in our addresses
+            # Only we use this scheme.
+            taken = address in found or address.startswith(ALIAS_SCHEME)
             name = build_alias(materials.server, address) if taken else address
             definition = entry if name == address else {**entry, member: name}
             material = CatalogResource(
@@ -253,7 +258,7 @@ def _collect_addressed(
 def _build_patterns(
     templates: Mapping[str, CatalogResource],
 ) -> list[tuple[UriTemplate, str, CatalogResource]]:
-    """What addresses are recognised by, the most telling first."""
+    """Return the parsed templates, most specific first."""
     patterns: list[tuple[UriTemplate, str, CatalogResource]] = []
     for name, material in templates.items():
         template = UriTemplate.parse(name)
@@ -267,7 +272,7 @@ def _build_patterns(
 
 def _collect_prompts(offered: Sequence[tuple[ServerResources, bool]]) -> dict[str, CatalogResource]:
     found: dict[str, CatalogResource] = {}
-    for prefixed in (True, False):  # a name with its server's before it never changes
+    for prefixed in (True, False):  # a prefixed name never changes
         for materials, prefix in offered:
             if prefix is prefixed:
                 _add_prompts(materials, found, prefix=prefix)
@@ -288,7 +293,7 @@ def _add_prompts(materials: ServerResources, found: dict[str, CatalogResource], 
 
 
 def _merge_capabilities(declared: Sequence[JsonObject]) -> JsonObject:
-    """What some server can do; lists may always change, since servers come and go."""
+    """Return the union of the servers' capabilities. Lists can always change, because servers come and go."""
     merged: dict[str, Json] = {}
     if any("resources" in each for each in declared):
         subscribe = any(_declares(each, "resources", "subscribe") for each in declared)

@@ -1,9 +1,7 @@
-"""The catalog at one moment, and the difference between two such moments.
+"""Immutable snapshots of the catalog, and the differences between them.
 
-A snapshot never changes, so a request that began with one can finish with it
-while servers come and go. Its cards are sorted by key: the same tools give the
-same list whatever order their servers answered in, which is what lets a
-provider's prompt cache recognise the list again.
+A request can finish with its snapshot while servers change. Cards are sorted by key, so that the same tools
+always give the same list and a provider's prompt cache can match it.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import Final
 from fingerpost.frozen import frozen
 from fingerpost.records import ToolCard
 
-# These tools of our own come first in every list for models, in this order; all others follow by key.
+# These built-in tools come first in lists for models, in this order. All others follow by key.
 FIRST_LISTED: Final = ("memory/think", "collaboration/user_collaboration", "workspace/file_operations")
 _LIST_PLACES: Final = {key: place for place, key in enumerate(FIRST_LISTED)}
 
@@ -26,16 +24,15 @@ _MAX_SHORTLISTED = 40
 
 
 def get_list_place(key: str) -> tuple[int, str]:
-    """Where a tool stands in a list for models, to sort by."""
+    """Return the sort key of a tool in lists for models."""
     return _LIST_PLACES.get(key, len(_LIST_PLACES)), key
 
 
 @frozen
 class CatalogDiff:
-    """Which tools came, went, or are themselves no longer the same. Keys, sorted.
+    """Keys of added, removed and changed tools, sorted.
 
-    What follows from other tools (a fallback that appeared elsewhere) is not a
-    change of the tool.
+    Effects of other tools, such as a new fallback, do not count as a change.
     """
 
     added: tuple[str, ...] = ()
@@ -47,7 +44,7 @@ class CatalogDiff:
 
 
 def compute_diff(before: Mapping[str, ToolCard], after: Mapping[str, ToolCard]) -> CatalogDiff:
-    """What happened between these two states."""
+    """Return the differences between two states."""
     return CatalogDiff(
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
@@ -91,18 +88,18 @@ class Snapshot:
         return tuple(card for card in self.cards if card.server == server)
 
     def named(self, name: str) -> tuple[ToolCard, ...]:
-        """Every tool its server calls `name`."""
+        """Return every tool that its server calls `name`."""
         return tuple(self._names.get(name, ()))
 
     def find(self, text: str) -> ToolCard | None:
-        """The tool a person or a model means: by key, by exposed name, or by bare name if only one has it."""
+        """Find a tool by key, by exposed name, or by its own name if that is unique."""
         card = self._keys.get(text) or self._exposed.get(text)
         if card is None and len(namesakes := self._names.get(text, ())) == 1:
             card = namesakes[0]
         return card
 
     def near(self, text: str, n: int = 3) -> tuple[str, ...]:
-        """The keys most like `text`, best first, for "did you mean"."""
+        """Return the keys most similar to `text`, best first, for "did you mean"."""
         wanted = text[:_MAX_QUERY_LENGTH].casefold()
         pairs = _get_letter_pairs(wanted)
         likely = heapq.nlargest(
@@ -120,7 +117,9 @@ class Snapshot:
         )
 
     def search(self, query: str) -> tuple[ToolCard, ...]:
-        """Tools in whose key or description every word of `query` occurs; matches in the key come first."""
+        """Return tools whose key or description contains every word of `query`. Matches in the key come
+        first.
+        """
         words = query[:_MAX_QUERY_LENGTH].casefold().split()
         in_key: list[ToolCard] = []
         elsewhere: list[ToolCard] = []
@@ -138,7 +137,7 @@ def _get_letter_pairs(text: str) -> set[str]:
 
 
 def _compute_overlap(wanted: set[str], card: ToolCard) -> float:
-    """Shared letter pairs, as a share of both: a cheap first look before the real comparison."""
+    """Return the share of common letter pairs, a cheap filter before the full comparison."""
     return max(
         2 * len(wanted & pairs) / (len(wanted) + len(pairs))
         for pairs in (

@@ -1,4 +1,4 @@
-"""What a tool is called: its key, the name models use, and how names are made visible and unique."""
+"""Tool names: keys, names for models, escaping of invisible characters, and unique names."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fingerpost.records import ToolCard
 MAX_EXPOSED_LENGTH: Final = 64
 _SEPARATOR: Final = "__"
 _HASH_LENGTH: Final = 10
-_HASH_MARK: Final = "0"  # no ordinary word begins with it, so few names look hashed by accident
+_HASH_MARK: Final = "0"  # ordinary words do not start with it, so few names look hashed by accident
 _MAX_SERVER_LENGTH: Final = 24
 
-# Tools of our own that stand beside those of servers.
+# Built-in tools that are listed with those of servers.
 READ_RESULT: Final = "read_result"
 FIND_TOOLS: Final = "find_tools"
 RESERVED_NAMES: Final = frozenset((FIND_TOOLS, "describe_tool", "call_tool", READ_RESULT))
@@ -28,36 +28,36 @@ _EXACT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HASHED_NAME = re.compile(rf"-{_HASH_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")
 _INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
-# Characters that Unicode counts as letters, marks or symbols and that nevertheless draw nothing.
+# Characters that Unicode classifies as letters, marks or symbols but that draw nothing.
 _BLANK_CHARACTERS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
 
-# What draws nothing, or changes how what follows is drawn: control characters (escape sequences of terminals
-# begin with one), marks of direction, joiners, tags, variation selectors.
+# Characters that draw nothing or change how later text is drawn: control characters (which start terminal
+# escape sequences), direction marks, joiners, tags, variation selectors.
 INVISIBLE: Final = (
     "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# A joiner or a colour mark right after a picture belongs to that picture.
+# A joiner or a color modifier after an emoji belongs to the emoji.
 _PICTURE_RANGES: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
 _INVISIBLE_PATTERN = re.compile(f"[{INVISIBLE}]")
 _UNSEEN_ASCII: Final = bytes(code for code in range(128) if _INVISIBLE_PATTERN.match(chr(code)))
-_STEP: Final = 16_384  # characters that are searched at once: no other thread runs meanwhile
+_STEP: Final = 16_384  # characters searched at once, because the search blocks other threads
 
 
 def build_tool_key(server: str, tool: str) -> str:
-    """`server/tool`. A `/` inside the server's name is written out: the first one always separates."""
+    """Return `server/tool`. A `/` in the server's name is escaped, so the first one always separates."""
     server = escape_invisible_except(server).replace("/", _escape_character("/"))
     return f"{server}/{escape_invisible_except(tool)}"
 
 
 def escape_invisible(text: str) -> str:
-    """`text` with every character one cannot see written out (`\\u200b`); line ends and tabs stay.
+    r"""Return `text` with invisible characters escaped (`\u200b`), except line ends and tabs.
 
-    The one function for all text of servers that models read: definitions, results, instructions.
+    Use it for all text of servers that models read: definitions, results, instructions.
     """
     made: list[str] = []
     done = 0
@@ -71,7 +71,9 @@ def escape_invisible(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether it is ASCII that one can see: most text is, and the pattern takes ten times as long to tell."""
+    """Return whether the text is visible ASCII. This is the usual case, and ten times faster than the
+    pattern.
+    """
     return text.isascii() and len(text.encode().translate(None, _UNSEEN_ASCII)) == len(text)
 
 
@@ -84,9 +86,9 @@ def _escape_match(match: re.Match[str]) -> str:
 
 
 def escape_invisible_except(text: str, *, keep: str = "") -> str:
-    """`text` with every character one cannot see written out, except those in `keep`.
+    """Return `text` with invisible characters escaped, except those in `keep`.
 
-    A backslash is doubled, so different texts always have different visible forms.
+    A backslash is doubled, so different texts always have different results.
     """
     if text.isprintable() and "\\" not in text and not _BLANK_CHARACTERS.search(text):
         return text
@@ -94,7 +96,7 @@ def escape_invisible_except(text: str, *, keep: str = "") -> str:
 
 
 def escape_invisible_json(text: str) -> str:
-    """JSON text in which unseen characters stand as JSON escapes: still the same JSON."""
+    """Return JSON text with invisible characters as JSON escapes. Its value is unchanged."""
     if text.isprintable() and not _BLANK_CHARACTERS.search(text):
         return text
     return "".join(
@@ -123,13 +125,13 @@ def _escape_character(character: str) -> str:
 
 
 def build_exposed_name(server: str, tool: str) -> str:
-    """The name models use for this tool: `^[A-Za-z0-9_-]{1,64}$`, unique, and always the same."""
+    """Return the tool's name for models: `^[A-Za-z0-9_-]{1,64}$`, unique and stable."""
     plain = f"{server}{_SEPARATOR}{tool}"
     return plain if _is_exact(server, tool, plain) else build_hashed_name(server, tool)
 
 
 def build_own_name(server: str, tool: str) -> str:
-    """The tool's own name where models can use it, else its exposed name."""
+    """Return the tool's own name if models can use it, else its exposed name."""
     fits = (
         len(tool) <= MAX_EXPOSED_LENGTH
         and _EXACT_NAME.fullmatch(tool) is not None
@@ -139,7 +141,7 @@ def build_own_name(server: str, tool: str) -> str:
 
 
 def build_free_name(server: str, tool: str, taken: Container[str]) -> str:
-    """The tool's own name, or where another has that its exposed name; one with a hash is never taken."""
+    """Return the tool's own name, else its exposed name if that is free, else its hashed name."""
     for name in (build_own_name(server, tool), build_exposed_name(server, tool)):
         if name not in taken:
             return name
@@ -147,7 +149,7 @@ def build_free_name(server: str, tool: str, taken: Container[str]) -> str:
 
 
 def _is_exact(server: str, tool: str, plain: str) -> bool:
-    """Whether server and tool can be read back from the plain form: then no other key has it."""
+    """Return whether server and tool can be derived from the plain form, so that no other key has it."""
     return (
         len(plain) <= MAX_EXPOSED_LENGTH
         and _EXACT_NAME.fullmatch(server) is not None
@@ -159,7 +161,7 @@ def _is_exact(server: str, tool: str, plain: str) -> bool:
 
 
 def build_hashed_name(server: str, tool: str) -> str:
-    """A name that fits, whatever the two are, and that no other tool can have."""
+    """Return a valid name with a hash, unique for any server and tool."""
     digest = hashlib.sha256(build_tool_key(server, tool).encode(errors="surrogatepass")).digest()
     ending = f"-{_HASH_MARK}{base64.b32encode(digest).decode().lower()[:_HASH_LENGTH]}"
     room = MAX_EXPOSED_LENGTH - len(_SEPARATOR) - len(ending)
@@ -169,14 +171,16 @@ def build_hashed_name(server: str, tool: str) -> str:
 
 
 def _slugify(text: str) -> str:
-    """What is left of `text` in plain letters: accents go, anything else becomes one underscore."""
+    """Return `text` in ASCII letters and digits: accents are removed, other characters become one
+    underscore.
+    """
     decomposed = unicodedata.normalize("NFKD", text)
     unaccented = "".join(character for character in decomposed if not unicodedata.combining(character))
     return _INVALID_CHARACTERS.sub("_", unaccented).strip("_")
 
 
 def make_names_unique(cards: Sequence[ToolCard], unprefixed: Collection[str]) -> list[ToolCard]:
-    """These cards, each under an exposed name of its own. They are given, and come back, by key."""
+    """Return the cards with unique exposed names. Input and output are sorted by key."""
     if not unprefixed:
         return list(cards)
     taken = {card.exposed_name for card in cards if card.server not in unprefixed}
@@ -191,7 +195,9 @@ def make_names_unique(cards: Sequence[ToolCard], unprefixed: Collection[str]) ->
 
 
 def count_edits(one: str, other: str, *, limit: int) -> int:
-    """Letters added, lost, changed or swapped with a neighbour; `most + 1` when there are more than that."""
+    """Return the number of inserted, deleted, changed or swapped letters, or `limit + 1` if there are
+    more.
+    """
     if abs(len(one) - len(other)) > limit:
         return limit + 1
     before: list[int] = []

@@ -1,4 +1,4 @@
-"""Why a tool that is known cannot be found or called now, and what a person can do about it."""
+"""Why a known tool cannot be found or called now, and how to fix it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _STATE_REASONS: Final = {
 
 @frozen
 class UnavailableTool:
-    """Why a tool is away. `reason` is half a sentence, `fix` a whole one."""
+    """Why a tool is unavailable. `reason` is part of a sentence, `fix` is a full sentence."""
 
-    tool: str  # its key, or its name as it was asked for where only its server is known
+    tool: str  # its key, or the requested name if only its server is known
     server: str
     reason: str
     fix: str
-    effects: frozenset[Effect] = frozenset(Effect)  # any, where nobody has seen its definition
+    effects: frozenset[Effect] = frozenset(Effect)  # all effects if the definition is unknown
 
     @property
     def message(self) -> str:
-        """What whoever called it hears."""
+        """The error message for the caller."""
         return f"{self.tool} is not available: {self.reason}"
 
 
 def build_changed(card: ToolCard) -> UnavailableTool:
-    """It waits for a person to accept what its server made of it."""
+    """Build the reason for a tool whose definition changed and needs acceptance."""
     return _build(
         card,
         "its definition changed since it was first seen",
@@ -44,7 +44,7 @@ def build_changed(card: ToolCard) -> UnavailableTool:
 
 
 def build_unseen(card: ToolCard) -> UnavailableTool:
-    """Its server offers it for the first time, and was known before."""
+    """Build the reason for a new tool on a known server that needs acceptance."""
     return _build(
         card,
         f"it is new on {card.server}, which was seen before without it",
@@ -55,7 +55,7 @@ def build_unseen(card: ToolCard) -> UnavailableTool:
 
 
 def build_disabled_by_settings(card: ToolCard, pattern: str) -> UnavailableTool:
-    """It is switched off in the settings, by the entry with this pattern."""
+    """Build the reason for a tool disabled in the settings by the entry with this pattern."""
     return _build(
         card,
         f"it is switched off in the settings: [[tools]] with match = {pattern!r} says enabled = false",
@@ -64,12 +64,12 @@ def build_disabled_by_settings(card: ToolCard, pattern: str) -> UnavailableTool:
 
 
 def build_disabled(card: ToolCard, reason: str, *, by_server: bool) -> UnavailableTool:
-    """A person switched it, or its server, off while it ran."""
+    """Build the reason for a tool that was disabled at run time, directly or with its server."""
     return _build(card, reason, _ENABLE_HINT.format(page="Servers" if by_server else "Tools"))
 
 
 def build_refused(drop: DroppedTool) -> UnavailableTool:
-    """Its server listed it in a way that cannot be taken."""
+    """Build the reason for a tool with an invalid definition."""
     return UnavailableTool(
         tool=build_tool_key(drop.server, drop.name),
         server=drop.server,
@@ -79,7 +79,7 @@ def build_refused(drop: DroppedTool) -> UnavailableTool:
 
 
 def build_server_unavailable(tool: str, status: ServerStatus) -> UnavailableTool | None:
-    """Its server cannot be asked which tools it has; None: it can."""
+    """Build the reason for a tool whose server cannot list its tools. Return None if it can."""
     if (away := _STATE_REASONS.get(status.state)) is None:
         return None
     if status.state is ServerState.DISABLED and status.reason is not None:

@@ -1,4 +1,4 @@
-"""Names and descriptions as words, and the twelve categories they speak for."""
+"""Splits names and descriptions into words and assigns one of twelve categories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]
 
 
 def parse_word_set(text: str) -> frozenset[str]:
-    """The words of a written list."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -37,19 +37,19 @@ STOP_WORDS: Final = parse_word_set(
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """The words of a name or a text, in small letters, in order."""
+    """Return the words of a name or text in lower case, in order."""
     return _split_cached(text[:MAX_TEXT_LENGTH])
 
 
 @lru_cache(maxsize=256)
 def _split_cached(text: str) -> tuple[str, ...]:
-    """Remembered for a moment, because one card asks several times about the same text."""
+    """Split with a small cache, because a card splits the same text several times."""
     return tuple(map(str.lower, _WORD.findall(text)))
 
 
 @lru_cache(maxsize=4096)
 def to_singular(word: str) -> str:
-    """`files` → `file`, `queries` → `query`: enough to compare by, never shown."""
+    """Return a singular form for comparison only: `files` → `file`, `queries` → `query`."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     if len(word) > 4 and word.endswith(("ches", "shes", "sses", "xes")):
@@ -60,7 +60,7 @@ def to_singular(word: str) -> str:
 
 
 def take_distinct(items: Iterable[str], limit: int) -> tuple[str, ...]:
-    """The first `limit` different items, in order."""
+    """Return the first `limit` distinct items, in order."""
     found: dict[str, None] = {}
     for item in items:
         found.setdefault(item)
@@ -71,14 +71,14 @@ def take_distinct(items: Iterable[str], limit: int) -> tuple[str, ...]:
 
 GENERAL: Final = "general"
 
-# A word in the tool's own name says more than one in its description.
+# A word in the tool's name counts more than one in its description.
 _NAME_WEIGHT: Final = 4
 _SERVER_WEIGHT: Final = 3
 _TEXT_WEIGHT: Final = 1
 _MIN_SCORE: Final = 2
 _MAX_TEXT_WORDS: Final = 60
 
-# Things one does in every field: they tip the scales and never decide alone.
+# Actions of every category: they add weight but never decide alone.
 _COMMON: Final = parse_word_set(
     "account ask answer call contact extract fetch frame generate index post query search tag user"
 )
@@ -86,7 +86,7 @@ _COMMON: Final = parse_word_set(
 
 @frozen
 class Category:
-    """One purpose, and the words that speak for it."""
+    """One purpose and the words that indicate it."""
 
     name: str
     about: str
@@ -189,7 +189,7 @@ CATEGORIES: Final = (
 )
 
 CATEGORY_NAMES: Final = tuple(category.name for category in CATEGORIES)
-OFFICIAL_DATA: Final = "official_data"  # an intent narrower than a category: no tool is classified by it
+OFFICIAL_DATA: Final = "official_data"  # a purpose narrower than a category; no tool is classified by it
 
 
 def _index_by_word() -> dict[str, tuple[int, ...]]:
@@ -204,7 +204,7 @@ _WORD_CATEGORIES: Final = _index_by_word()
 
 
 def classify(server: str, tool: str, description: str) -> tuple[str, tuple[str, ...]]:
-    """The category these words speak for most, and the words that decided it."""
+    """Return the category with the most matching words, and these words."""
     scores = [0] * len(CATEGORIES)
     evidence: dict[int, dict[str, None]] = {}
     for weight, spoken in (
