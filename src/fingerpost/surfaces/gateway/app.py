@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: paths, who may come in, and which era speaks."""
+"""The gateway as an ASGI application: paths, authentication, and the choice of protocol era."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _PROFILE_PATH: Final = "/mcp/p/"
 
 
 class GatewayApp:
-    """Open it with `async with`, then serve it, alone or behind a `Front`."""
+    """The ASGI application. Open it with `async with`, then serve it alone or behind a `PathRouter`."""
 
     def __init__(
         self,
@@ -110,13 +110,13 @@ class GatewayApp:
         self._premises.set_tasks(None)
 
     async def drain(self, seconds: float) -> None:
-        """End streams in good order, and give what runs a little time before it is stopped."""
+        """End streams gracefully and give running requests a short time before they are stopped."""
         self._premises.closing.set()
         self._premises.end_streams()
         with anyio.move_on_after(seconds):
             await self._premises.active_requests.wait_until_done()
         self._premises.active_requests.cancel_all(SHUTDOWN_MESSAGE)
-        self._premises.close()  # sessions last: with them goes whatever still runs in them
+        self._premises.close()  # last: closing sessions also stops the requests that still run in them
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -192,7 +192,7 @@ class GatewayApp:
         await post(self._premises, http_request, principal, message)
 
     async def _respond_outside_endpoints(self, path: str, scope: AsgiScope, send: Send) -> None:
-        """Paths that are no endpoint: health and public documents."""
+        """Answer paths that are not endpoints: health and public documents."""
         if scope["method"] in {"GET", "HEAD"}:
             if path == "/healthz":
                 if not self._gate.allows_probe(parse_headers(scope["headers"])[0]):
@@ -213,7 +213,7 @@ class GatewayApp:
 
 
 def get_profile_endpoint(path: str, profiles: Mapping[str, ProfileSettings]) -> Endpoint | None:
-    """The endpoint of a profile, as they are now."""
+    """Return the endpoint of a profile's path, or None if the profile does not exist now."""
     if not path.startswith(_PROFILE_PATH):
         return None
     name = path.removeprefix(_PROFILE_PATH).removesuffix("/")
@@ -222,7 +222,7 @@ def get_profile_endpoint(path: str, profiles: Mapping[str, ProfileSettings]) -> 
 
 
 def build_endpoints(settings: GatewaySettings) -> dict[str, Endpoint]:
-    """Every path that always is one, also with a slash at its end."""
+    """Return the fixed endpoints by path, each with and without a trailing slash."""
     known = [
         Endpoint(path="/mcp", mode=settings.mode),
         Endpoint(path="/mcp/route", mode="route"),
@@ -236,7 +236,9 @@ def _is_handshake_version(version: str | None) -> bool:
 
 
 def _is_handshake_request(headers: Mapping[str, str], message: JsonRpcMessage) -> bool:
-    """By the header; a request without one that carries the newer envelope is of the newer era."""
+    """Decide the era by the version header. Without the header, a request with the modern envelope is
+    modern.
+    """
     version = headers.get("mcp-protocol-version")
     if version is not None or "mcp-session-id" in headers or message.method == "initialize":
         return _is_handshake_version(version)

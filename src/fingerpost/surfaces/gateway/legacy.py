@@ -1,4 +1,4 @@
-"""Protocol 2025-11-25 and before: sessions, their event streams, and batches (2025-03-26)."""
+"""Protocol 2025-11-25 and older: sessions, their event streams, and batches (2025-03-26)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from fingerpost.surfaces.http.access import get_forwarded_authorization
 from fingerpost.surfaces.http.asgi import EVENT_STREAM_HEADERS, respond, wait_for_disconnect
 
 NEW_ERA_MESSAGE: Final = frozenset({"server/discover", "subscriptions/listen"})
-MAX_CONCURRENT_REQUESTS: Final = 1000  # requests of one session
+MAX_CONCURRENT_REQUESTS: Final = 1000  # per session
 
 
 async def post_legacy(
@@ -72,7 +72,7 @@ async def post_legacy(
 
 
 def find_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> McpSession:
-    """The session the request names. Raises `McpHttpError`."""
+    """Return the session the request names. Raises `McpHttpError`."""
     session_id = http_request.headers.get("mcp-session-id")
     if session_id is None:
         raise McpHttpError(400, "The header Mcp-Session-Id is missing: send initialize first.")
@@ -85,7 +85,7 @@ def find_session(state: GatewayState, http_request: McpHttpRequest, principal: P
 def build_initialize_request(
     inbound_headers: Mapping[str, str], principal: Principal, message: JsonRpcMessage, template: ClientRequest
 ) -> ClientRequest | JsonRpcError:
-    """The `initialize` request as a record, its params checked."""
+    """Build the `initialize` request after checking its params."""
     params = message.params
     capabilities = params.get("capabilities", {})
     if not isinstance(params.get("protocolVersion"), str) or not isinstance(capabilities, dict):
@@ -132,7 +132,7 @@ async def _open_session(
             200, result.body
         )
     body = encode_result(message.id, await build_initialize_result(state.methods, opening))
-    # What is kept for as long as the session lives must be small, and without its token.
+    # Kept as long as the session: drop the params, which may be large, and the token.
     kept = replace(opening, params={}, authorization=None)
     session = None if state.closing.is_set() else state.sessions.open(kept)
     if session is None:
@@ -144,7 +144,7 @@ async def _open_session(
 
 
 def handle_notification(session: McpSession, message: JsonRpcMessage) -> None:
-    """A notification of the client. Most say nothing we act on."""
+    """Handle a notification of the client. Most need no action."""
     if message.method == "notifications/cancelled":
         request_id = message.params.get("requestId")
         if isinstance(request_id, str | int) and (running := session.in_flight.get(request_id)):
@@ -152,7 +152,9 @@ def handle_notification(session: McpSession, message: JsonRpcMessage) -> None:
 
 
 def get_accepted_types(http_request: McpHttpRequest) -> tuple[bool, bool]:
-    """What the client takes. Raises `McpHttpError` when that is nothing we have."""
+    """Return whether the client accepts JSON and event streams. Raises `McpHttpError` if it accepts
+    neither.
+    """
     takes = parse_accept(http_request.headers)
     if not any(takes):
         raise McpHttpError(406, "Accept application/json, text/event-stream, or both.")
@@ -162,7 +164,7 @@ def get_accepted_types(http_request: McpHttpRequest) -> tuple[bool, bool]:
 def build_session_request(
     session: McpSession, principal: Principal, message: JsonRpcMessage, headers: Mapping[str, str]
 ) -> ClientRequest | JsonRpcResponse:
-    """One request of a session, or why it is none."""
+    """Build a request of a session, or the error response if it is invalid."""
     assert message.id is not None
     opening = session.request
     if message.id in session.in_flight:
@@ -192,7 +194,7 @@ def build_session_request(
 
 
 def build_stopped_response(request: ClientRequest, active: ActiveRequest) -> JsonRpcResponse:
-    """What a request is answered with that did not come to its end."""
+    """Build the response to a request that was cancelled."""
     code = REQUEST_CANCELLED if active.is_cancelled_by_client else INTERNAL_ERROR
     return JsonRpcResponse(encode_error(request.id, code, active.reason or SHUTDOWN_MESSAGE), code)
 
@@ -228,7 +230,7 @@ async def _answer_session_request(
 
 
 async def open_event_stream(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> None:
-    """The stream of news of a session. The newest one counts: an older may be dead without our knowing."""
+    """Serve the notification stream of a session. A new stream replaces the old one, which may be dead."""
     if not parse_accept(http_request.headers)[1]:
         raise McpHttpError(406, "This is a stream: accept text/event-stream.")
     session = find_session(state, http_request, principal)
@@ -261,7 +263,7 @@ async def _send_notifications(
     mark: object,
     ended: anyio.CancelScope,
 ) -> None:
-    frame = PING_FRAME  # something at once: the client sees that the stream is open
+    frame = PING_FRAME  # shows the client at once that the stream is open
     while session.stream is mark:
         await http_request.send({"type": "http.response.body", "body": frame, "more_body": True})
         with anyio.move_on_after(PING_INTERVAL_S):
@@ -276,7 +278,7 @@ async def _send_notifications(
 
 
 async def delete_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> None:
-    """The client ends its session."""
+    """End the session at the client's request."""
     session = find_session(state, http_request, principal)
     state.sessions.end_session(session, "ended by the client")
     await respond(http_request.send, 200, b"", http_request.common)
@@ -311,7 +313,7 @@ async def post_batch(
 
 
 def check_batch_session(session: McpSession | None, entries: Sequence[object]) -> McpSession:
-    """The session, if it may send such a batch. Raises `InvalidJsonRpcMessage`."""
+    """Return the session if it may send this batch. Raises `InvalidJsonRpcMessage`."""
     if session is None or session.request.version != BATCH_VERSION:
         raise InvalidJsonRpcMessage(BATCH_REFUSED)
     if not 0 < len(entries) <= MAX_BATCH_MESSAGES:
@@ -321,7 +323,7 @@ def check_batch_session(session: McpSession | None, entries: Sequence[object]) -
 
 
 class MessageBatch:
-    """One batch of a session, and the way back to its client."""
+    """One batch of a session, and the exchange with its client."""
 
     def __init__(
         self,
@@ -336,16 +338,16 @@ class MessageBatch:
         self._session = session
         self._exchange = exchange
         self._headers = headers
-        self.answers: dict[int, bytes] = {}  # by the place of their request
+        self.answers: dict[int, bytes] = {}  # by the index of the request
 
     async def handle_entries(self, entries: Sequence[object]) -> None:
-        """Answer every message that wants it, side by side. Whoever is cancelled has those there are."""
+        """Answer all requests of the batch concurrently. Answers that exist are kept on cancellation."""
         async with anyio.create_task_group() as tasks:
             for index, entry in enumerate(entries):
                 tasks.start_soon(self._handle_entry, index, entry)
 
     def build_body(self) -> bytes:
-        """All answers together, in the order of the requests."""
+        """Return all answers in the order of their requests."""
         return b"[" + b",".join(self.answers[index] for index in sorted(self.answers)) + b"]"
 
     async def _handle_entry(self, index: int, entry: object) -> None:
@@ -354,7 +356,7 @@ class MessageBatch:
             self.answers[index] = body
 
     async def _answer_entry(self, entry: object) -> bytes | None:
-        """The answer to one message; None where it wants none."""
+        """Return the answer to one message, or None if it needs none."""
         try:
             message = read_message(entry)
         except InvalidJsonRpcMessage as error:
@@ -369,7 +371,7 @@ class MessageBatch:
 
     async def _answer_request(self, message: JsonRpcMessage) -> JsonRpcResponse:
         assert message.id is not None
-        if message.method == "initialize":  # the one message that must stand alone
+        if message.method == "initialize":  # not permitted in a batch
             return build_error_response(message.id, build_unknown_method_error(message.method))
         request = build_session_request(self._session, self._principal, message, self._headers)
         if isinstance(request, JsonRpcResponse):

@@ -1,4 +1,4 @@
-"""The MCP methods that the gateway answers, and what an endpoint says about itself."""
+"""The MCP methods of the gateway, and the description of an endpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fingerpost.surfaces.http.access import Endpoint
 from fingerpost.tasks import cancel_and_exit, run_restarting
 
 SERVER_NAME: Final = "fingerpost"
-MAX_SERVERS_TOKENS: Final = 1500  # for what servers say of themselves, all together
+MAX_SERVERS_TOKENS: Final = 1500  # for the instructions of all servers together
 MAX_SERVER_TOKENS: Final = 300
 
 _ROUTE_INSTRUCTIONS: Final = (
@@ -48,7 +48,7 @@ _SERVERS_HEADING: Final = (
     "What the servers say of themselves (their words, not instructions of this gateway):"
 )
 
-# While some server has not said what it can do: a client asks only once, and an empty list harms nobody.
+# Used while some server is not connected yet: a client asks only once, and an empty list is harmless.
 _ANY_SERVER: Final[JsonObject] = {
     "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
@@ -60,7 +60,7 @@ _ANY_SERVER: Final[JsonObject] = {
 def describe_endpoint(
     router: Router, endpoint_tools: EndpointTools, resources: VisibleResources
 ) -> JsonObject:
-    """`capabilities`, `serverInfo` and `instructions`: the same for the same catalog."""
+    """Build `capabilities`, `serverInfo` and `instructions`. Equal catalogs give equal results."""
     from fingerpost import __version__
 
     known = resources.collection.capabilities if resources.complete else _ANY_SERVER
@@ -81,10 +81,10 @@ def _build_instructions(router: Router, endpoint_tools: EndpointTools) -> Iterat
 
 
 def _describe_servers(router: Router, endpoint_tools: EndpointTools) -> Iterator[str]:
-    """A line or two of each server whose tools this caller sees, as long as there is room."""
+    """Yield a short description of each server whose tools this caller sees, within the token limit."""
     room = MAX_SERVERS_TOKENS
     for server in sorted({card.server for card in endpoint_tools.view.visible.cards}):
-        said = router.catalog.get_instructions(server)  # nothing, while a change of it waits for a person
+        said = router.catalog.get_instructions(server)  # empty while a change waits for review
         if not said:
             continue
         words = " ".join(escape_invisible(said[: MAX_SERVER_TOKENS * 12]).split())
@@ -101,7 +101,7 @@ MethodHandler = Callable[[ClientRequest, ClientExchange], Awaitable[JsonObject |
 
 
 class GatewayMethods:
-    """Answers requests of every era; see `McpMethods`."""
+    """Answers requests of both eras; see `McpMethods`."""
 
     def __init__(
         self, router: Router, *, audience: NotificationAudience, calls: InputRequiredCalls, tasks: TaskGroup
@@ -144,7 +144,7 @@ class GatewayMethods:
         self._handshake, self._modern = self._build_handlers(modern=False), self._build_handlers(modern=True)
 
     def _build_handlers(self, *, modern: bool) -> Mapping[str, MethodHandler]:
-        """What there is in this era."""
+        """Return the handlers of this era by method."""
         common: dict[str, MethodHandler] = {
             "tools/call": self._tools.call_tool,
             "tools/list": self._tools.list_page,
@@ -163,7 +163,7 @@ class GatewayMethods:
         }
 
     async def answer(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject | EncodedResult:
-        """The result of any request. Raises `Refusal`."""
+        """Return the result of a request. Raises `JsonRpcError`."""
         answer = (self._modern if request.modern else self._handshake).get(request.method)
         if answer is None:
             message = f"this gateway has no method {request.method[:80]!r} in protocol {request.version}"
@@ -184,18 +184,18 @@ class GatewayMethods:
         return await self._subscriptions.listen(request, exchange)
 
     async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
-        """Wait, the first time and not for long, until servers said what they have. Before `describe`."""
+        """Wait for the first lists of the servers, up to a timeout. Called before `describe`."""
         await self._readiness.wait_for_tools()
         await self._offers.prepare_tools(endpoint, principal)
 
     def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
-        """What `initialize` and `server/discover` say of this endpoint."""
+        """Return what `initialize` and `server/discover` report about this endpoint."""
         return describe_endpoint(self._router, *self._register_client(endpoint, principal))
 
     def _register_client(
         self, endpoint: Endpoint, principal: Principal
     ) -> tuple[EndpointTools, VisibleResources]:
-        """What there is for somebody who came, and who is told from now on when it changes."""
+        """Return the tools and resources of a new client, which is notified of changes from now on."""
         offer, shelf = (
             self._offers.get_tools(endpoint, principal),
             self._shelves.get_resources(endpoint, principal),
@@ -205,11 +205,11 @@ class GatewayMethods:
         return offer, shelf
 
     def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
-        """The schema of a tool's arguments, for checking `Mcp-Param-*` headers against the body."""
+        """Return a tool's input schema, to compare `Mcp-Param-*` headers with the body."""
         return self._offers.get_header_schema(endpoint, principal, name)
 
     def forget_session(self, session: str) -> None:
-        """A session or a listening stream ended: drop what was held for it."""
+        """Drop everything held for a session or listening stream that ended."""
         self.logging.forget_session(session)
         self._subscriptions.forget_session(session)
 
@@ -218,9 +218,9 @@ class GatewayMethods:
 async def open_methods(
     router: Router, *, audience: NotificationAudience, console: str | None = None
 ) -> AsyncGenerator[GatewayMethods]:
-    """The methods of a running gateway. News go to `audience` for as long as this is open.
+    """Open the methods of a running gateway. Notifications go to `audience` while this is open.
 
-    `console` is where people find one, if they do: whoever must approve a call is sent there.
+    `console` is the console's address, if any. It is shown when a call needs an approval.
     """
     router.servers.advertise_client_capabilities()
     async with open_calls(router, console=console) as asking:

@@ -1,4 +1,4 @@
-"""Protocol 2026-07-28: every POST is one request that stands alone; `subscriptions/listen` is a stream."""
+"""Protocol 2026-07-28: every POST is one independent request; `subscriptions/listen` is a stream."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from fingerpost.surfaces.http.access import Endpoint, get_forwarded_authorizatio
 from fingerpost.surfaces.http.asgi import respond
 
 MAX_STREAMS: Final = 1000
-MAX_QUEUED: Final = 256  # news a client has not taken; then its stream ends and it looks again
+MAX_QUEUED: Final = 256  # queued notifications; above this the stream ends and the client lists again
 MAX_RESOURCES: Final = 10_000
 CHECK_INTERVAL_S: Final = 10.0
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
@@ -60,7 +60,7 @@ _NOTIFICATION_KINDS: Final = {
 
 
 class _NoExchange:
-    """While a subscription is agreed on there is no stream yet."""
+    """Exchange for the time before the subscription stream is open."""
 
     async def notify(self, method: str, params: JsonObject) -> None:
         del method, params
@@ -71,14 +71,14 @@ class _NoExchange:
 
 
 class SubscriptionStream:
-    """One stream: what it wants to hear and what waits to be sent."""
+    """One stream: its filter and its queued notifications."""
 
     def __init__(self, request: ClientRequest, accepted: JsonObject) -> None:
         self.request = request
         self.honoured = accepted
         uris = accepted.get("resourceSubscriptions")
         self._uris = frozenset(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else ()
-        self._waiting: dict[bytes, Notification] = {}  # by content: the same news twice say no more than once
+        self._waiting: dict[bytes, Notification] = {}  # by content, so that duplicates are sent once
         self._woken = anyio.Event()
         self._ended = False
 
@@ -86,7 +86,9 @@ class SubscriptionStream:
     async def open_stream(
         cls, state: GatewayState, request: ClientRequest
     ) -> SubscriptionStream | JsonRpcResponse:
-        """Agree on what is heard. The caller goes on with `run_stream`, which also ends it."""
+        """Open a stream with the accepted filter, or return an error. Continue with `run_stream`, which also
+        ends it.
+        """
         wanted = request.params.get("notifications")
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
         if not isinstance(wanted, dict) or not _are_valid_uris(uris):
@@ -117,12 +119,12 @@ class SubscriptionStream:
         return None
 
     def end(self) -> None:
-        """What waits is still sent, then the stream ends with its result."""
+        """End the stream with its result after the queued notifications were sent."""
         self._ended = True
         self._woken.set()
 
     async def take_notifications(self) -> list[Notification] | None:
-        """The news that wait, or None at the end."""
+        """Wait for notifications and return them, or None at the end."""
         while not self._waiting:
             if self._ended:
                 return None
@@ -158,9 +160,10 @@ async def run_stream(
     exchange: ClientExchange,
     may_continue: Callable[[], Awaitable[bool]] = _may_always_continue,
 ) -> None:
-    """Send the agreement, then news, until the stream is ended, may not go on, or the client leaves.
+    """Send the accepted filter, then notifications, until the stream ends, is no longer permitted, or the
+    client disconnects.
 
-    `may_go_on` is asked before news are sent, and now and then without any.
+    `may_continue` is called before notifications are sent, and regularly without any.
     """
     leave = state.audience.add(stream)
     state.open_streams += 1
@@ -193,7 +196,7 @@ def _are_valid_uris(uris: object) -> bool:
 
 
 def _select_known_kinds(wanted: JsonObject) -> JsonObject:
-    """The filter as asked, without kinds we do not know or that were not wanted."""
+    """Return the filter without unknown and unwanted kinds."""
     honoured: JsonObject = {}
     for kind in _NOTIFICATION_KINDS.values():
         if wanted.get(kind) is True:
@@ -203,7 +206,7 @@ def _select_known_kinds(wanted: JsonObject) -> JsonObject:
     return honoured
 
 
-# Of the older era alone: in this one they do not exist, whoever might know them.
+# Methods of the older era only.
 REMOVED_METHODS: Final = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
@@ -235,7 +238,7 @@ async def post_modern(
 
 
 async def reject_method(http_request: McpHttpRequest) -> None:
-    """There is POST alone in this era; a version of no era is named as such."""
+    """Reject an HTTP method other than POST, or an unknown protocol version."""
     requested = http_request.headers.get("mcp-protocol-version", "")
     if rejection := unsupported_protocol_version_rejection(requested, _SUPPORTED_VERSIONS):
         return await _finish_response(http_request, _build_rejection_response(None, rejection))
@@ -243,7 +246,7 @@ async def reject_method(http_request: McpHttpRequest) -> None:
 
 
 async def _accept_notification(http_request: McpHttpRequest) -> None:
-    """Nothing a client can notify of concerns a later request: it is taken and dropped."""
+    """Accept and ignore a notification. In this era none affects a later request."""
     requested = http_request.headers.get("mcp-protocol-version", "")
     if rejection := unsupported_protocol_version_rejection(requested):
         return await _finish_response(http_request, _build_rejection_response(None, rejection))
@@ -258,7 +261,9 @@ def check_request(
     message: JsonRpcMessage,
     inbound: McpHttpRequest | None,
 ) -> ClientRequest | JsonRpcResponse:
-    """The request, its envelope checked, or why not. Without `inbound` there are no headers to compare."""
+    """Return the request after checking its envelope, or an error response. Without `inbound` there are no
+    headers to compare.
+    """
     request_id = message.id
     assert request_id is not None
     headers = None if inbound is None else inbound.headers
@@ -295,7 +300,7 @@ def check_request(
 def _check_version(
     message: JsonRpcMessage, headers: Mapping[str, str] | None
 ) -> InboundLadderRejection | None:
-    """Why a request of neither era is refused: it names a version nobody knows, and has no envelope."""
+    """Reject a request of neither era: its version is unknown and it has no envelope."""
     version = None if headers is None else headers.get("mcp-protocol-version")
     meta = message.params.get("_meta")
     if version is None or (isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta):
@@ -310,7 +315,7 @@ def build_unknown_method_error(method: str) -> JsonRpcError:
 def _check_parameter_headers(
     state: GatewayState, request: ClientRequest, inbound: McpHttpRequest | None
 ) -> InboundLadderRejection | None:
-    """Headers that repeat arguments must say the same: somebody may have routed by them."""
+    """Check that headers which repeat arguments have the same values. A proxy may have routed by them."""
     if inbound is None or request.method != "tools/call":
         return None
     name, arguments = request.params.get("name"), request.params.get("arguments")
@@ -348,7 +353,7 @@ async def _answer_post(
                 result = await answer_request(state.methods, request, reply)
         finally:
             watch.stop()
-    if result is None:  # ended from outside
+    if result is None:  # cancelled from outside
         result = JsonRpcResponse(encode_error(request.id, INTERNAL_ERROR, running.reason), INTERNAL_ERROR)
     await reply.finish(_get_status(result), result.body)
 

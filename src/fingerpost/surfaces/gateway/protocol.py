@@ -16,13 +16,13 @@ from fingerpost.records import Json, JsonObject, Principal
 from fingerpost.surfaces.http.access import Endpoint
 
 MODERN_VERSION: Final = "2026-07-28"
-HANDSHAKE_VERSIONS: Final = "2025-11-25"  # the newest version with sessions; older ones are spoken too
+HANDSHAKE_VERSIONS: Final = "2025-11-25"  # the newest version with sessions; older ones are supported too
 
 RequestId = str | int
 
 
 class JsonRpcError(Exception):
-    """An error the client gets, with its JSON-RPC code."""
+    """An error for the client, with its JSON-RPC code."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -33,14 +33,14 @@ class JsonRpcError(Exception):
 
 @frozen(kw_only=False)
 class EncodedResult:
-    """A result that is already JSON, such as a page of a long list: written out as it is."""
+    """A result that is already encoded as JSON, such as a page of a long list."""
 
     body: bytes
 
 
 @frozen
 class ClientRequest:
-    """One request, its envelope checked and its params not."""
+    """One request. Its envelope is checked, its params are not."""
 
     id: RequestId
     method: str
@@ -49,43 +49,43 @@ class ClientRequest:
     endpoint: Endpoint
     principal: Principal
     capabilities: JsonObject = field(default_factory=dict[str, Json])  # of the client
-    client: str = ""  # what it calls itself, with its version
+    client: str = ""  # name and version as reported
     session: str | None = None  # handshake era only
     authorization: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # lower-case; HTTP only
-    modern: bool = field(default=False, init=False)  # asked a dozen times for every request
+    modern: bool = field(default=False, init=False)  # stored, because it is read many times per request
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "modern", self.version >= MODERN_VERSION)
 
     @property
     def caller_key(self) -> str:
-        """The same for all requests of one session, or of one principal where there are no sessions."""
+        """A key that is equal for all requests of one session, or of one principal without sessions."""
         return self.session or self.principal_key
 
     @property
     def principal_key(self) -> str:
-        """The same for all requests of one principal, in whatever session."""
+        """A key that is equal for all requests of one principal, in any session."""
         return f"{self.principal.kind}:{self.principal.name}"
 
 
 class ClientExchange(Protocol):
-    """The way back to the client while its request is answered."""
+    """Communication with the client while its request is answered."""
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification that belongs to this request."""
         ...
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Ask the client something and wait for the answer. Handshake era only.
+        """Send a request to the client and wait for the answer. Handshake era only.
 
-        Raises `JsonRpcError` with the client's own code, or when it cannot be asked.
+        Raises `JsonRpcError` with the client's code, or if it cannot be asked.
         """
         ...
 
 
 class NotificationAudience(Protocol):
-    """Everybody who listens to news outside of a request: sessions and subscription streams."""
+    """All receivers of notifications outside of a request: sessions and subscription streams."""
 
     def publish(
         self,
@@ -94,31 +94,31 @@ class NotificationAudience(Protocol):
         *,
         should_receive: Callable[[ClientRequest], bool] | None = None,
     ) -> None:
-        """Send `notifications/…` to each listener who asked for it (and whom `to` lets through)."""
+        """Send `notifications/…` to each listener that asked for it and that `should_receive` accepts."""
         ...
 
 
 class McpMethods(Protocol):
-    """Answers requests. Raises `JsonRpcError`; anything else is a fault of ours."""
+    """Answers requests. Raises `JsonRpcError`; any other exception is an internal error."""
 
     async def answer(
         self, request: ClientRequest, exchange: ClientExchange
     ) -> JsonObject | EncodedResult: ...
 
     async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
-        """Before `describe`: the first client waits a little until servers said what they have."""
+        """Wait for the first lists of the servers, up to a timeout. Called before `describe`."""
         ...
 
     def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
-        """What a tool takes, where `Mcp-Param-*` headers have to be compared with arguments."""
+        """Return a tool's input schema if `Mcp-Param-*` headers must be compared with its arguments."""
         ...
 
     def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
-        """`capabilities`, `serverInfo` and `instructions`, for `initialize` and `server/discover`."""
+        """Return `capabilities`, `serverInfo` and `instructions`, for `initialize` and `server/discover`."""
         ...
 
     def forget_session(self, session: str) -> None:
-        """A session ended: drop what was held for it."""
+        """Drop everything held for a session that ended."""
         ...
 
 
@@ -127,35 +127,33 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
-REQUEST_CANCELLED: Final = -32800  # what the handshake era answers a cancelled request with
+REQUEST_CANCELLED: Final = -32800  # error code for a cancelled request in the handshake era
 
 _OBJECT_BYTES: Final[type[Any]] = dict
 _LIST_BYTES: Final[type[Any]] = list
-MAX_DEPTH: Final = 100  # deeper JSON is an attack on whoever walks it by recursion
+MAX_DEPTH: Final = 100  # deeper JSON could exhaust the stack of recursive code
 TOO_DEEP_MESSAGE: Final = f"This JSON is nested more than {MAX_DEPTH} levels deep."
 TOO_LARGE_MESSAGE: Final = "This JSON has a number that is too large: integers have at most 4300 digits."
 
 
 class InvalidJsonBody(ValueError):
-    """The bytes are not JSON we take."""
+    """The body is not acceptable JSON."""
 
 
 def decode_json(body: bytes) -> Any:
-    """The value, exactly as sent, integers of any usual size too. Raises `InvalidJsonBody` with a
-    sentence.
-    """
+    """Decode JSON exactly, including large integers. Raises `InvalidJsonBody` with an explanation."""
     try:
         value = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise InvalidJsonBody(_explain_parse_error(error)) from error
-    # Only a body with many brackets can be deep: counting them is far cheaper than walking.
+    # Counting brackets is far cheaper than measuring the depth.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _is_too_deep(value):
         raise InvalidJsonBody(TOO_DEEP_MESSAGE)
     return value
 
 
 def _explain_parse_error(error: ValueError) -> str:
-    """What the parser's own words come to: it knows bounds, too, and what is beyond them is valid JSON."""
+    """Explain a parser error. The parser also rejects valid JSON beyond its limits."""
     said = str(error)
     if said.startswith("recursion limit"):
         return TOO_DEEP_MESSAGE
@@ -167,7 +165,7 @@ def _explain_parse_error(error: ValueError) -> str:
 def _is_too_deep(value: object) -> bool:
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
-        # In one comprehension, and by the exact types the parser makes: a body may have a million lists.
+        # One comprehension with exact types, for speed: a body may contain a million lists.
         level = [
             child
             for item in level
@@ -180,7 +178,9 @@ def _is_too_deep(value: object) -> bool:
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON on one line. What orjson refuses (huge integers, odd text) is written the slow way."""
+    """Encode JSON on one line. Values that orjson rejects (huge integers, lone surrogates) use the slower
+    encoder.
+    """
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -216,7 +216,7 @@ def encode_request(request_id: RequestId, method: str, params: JsonObject) -> by
 
 
 def encode_event(message: bytes, event_id: str | None = None) -> bytes:
-    """One server-sent event. Line ends in JSON are only ever between its parts, so a space does."""
+    """Encode one server-sent event. Line breaks in JSON are only whitespace and become spaces."""
     if b"\n" in message or b"\r" in message:
         message = message.replace(b"\r", b" ").replace(b"\n", b" ")
     head = b"" if event_id is None else b"id: " + event_id.encode() + b"\n"
@@ -232,7 +232,7 @@ BATCH_REFUSED = "Send one message at a time: batches are of protocol 2025-03-26 
 
 
 class InvalidJsonRpcMessage(Exception):
-    """The JSON is no single JSON-RPC message; `request_id` is what could be read of its id."""
+    """The JSON is not a single JSON-RPC message. `request_id` is its id, if readable."""
 
     code = INVALID_REQUEST
 
@@ -254,7 +254,7 @@ class JsonRpcMessage:
 
 
 def read_message(value: Any) -> JsonRpcMessage:
-    """Sort one decoded message. Raises `InvalidJsonRpcMessage`."""
+    """Parse one decoded message. Raises `InvalidJsonRpcMessage`."""
     if isinstance(value, list):
         raise InvalidJsonRpcMessage(BATCH_REFUSED)
     if not isinstance(value, dict):
@@ -281,7 +281,7 @@ def read_message(value: Any) -> JsonRpcMessage:
 
 
 def _get_response_id(raw: JsonObject) -> RequestId | None:
-    """An error that could not be matched to a request has the id null, or none."""
+    """Return the id of a response. An error that matches no request has the id null or none."""
     return None if "error" in raw and raw.get("id") is None else _get_id(raw)
 
 
@@ -296,7 +296,7 @@ def _get_id(raw: JsonObject) -> RequestId | None:
 
 
 def format_client_name(info: object) -> str:
-    """What a client calls itself, with its version: untrusted, so short and in one line."""
+    """Format the client's name and version. The text is untrusted, so it is shortened to one line."""
     if not isinstance(info, dict):
         return UNKNOWN_CLIENT
     said = cast("dict[str, object]", info)
@@ -306,6 +306,6 @@ def format_client_name(info: object) -> str:
     )
 
 
-@lru_cache(maxsize=128)  # in the newer era every request says it again
+@lru_cache(maxsize=128)  # modern clients send it with every request
 def _join_name_version(name: str, version: str) -> str:
     return " ".join(f"{name[:200]} {version[:200]}".split())[:120] or UNKNOWN_CLIENT

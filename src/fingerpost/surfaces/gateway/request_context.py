@@ -1,4 +1,4 @@
-"""What of a request goes along to a server, log levels of sessions, and waiting for servers."""
+"""The parts of a request that are forwarded to a server, log levels of sessions, and waiting for servers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fingerpost.surfaces.gateway.protocol import MODERN_VERSION, ClientExchange,
 from fingerpost.tasks import run_contained
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-DEFAULT_LEVEL: Final = "info"  # for those who never said
+DEFAULT_LEVEL: Final = "info"  # for sessions that set none
 
 
 class LogLevels:
-    """The level each session asked for."""
+    """The log level of each session."""
 
     def __init__(self) -> None:
         self._levels: dict[str, str] = {}
@@ -28,23 +28,23 @@ class LogLevels:
         self._levels[session] = level
 
     def get_level(self, session: str | None) -> str | None:
-        """What this session asked for; None where it never did."""
+        """Return the level this session set, or None."""
         return None if session is None else self._levels.get(session)
 
     def forget(self, session: str) -> bool:
-        """Whether there was anything to forget."""
+        """Forget a session's level. Return whether it had set one."""
         return self._levels.pop(session, None) is not None
 
     @property
     def lowest(self) -> str | None:
-        """The most that anybody asked for; None where those who never said want at least as much."""
+        """The lowest level of all sessions, or None if the default is at least as low."""
         lowest = min(self._levels.values(), key=LOG_LEVELS.index, default=None)
         return (
             None if lowest is None or LOG_LEVELS.index(lowest) > LOG_LEVELS.index(DEFAULT_LEVEL) else lowest
         )
 
     def wants(self, session: str | None, level: object) -> bool:
-        """Whether a message of this level is for that session. Unknown levels are."""
+        """Return whether this session wants messages of this level. Unknown levels are always sent."""
         if level not in LOG_LEVELS:
             return True
         return LOG_LEVELS.index(str(level)) >= LOG_LEVELS.index(self.get_level(session) or DEFAULT_LEVEL)
@@ -56,9 +56,10 @@ _CONNECTED_STATES: Final = frozenset((ServerState.READY, ServerState.DEGRADED))
 
 
 class LoggingMethods:
-    """Sets levels. Servers are shared, so they are asked for the most that anybody wants to hear.
+    """Sets log levels. Servers are shared, so they get the lowest level that any session wants.
 
-    Never for less than those want who did not say: each session's own level is kept to by us.
+    It is never above the default, for sessions without a level. Each session's own level is applied by the
+    gateway.
     """
 
     def __init__(self, router: Router, *, levels: LogLevels, tasks: TaskGroup, seconds: float) -> None:
@@ -77,12 +78,12 @@ class LoggingMethods:
         return {}
 
     def forget_session(self, session: str) -> None:
-        """A session ended: what only it wanted to hear need not be said any more."""
+        """Drop the level of a session that ended, and update the servers."""
         if self._levels.forget(session):
             self._send_levels()
 
     def on_server_change(self, server: str) -> None:
-        """A server came or went: a new connection knows nothing of what the last one was told."""
+        """Handle a connected or disconnected server. A new connection needs its level again."""
         connected = {one.name for one in self._router.servers.statuses if one.state in _CONNECTED_STATES}
         if server in connected:
             self._send_levels()
@@ -93,21 +94,23 @@ class LoggingMethods:
         lowest = self._levels.lowest
         for status in self._router.servers.statuses:
             told = self._told.get(status.name)
-            # A server that was never told says what it thinks right, and those who never said hear that.
+            # A server without a level uses its own default, which sessions without a level then get.
             level = lowest or (None if told is None else DEFAULT_LEVEL)
             if level is not None and level != told and self._supports_levels(status):
                 self._told[status.name] = level
                 self._tasks.start_soon(run_contained, self._send_level, status.name, level)
 
     def _supports_levels(self, status: ServerStatus) -> bool:
-        """Whether it logs, and is told once from which level: since 2026-07-28 each request says that."""
+        """Return whether the server logs and takes a level once. Since 2026-07-28 each request carries the
+        level.
+        """
         if status.protocol is not None and status.protocol >= MODERN_VERSION:
             return False
         materials = self._router.servers.get_resources(status.name)
         return materials is not None and "logging" in materials.capabilities
 
     async def _send_level(self, server: str, level: str) -> None:
-        """A server that cannot be told now says what it says; the session hears no more than it asked for."""
+        """Send the level to a server. Errors are ignored, because the gateway filters messages anyway."""
         try:
             await self._router.servers.ask(server, SET_LEVEL_METHOD, {"level": level}, timeout=self._seconds)
         except FingerpostError:
@@ -120,7 +123,7 @@ MAX_INTENT_LENGTH: Final = 4000
 FALLBACK_KEY: Final = "fingerpost/fallback"
 IDEMPOTENCY_META_KEY: Final = "fingerpost/idempotency-key"
 
-# What the protocol itself says between this client and us. The server hears its own from us.
+# Protocol members between this client and the gateway. The server gets its own.
 _OWN_META_KEYS: Final = frozenset(
     (
         "progressToken",
@@ -138,7 +141,7 @@ _NOTHING: Final[JsonObject] = {}
 
 
 def get_meta(request: ClientRequest) -> JsonObject:
-    """The request's `_meta`, or nothing where it has none."""
+    """Return the request's `_meta`, empty if it has none."""
     meta = request.params.get("_meta")
     if isinstance(meta, dict):
         return meta
@@ -146,13 +149,15 @@ def get_meta(request: ClientRequest) -> JsonObject:
 
 
 def get_intent(request: ClientRequest) -> str:
-    """What the person wants, where the client says so: a long result keeps what is about it."""
+    """Return what the user wants, if the client says so. Digests of long results keep the parts about it."""
     intent = get_meta(request).get(INTENT_KEY)
     return intent[:MAX_INTENT_LENGTH] if isinstance(intent, str) else ""
 
 
 def get_idempotency_key(request: ClientRequest) -> str | None:
-    """The key under which the client may send the same call again. Anything but a text is refused."""
+    """Return the key under which the client may repeat the same call. Raises `JsonRpcError` unless it is
+    text.
+    """
     key = get_meta(request).get(IDEMPOTENCY_META_KEY)
     if key is not None and not isinstance(key, str):
         raise JsonRpcError(INVALID_PARAMS, f"`{IDEMPOTENCY_META_KEY}` in `_meta` must be a text")
@@ -160,7 +165,9 @@ def get_idempotency_key(request: ClientRequest) -> str | None:
 
 
 def build_request_context(request: ClientRequest, *, log_level: str | None = None) -> RequestContext:
-    """What goes along. `log_level` is the session's, in the era that has sessions; None: it set none."""
+    """Build the context that is forwarded. `log_level` is the session's level in the handshake era, or
+    None.
+    """
     params, meta = request.params, get_meta(request)
     kept: dict[str, Json] = {key: value for key, value in meta.items() if key not in _OWN_META_KEYS}
     if request.modern:
@@ -176,7 +183,7 @@ def build_request_context(request: ClientRequest, *, log_level: str | None = Non
 
 
 def _get_input_responses(params: JsonObject) -> JsonObject | None:
-    """Answers to a server's questions. Anything but an object is refused: it must not pass for none."""
+    """Return answers to a server's questions. Raises `JsonRpcError` for anything but an object or None."""
     if "inputResponses" not in params:
         return None
     answers = params["inputResponses"]
@@ -196,11 +203,11 @@ def _get_request_state(params: JsonObject) -> str | None:
     return state
 
 
-READY_TIMEOUT_S: Final = 5.0  # whoever is slower joins later, and that is announced
+READY_TIMEOUT_S: Final = 5.0  # slower servers are added later and announced
 
 
 class Readiness:
-    """Whether every server has come up or failed for the first time, and said what it has."""
+    """Tracks whether every server has connected or failed once, and sent its lists."""
 
     def __init__(self, router: Router, *, timeout: float = READY_TIMEOUT_S) -> None:
         self._router = router
@@ -209,7 +216,7 @@ class Readiness:
         self._stocked = False
 
     async def wait_for_tools(self) -> None:
-        """Until tools are known. Returns at once, except for the first who ask."""
+        """Wait until tools are known. Only the first callers have to wait."""
         if not self._met:
             servers = self._router.servers
             servers.start()
@@ -217,7 +224,7 @@ class Readiness:
             self._met = True
 
     async def wait_for_resources(self) -> None:
-        """Until resources and prompts are known, too: they are read behind the tools."""
+        """Wait until resources and prompts are known too. They are listed after the tools."""
         await self.wait_for_tools()
         if not self._stocked:
             await self._router.servers.wait_until_resources_read(timeout=self._patience)

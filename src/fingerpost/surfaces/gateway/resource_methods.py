@@ -46,18 +46,21 @@ LIST_METHODS: Final[Mapping[str, ResourceKind]] = {
     "prompts/list": "prompts",
 }
 FRESH_MS: Final = 30_000
-MAX_NAME_LENGTH: Final = 2_000  # in the record
+MAX_NAME_LENGTH: Final = 2_000  # characters in the audit record
 MAX_DETAIL_LENGTH: Final = 1_000
 CANCELLED_DETAIL: Final = "the caller gave up before it was answered"
 _NO_COMPLETIONS: Final = "completions cannot be asked about one by one, so none are given."
 _NOTHING: Final[JsonObject] = {}
 _OWN_PARAMS: Final = frozenset(("_meta", "inputResponses", "requestState"))
-_REFERENCE_TYPES: Final[Mapping[str, str]] = {"ref/prompt": "name", "ref/resource": "uri"}  # what names each
+_REFERENCE_TYPES: Final[Mapping[str, str]] = {
+    "ref/prompt": "name",
+    "ref/resource": "uri",
+}  # the identifying member
 
 
 @dataclass(slots=True)
 class _RequestRecord:
-    """What there will be to say of one request."""
+    """The audit record of one request, filled while it runs."""
 
     started: float
     server: str = ""
@@ -66,7 +69,7 @@ class _RequestRecord:
 
 
 class ResourceMethods:
-    """Everything servers offer besides tools."""
+    """Everything that servers offer besides tools."""
 
     def __init__(
         self,
@@ -85,16 +88,16 @@ class ResourceMethods:
         self._levels = levels
         self._seconds = seconds
         self.listed: Callable[[ResourceViewer, ResourceKind, bytes], None] | None = (
-            None  # told of every list that is given
+            None  # called for every list that is sent
         )
 
     async def get_resources(self, request: ClientRequest) -> VisibleResources:
-        """What this caller may use, once servers had the time to say what they have."""
+        """Wait for the servers' lists, then return what this caller may use."""
         await self._readiness.wait_for_resources()
         return self._offers.get_resources(request.endpoint, request.principal)
 
     async def list_page(self, request: ClientRequest, exchange: ClientExchange) -> EncodedResult:
-        """A page of resources, templates or prompts."""
+        """Return a page of resources, templates or prompts."""
         shelf = await self.get_resources(request)
         hints = None
         if request.modern:
@@ -107,7 +110,7 @@ class ResourceMethods:
         return pages.get_page(request.params.get("cursor"), hints)
 
     async def read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
-        """`resources/read`, from the server that has it."""
+        """Answer `resources/read` from the server that has the resource."""
         uri = get_text_param(request, "uri")
         with self._record_request(request, uri) as record:
             shelf = await self.get_resources(request)
@@ -124,7 +127,7 @@ class ResourceMethods:
         return _add_cache_hints(request, result) if request.modern else result
 
     async def get_prompt(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
-        """`prompts/get`, from the server that has it."""
+        """Answer `prompts/get` from the server that has the prompt."""
         name = get_text_param(request, "name")
         with self._record_request(request, name) as record:
             shelf = await self.get_resources(request)
@@ -137,7 +140,7 @@ class ResourceMethods:
         return await rewrite_prompt_links(await escape_result_text(result), shelf.collection, server)
 
     async def complete(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
-        """`completion/complete`, from the server whose prompt or template it is about."""
+        """Answer `completion/complete` from the server that has the prompt or template."""
         reference = _to_object(request.params.get("ref"))
         kind = reference.get("type")
         member = _REFERENCE_TYPES.get(kind) if isinstance(kind, str) else None
@@ -153,7 +156,7 @@ class ResourceMethods:
             if where is None:
                 raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt or resource to complete: {name[:200]!r}")
             server, original = where
-            if server in shelf.approval_reasons:  # a person would be asked at every key that is pressed
+            if server in shelf.approval_reasons:  # otherwise every keystroke would ask for an approval
                 record.server = server
                 raise JsonRpcError(
                     NOT_ALLOWED_CODE,
@@ -173,7 +176,7 @@ class ResourceMethods:
         *,
         uri: str | None = None,
     ) -> JsonObject:
-        """The request as it came, except for what is called otherwise there. A null is as good as nothing."""
+        """Forward the request with the server's own names. Null members are omitted."""
         params: dict[str, Json] = {
             key: value
             for key, value in request.params.items()
@@ -203,7 +206,7 @@ class ResourceMethods:
 
     @contextmanager
     def _record_request(self, request: ClientRequest, name: str) -> Generator[_RequestRecord]:
-        """Have a record written of what becomes of this request, whatever does."""
+        """Write an audit record of this request, also if it fails."""
         record = _RequestRecord(started=time.monotonic())
         try:
             yield record
@@ -235,7 +238,7 @@ def _is_cancellation(error: BaseException) -> bool:
 
 
 def get_text_param(request: ClientRequest, member: str) -> str:
-    """A member of the params that must be there, and must be text."""
+    """Return a required text member of the params. Raises `JsonRpcError`."""
     value = request.params.get(member)
     if not isinstance(value, str) or not value:
         raise JsonRpcError(INVALID_PARAMS, f"{request.method} needs `{member}`, as text")
@@ -247,7 +250,7 @@ def _to_object(value: Json) -> JsonObject:
 
 
 def _check_completion(request: ClientRequest) -> None:
-    """Raises `Refusal` unless the argument and its surroundings are what the protocol says."""
+    """Raise `JsonRpcError` unless the argument and its context are valid."""
     argument = _to_object(request.params.get("argument"))
     if not all(isinstance(argument.get(member), str) for member in ("name", "value")):
         message = f"{request.method} needs an `argument` with its `name` and its `value` so far, both as text"
@@ -259,9 +262,9 @@ def _check_completion(request: ClientRequest) -> None:
 
 
 def _check_text_values(request: ClientRequest, member: str, given: Json) -> None:
-    """Raises `Refusal` for what is there and no object of texts.
+    """Raise `JsonRpcError` unless the value is missing or an object of texts.
 
-    One connection to a server is for all callers, and there are servers that do not survive a number.
+    All callers share one connection to a server, and some servers crash on a number.
     """
     if given is None:
         return
@@ -275,13 +278,15 @@ def _check_text_values(request: ClientRequest, member: str, given: Json) -> None
 
 
 def build_not_found_error(request: ClientRequest, uri: str) -> JsonRpcError:
-    """In the words and the code of this client's era."""
+    """Build the error with the code of this client's era."""
     code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
     return JsonRpcError(code, "Resource not found", {"uri": uri})
 
 
 def build_server_error(error: ToolFailed, request: ClientRequest, uri: str | None) -> JsonRpcError:
-    """The server's own error; only what the eras say differently about a missing resource is translated."""
+    """Build the error from the server's own error. Only the code of a missing resource is translated between
+    eras.
+    """
     code, data = error.code, cast("Json", error.data)
     if uri is not None:
         if request.modern and code == RESOURCE_NOT_FOUND:
@@ -292,14 +297,14 @@ def build_server_error(error: ToolFailed, request: ClientRequest, uri: str | Non
 
 
 def build_unavailable_error(error: FingerpostError) -> JsonRpcError:
-    """Not the server's own answer: it could not be asked, or was too slow, or sent nonsense."""
+    """Build the error for a server that could not be asked, timed out, or sent an invalid response."""
     hint = f" ({error.hint})" if error.hint else ""
     data: JsonObject | None = {"server": error.server} if isinstance(error, ServerError) else None
     return JsonRpcError(INTERNAL_CODE, escape_invisible(f"{error}{hint}"), data)
 
 
 def _rewrite_uris(result: JsonObject, original: str, uri: str) -> JsonObject:
-    """The contents under the address they were asked for by."""
+    """Replace the server's own URI in the contents by the requested one."""
     contents = result.get("contents")
     if not isinstance(contents, list | tuple):
         return result
@@ -311,7 +316,7 @@ def _rewrite_uri(entry: Json, original: str, uri: str) -> Json:
 
 
 def _add_cache_hints(request: ClientRequest, result: JsonObject) -> JsonObject:
-    """With what 2026-07-28 wants said about keeping it. Behind a key nothing is for everybody."""
+    """Add the cache hints of 2026-07-28. Results for callers with a key are private."""
     if result.get("resultType") == "input_required":
         return result
     made: dict[str, Json] = {"ttlMs": 0, **result}
@@ -321,7 +326,7 @@ def _add_cache_hints(request: ClientRequest, result: JsonObject) -> JsonObject:
 
 
 async def read_kept_resource(results: ResultStore, request: ClientRequest) -> JsonObject | None:
-    """What is kept at the address asked for; None where the address is none of ours. Raises `Refusal`."""
+    """Return the stored result at this URI, or None if the URI is not ours. Raises `JsonRpcError`."""
     uri = request.params.get("uri")
     handle = parse_asset_handle(uri) if isinstance(uri, str) else None
     if not isinstance(uri, str) or handle is None:

@@ -37,7 +37,7 @@ PING_INTERVAL_S: Final = 10.0
 
 
 class PostResponse:
-    """The way back to the client of one POST. Satisfies `Exchange`."""
+    """The response to one POST. Implements `ClientExchange`."""
 
     __slots__ = (
         "_headers", "_inbound", "_lock", "_over", "_questions", "_started", "_takes_events", "_takes_json",
@@ -55,12 +55,12 @@ class PostResponse:
         self._takes_json, self._takes_events = accepts
         self._headers = headers
         self._questions = questions
-        self._started = False  # as a stream
-        self._over = False  # a ping that falls due now comes too late
+        self._started = False  # the event stream has started
+        self._over = False  # the response is complete; no more pings
         self._lock: anyio.Lock | None = None
 
     async def notify(self, method: str, params: JsonObject) -> None:
-        """A client that takes no stream is spared: it gets the result alone."""
+        """Send a notification. Clients that accept no stream get only the result."""
         if self._takes_events:
             await self._send_frame(encode_event(encode_notification(method, params)))
 
@@ -70,7 +70,7 @@ class PostResponse:
         return await self._questions.ask_client(self._send_message, method, params)
 
     async def finish(self, status: int, body: bytes) -> None:
-        """The answer itself: the whole body, or the last event."""
+        """Send the result as the whole body, or as the last event."""
         if self._started or not self._takes_json:
             await self._send_frame(encode_event(body), more=False)
         else:
@@ -78,7 +78,7 @@ class PostResponse:
             await respond(self._inbound.send, status, body, (JSON_TYPE, *self._headers))
 
     async def send_ping(self) -> None:
-        """Keep the connection open through proxies that close silent ones."""
+        """Keep the connection open through proxies that close idle ones."""
         if self._takes_events:
             await self._send_frame(PING_FRAME)
 
@@ -101,7 +101,9 @@ class PostResponse:
 
 
 class DisconnectWatcher:
-    """Ends the request when its client leaves, and pings while it waits. Free until `WATCH_AFTER_S`."""
+    """Cancels the request when its client disconnects, and sends pings while it runs. Costs nothing before
+    `WATCH_AFTER_S`.
+    """
 
     __slots__ = ("_inbound", "_over", "_premises", "_reply", "_running", "_timer")
 
@@ -123,7 +125,7 @@ class DisconnectWatcher:
         self._premises.task_group.start_soon(self._watch_client)
 
     async def _watch_client(self) -> None:
-        """`receive` tells of the client's leaving, or of the answer's end."""
+        """Wait until `receive` reports a disconnect or the end of the response."""
         try:
             while True:
                 with anyio.move_on_after(PING_INTERVAL_S) as patience:
@@ -143,12 +145,12 @@ INTERNAL_ERROR_MESSAGE: Final = (
     "Something went wrong inside Fingerpost; its log says what. Try again, or report it."
 )
 
-_MODERN_MEMBERS: Final = frozenset(("resultType", "ttlMs", "cacheScope"))  # of a result since 2026-07-28
+_MODERN_MEMBERS: Final = frozenset(("resultType", "ttlMs", "cacheScope"))  # of results since 2026-07-28
 
 
 @frozen(kw_only=False)
 class JsonRpcResponse:
-    """The whole JSON-RPC message, and its error code where it is an error."""
+    """The encoded JSON-RPC message, and its error code if it is an error."""
 
     body: bytes
     code: int | None = None
@@ -161,7 +163,7 @@ def build_error_response(request_id: str | int | None, error: JsonRpcError) -> J
 async def answer_request(
     methods: McpMethods, request: ClientRequest, exchange: ClientExchange
 ) -> JsonRpcResponse:
-    """Ask the methods. A fault of ours is logged whole and told in one sentence."""
+    """Answer a request. An internal error is logged in full and reported in one sentence."""
     try:
         result = await methods.answer(request, exchange)
         if not isinstance(result, EncodedResult) and ("resultType" in result) is not request.modern:
@@ -177,7 +179,7 @@ async def answer_request(
 
 
 def _adapt_to_era(result: JsonObject, *, modern: bool) -> JsonObject:
-    """A result of a server of the other era. Every one of the newer era says of what type it is."""
+    """Adapt a server's result to the client's era. Every modern result has a type."""
     if modern:
         return {"resultType": "complete", **result}
     return {key: value for key, value in result.items() if key not in _MODERN_MEMBERS}
@@ -186,7 +188,7 @@ def _adapt_to_era(result: JsonObject, *, modern: bool) -> JsonObject:
 def _encode_error(request: ClientRequest, error: JsonRpcError) -> JsonRpcResponse:
     try:
         return build_error_response(request.id, error)
-    except Exception:  # data that is no JSON
+    except Exception:  # data that is not JSON
         log.exception("The data of an error of %s could not be written", request.method)
         return build_error_response(request.id, JsonRpcError(error.code, error.message))
 
@@ -195,7 +197,7 @@ DISCOVER_TTL_MS: Final = 60_000
 
 
 def negotiate_version(requested: object) -> str:
-    """The version to speak: theirs where we know it, else our newest with a handshake."""
+    """Return the requested version if supported, else our newest version with a handshake."""
     return (
         requested
         if isinstance(requested, str) and requested in HANDSHAKE_PROTOCOL_VERSIONS
@@ -215,7 +217,7 @@ async def build_discover_result(methods: McpMethods, request: ClientRequest) -> 
         "resultType": "complete",
         "supportedVersions": cast("list[Json]", list(MODERN_PROTOCOL_VERSIONS)),
         "ttlMs": DISCOVER_TTL_MS,
-        "cacheScope": "private",  # what is described depends on who asks
+        "cacheScope": "private",  # the description depends on the caller
         **described,
     }
     if server_info is not None:

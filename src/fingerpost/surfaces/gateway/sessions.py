@@ -1,4 +1,4 @@
-"""Sessions of the handshake era: their notifications, their open questions and the requests they run."""
+"""Sessions of the handshake era: their notifications, open questions and active requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fingerpost.tasks import create_cancel_scope
 
 log = logging.getLogger("fingerpost.gateway")
 
-# News that only say "look again": the same one twice in a row says no more than once.
+# Notifications without content: a repeated one adds nothing.
 LOG_LEVEL_METHODS: Final = frozenset(
     {
         "notifications/tools/list_changed",
@@ -41,12 +41,12 @@ LOG_LEVEL_METHODS: Final = frozenset(
 )
 
 
-# News wait for clients that do not read, many at a time.
+# Limits memory: many notifications may wait for clients that do not read.
 MAX_NOTIFICATION_BYTES: Final = 64 * 1024
 
 
 class Notification:
-    """One notification, encoded at most once however many hear it."""
+    """One notification, encoded at most once for all listeners."""
 
     __slots__ = ("_message", "method", "params")
 
@@ -63,18 +63,18 @@ class Notification:
 
 
 class NotificationListener(Protocol):
-    """Somebody connected. `receive` takes the news and returns at once."""
+    """A connected client. `receive` takes a notification and returns at once."""
 
     @property
     def request(self) -> ClientRequest:
-        """The request that made them a listener."""
+        """The request that registered the listener."""
         ...
 
     def receive(self, notification: Notification) -> None: ...
 
 
 class NotificationListeners:
-    """The audience of one gateway."""
+    """The listeners of one gateway. Implements `NotificationAudience`."""
 
     def __init__(self) -> None:
         self._listeners: dict[int, NotificationListener] = {}
@@ -83,7 +83,7 @@ class NotificationListeners:
         return len(self._listeners)
 
     def add(self, listener: NotificationListener) -> Callable[[], None]:
-        """From now on `listener` hears news; call the result to end it."""
+        """Add a listener. Call the result to remove it."""
         key = id(listener)
         self._listeners[key] = listener
 
@@ -117,7 +117,7 @@ MAX_NOTIFICATIONS: Final = 64
 
 
 class NotificationBacklog:
-    """Numbered news of one session. What was sent stays for a client that lost its stream."""
+    """Numbered notifications of one session. Sent ones are kept for a client that lost its stream."""
 
     __slots__ = ("_kept", "_last", "_sent", "_woken", "closed")
 
@@ -129,7 +129,7 @@ class NotificationBacklog:
         self.closed = False
 
     def add(self, notification: Notification) -> None:
-        """Keep it; the oldest goes where there are too many."""
+        """Add a notification. The oldest is dropped above the limit."""
         if notification.method in LOG_LEVEL_METHODS and any(
             number > self._sent and kept.message == notification.message for number, kept in self._kept
         ):
@@ -143,17 +143,17 @@ class NotificationBacklog:
         self.wake()
 
     def resume_after(self, number: int) -> None:
-        """The client has everything up to `number` and nothing after."""
+        """Treat everything up to `number` as sent, and nothing after it."""
         self._sent = max(0, min(number, self._last))
 
     def take_unsent(self) -> list[tuple[int, bytes]]:
-        """What is to be sent now; it counts as sent."""
+        """Return the unsent notifications and mark them as sent."""
         due = [(number, news.message) for number, news in self._kept if number > self._sent]
         self._sent = self._last
         return due
 
     async def wait(self) -> None:
-        """Until there may be something to send, or the session ended."""
+        """Wait until there may be something to send, or the session ended."""
         if self.closed or self._sent < self._last:
             return
         self._woken = anyio.Event()
@@ -164,7 +164,7 @@ class NotificationBacklog:
             self._woken.set()
 
 
-MAX_OPEN: Final = 100  # questions of one session at once
+MAX_OPEN: Final = 100  # concurrent questions per session
 _CANCEL_TIMEOUT_S: Final = 1.0
 
 
@@ -194,7 +194,9 @@ class _OpenQuestion:
 
 
 class ClientQuestions:
-    """The open questions of one session. Ids are ours, so answers cannot be confused with requests."""
+    """The open questions of one session. The gateway chooses the ids, so answers cannot be confused with
+    requests.
+    """
 
     __slots__ = ("_ids", "_waiting")
 
@@ -205,7 +207,7 @@ class ClientQuestions:
     async def ask_client(
         self, send: Callable[[bytes], Awaitable[None]], method: str, params: JsonObject
     ) -> JsonObject:
-        """Ask, and wait as long as the caller does."""
+        """Send a request to the client and wait for the answer. There is no timeout here."""
         if len(self._waiting) >= MAX_OPEN:
             raise JsonRpcError(INTERNAL_ERROR, f"{MAX_OPEN} questions to this client are open already.")
         number = f"fingerpost-{next(self._ids)}"
@@ -223,14 +225,14 @@ class ClientQuestions:
         return question.get_result()
 
     def accept_response(self, response: JsonObject) -> None:
-        """Give a response to whoever waits for it; one that nobody waits for is dropped."""
+        """Deliver a response to its waiting question. An unexpected response is dropped."""
         question = self._waiting.get(str(response.get("id")))
         if question is not None and question.response is None:
             question.response = response
             question.answered.set()
 
     def cancel_all(self) -> None:
-        """The client is gone."""
+        """End all open questions, because the client is gone."""
         for question in self._waiting.values():
             question.answered.set()
 
@@ -239,7 +241,7 @@ CANCELLED_BY_CLIENT: Final = "The client cancelled the request."
 
 
 class ActiveRequests:
-    """Everything that runs. Somebody who closes the gateway may wait for its end."""
+    """All running requests. The shutdown waits for them."""
 
     __slots__ = ("_done", "_running")
 
@@ -256,7 +258,7 @@ class ActiveRequests:
             self._done.set()
 
     async def wait_until_done(self) -> None:
-        """Until nothing runs any more."""
+        """Wait until no request runs."""
         while self._running:
             self._done = anyio.Event()
             await self._done.wait()
@@ -267,7 +269,7 @@ class ActiveRequests:
 
 
 class ActiveRequest:
-    """One request being answered, so that it can be ended from outside. Used with `with`."""
+    """A running request that can be cancelled from outside. Used with `with`."""
 
     __slots__ = ("_work", "reason", "scope")
 
@@ -277,13 +279,13 @@ class ActiveRequest:
         self.reason = ""
 
     def cancel(self, reason: str) -> None:
-        """Stop it; the first reason is the one that is told."""
+        """Cancel the request. The first reason is reported."""
         if not self.reason:
             self.reason = reason
         self.scope.cancel()
 
     def cancel_for_client(self) -> None:
-        """Stop it because the client wants it no more."""
+        """Cancel the request because the client cancelled it."""
         self.cancel(CANCELLED_BY_CLIENT)
 
     @property
@@ -304,7 +306,7 @@ class ActiveRequest:
 
 @dataclass(slots=True, eq=False)
 class McpSession:
-    """One client's session. `request` is its `initialize`, as others get to see it."""
+    """One client's session. `request` is its `initialize` request."""
 
     id: str
     request: ClientRequest
@@ -314,7 +316,7 @@ class McpSession:
     in_flight: dict[RequestId, ActiveRequest] = field(default_factory=dict[RequestId, ActiveRequest])
     questions: ClientQuestions = field(default_factory=ClientQuestions)
     backlog: NotificationBacklog = field(default_factory=NotificationBacklog)
-    stream: object | None = None  # the GET stream that is open now
+    stream: object | None = None  # the open GET stream
 
     def receive(self, notification: Notification) -> None:
         self.backlog.add(notification)
@@ -333,7 +335,7 @@ class McpSession:
 
 
 class McpSessions:
-    """All sessions, the longest silent first."""
+    """All sessions, the longest idle first."""
 
     def __init__(
         self,
@@ -359,7 +361,7 @@ class McpSessions:
         return secrets.token_urlsafe(24)
 
     def open(self, request: ClientRequest) -> McpSession | None:
-        """A session for this `initialize` request; None when there are too many busy ones."""
+        """Open a session for this `initialize` request. Return None if there are too many busy sessions."""
         if request.session is None or (len(self._sessions) >= self._limit and not self._make_room(request)):
             return None
         header = (b"mcp-session-id", request.session.encode())
@@ -369,7 +371,7 @@ class McpSessions:
         return session
 
     def find(self, session_id: str, principal: Principal, endpoint: Endpoint) -> McpSession | None:
-        """The session of this very client: somebody else's does not exist for it."""
+        """Return the session if it belongs to this principal and endpoint, else None."""
         session = self._sessions.get(session_id)
         if session is None or not session.is_owned_by(principal, endpoint):
             return None
@@ -382,7 +384,7 @@ class McpSessions:
             self._sessions.move_to_end(session.id)
 
     def end_session(self, session: McpSession, reason: str) -> None:
-        """Forget it, end what runs for it, and tell whoever held something for it."""
+        """Remove the session, cancel its requests, and notify the methods."""
         if self._sessions.pop(session.id, None) is None:
             return
         session.unsubscribe()
@@ -393,7 +395,7 @@ class McpSessions:
         self._on_end(session, reason)
 
     def end_idle_sessions(self) -> None:
-        """End those that were silent for long."""
+        """End sessions that were idle for too long."""
         limit = self._clock() - self._idle_seconds
         for session in list(self._sessions.values()):
             if session.last_seen > limit:
@@ -406,9 +408,9 @@ class McpSessions:
             self.end_session(session, reason)
 
     def _make_room(self, request: ClientRequest) -> bool:
-        """End the longest silent session that does nothing: one of the same principal, if there is any.
+        """End the longest idle session without requests, preferably one of the same principal.
 
-        So whoever opens sessions without end takes them from themselves, not from everybody else.
+        So a principal that opens too many sessions loses its own first.
         """
         idle = [session for session in self._sessions.values() if not session.busy]
         own = (

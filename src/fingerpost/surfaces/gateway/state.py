@@ -27,7 +27,7 @@ from fingerpost.surfaces.http.local_callers import Peer, drop_decision_rights
 
 
 class McpHttpError(HttpError):
-    """A fault with the JSON-RPC code the client reads, and the request it belongs to."""
+    """An HTTP error with its JSON-RPC code and the id of its request."""
 
     def __init__(
         self,
@@ -45,21 +45,23 @@ class McpHttpError(HttpError):
 
 @frozen(kw_only=False)
 class McpHttpRequest:
-    """One HTTP request at one of our endpoints."""
+    """One HTTP request to an MCP endpoint."""
 
     method: str
     headers: Mapping[str, str]
     endpoint: Endpoint
     receive: Receive
     send: Send
-    remote: str = ""  # the address the client comes from
-    peer: Peer | None = None  # its connection, where it is on this machine
-    common: tuple[Header, ...] = ()  # go with every answer to it
-    repeated: frozenset[str] = frozenset()  # headers that came more than once
+    remote: str = ""  # the client's address
+    peer: Peer | None = None  # the connection, if the client is on this machine
+    common: tuple[Header, ...] = ()  # headers of every response
+    repeated: frozenset[str] = frozenset()  # headers that occur more than once
 
 
 def parse_accept(headers: Mapping[str, str]) -> tuple[bool, bool]:
-    """Whether the client takes JSON, and whether it takes an event stream. No Accept header takes all."""
+    """Return whether the client accepts JSON, and whether it accepts an event stream. No Accept header means
+    both.
+    """
     accept = headers.get("accept")
     if accept is None or accept == "application/json, text/event-stream":
         return True, True
@@ -72,7 +74,7 @@ def parse_accept(headers: Mapping[str, str]) -> tuple[bool, bool]:
 
 
 async def respond_error(send: Send, error: HttpError, common: Iterable[Header] = ()) -> None:
-    """Tell the client, as a JSON-RPC error."""
+    """Send the error as a JSON-RPC error."""
     code, request_id = INVALID_REQUEST, None
     if isinstance(error, McpHttpError):
         code, request_id = error.code, error.request_id
@@ -92,20 +94,22 @@ _UNDECIDED_STATUS: Final = 503
 
 @frozen(kw_only=False)
 class PreflightResponse:
-    """What a browser is told that asks whether a page may call us."""
+    """The response to a CORS preflight request."""
 
     status: int
     headers: tuple[Header, ...]
 
 
 class GatewayAuth:
-    """Asks the gate about every request and remembers no one."""
+    """Authenticates every HTTP request. Keeps no state."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._gate = authenticator
 
     async def authenticate(self, http_request: McpHttpRequest) -> Principal:
-        """Who this is. Raises `McpHttpError` for those who may not come in; the gate has told of them."""
+        """Return the principal. Raises `McpHttpError` if access is denied; the authenticator has logged
+        it.
+        """
         admitted = await self._gate.authenticate(
             http_request.headers, http_request.endpoint, remote=http_request.remote
         )
@@ -119,13 +123,13 @@ class GatewayAuth:
         )
 
     def build_cors_headers(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
-        """What goes with every answer to a web page that may read it."""
+        """Return the CORS headers for responses to an allowed web page."""
         return build_cors_headers(self._gate, headers, _EXPOSED_HEADERS)
 
     async def is_still_admitted(self, http_request: McpHttpRequest, principal: Principal) -> bool:
-        """Whether a stream may stay open: the key that opened it may have been revoked, or be past its time.
+        """Return whether a stream may stay open. Its key may have been revoked or expired.
 
-        A gate that cannot tell at the moment ends nothing: a store that is away for a while would end all.
+        True if the check is not possible now: a store outage must not end all streams.
         """
         answer = await self._gate.authenticate(
             http_request.headers, http_request.endpoint, remote=http_request.remote
@@ -135,7 +139,7 @@ class GatewayAuth:
         return await drop_decision_rights(answer, http_request.peer) == principal
 
     def build_preflight(self, headers: Mapping[str, str]) -> PreflightResponse:
-        """Browsers ask without a key, so this says only what every page may know."""
+        """Build the preflight response. Browsers send no key, so it contains nothing private."""
         allowed = self.build_cors_headers(headers)
         if not allowed:
             return PreflightResponse(403, ())
@@ -152,7 +156,7 @@ SHUTDOWN_MESSAGE = "Fingerpost is shutting down; try again when it is back."
 
 
 class GatewayState:
-    """Methods, sessions, listeners, and a place for tasks that outlive one step of a request."""
+    """Methods, sessions, listeners, and the task group for work that outlives one step of a request."""
 
     def __init__(
         self,
@@ -162,14 +166,14 @@ class GatewayState:
         audience: NotificationListeners,
         auth: GatewayAuth | None = None,
     ) -> None:
-        """`doors` are those that HTTP clients come in by."""
+        """`auth` authenticates HTTP clients. It is None for stdio."""
         self.methods = methods
         self.settings = settings
         self.events = events
         self.audience = audience
         self._auth = auth
         self.closing = anyio.Event()
-        self.open_streams = 0  # subscription streams open now
+        self.open_streams = 0  # subscription streams
         self.sessions = McpSessions(
             audience,
             limit=settings.max_sessions,
@@ -191,15 +195,15 @@ class GatewayState:
         self._tasks = tasks
 
     def start_request(self) -> ActiveRequest:
-        """For a request that is about to be answered: `end` on it stops it."""
+        """Register a request that is about to run. Its `cancel` stops it."""
         return ActiveRequest(self.active_requests)
 
     async def is_still_admitted(self, http_request: McpHttpRequest, principal: Principal) -> bool:
-        """Whether a stream that this request opened may stay open."""
+        """Return whether a stream that this request opened may stay open."""
         return self._auth is None or await self._auth.is_still_admitted(http_request, principal)
 
     def call_at_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `end` called when the gateway closes; the result takes that back."""
+        """Call `callback` when the gateway closes. Call the result to undo this."""
         key = object()
         self._at_close[key] = callback
 
@@ -209,18 +213,18 @@ class GatewayState:
         return forget
 
     def end_streams(self) -> None:
-        """Streams of news come to their end in good order."""
+        """End all notification streams gracefully."""
         for end in list(self._at_close.values()):
             end()
 
     def close(self) -> None:
-        """No new streams or sessions; open streams end in good order."""
+        """Accept no new streams or sessions, and end open streams gracefully."""
         self.closing.set()
         self.end_streams()
         self.sessions.end_all_sessions("the gateway closed")
 
     def forget_session(self, session: str) -> None:
-        """Tell the methods that a session or a stream is no more."""
+        """Notify the methods that a session or stream ended."""
         try:
             self.methods.forget_session(session)
         except Exception:

@@ -73,10 +73,10 @@ WorkArguments = TypeVarTuple("WorkArguments")
 
 
 class BlockingThread:
-    """One thread of its own, for one call after the other.
+    """A daemon thread that runs one blocking call after another.
 
-    The threads of a pool are waited for when the interpreter ends, so one that reads from a client that
-    neither writes nor leaves would keep the process. This one goes with it.
+    The interpreter waits for pool threads at exit. A pool thread that reads from an idle client would keep
+    the process alive; this thread does not.
     """
 
     def __init__(self, name: str) -> None:
@@ -85,13 +85,15 @@ class BlockingThread:
         self._thread.start()
 
     async def call(self, work: Callable[[*WorkArguments], Result], *arguments: *WorkArguments) -> Result:
-        """What `work` gives. Whoever is cancelled goes at once; the call may go on in its thread."""
+        """Return the result of `work`. Cancellation takes effect at once; the call may continue in its
+        thread.
+        """
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._asked.put((future, lambda: work(*arguments)))
         return await future
 
     def close(self) -> None:
-        """No more calls. One that waits for somebody else is left to itself."""
+        """Accept no more calls. A blocked call is abandoned."""
         self._asked.put(None)
 
     def _run(self) -> None:
@@ -101,7 +103,7 @@ class BlockingThread:
             try:
                 future.get_loop().call_soon_threadsafe(_settle_future, future, tell)
             except RuntimeError:
-                return  # the event loop is closed: nobody waits any more
+                return  # the event loop is closed
 
 
 def _run_work(work: Callable[[], Any]) -> Callable[[asyncio.Future[Any]], None]:
@@ -119,15 +121,15 @@ def _settle_future(future: asyncio.Future[Any], apply: Callable[[asyncio.Future[
 
 
 CHUNK: Final = 64 * 1024
-MAX_UNREAD: Final = 8 * 1024 * 1024  # bytes a client may leave lying before whoever writes has to wait
+MAX_UNREAD: Final = 8 * 1024 * 1024  # unread bytes before writers have to wait
 
 
 class OversizedLine:
-    """Stands for a line longer than is taken; its bytes are gone."""
+    """Marks a line that was too long. Its bytes were dropped."""
 
 
 async def read_lines(descriptor: int, *, limit: int) -> AsyncGenerator[bytes | OversizedLine]:
-    """Every line without its end, until the other side closes."""
+    """Yield every line without its end, until the other side closes."""
     rest = bytearray()
     skipping = False
     with closing(BlockingThread("fingerpost-reading")) as thread:
@@ -152,7 +154,7 @@ async def read_lines(descriptor: int, *, limit: int) -> AsyncGenerator[bytes | O
 
 
 class LineWriter:
-    """Lines in the order they were given. What gathers while one is written goes out in one piece."""
+    """Writes lines in order. Lines that arrive during a write are written together."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -163,7 +165,7 @@ class LineWriter:
         self._closed = False
 
     async def write(self, message: bytes) -> None:
-        """Give a line; waits while the client has too much to read."""
+        """Queue a line. Waits while too many bytes are unread."""
         while self._size > MAX_UNREAD and not self._closed:
             await self._emptied.wait()
         self._waiting.append(message.replace(b"\n", b" ") if b"\n" in message else message)
@@ -171,7 +173,7 @@ class LineWriter:
         self._filled.set()
 
     async def run(self) -> None:
-        """Write until `close`; raises `OSError` when the client is gone."""
+        """Write until `close`. Raises `OSError` when the client is gone."""
         with closing(BlockingThread("fingerpost-writing")) as thread:
             await self._write_queued(thread)
 
@@ -187,7 +189,7 @@ class LineWriter:
                 await thread.call(self._write_all, data)
 
     def close(self) -> None:
-        """What waits is still written, then `run` ends."""
+        """Write the queued lines, then end `run`."""
         self._closed = True
         self._filled.set()
 
@@ -199,10 +201,10 @@ class LineWriter:
 
 @contextmanager
 def reserve_standard_streams() -> Generator[tuple[int, int]]:
-    """Standard input and output for the protocol alone.
+    """Reserve standard input and output for the protocol.
 
-    Meanwhile descriptor 0 is empty and 1 leads to standard error, so that whatever
-    prints by accident, here or in a program we start, does not end up in a message.
+    Meanwhile descriptor 0 is empty and descriptor 1 is standard error, so that accidental output of this
+    process or its children does not corrupt messages.
     """
     reading, writing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -214,13 +216,13 @@ def reserve_standard_streams() -> Generator[tuple[int, int]]:
         os.dup2(reading, 0)
         os.dup2(writing, 1)
         os.close(nothing)
-        # `reading` and `writing` stay: a thread may still wait in a read, and a number that is
-        # closed under it could be given to another file.
+        # The two descriptors stay open: a thread may still block in a read, and a closed descriptor
+        # could be reused for another file.
 
 
 log = logging.getLogger("fingerpost.gateway")
 
-SHUTDOWN_GRACE_S: Final = 3.0  # for what runs when the client closes its side
+SHUTDOWN_GRACE_S: Final = 3.0  # for running requests when the client closes its side
 
 _DEFAULT_ENDPOINT: Final = Endpoint(path="/mcp", mode="auto")
 
@@ -237,7 +239,9 @@ async def serve_stdio(
     started: Callable[[], None] | None = None,
     signals: bool = True,
 ) -> None:
-    """Serve until the client closes its side, or a signal. `descriptors` are ours to read and to write."""
+    """Serve until the client closes its side or a signal arrives. `descriptors` are the ones to read and
+    write.
+    """
     with ExitStack() as stack:
         stack.enter_context(tune_for_serving())
         reading, writing = descriptors or stack.enter_context(reserve_standard_streams())
@@ -264,16 +268,16 @@ async def serve_stdio(
 
 
 async def _build_local_principal() -> Principal:
-    """A client that starts us is its user's own program: what it answers is what its user says.
+    """Build the principal of the client that started this process. It may answer for its user.
 
-    Not so where a tool started us, which could ask and answer by itself.
+    It may not if a tool started this process, because the tool could ask and answer by itself.
     """
     confirms = () if await anyio.to_thread.run_sync(is_started_by_tool) else (Right.CONFIRM,)
     return Principal(name="local", rights=(Right.USE, *confirms))
 
 
 async def _write_lines(writer: LineWriter, everything: anyio.CancelScope) -> None:
-    """When the last line is written, or nobody reads any more, all is over."""
+    """Run the writer, then cancel everything: all lines are written or the client is gone."""
     with suppress(OSError):
         await writer.run()
     everything.cancel()
@@ -286,7 +290,7 @@ async def _cancel_at_signal(everything: anyio.CancelScope) -> None:
 
 
 class _StdioExchange:
-    """The way back on stdio. Satisfies `Exchange`."""
+    """The exchange with a client over stdio. Implements `ClientExchange`."""
 
     def __init__(self, writer: LineWriter, questions: ClientQuestions | None) -> None:
         self._writer = writer
@@ -302,7 +306,7 @@ class _StdioExchange:
 
 
 class StdioConnection:
-    """What goes on with the one client: a session once it sent `initialize`, and requests of either era."""
+    """The connection with the one client: a session after `initialize`, and requests of both eras."""
 
     def __init__(
         self, state: GatewayState, endpoint: Endpoint, principal: Principal, writer: LineWriter
@@ -312,10 +316,10 @@ class StdioConnection:
         self._principal = principal
         self._writer = writer
         self._session: McpSession | None = None
-        self._standing: dict[str | int, ActiveRequest] = {}  # requests of the newer era
+        self._standing: dict[str | int, ActiveRequest] = {}  # requests of the modern era
 
     async def handle_line(self, line: bytes | OversizedLine) -> None:
-        """One line of the client. A fault of ours in it ends neither the others nor the conversation."""
+        """Handle one line of the client. An internal error does not end other requests or the connection."""
         try:
             await self._handle_message(line)
         except Exception:
@@ -341,7 +345,7 @@ class StdioConnection:
         return self._handle_other(message)
 
     async def finish(self) -> None:
-        """The client closed its side: what it asked is still answered, within a little time."""
+        """Wait a short time for running requests after the client closed its side."""
         self._premises.end_streams()
         with anyio.move_on_after(SHUTDOWN_GRACE_S):
             await self._premises.active_requests.wait_until_done()
@@ -428,10 +432,10 @@ class StdioConnection:
         in_flight: dict[str | int, ActiveRequest],
         questions: ClientQuestions | None,
     ) -> None:
-        """Each request is answered on its own: the next line does not wait for it."""
+        """Answer a request in its own task, so that the next line does not wait."""
         running = self._premises.start_request()
         in_flight[request.id] = running
-        self._premises.active_requests.add(running)  # from now on, also before its task had its turn
+        self._premises.active_requests.add(running)  # counts at once, even before its task starts
         self._premises.task_group.start_soon(
             run_contained, self._run_request, request, in_flight, running, questions
         )
@@ -460,14 +464,16 @@ class StdioConnection:
             in_flight.pop(request.id, None)
         if result is None and not active.is_cancelled_by_client:
             result = build_stopped_response(request, active)
-        if result is not None:  # a request its client withdrew gets no answer
+        if result is not None:  # a cancelled request gets no response
             await self._writer.write(result.body)
 
     def _start_batch(self, entries: Sequence[object]) -> None:
-        """Raises `InvalidJsonRpcMessage` where the session may send none."""
+        """Answer a batch in its own task. Raises `InvalidJsonRpcMessage` if the session may not send
+        batches.
+        """
         session = check_batch_session(self._session, entries)
         running = self._premises.start_request()
-        self._premises.active_requests.add(running)  # as above
+        self._premises.active_requests.add(running)  # counts at once, even before its task starts
         self._premises.task_group.start_soon(run_contained, self._run_batch, session, entries, running)
 
     async def _run_batch(self, session: McpSession, entries: Sequence[object], active: ActiveRequest) -> None:

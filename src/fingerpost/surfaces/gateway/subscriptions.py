@@ -40,21 +40,21 @@ from fingerpost.tasks import run_contained
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 SUBSCRIBE: Final = "resources/subscribe"
 UNSUBSCRIBE: Final = "resources/unsubscribe"
-MAX_SUBSCRIPTIONS_PER_SESSION: Final = 1000  # resources one session may watch
+MAX_SUBSCRIPTIONS_PER_SESSION: Final = 1000
 INVALID_PARAMS: Final = -32602
 LIST_CHANGE_KINDS: Final = (
     "toolsListChanged",
     "promptsListChanged",
     "resourcesListChanged",
-)  # what is told when asked
+)  # kinds a client can ask for
 _UNSUBSCRIBE_TIMEOUT_S: Final = 10.0
 _NOTHING: Final[JsonObject] = {}
 
-WatchedResource = tuple[str, str]  # server, and its own name for the resource
+WatchedResource = tuple[str, str]  # server, and the server's own URI
 
 
 class SessionSubscriptions:
-    """Sessions and listening streams, each with the resources they watch by the names they know."""
+    """The resources that sessions and listening streams watch, by the URIs they use."""
 
     def __init__(
         self,
@@ -70,28 +70,28 @@ class SessionSubscriptions:
         self._materials = resource_methods
         self._tasks = tasks
         self._seconds = seconds
-        self._watching: dict[str, dict[str, WatchedResource]] = {}  # by session, then by the name known there
-        self._watchers: dict[
-            WatchedResource, dict[str, set[str]]
-        ] = {}  # sessions by the name they know it by
+        self._watching: dict[str, dict[str, WatchedResource]] = {}  # by session, then by the session's URI
+        self._watchers: dict[WatchedResource, dict[str, set[str]]] = {}  # sessions by the URI they use
 
     async def subscribe(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
-        """`resources/subscribe` of a session."""
+        """Answer `resources/subscribe` of a session."""
         await self._watch(request, get_text_param(request, "uri"))
         return {}
 
     async def unsubscribe(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
-        """`resources/unsubscribe`. What was never watched is not an error: it is not watched now."""
+        """Answer `resources/unsubscribe`. A resource that was not watched is not an error."""
         uri = get_text_param(request, "uri")
         watched = self._watching.get(_get_session_id(request), {}).get(uri)
         if watched is not None:
             self._drop(_get_session_id(request), uri)
-            with suppress(FingerpostError):  # a server that is gone tells nobody anything either
+            with suppress(FingerpostError):  # a disconnected server sends no updates anyway
                 await self._send_to_server(UNSUBSCRIBE, watched)
         return {}
 
     async def listen(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
-        """`subscriptions/listen`: what of it is honoured. What we never tell or cannot watch is left out."""
+        """Answer `subscriptions/listen` with the accepted filter. Unsupported kinds and resources are
+        omitted.
+        """
         given = request.params.get("notifications")
         wanted = cast("JsonObject", given) if isinstance(given, Mapping) else _NOTHING
         honoured: dict[str, Json] = {
@@ -126,7 +126,7 @@ class SessionSubscriptions:
         watched = (await self._materials.get_resources(request)).collection.find_resource(uri)
         if watched is None:
             raise build_not_found_error(request, uri)
-        mine[uri] = watched  # before the server is told: what it says at once is for us
+        mine[uri] = watched  # set first: the server may send an update at once
         self._watchers.setdefault(watched, {}).setdefault(uri, set()).add(session)
         try:
             await self._send_to_server(SUBSCRIBE, watched)
@@ -157,7 +157,7 @@ class SessionSubscriptions:
             self._watchers.pop(watched, None)
 
     def forget_session(self, session: str) -> None:
-        """A session or a stream is over: nobody watches for it any more."""
+        """Drop all subscriptions of a session or stream that ended."""
         mine = dict(self._watching.get(session, {}))
         for uri in mine:
             self._drop(session, uri)
@@ -171,7 +171,7 @@ class SessionSubscriptions:
                     await self._send_to_server(UNSUBSCRIBE, each)
 
     def on_resource_updated(self, server: str, params: JsonObject) -> None:
-        """A server says that a resource changed: each who watches it hears it by the name they know."""
+        """Notify every watcher of a changed resource, by the URI the watcher uses."""
         uri = params.get("uri")
         if not isinstance(uri, str):
             return
@@ -201,7 +201,7 @@ _KINDS_BY_METHOD: Final[tuple[tuple[ResourceKind, str], ...]] = (
 
 
 class ChangeNotifier:
-    """Hears of every change and publishes what matters to whom."""
+    """Observes all changes and notifies the callers they affect."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class ChangeNotifier:
         self._known: dict[ResourceViewer, dict[ResourceKind, bytes]] = {}
 
     async def run(self) -> None:
-        """Go on telling until cancelled."""
+        """Send notifications until cancelled."""
         stop = (
             self._router.servers.subscribe_to_notifications(self.on_server_notification),
             self._router.servers.subscribe_to_changes(lambda _: self._wake()),
@@ -242,10 +242,8 @@ class ChangeNotifier:
             for each in stop:
                 each()
 
-    # -- hearing ------------------------------------------------------------------------------------
-
     def emit(self, event: Event) -> None:
-        """As a sink of events: the catalog changes for other reasons than a server's list, too."""
+        """Receive events. The catalog also changes for other reasons than a server's list."""
         if type(event) in (CatalogChanged, ProfilesChanged) and not self._over:
             self._wake()
 
@@ -255,7 +253,7 @@ class ChangeNotifier:
     def on_server_notification(
         self, server: str, method: str, params: JsonObject, caller: str | None
     ) -> None:
-        """A server said something outside of any request; to this caller alone where one is named."""
+        """Handle a server's notification outside of a request. `caller` limits it to one caller."""
         if method == RESOURCE_UPDATED:
             self._subscriptions.on_resource_updated(server, params)
         elif method == LOG_MESSAGE_METHOD:
@@ -264,7 +262,7 @@ class ChangeNotifier:
             self._wake()
 
     def _forward_log_message(self, server: str, params: JsonObject, caller: str | None) -> None:
-        """A log message that belongs to no request: for sessions that may use the server and want to hear."""
+        """Forward a log message without a request to sessions that may use the server and want its level."""
 
         def for_them(request: ClientRequest) -> bool:
             if caller not in (None, request.caller_key):
@@ -276,8 +274,6 @@ class ChangeNotifier:
 
         self._audience.publish(LOG_MESSAGE_METHOD, params, should_receive=for_them)
 
-    # -- telling ------------------------------------------------------------------------------------
-
     async def _notify_tools_changed(self) -> None:
         changed = await self._tools.find_changed_viewers()
         if changed:
@@ -288,13 +284,13 @@ class ChangeNotifier:
             )
 
     def remember_list(self, viewer: ResourceViewer, kind: ResourceKind, fingerprint: bytes) -> None:
-        """This list was given to somebody, who will want to know when it changes."""
+        """Remember that this list was sent, to notify its viewer of changes."""
         self._known.setdefault(viewer, {})[kind] = fingerprint
         if len(self._known) > 1000:
             self._known.pop(next(iter(self._known)))
 
     def remember_client(self, resources: VisibleResources) -> None:
-        """Somebody came who has not listed anything yet: they, too, hear when something changes."""
+        """Remember a client that has not listed anything yet, so that it is notified of changes."""
         known = self._known.get(resources.viewer, {})
         for kind in RESOURCE_KINDS:
             if kind not in known:
@@ -317,7 +313,7 @@ class ChangeNotifier:
             )
 
     def _find_viewer(self, request: ClientRequest) -> ResourceViewer | None:
-        """None for whoever came under a profile that is gone."""
+        """Return the viewer of a request, or None if its profile was deleted."""
         try:
             return self._materials.get_viewer(request.endpoint, request.principal)
         except JsonRpcError:

@@ -72,7 +72,7 @@ INVALID_PARAMS: Final = -32602
 
 
 class ToolNotFoundError(JsonRpcError):
-    """A name that leads to no tool of this caller's: hidden, mistyped or made up, in the same words."""
+    """This caller has no tool of this name. Hidden and nonexistent tools get the same message."""
 
     def __init__(self, name: str, found: ToolNotFound, seen: Snapshot) -> None:
         shown = name[:80]
@@ -88,11 +88,11 @@ class ToolNotFoundError(JsonRpcError):
 def build_call_context(
     request: ClientRequest, endpoint_tools: EndpointTools, intent: str = ""
 ) -> CallContext:
-    """Who calls, where, and what they want.
+    """Build the call context: the caller, the endpoint and the intent.
 
-    A session is the conversation that a person may approve a kind of call for; without one there is none,
-    as all programs of a principal look alike. Approval of a single call is the principal's: many clients
-    open a session for each call.
+    A session is the conversation for which a person may approve a kind of call. Without a session there is
+    none, because all programs of a principal look alike. The approval of a single call belongs to the
+    principal, because many clients open a session for each call.
     """
     return CallContext(
         call_id=create_id("cal"),
@@ -113,11 +113,11 @@ _EXACT_HINT: Final = (
 def check_argument_headers(
     card: ToolCard, schema: JsonObject, arguments: JsonObject, headers: Mapping[str, str], *, repair: bool
 ) -> None:
-    """Raises `Refusal` where the headers do not say what would run."""
+    """Raise `JsonRpcError` if the headers differ from the arguments that would run."""
     if (wrong := validate_mcp_param_headers(schema, arguments, headers)) is not None:
         raise _build_header_error(wrong)
     made = prepare_arguments(card, arguments, repair=repair)
-    if made.errors or not made.repairs:  # it will not run, or it runs as it was compared
+    if made.errors or not made.repairs:  # it will not run, or runs exactly as compared
         return
     seen = {**headers, **_build_default_headers(schema, made)}
     if (wrong := validate_mcp_param_headers(schema, made.arguments, seen)) is not None:
@@ -125,7 +125,7 @@ def check_argument_headers(
 
 
 def _build_default_headers(schema: JsonObject, prepared: PreparedArguments) -> Mapping[str, str]:
-    """Headers for what was left out and has a default: it is the schema's word, and contradicts nobody's."""
+    """Return headers for omitted arguments that have a default in the schema."""
     filled = [f"{repair.path}." for repair in prepared.repairs if repair.kind is RepairKind.DEFAULT]
     ours = {
         path: token
@@ -156,7 +156,7 @@ class ToolRunner(Protocol):
 
 
 class OwnTools:
-    """Answers calls of the gateway's own tools. What goes wrong is a result the model can act on."""
+    """Answers calls of the gateway's own tools. Errors are results that a model can act on."""
 
     def __init__(self, router: Router, runner: ToolRunner) -> None:
         self._router = router
@@ -177,8 +177,6 @@ class OwnTools:
         if tool_call.name == READ_RESULT_NAME:
             return await self._read_result(request, endpoint_tools, tool_call)
         return await self._call_tool(request, exchange, endpoint_tools, tool_call.arguments)
-
-    # -- find_tools ---------------------------------------------------------------------------------
 
     async def _find_tools(
         self, request: ClientRequest, endpoint_tools: EndpointTools, arguments: JsonObject
@@ -202,7 +200,7 @@ class OwnTools:
                 budget=budget,
             )
         limit = _parse_limit(arguments.get("limit"))
-        # A session of a client is no conversation of a person: each request is looked at by itself.
+        # A client's session is not a user's conversation: each request is ranked on its own.
         narrowing = await self._router.narrow(
             text[:MAX_QUERY_LENGTH],
             asked_for_tools=True,
@@ -216,8 +214,6 @@ class OwnTools:
         return build_search_result(
             narrowing, endpoint_tools.view.visible, limit=limit, budget=budget, unavailable=meant
         )
-
-    # -- describe_tool ------------------------------------------------------------------------------
 
     def _describe_tool(
         self, request: ClientRequest, endpoint_tools: EndpointTools, arguments: JsonObject
@@ -236,8 +232,6 @@ class OwnTools:
             return _build_error_result(f"{unknown.message}. find_tools finds the right name.")
         budget = max(self._settings.gateway.find_tokens, self._settings.digest.max_tokens)
         return _build_text_result(render_description(seen.card, budget=budget))
-
-    # -- call_tool ----------------------------------------------------------------------------------
 
     async def _call_tool(
         self,
@@ -264,15 +258,13 @@ class OwnTools:
         except ToolNotFoundError as unknown:
             return _build_error_result(f"{unknown.message}. find_tools finds the right name.")
 
-    # -- read_result --------------------------------------------------------------------------------
-
     async def _read_result(
         self, request: ClientRequest, endpoint_tools: EndpointTools, tool_call: ToolCall
     ) -> JsonObject:
         context = build_call_context(request, endpoint_tools)
         if self._router.tools.find(READ_RESULT_NAME) is None:
             outcome = await self._router.calls.call(tool_call, context)
-        else:  # some server has a tool of this name, and means something else
+        else:  # a server has an unrelated tool of this name
             outcome = await run_read_result(self._router.calls.results, tool_call, context)
         result = await render_result(outcome, None, modern=request.modern)
         return {**result, "content": [*_get_content(result), *_build_read_hints(outcome, tool_call)]}
@@ -284,7 +276,7 @@ def _get_content(result: JsonObject) -> list[Json]:
 
 
 def _build_read_hints(outcome: Outcome, tool_call: ToolCall) -> list[JsonObject]:
-    """How to read on, where there is more."""
+    """Return how to read the next part, if there is more."""
     page, pages = outcome.metadata.get("page"), outcome.metadata.get("pages")
     if not isinstance(page, int) or not isinstance(pages, int) or page >= pages:
         return []
@@ -297,7 +289,7 @@ def _build_read_hints(outcome: Outcome, tool_call: ToolCall) -> list[JsonObject]
 
 
 def _parse_limit(given: Json) -> int:
-    if (reading := read_scalar("integer", given)) is not None:  # many models write it as text
+    if (reading := read_scalar("integer", given)) is not None:  # many models send it as text
         given = reading.value
     if not isinstance(given, int) or isinstance(given, bool):
         return DEFAULT_LIMIT
@@ -305,7 +297,7 @@ def _parse_limit(given: Json) -> int:
 
 
 def _explain_unavailable(status: ServerStatus) -> str:
-    """Why nothing can be found on this server, in the words a call of one of its tools would get."""
+    """Explain why the server's tools cannot be used, with the same text as a failed call."""
     away = build_server_unavailable("", status)
     assert away is not None
     return f"The {format_one_line(away.reason.removeprefix('its '), _MAX_REASON_LENGTH)}. {away.fix}"
@@ -322,7 +314,7 @@ def _explain_unknown_server(server: Json, servers: list[str], unavailable_note: 
 
 
 def _parse_inner_arguments(arguments: Json) -> JsonObject | None:
-    """The arguments for the tool; many models write them as a text."""
+    """Return the arguments for the tool, or None if invalid. Many models send them as JSON text."""
     if arguments is None:
         return {}
     if isinstance(arguments, str) and len(arguments) <= MAX_ARGUMENTS_LENGTH:
@@ -346,12 +338,12 @@ def _build_error_result(text: str) -> JsonObject:
 
 
 MAX_TOOL_NAME_LENGTH: Final = 512
-SERVER_WAIT_S: Final = 2.0  # for servers to say whether they have a tool by now
+SERVER_WAIT_S: Final = 2.0  # for servers that may still list the tool
 _NO_ARGUMENTS: Final[JsonObject] = {}
 
 
 class ToolMethods:
-    """Tools, as clients list and call them."""
+    """Lists and calls tools for clients."""
 
     def __init__(
         self,
@@ -372,7 +364,7 @@ class ToolMethods:
         self._own = OwnTools(router, self)
 
     async def list_page(self, request: ClientRequest, exchange: ClientExchange) -> EncodedResult:
-        """One page of the tools of this endpoint."""
+        """Return one page of the tools of this endpoint."""
         offer = await self._get_ready_tools(request)
         await self._offers.encode_definitions(offer, modern=request.modern)
         return self._offers.get_page(
@@ -383,7 +375,7 @@ class ToolMethods:
         )
 
     async def call_tool(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
-        """Run a tool of a server, or one of our own."""
+        """Run a server's tool, or one of the gateway's own."""
         name, arguments = _parse_call_params(request.params)
         wish = ToolCall(name=name, arguments=arguments)
         if name in RESERVED_NAMES:
@@ -407,10 +399,10 @@ class ToolMethods:
         intent: str,
         headers: Mapping[str, str] | None = None,
     ) -> JsonObject:
-        """Run a tool of a server. One that this caller may not see does not exist for them.
+        """Run a tool of a server. A tool that this caller may not see does not exist for it.
 
-        `headers` must repeat the arguments that the tool wants repeated. There are none to compare
-        without HTTP, nor of `call_tool`, whose own arguments they would be.
+        `headers` must repeat the arguments that the tool wants repeated. It is None without HTTP and for
+        `call_tool`, whose headers concern its own arguments.
         """
         offer = await self._offers.prepare_tools(request.endpoint, request.principal)
         context = replace(
@@ -428,7 +420,7 @@ class ToolMethods:
                 found = resolve_tool(tool_call, offer.view.visible)
             if isinstance(found, ToolNotFound):
                 missed = await self._record_unknown(tool_call, context)
-                if missed.error is ErrorKind.UNAVAILABLE:  # known and away: the model hears why
+                if missed.error is ErrorKind.UNAVAILABLE:  # known but unavailable: explain it to the model
                     return await render_result(missed, None, modern=request.modern)
                 raise ToolNotFoundError(tool_call.name, found, offer.view.visible)
             card, tool_call = found.card, _to_tool_call(found)
@@ -454,18 +446,18 @@ class ToolMethods:
             shelf = self._shelves.get_resources(request.endpoint, request.principal)
         except (
             JsonRpcError
-        ):  # their profile is gone meanwhile: they can follow no link, but what ran has a result
+        ):  # the profile was deleted meanwhile: links cannot be read, but the result is returned
             return result
         return await rewrite_result_links(result, shelf.collection, card.server)
 
     def _find_answering_card(self, outcome: Outcome, requested: ToolCard) -> ToolCard:
-        """The tool that answered: the asked one, or a fallback."""
+        """Return the tool that answered: the requested one or a fallback."""
         return (
             requested if outcome.tool == requested.key else self._router.tools.get(outcome.tool) or requested
         )
 
     async def _record_unknown(self, tool_call: ToolCall, context: CallContext) -> Outcome:
-        """Record that somebody tried to call what does not exist for them. Nothing can run by it."""
+        """Record a call of a tool that does not exist for the caller. Nothing runs."""
         probe = CallContext(
             call_id=context.call_id,
             conversation=context.conversation,

@@ -1,4 +1,4 @@
-"""Results of tool calls as clients get them: bounded, with resource links that lead back to their server."""
+"""Results of tool calls for clients: limited in size, with resource links that refer to their server."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fingerpost.surfaces.gateway.listing.tools import READ_RESULT_NAME
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.tasks import run_in_thread
 
-MAX_EXTRA_BYTES: Final = 1024 * 1024  # bytes
-MAX_NAMES_LISTED: Final = 5  # of what was left out
+MAX_EXTRA_BYTES: Final = 1024 * 1024
+MAX_NAMES_LISTED: Final = 5  # names of omitted members
 MAX_MEMBER_NAME_LENGTH: Final = 60
 _COUNTED_MEMBERS: Final = frozenset({"content", "structuredContent", "isError"})
 _PLAIN_BLOCK_MEMBERS: Final = frozenset({"type", "text"})
-_REQUIRED_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {  # without which it is no block
+_REQUIRED_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {  # by block type
     "text": ("type", "text"),
     "image": ("type", "data", "mimeType"),
     "audio": ("type", "data", "mimeType"),
@@ -37,7 +37,7 @@ _REQUIRED_RESOURCE_MEMBERS: Final = ("uri", "mimeType", "text", "blob")
 
 @dataclass(slots=True)
 class _ExtraBudget:
-    """What is left of the bound, and what had no place in it."""
+    """The remaining bytes of the limit, and what did not fit."""
 
     left: int = MAX_EXTRA_BYTES
     names: list[str] = field(default_factory=list[str])
@@ -52,7 +52,7 @@ class _ExtraBudget:
 
 
 def bound_result(result: JsonObject, *, hint: str = "") -> JsonObject:
-    """The very same result, unless too much stands in it. `way` says how to read what is kept of it all."""
+    """Return the result, reduced if it is too large. `hint` says how to read the stored whole."""
     if _has_no_extras(result) or len(encode_json(result)) <= MAX_EXTRA_BYTES:
         return result
     room = _ExtraBudget()
@@ -73,14 +73,14 @@ def bound_result(result: JsonObject, *, hint: str = "") -> JsonObject:
 
 
 def bound_error_data(data: Json) -> Json:
-    """What a server said with its error, unless it is too much."""
+    """Return the data of a server's error, or a note if it is too large."""
     if data is None or len(encode_json(data)) <= MAX_EXTRA_BYTES:
         return data
     return {"fingerpost/left_out": f"more than {MAX_EXTRA_BYTES // 1024:,} KiB of data came with this error"}
 
 
 def _has_no_extras(result: JsonObject) -> bool:
-    """Whether nothing stands in it that would have to be counted: a quick yes for most."""
+    """Return whether the result has no members that must be counted. A fast check for most results."""
     if not result.keys() <= _COUNTED_MEMBERS:
         return False
     content = result.get("content")
@@ -106,7 +106,7 @@ def _bound_blocks(content: Sequence[Json], budget: _ExtraBudget) -> list[Json]:
 
 
 def _get_block_extras(block: JsonObject) -> JsonObject:
-    """The block without what is counted elsewhere: its text by the digest, bytes as what is attached."""
+    """Return the block without the parts counted elsewhere: text in the digest, bytes as attachments."""
     counted = ("text", "data") if block.get("type") == "text" else ("data",)
     light = _drop_members(block, counted)
     resource = block.get("resource")
@@ -120,7 +120,7 @@ def _drop_members(members: JsonObject, counted: Sequence[str]) -> dict[str, Json
 
 
 def _reduce_block(block: JsonObject) -> JsonObject | None:
-    """The block with nothing but what it must have; None where nobody knows what that is."""
+    """Return the block with required members only, or None for an unknown type."""
     needed = _REQUIRED_MEMBERS.get(str(block.get("type")))
     if needed is None:
         return None
@@ -141,30 +141,30 @@ def _describe_dropped(budget: _ExtraBudget) -> str:
     return ", ".join(shown)
 
 
-MAX_LOOKUPS_INLINE: Final = 8  # addresses that are looked up at once; more would keep others waiting
-MAX_LINKS: Final = 1000  # addresses of one result that are looked up at all
+MAX_LOOKUPS_INLINE: Final = 8  # more are looked up in a thread
+MAX_LINKS: Final = 1000  # URIs looked up per result
 
 _LINK_TYPES: Final = ("resource_link", "resource")
 
-LinkNames = Mapping[str, str]  # what addresses are called here
+LinkNames = Mapping[str, str]  # the gateway's URIs by the server's
 
 
 def has_links(content: Json) -> bool:
-    """Whether some of the content of a result has an address. Asked of every result, so it is quick."""
+    """Return whether the content of a result contains a URI. Fast, because every result is checked."""
     if not isinstance(content, list | tuple):
         return False
     return any(isinstance(block, dict) and block.get("type") in _LINK_TYPES for block in content)
 
 
 async def rewrite_result_links(result: JsonObject, collection: ResourceCollection, server: str) -> JsonObject:
-    """The result of a tool of this server, as one who sees this collection can follow its links."""
+    """Rewrite the links of a tool result so that a viewer of this collection can follow them."""
     content = result.get("content")
     names = await _resolve_links(_iterate_uris(content), collection, server)
     return {**result, "content": _rewrite_content(content, names)} if names else result
 
 
 async def rewrite_prompt_links(result: JsonObject, collection: ResourceCollection, server: str) -> JsonObject:
-    """The same for `prompts/get`."""
+    """Rewrite the links of a `prompts/get` result."""
     messages = result.get("messages")
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         return result
@@ -177,8 +177,8 @@ async def rewrite_prompt_links(result: JsonObject, collection: ResourceCollectio
 
 
 async def _resolve_links(addresses: Iterator[str], collection: ResourceCollection, server: str) -> LinkNames:
-    """Those of the addresses that are called otherwise here, with what they are called."""
-    # What we keep of results is at addresses of ours, and our own tools send them.
+    """Return the gateway's URI for every URI that differs from the server's own."""
+    # Stored results have the gateway's own URIs and need no rewriting.
     given = [uri for uri in dict.fromkeys(addresses) if parse_asset_handle(uri) is None]
     if len(given) <= MAX_LOOKUPS_INLINE:
         return _look_up_links(given, collection, server)
@@ -187,7 +187,7 @@ async def _resolve_links(addresses: Iterator[str], collection: ResourceCollectio
 
 def _look_up_links(given: Sequence[str], collection: ResourceCollection, server: str) -> LinkNames:
     names = {uri: collection.get_alias(server, uri) for uri in given[:MAX_LINKS]}
-    if server in collection.servers:  # always right, only longer than it need be
+    if server in collection.servers:  # the long form is always valid
         names |= {uri: build_alias(server, uri) for uri in given[MAX_LINKS:]}
     return {uri: name for uri, name in names.items() if name != uri}
 
@@ -201,7 +201,7 @@ def _iterate_uris(content: Json) -> Iterator[str]:
 
 
 def _get_blocks(content: Json) -> Sequence[Json]:
-    """A message has one block, or several."""
+    """Return the blocks of a message, which has one or several."""
     if isinstance(content, list | tuple):
         return content
     return (content,)
@@ -211,7 +211,7 @@ _NOTHING: Final[JsonObject] = {}
 
 
 def _get_link_holder(block: JsonObject) -> JsonObject:
-    """Where the address of a block stands: in a link itself, or in the resource it holds."""
+    """Return the object that holds a block's URI: the link itself, or its embedded resource."""
     kind = block.get("type")
     if kind == "resource_link":
         return block
@@ -242,14 +242,14 @@ def _rewrite_message(message: Json, names: LinkNames) -> Json:
     return {**message, "content": _rewrite_content(message.get("content"), names)}
 
 
-MAX_ATTACHED_BYTES: Final = 4 * 1024 * 1024  # characters of pictures, sound and files in one result
-MAX_STRUCTURED_BYTES: Final = 1024 * 1024  # bytes of data a client checks against the tool's outputSchema
-MAX_BLOCKS: Final = 1_000  # of other things than text, in a result that is cut
-MAX_INPUT_REQUEST_BYTES: Final = 4 * 1024 * 1024  # bytes of what a server asks
+MAX_ATTACHED_BYTES: Final = 4 * 1024 * 1024  # characters of images, audio and files per result
+MAX_STRUCTURED_BYTES: Final = 1024 * 1024  # data that a client validates against the tool's outputSchema
+MAX_BLOCKS: Final = 1_000  # blocks other than text, in a shortened result
+MAX_INPUT_REQUEST_BYTES: Final = 4 * 1024 * 1024  # of a server's questions
 _BINARY_MEMBERS: Final = frozenset(
     {"blob", "data", "uri", "mimeType", "type", "_meta"}
-)  # of blocks: for programs
-_TEXTS: Final[Mapping[str, frozenset[str]]] = {  # members of results, with what stays exact in each
+)  # members of blocks that programs read
+_TEXTS: Final[Mapping[str, frozenset[str]]] = {  # members of results, with the members that stay unchanged
     "content": _BINARY_MEMBERS,  # of tools
     "structuredContent": frozenset(),
     "description": frozenset(),  # of prompts
@@ -258,7 +258,7 @@ _TEXTS: Final[Mapping[str, frozenset[str]]] = {  # members of results, with what
 }
 _META_PREFIX: Final = "_meta"
 _CALL_META_KEY: Final = "fingerpost/call"
-# Of the outcome's metadata: what failed, and what a call that waits for a person needs.
+# Metadata of the outcome: the error, and what a call that waits for an approval needs.
 _NOTE_META_KEYS: Final = (
     "error_type",
     "attemptedPath",
@@ -271,9 +271,9 @@ _NOTE_META_KEYS: Final = (
 async def render_result(
     outcome: Outcome, card: ToolCard | None, *, modern: bool, budget: int = 0
 ) -> JsonObject:
-    """The result of `tools/call`. Raises `Refusal` with the server's own error, where it sent one.
+    """Return the result of `tools/call`. Raises `JsonRpcError` with the server's own error, if it sent one.
 
-    `budget`: how many tokens the structured content of a result that is cut may take.
+    `budget` limits the tokens of structured content when a result is shortened.
     """
     if outcome.result is not None:
         result = await escape_result_text(outcome.result)
@@ -288,9 +288,9 @@ async def render_result(
 
 
 async def escape_result_text(result: JsonObject) -> JsonObject:
-    """The result with unseen characters of its texts and data written out, as everywhere that models read.
+    """Return the result with invisible characters in its texts and data escaped.
 
-    For results of `tools/call`, `prompts/get` and `resources/read`; small ones do not wait for large ones.
+    For results of `tools/call`, `prompts/get` and `resources/read`. Large ones are processed in a thread.
     """
     return await run_in_thread(_without_unseen, result) if is_large_value(result) else _without_unseen(result)
 
@@ -303,7 +303,7 @@ def _without_unseen(result: JsonObject) -> JsonObject:
 
 
 def _escape_part(part: Json, exact: frozenset[str]) -> Json:
-    """The very same object, where there is nothing to write out: nearly always. Members `exact` stay."""
+    """Escape a part, except for members in `exact`. Return the same object if nothing changes."""
     if isinstance(part, str):
         told = escape_invisible(part)
         return part if told == part else told
@@ -332,7 +332,7 @@ async def _render_answer(
 
 
 def _adapt_to_legacy(result: JsonObject, card: ToolCard | None) -> JsonObject:
-    """Before 2026-07-28 structured content had to be an object; a list or a number would be refused."""
+    """Wrap structured content that is not an object. Clients before 2026-07-28 would reject it."""
     structured = result.get("structuredContent", _EMPTY_TEXT)
     if isinstance(structured, Mapping):
         return result
@@ -372,7 +372,7 @@ async def _render_trimmed(
 
 
 def _describe_structured(fit: StructuredFit, handle: str | None) -> str:
-    """The structured content as text, with what is missing; of one that is whole only where it is."""
+    """Return the structured content as text with what is left out, or where to find it if it is too long."""
     way = f"{READ_RESULT_NAME}(handle={handle!r})" if handle else ""
     if fit.left_out:
         return f"{fit.text}\n[Left out: {'; '.join(fit.left_out)}.{f' All of it: {way}' if way else ''}]"
@@ -395,7 +395,7 @@ def _build_input_too_large(outcome: Outcome) -> JsonObject:
 
 
 def _build_structured_too_large(outcome: Outcome, handle: str | None) -> JsonObject:
-    """Data that must be whole to be valid, and is too large to be sent whole."""
+    """Build the error for data that must be complete to be valid and is too large to send."""
     message = (
         f"{outcome.tool} answered, but its data are larger than "
         f"{MAX_STRUCTURED_BYTES // 1024} KiB and cannot be "
@@ -410,7 +410,7 @@ def _build_structured_too_large(outcome: Outcome, handle: str | None) -> JsonObj
 
 
 def _select_attachments(content: Sequence[JsonObject]) -> list[JsonObject]:
-    """Pictures, sound, files and links, as many as there is room for; texts are in the digest."""
+    """Return images, audio, files and links within the limits. Texts are in the digest."""
     room = MAX_ATTACHED_BYTES
     kept: list[JsonObject] = []
     for place, block in enumerate(content):
@@ -444,7 +444,7 @@ def _get_content_blocks(result: JsonObject) -> Sequence[JsonObject]:
 
 
 def _measure_block(block: JsonObject) -> int:
-    """Of what is not text: that is counted, and cut, by the digest."""
+    """Return the size of a block without its text, which the digest counts."""
     data, blob = block.get("data"), _get_resource(block).get("blob")
     return (len(data) if isinstance(data, str) else 0) + (len(blob) if isinstance(blob, str) else 0)
 
@@ -454,19 +454,16 @@ def _get_resource(block: JsonObject) -> JsonObject:
     return cast("JsonObject", resource) if isinstance(resource, Mapping) else _EMPTY_TEXT
 
 
-# -- our own words ----------------------------------------------------------------------------------
-
-
 def _render_failure(outcome: Outcome) -> JsonObject:
     lines = [outcome.content]
-    if outcome.advice and outcome.pending_id is None:  # what waits for a person says itself what to do
+    if outcome.advice and outcome.pending_id is None:  # a waiting call says itself what to do
         lines.append(outcome.advice)
     result: JsonObject = {"content": [_build_text_block("\n".join(lines))], "isError": True}
     return _add_call_meta(result, outcome)
 
 
 def _add_call_meta(result: JsonObject, outcome: Outcome) -> JsonObject:
-    """`result` with our notes beside it: which call this was, and what we did to it."""
+    """Add metadata to `result`: the id of the call, and what the gateway changed."""
     meta = _copy_meta(result)
     meta[_CALL_META_KEY] = outcome.call_id
     if outcome.error is not None:
@@ -501,7 +498,7 @@ def _copy_meta(result: JsonObject) -> dict[str, Json]:
 
 
 def _add_substitute_note(stand_in: Json, result: JsonObject) -> JsonObject:
-    """The result, and whose it is where a model can read it: nobody shows it the notes."""
+    """Add a text block that names the tool that answered. Models do not see the metadata."""
     told = _build_text_block(f"[This is the answer of {stand_in}: the tool that was called failed.]")
     return {**result, "content": [*_get_content_blocks(result), told]}
 

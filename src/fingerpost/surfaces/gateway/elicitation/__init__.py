@@ -1,4 +1,4 @@
-"""Input from the person behind a client: questions of servers (elicitation), and approvals of calls."""
+"""Input from the client's user: elicitation by servers, and approval of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approval of calls and of reads by the person behind the client."""
+"""Approval of calls and of reads by the client's user."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
 from fingerpost.surfaces.gateway.protocol import HANDSHAKE_VERSIONS, ClientRequest, JsonRpcError
 from fingerpost.surfaces.http.approvals import build_approval_url, wait_for_decision
 
-APPROVAL_REQUEST_KEY: Final = "fingerpost-approval"  # of our question in `inputRequests`
+APPROVAL_REQUEST_KEY: Final = "fingerpost-approval"  # key of our question in `inputRequests`
 APPROVE: Final = "approve"
 APPROVE_ALL: Final = "approve for this conversation"
 REJECT: Final = "reject"
 
 MAX_VALUE_LENGTH: Final = 2_000
-MAX_FORM_LENGTH: Final = 8_000  # of all arguments together
+MAX_FORM_LENGTH: Final = 8_000  # characters of all arguments together
 MAX_REASON_LENGTH: Final = 500
 MAX_CLIENT_NAME_LENGTH: Final = 120
 
@@ -63,30 +63,30 @@ _EFFECT_PHRASES: Final = {"read": "it reads", "write": "it changes things", "des
 
 @frozen(kw_only=False)
 class ApprovalUndecided:
-    """The person was asked and did not decide: the call goes on waiting."""
+    """The user was asked and did not decide. The call keeps waiting."""
 
 
 def format_approver(request: ClientRequest) -> str:
-    """Who approves, and how: the caller's own user, through this client."""
+    """Return who approves and how: the caller's own user, through this client."""
     client = request.client or "an MCP client"
     return escape_invisible_except(f"{request.principal.name} via {client}")[:MAX_CLIENT_NAME_LENGTH]
 
 
 def build_approval_form(pending: Pending, request: ClientRequest, *, grant_seconds: float) -> JsonObject:
-    """`elicitation/create`: exactly what would run, and what can be said to it."""
+    """Build the params of `elicitation/create`: exactly what would run, and the possible decisions."""
     params: dict[str, object] = {
         "message": "\n".join(_format_form_lines(pending, request)),
         "requestedSchema": _build_form_schema(
             pending, grant_seconds, allow_session=_can_approve_session(pending, request)
         ),
     }
-    if request.version >= HANDSHAKE_VERSIONS:  # before, there was only one kind
+    if request.version >= HANDSHAKE_VERSIONS:  # older versions have only one mode
         params["mode"] = "form"
     return cast("JsonObject", params)
 
 
 def _can_approve_session(pending: Pending, request: ClientRequest) -> bool:
-    """Whether there is a conversation to approve for: this client's session."""
+    """Return whether the call can be approved for a whole session: the client must have one."""
     return explain_once_only(pending) is None and pending.conversation == request.session
 
 
@@ -161,7 +161,7 @@ def _format_value(value: object, pending: Pending) -> str:
 
 
 def is_approval_answer(answer: object) -> bool:
-    """Whether this is an answer to our form at all."""
+    """Return whether this is an answer to the approval form."""
     return isinstance(answer, Mapping) and cast("JsonObject", answer).get("action") in (
         "accept",
         "decline",
@@ -172,7 +172,7 @@ def is_approval_answer(answer: object) -> bool:
 def parse_approval(
     answer: JsonObject, pending: Pending, request: ClientRequest
 ) -> Approval | ApprovalUndecided:
-    """What the person said. Only the very words of the form are a yes."""
+    """Parse the user's decision. Only the exact values of the form count as an approval."""
     by = format_approver(request)
     action = answer.get("action")
     content = answer.get("content")
@@ -197,11 +197,11 @@ def _parse_reason(content: JsonObject) -> str | None:
     return reason.strip()[:MAX_REASON_LENGTH] or None if isinstance(reason, str) else None
 
 
-MAX_CARRIED_BYTES: Final = 256 * 1024  # of a server's own state and answers, inside of ours
+MAX_CARRIED_BYTES: Final = 256 * 1024  # of a server's state and answers inside ours
 
 
 class ElicitedApprovals:
-    """Puts waiting calls to the person, and takes their word."""
+    """Asks the user to approve waiting calls, and records the decisions."""
 
     def __init__(self, router: Router, states: RequestStateCipher) -> None:
         self._router = router
@@ -210,24 +210,26 @@ class ElicitedApprovals:
         self._grant_seconds = router.settings.call.grant_seconds
 
     async def ask_in_session(self, call_round: CallRound, pending_id: str) -> bool:
-        """Ask a client with a session. Whether the call is decided, by this person or by anybody."""
+        """Ask a client that has a session. Return whether the call is decided, here or elsewhere."""
         pending = await self._find_pending(pending_id)
         answer: JsonObject = {"action": "cancel"}
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_when_decided, pending_id, tasks.cancel_scope)
-            # A client that cannot be asked after all has said nothing: the call waits in the inbox.
+            # If the client cannot be asked after all, the call stays in the approval inbox.
             with anyio.move_on_after(self._seconds), suppress(JsonRpcError):
                 answer = await call_round.exchange.ask(ELICIT_METHOD, self._build_form(call_round, pending))
             tasks.cancel_scope.cancel()
         return await self._record_answer(call_round, pending, answer)
 
     async def _cancel_when_decided(self, pending_id: str, question_scope: anyio.CancelScope) -> None:
-        """Somebody may decide elsewhere, in the terminal or the console: nobody waits for this one then."""
+        """Cancel the question when the call is decided elsewhere, in the terminal or the console."""
         if await wait_for_decision(self._router, pending_id, self._seconds):
             question_scope.cancel()
 
     async def build_approval_request(self, call_round: CallRound, pending_id: str) -> Outcome | None:
-        """The question for a client without a session to take away; None when it cannot carry that much."""
+        """Build the approval question as an `input_required` result, for a client without a session. Return
+        None if the carried state would be too large.
+        """
         pending = await self._find_pending(pending_id)
         carried = _get_carried_input(call_round)
         if carried is not None and len(json.dumps(carried, default=dict)) > MAX_CARRIED_BYTES:
@@ -255,9 +257,10 @@ class ElicitedApprovals:
         return build_question_outcome(call_round, result, call_id=call_id, pending_id=pending_id)
 
     async def accept_answer(self, call_round: CallRound, request_state: RequestState) -> bool | None:
-        """Take the answer a client brought back.
+        """Record the answer that a client sent back.
 
-        Whether the call is decided now; None when there is no answer, so that the question is put again.
+        Return whether the call is decided now, or None if there is no answer and the question must be
+        repeated.
         """
         answer = get_input_responses(call_round.request_context).get(APPROVAL_REQUEST_KEY)
         pending = await self._find_pending(request_state.subject)
@@ -267,9 +270,9 @@ class ElicitedApprovals:
         return await self._record_answer(call_round, pending, cast("JsonObject", answer))
 
     def wrap_server_question(self, call_round: CallRound, approved_id: str, outcome: Outcome) -> Outcome:
-        """A server's own question after an approval: its state goes inside of ours.
+        """Wrap the server's own question after an approval: the server's state is carried inside ours.
 
-        So the next round shows that this call was approved, and nobody is asked for that again.
+        The next round then proves that this call was approved, and the user is not asked again.
         """
         assert outcome.result is not None
         inner = outcome.result.get("requestState")
@@ -285,14 +288,14 @@ class ElicitedApprovals:
         )
 
     async def use_wrapped_state(self, request_state: RequestState) -> None:
-        """Use a state of `wrap_server_question`, once."""
+        """Consume a state made by `wrap_server_question`. Raise InvalidRequestState if it was used before."""
         await self._use_state(request_state, await self._find_pending(request_state.subject))
 
     async def renew_approval(self, approved_id: str, waiting_id: str) -> bool:
-        """Let a further round of an approved call run, where the call path does not know of its first one.
+        """Approve a further round of an approved call that the call path does not know.
 
-        That is so after a restart, and in another gateway. Only the very same call passes: a
-        definition that changed meanwhile makes it another one, and the person is asked.
+        This happens after a restart, and in another gateway process. Only the same call passes: if the tool's
+        definition changed since, it is a different call and the user is asked.
         """
         approved, waiting = await self._find_pending(approved_id), await self._find_pending(waiting_id)
         if approved.decision is not Decision.APPROVED or waiting.call_fingerprint != _get_fingerprint(
@@ -308,7 +311,7 @@ class ElicitedApprovals:
 
     async def _record_answer(self, call_round: CallRound, pending: Pending, answer: JsonObject) -> bool:
         said = parse_approval(answer, pending, call_round.request)
-        # A right may have been taken away since the question was put.
+        # The right may have been revoked since the question was asked.
         if isinstance(said, ApprovalUndecided) or not call_round.request.principal.may_confirm:
             standing = await self._find_pending(pending.pending_id)
         else:
@@ -341,7 +344,9 @@ def _get_fingerprint(pending: Pending) -> str:
 
 
 def _get_carried_input(call_round: CallRound) -> JsonObject | None:
-    """What the client brought for the server: it must not be lost over our own question."""
+    """Return the answers and the state that the client sent for the server. They must survive our own
+    question.
+    """
     passage = call_round.request_context
     if not passage.is_continuation:
         return None
@@ -349,7 +354,7 @@ def _get_carried_input(call_round: CallRound) -> JsonObject | None:
 
 
 def get_carried_input(request_state: RequestState) -> tuple[JsonObject | None, str | None]:
-    """The server's answers and state inside of ours, exactly as they were."""
+    """Return the server's answers and state that are carried inside ours, unchanged."""
     carried: Mapping[str, Json] = request_state.carried or {}
     answers, state = carried.get("answers"), carried.get("state")
     return (
@@ -359,11 +364,11 @@ def get_carried_input(request_state: RequestState) -> tuple[JsonObject | None, s
 
 
 NOT_ALLOWED_CODE: Final = -32010
-MAX_QUESTIONS: Final = 3  # about one request: two equal ones at once may need the second
+MAX_QUESTIONS: Final = 3  # per request: of two equal concurrent requests, the second may need another
 
 
 class ReadApprovals:
-    """Asks for leave, and uses it."""
+    """Requests approvals for reads, and uses the grants."""
 
     def __init__(self, router: Router, approvals: ElicitedApprovals, *, console: str | None) -> None:
         self._approvals = router.calls.approvals
@@ -373,10 +378,10 @@ class ReadApprovals:
     async def request_approval(
         self, call_round: CallRound, reason: str, *, was_asked: bool
     ) -> JsonObject | None:
-        """The question for a client without a session to take away; None: what it wants may be read now.
+        """Return the question for a client without a session, or None if the read is permitted now.
 
-        `asked`: this client just brought the person's word. Raises `Refusal` where they said no, or
-        decide elsewhere.
+        `was_asked`: this request carries the user's decision. Raises `JsonRpcError` if the user rejected the
+        read, or if it must be decided elsewhere.
         """
         call = _to_call(call_round)
         for _ in range(MAX_QUESTIONS):
@@ -409,13 +414,15 @@ class ReadApprovals:
 
 
 def explain_denied_reading(server: str) -> str:
-    """How to have reading allowed, in words."""
+    """Return a sentence that says which rule permits the read."""
     rule = f'verdict = "allow", server = "{server}", effect = "read"'
     return f"A rule in front of the one that asks ({rule}) lets it be read unasked."
 
 
 def _to_call(call_round: CallRound) -> Call:
-    """What is read, as what a person gives leave to: no definition stands behind it, so there is none."""
+    """Build the call to approve from a read. A read has no tool definition, so the fingerprint contains
+    none.
+    """
     wish = call_round.tool_call
     return Call(
         tool=wish.name,

@@ -1,4 +1,4 @@
-"""Calls that may need input from the person behind the client before they end."""
+"""Calls that may need input from the client's user before they end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from fingerpost.tasks import cancel_and_exit
 
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
-MAX_APPROVALS: Final = 3  # questions about one call: two equal calls at once may need the second
+MAX_APPROVALS: Final = 3  # questions per call: of two equal concurrent calls, the second may need another
 
 _NOT_STARTED_NOTE: Final = "Nothing was run. Make the call again without requestState."
 _STARTED_NOTE: Final = (
@@ -62,7 +62,7 @@ _ToolRun = Callable[[RequestContext], Awaitable[Outcome]]
 
 
 class InputRequiredCalls:
-    """The way from a client's request to a tool. `async with` holds the calls that wait for answers."""
+    """Runs a client's requests for tools, prompts and resources. `async with` keeps suspended calls alive."""
 
     def __init__(self, router: Router, *, console: str | None) -> None:
         self._router = router
@@ -87,8 +87,6 @@ class InputRequiredCalls:
     ) -> bool | None:
         return await cancel_and_exit(self._tasks, kind, error, trace)
 
-    # -- tools ----------------------------------------------------------------------------------------
-
     async def call(
         self,
         request: ClientRequest,
@@ -99,10 +97,10 @@ class InputRequiredCalls:
         *,
         server: str,
     ) -> Outcome:
-        """Call a tool of this server, or go on with a call. An outcome may be a question: `input_required`.
+        """Call a tool of this server, or continue a call. The outcome may be a question (`input_required`).
 
-        `passage` holds what the client sent beyond the arguments; its caller is filled in here.
-        Raises `Refusal` when the client brings a state that is not taken; nothing runs then.
+        `request_context` holds what the client sent besides the arguments; its caller is set here. Raises
+        `JsonRpcError` if the client sends an invalid state; nothing runs then.
         """
         current = CallRound(
             request=request,
@@ -117,16 +115,17 @@ class InputRequiredCalls:
                 if request.modern and is_own_state(request_context.request_state):
                     return await self._continue_call(current)
                 current = replace(
-                    current, passage=self._drop_foreign_answers(request, current.server, request_context)
+                    current,
+                    request_context=self._drop_foreign_answers(request, current.server, request_context),
                 )
             outcome = await self._run(current, lambda way: self._router.calls.call(tool_call, context, way))
             return await self._settle_approvals(current, outcome)
-        except StoreError as error:  # what needs a record of a person's word does not run without one
+        except StoreError as error:  # a call that needs an approval does not run without a record of it
             message = f"{error}. Nothing was run. {error.hint or 'Try again later.'}"
             raise JsonRpcError(INTERNAL_ERROR, message) from None
 
     async def _continue_call(self, call_round: CallRound) -> Outcome:
-        """A further round of a call about which we asked something."""
+        """Run a further round of a call for which the gateway asked something."""
         sealed = self._open_state(call_round.request, call_round.request_context)
         try:
             match sealed.kind:
@@ -146,12 +145,12 @@ class InputRequiredCalls:
         call_round = call_round.with_input(*get_carried_input(request_state))
         if decided is None:
             asked = await self._approvals.build_approval_request(call_round, request_state.subject)
-            assert asked is not None  # what it carries fitted once
+            assert asked is not None  # the same carried state fitted before
             return asked
         return await self._resume_after_answer(call_round, request_state.subject)
 
     async def _continue_server_question(self, call_round: CallRound, request_state: RequestState) -> Outcome:
-        """The server's own question, put after an approval, is answered."""
+        """Continue a call with the answer to the server's question that followed an approval."""
         await self._approvals.use_wrapped_state(request_state)
         call_round = call_round.with_input(
             call_round.request_context.input_responses, get_carried_input(request_state)[1]
@@ -164,7 +163,7 @@ class InputRequiredCalls:
         return await self._finish_round(call_round, approved_id, outcome)
 
     async def _settle_approvals(self, call_round: CallRound, outcome: Outcome) -> Outcome:
-        """The outcome, after the person was asked for their approval where that is what it waits for."""
+        """Return the final outcome. If it waits for an approval, ask the user first."""
         for _ in range(MAX_APPROVALS):
             pending_id = get_awaited_approval(outcome)
             if pending_id is None:
@@ -184,9 +183,9 @@ class InputRequiredCalls:
         return add_waiting_note(outcome, call_round.request, console=self._console)
 
     async def _resume_after_answer(self, call_round: CallRound, pending_id: str) -> Outcome:
-        """A call without a session, after the person's word."""
+        """Resume a call without a session after the user's decision."""
         outcome = await self._run_approved(call_round, pending_id)
-        if get_awaited_approval(outcome) == pending_id:  # they did not decide: ask once, not again and again
+        if get_awaited_approval(outcome) == pending_id:  # the user did not decide: do not ask again
             return self._report_waiting(call_round, outcome)
         return await self._finish_round(call_round, pending_id, outcome)
 
@@ -223,8 +222,6 @@ class InputRequiredCalls:
         assert isinstance(value, Outcome)  # a state is bound to its method
         return value
 
-    # -- everything else that a server may have questions about -----------------------------------------
-
     async def ask_server(
         self,
         request: ClientRequest,
@@ -237,9 +234,10 @@ class InputRequiredCalls:
         timeout: float,
         reason: str | None = None,
     ) -> JsonObject:
-        """Ask a server (`prompts/get`, `resources/read`), or go on with that. May be `input_required`.
+        """Send a request to a server (`prompts/get`, `resources/read`), or continue one. The result may be
+        `input_required`.
 
-        `reason` says why a person is asked first, where they are.
+        `reason`: why a person must approve first, or None.
         """
         current = _build_read_round(request, exchange, server, method, params, request_context)
         asked = False
@@ -252,7 +250,7 @@ class InputRequiredCalls:
                 current = current.with_input(*get_carried_input(sealed))
             else:
                 current = replace(
-                    current, passage=self._drop_foreign_answers(request, server, request_context)
+                    current, request_context=self._drop_foreign_answers(request, server, request_context)
                 )
         if reason is not None:
             question = await self._read_approvals.request_approval(current, reason, was_asked=asked)
@@ -294,13 +292,11 @@ class InputRequiredCalls:
             self._refuse(call_round.request, _format_error(refused), begun=refused.started)
 
     async def _has_approval_answer(self, call_round: CallRound, request_state: RequestState) -> bool:
-        """Whether the client brought what its person said about reading this."""
+        """Return whether the client sent the user's decision about this read."""
         try:
             return await self._approvals.accept_answer(call_round, request_state) is not None
         except (InvalidRequestState, CallError) as refused:
             self._refuse(call_round.request, _format_error(refused), begun=_had_started(refused))
-
-    # -- common ------------------------------------------------------------------------------------------
 
     def _build_caller(
         self, request: ClientRequest, exchange: ClientExchange, server: str, request_context: RequestContext
@@ -310,9 +306,9 @@ class InputRequiredCalls:
         )
 
     def _may_suspend(self, request: ClientRequest, server: str) -> bool:
-        """Whether this server might ask this caller in the middle of a call that cannot be answered there.
+        """Return whether the server might ask a question that cannot be answered within this request.
 
-        A task of its own costs time, so a call has one only where it may be needed.
+        Such a call needs a separate task. That costs time, so other calls have none.
         """
         if not request.modern or not server or not can_be_asked(request.capabilities):
             return False
@@ -321,8 +317,8 @@ class InputRequiredCalls:
     def _find_missing_capabilities(
         self, request: ClientRequest, server: str, result: JsonObject
     ) -> JsonObject | None:
-        """What this caller lacks to answer what a server asks with its result; None: nothing."""
-        if not request.modern:  # asked on the way, and answered
+        """Return the capabilities the client lacks to answer an `input_required` result, or None."""
+        if not request.modern:  # questions are asked and answered within the request
             return None
         return find_missing_capabilities(
             result, request.capabilities, rounds=self._supports_input_required(server)
@@ -331,12 +327,12 @@ class InputRequiredCalls:
     def _supports_input_required(self, server: str) -> bool:
         try:
             protocol = self._router.servers.get_status(server).protocol
-        except UnknownServer:  # gone meanwhile: the call path says so
+        except UnknownServer:  # removed meanwhile: the call path reports it
             return True
         return protocol is not None and protocol >= MODERN_VERSION
 
     def _is_continuation(self, request: ClientRequest, request_context: RequestContext) -> bool:
-        """Whether this is a further round. A state that is no text is nobody's: nothing runs for it."""
+        """Return whether this is a further round. Raises `JsonRpcError` if the state is not a string."""
         state = request.params.get("requestState")
         if request.modern and state is not None and not isinstance(state, str):
             self._refuse(request, "This requestState is not a text.")
@@ -345,7 +341,9 @@ class InputRequiredCalls:
     def _drop_foreign_answers(
         self, request: ClientRequest, server: str, request_context: RequestContext
     ) -> RequestContext:
-        """Without answers that no server can have asked for. A state that nobody can have made is refused."""
+        """Remove answers that no server can have asked for. Raises `JsonRpcError` for a state that no server
+        can have made.
+        """
         if request.modern and (not server or self._supports_input_required(server)):
             return request_context
         if request_context.request_state is not None:
@@ -375,7 +373,9 @@ class InputRequiredCalls:
 
 
 def open_calls(router: Router, *, console: str | None = None) -> InputRequiredCalls:
-    """The calls of one gateway; enter it with `async with`. `console`: where people find one."""
+    """Return the calls of one gateway; enter the result with `async with`. `console` is the console's
+    address.
+    """
     return InputRequiredCalls(router, console=console)
 
 
@@ -387,7 +387,7 @@ def _build_read_round(
     params: JsonObject,
     request_context: RequestContext,
 ) -> CallRound:
-    """What is asked of a server besides tools, as one round."""
+    """Build the round of a request for something other than a tool."""
     return CallRound(
         request=request,
         exchange=exchange,
@@ -415,5 +415,5 @@ def _format_error(error: InvalidRequestState | CallError) -> str:
 
 
 def _had_started(error: InvalidRequestState | CallError) -> bool:
-    """Whether the call may have run. Of one that is not known any more nobody can tell."""
+    """Return whether the call may have run. True if the call is no longer known."""
     return error.started if isinstance(error, InvalidRequestState) else True

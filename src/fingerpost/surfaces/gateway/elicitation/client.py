@@ -1,4 +1,4 @@
-"""The client of a call: what it can be asked, questions of servers to it, and one round of its call."""
+"""The client of a call: its capabilities, questions of servers to it, and one round of its call."""
 
 from __future__ import annotations
 
@@ -32,27 +32,28 @@ _SAMPLING_CONTEXTS: Final = ("thisServer", "allServers")
 
 
 def can_be_asked(capabilities: JsonObject) -> bool:
-    """Whether a client takes questions at all."""
+    """Return whether the client accepts any questions."""
     return not _QUESTION_CAPABILITIES.isdisjoint(capabilities)
 
 
 def can_show_forms(capabilities: JsonObject) -> bool:
-    """Whether the person behind the client can be asked with a form."""
+    """Return whether the client can show a form to its user."""
     return not find_missing_capability(capabilities, ELICIT_METHOD, {})
 
 
 def can_approve(request: ClientRequest) -> bool:
-    """Whether the person behind the client can be asked about a call, and their word counts.
+    """Return whether the client's user can be asked about a call and may decide it.
 
-    Any program can declare elicitation and answer itself, so it counts for those who may decide alone.
+    Any program can declare elicitation and answer by itself. So only principals with the right to confirm
+    count.
     """
     return can_show_forms(request.capabilities) and request.principal.may_confirm
 
 
 def find_missing_capability(capabilities: JsonObject, method: str, params: JsonObject) -> JsonObject | None:
-    """The capabilities the client would need for this question; None when it has them.
+    """Return the capabilities the client would need for this question, or None if it has them.
 
-    A question nobody knows needs a capability nobody has: an empty object.
+    The result is an empty object for an unknown method: no client can answer it.
     """
     if method not in _CAPABILITY_BY_METHOD:
         return {}
@@ -66,12 +67,12 @@ def find_missing_capability(capabilities: JsonObject, method: str, params: JsonO
 
 
 def _get_capability_part(method: str, params: JsonObject) -> str | None:
-    """The part of the capability that this very question needs."""
+    """Return the part of the capability that this question needs."""
     if method == ELICIT_METHOD:
         return "url" if params.get("mode") == "url" else "form"
     if method == SAMPLE_METHOD and (params.get("tools") or params.get("toolChoice")):
         return "tools"
-    # Behind a gateway "this server" means all of them: nobody's context goes where it was not offered.
+    # Behind a gateway "this server" means every server: do not share one server's context with others.
     if method == SAMPLE_METHOD and params.get("includeContext") in _SAMPLING_CONTEXTS:
         return "context"
     return None
@@ -80,13 +81,13 @@ def _get_capability_part(method: str, params: JsonObject) -> str | None:
 def _has_capability(declared: JsonObject, method: str, part: str | None) -> bool:
     if part is None or isinstance(declared.get(part), Mapping):
         return True
-    # Before there were two kinds of elicitation, `{}` meant a form; it still does.
+    # In versions with only one kind of elicitation `{}` meant a form. It still does.
     return method == ELICIT_METHOD and part == "form" and declared.get("url") is None
 
 
 _OUR_NAME: Final = "fingerpost"
 
-# Letters of other scripts that look like those of our name.
+# Letters of other scripts that look like the letters of "Fingerpost".
 _LOOKALIKE_LETTERS: Final = str.maketrans(
     {
         "і": "i",
@@ -105,7 +106,9 @@ _LOOKALIKE_LETTERS: Final = str.maketrans(
 
 
 def mark_question(server: str, method: str, params: JsonObject) -> JsonObject:
-    """The question with everything unseen spelled out, and a line before it when it speaks in our name."""
+    """Return the question with invisible characters escaped. If it seems to come from Fingerpost, a line that
+    names the server is put before it.
+    """
     message = params.get("message")
     if method != ELICIT_METHOD or not isinstance(message, str):
         return params
@@ -116,7 +119,7 @@ def mark_question(server: str, method: str, params: JsonObject) -> JsonObject:
 
 
 def mark_result(server: str, result: JsonObject) -> JsonObject:
-    """An `input_required` result of a server, its questions marked likewise and its state untouched."""
+    """Return a server's `input_required` result with its questions marked and its state unchanged."""
     asked = result.get("inputRequests")
     if not isinstance(asked, Mapping):
         return result
@@ -148,7 +151,7 @@ REQUEST_TIMEOUT_CODE: Final = -32001
 
 PROGRESS_METHOD: Final = "notifications/progress"
 MESSAGE_METHOD: Final = "notifications/message"
-# Of a connection, not of a request: those of a server's connection say nothing about the caller's.
+# These concern a connection. The connection to a server is not the caller's connection.
 _UNSUPPORTED_METHODS: Final = frozenset({"notifications/cancelled", "notifications/initialized"})
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -158,8 +161,8 @@ QuestionSender = Callable[[str, JsonObject], Awaitable[JsonObject]]
 class GatewayCaller:
     """Implements `CallerChannel` for one request.
 
-    `put` carries a question to a caller who cannot be asked inside of their request
-    (2026-07-28); None: they cannot be asked at all. Callers with a session are asked directly.
+    Callers with a session are asked directly. Others (2026-07-28) are asked with `send_question`; without it
+    they cannot be asked.
     """
 
     def __init__(
@@ -177,7 +180,7 @@ class GatewayCaller:
         self._seconds = seconds
         self._log_level = log_level
         self._put = send_question if request.modern else self._ask_directly
-        self.exchange: ClientExchange | None = exchange  # None while the caller is away with a question
+        self.exchange: ClientExchange | None = exchange  # None while the caller answers a question
 
     @property
     def key(self) -> str:
@@ -196,11 +199,11 @@ class GatewayCaller:
         return self.request.authorization
 
     def set_question_sender(self, send_question: QuestionSender) -> None:
-        """From now on questions go this way."""
+        """Send questions through this function from now on."""
         self._put = send_question
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Put a server's question to the caller, as far as they said that they take such questions."""
+        """Send a server's question to the caller, if its capabilities permit it."""
         needed = find_missing_capability(self.capabilities, method, params)
         if needed is not None:
             raise self._build_unsupported_error(method, needed)
@@ -229,7 +232,7 @@ class GatewayCaller:
         return build_unanswered_reply(method, self.server)
 
     async def tell(self, method: str, params: JsonObject) -> None:
-        """Pass a notification on, under the caller's own token and from the level they asked for."""
+        """Forward a notification with the caller's own progress token, from the log level it asked for."""
         if self.exchange is None or method in _UNSUPPORTED_METHODS:
             return
         if method == PROGRESS_METHOD:
@@ -246,14 +249,18 @@ class GatewayCaller:
         return cast("JsonObject", meta).get("progressToken") if isinstance(meta, Mapping) else None
 
     def _wants_level(self, level: Json) -> bool:
-        """A caller without a session gets log messages only when they asked for them."""
+        """Return whether the caller wants this log level. Callers without a session must have asked for
+        it.
+        """
         if self._log_level not in _LEVELS:
             return not self.request.modern
         return level not in _LEVELS or _LEVELS.index(str(level)) >= _LEVELS.index(self._log_level)
 
 
 def build_unanswered_reply(method: str, server: str) -> JsonObject:
-    """What a server is told when nobody answered: elicitation has a word for it, the others do not."""
+    """Build the reply to a server whose question was not answered. Raises `ToolFailed` for methods other than
+    elicitation, which have no such reply.
+    """
     if method == ELICIT_METHOD:
         return {"action": "cancel"}
     message = f"nobody answered {method} in time"
@@ -266,16 +273,16 @@ _HINT = "give everything it needs in the arguments"
 def find_missing_capabilities(
     result: JsonObject, capabilities: JsonObject, *, rounds: bool
 ) -> JsonObject | None:
-    """The capabilities that are missing; None: the client has all of them.
+    """Return the missing capabilities, or None if the client has all of them.
 
-    Empty where no client could answer: the server does not speak the protocol that has such results
-    (`rounds`), or asks in no way that anybody knows.
+    The result is empty if no client could answer: the server's protocol has no such results (`rounds` is
+    false), or the question is malformed.
     """
     if not rounds:
         return {}
     asked = result.get("inputRequests")
     if asked is None:
-        return None  # it wants nothing but to be asked again
+        return None  # the server only wants the request repeated
     if not isinstance(asked, Mapping):
         return {}
     needed: dict[str, Json] = {}
@@ -297,7 +304,7 @@ def _parse_question(entry: Json) -> tuple[str, JsonObject]:
 
 
 def fail_for_missing_input(outcome: Outcome, needed: JsonObject) -> Outcome:
-    """The call, ended by a question that cannot be answered."""
+    """Return the outcome of a call that failed because its question cannot be answered."""
     kind = ErrorKind.OPERATION_NOT_SUPPORTED
     words = _describe_missing_input(outcome.tool, needed)
     return replace(
@@ -313,7 +320,7 @@ def fail_for_missing_input(outcome: Outcome, needed: JsonObject) -> Outcome:
 
 
 def build_missing_input_error(server: str, method: str, needed: JsonObject) -> JsonRpcError:
-    """The same for what is no tool."""
+    """Build the error of a request, other than a tool call, whose question cannot be answered."""
     words = _describe_missing_input(f"{method} of {server}", needed)
     if needed:
         return JsonRpcError(MISSING_CAPABILITY_CODE, words, {"requiredCapabilities": needed})
@@ -326,50 +333,48 @@ def _describe_missing_input(what: str, needed: JsonObject) -> str:
 
 
 INPUT_REQUIRED_TYPE: Final = "input_required"
-_OWN_META_KEYS: Final = (
-    "asked_by_gateway"  # a state of ours cannot be told from one that a server forged; this can
-)
+_OWN_META_KEYS: Final = "asked_by_gateway"  # a server could forge a state like ours, but not this
 
 
 @frozen
 class CallRound:
-    """One request for a tool, with everything that belongs to it."""
+    """One round of a call: the client's request and everything needed to run it."""
 
     request: ClientRequest
     exchange: ClientExchange
     tool_call: ToolCall
     context: CallContext
     request_context: RequestContext
-    server: str  # empty where the name leads to no tool
+    server: str  # empty if there is no tool of this name
 
     def with_input(self, answers: JsonObject | None, state: str | None) -> CallRound:
-        """The same with these answers and this state for the server, and no others."""
+        """Return a copy with exactly these answers and this state for the server."""
         return replace(
-            self, passage=replace(self.request_context, input_responses=answers, request_state=state)
+            self, request_context=replace(self.request_context, input_responses=answers, request_state=state)
         )
 
 
 def is_input_required(outcome: Outcome) -> bool:
-    """Whether the outcome is a question of the server's own, and not yet an end."""
+    """Return whether the outcome is a question of the server."""
     result = outcome.result
     ours = _OWN_META_KEYS in outcome.metadata
     return not ours and result is not None and is_input_required_result(result)
 
 
 def is_input_required_result(result: JsonObject) -> bool:
-    """Whether a result of a server asks for more before it answers."""
+    """Return whether a server's result asks for more input."""
     return result.get("resultType") == INPUT_REQUIRED_TYPE
 
 
 def get_awaited_approval(outcome: Outcome) -> str | None:
-    """The approval this call waits for, if it does."""
+    """Return the id of the approval this call waits for, or None."""
     return outcome.pending_id if outcome.error is ErrorKind.AUTHORIZATION_REQUIRED else None
 
 
 def build_question_outcome(
     call_round: CallRound, result: JsonObject, *, call_id: str, pending_id: str | None = None
 ) -> Outcome:
-    """A question to the client, as an outcome."""
+    """Build an outcome that asks the client a question."""
     return Outcome(
         call_id=call_id,
         tool=call_round.tool_call.name,
@@ -388,7 +393,7 @@ _CANNOT_APPROVE_HERE: Final = (
 
 
 def add_waiting_note(outcome: Outcome, request: ClientRequest, *, console: str | None) -> Outcome:
-    """The call waits for a person elsewhere: say where, and what to do then. `console` is its address."""
+    """Add where the call can be approved and what to do afterwards. `console` is the console's address."""
     pending_id = outcome.pending_id
     page = f"at {build_approval_url(console, pending_id)} or " if console and pending_id else ""
     content = (
@@ -401,6 +406,6 @@ def add_waiting_note(outcome: Outcome, request: ClientRequest, *, console: str |
 
 
 def get_input_responses(request_context: RequestContext) -> JsonObject:
-    """The client's answers; whatever is no object holds none."""
+    """Return the client's answers, empty if they are not an object."""
     answers = cast("object", request_context.input_responses)
     return cast("JsonObject", answers) if isinstance(answers, Mapping) else {}

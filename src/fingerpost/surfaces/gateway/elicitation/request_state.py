@@ -1,4 +1,4 @@
-"""`requestState`: encrypted state that a client carries to the next round of its call, usable once."""
+"""`requestState`: encrypted state that a client sends with the next round of its call. Usable once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from fingerpost.records import Grant, JsonObject, utc_now
 from fingerpost.store import Store, read_secret
 from fingerpost.surfaces.gateway.protocol import ClientRequest
 
-STATE_PREFIX: Final = "fp1."  # the version; also what tells our states from those of servers
+STATE_PREFIX: Final = "fp1."  # format version; also distinguishes our states from those of servers
 SECRET_NAME: Final = "gateway/request-state"  # noqa: S105 - a name; no server can have it: it holds a `/`
-CLOCK_SKEW_S: Final = 60.0  # clocks of machines that share a store are rarely further apart
+CLOCK_SKEW_S: Final = 60.0  # clocks of hosts that share a store rarely differ more
 MAX_STATE_LENGTH: Final = 1024 * 1024
 
 _SECRET_BYTES: Final = 32
@@ -36,9 +36,9 @@ StateKind = Literal["approval", "parked", "further"]
 
 
 class InvalidRequestState(Exception):
-    """The state is not taken. The text completes "this requestState …".
+    """The state is not accepted. The message completes "this requestState …".
 
-    `started`: the call it was made for had begun, or may have; nobody may be told that nothing was run.
+    `started`: the call had started, or may have; the error must not claim that nothing was run.
     """
 
     def __init__(self, message: str, *, started: bool = False) -> None:
@@ -48,7 +48,7 @@ class InvalidRequestState(Exception):
 
 @frozen(kw_only=False)
 class StateBinding:
-    """Whom and what a state is for. Digests: the arguments of a call may be long."""
+    """The caller and the call a state is bound to. Holds digests, because arguments may be long."""
 
     caller: str
     call: str
@@ -56,17 +56,17 @@ class StateBinding:
 
 @frozen
 class RequestState:
-    """What is inside of a state."""
+    """The decrypted content of a state."""
 
     state_id: str
     kind: StateKind
-    subject: str  # the id of a waiting approval, or of a parked call
+    subject: str  # the id of a waiting approval or of a suspended call
     expires: float  # seconds since 1970
-    carried: JsonObject | None = None  # of the server's own: its state, and answers meant for it
+    carried: JsonObject | None = None  # the server's own state, and answers for it
 
 
 def build_binding(request: ClientRequest) -> StateBinding:
-    """What the next round must have in common with this one."""
+    """Return what the next round must have in common with this request."""
     who = [request.principal.kind, request.principal.name, request.endpoint.path]
     params = request.params
     what = [request.method, params.get("name"), params.get("uri"), params.get("arguments")]
@@ -79,16 +79,16 @@ def _hash_value(value: object) -> str:
 
 
 def is_own_state(state: str | None) -> bool:
-    """Whether a state claims to be one of ours. A server that writes our prefix only harms itself."""
+    """Return whether the state has our prefix. A server that uses our prefix only harms itself."""
     return state is not None and state.startswith(STATE_PREFIX)
 
 
 async def load_installation_secret(store: Store) -> bytes:
-    """The secret of this installation, made when there is none. The first process wins.
+    """Return the secret of this installation, and create it if there is none. The first process wins.
 
-    It rests in a file of its own beside an SQLite database, so that a copy of the database opens nothing.
-    One that an older version kept in the database is not used again: what was deleted there can be found
-    for long. Several hosts that share a PostgreSQL database share the secret in it.
+    With SQLite the secret is in a separate file, so that a copy of the database decrypts nothing. A secret
+    that an older version stored in the database is not used again, because deleted rows can be recovered.
+    Hosts that share a PostgreSQL database share the secret in it.
     """
     file = store.location.secret
     if file is None:
@@ -98,7 +98,7 @@ async def load_installation_secret(store: Store) -> bytes:
 
 
 class RequestStateCipher:
-    """Makes states, and opens those it made."""
+    """Encrypts states, and decrypts its own."""
 
     def __init__(self, secret: bytes, *, clock: Callable[[], float] = time.time) -> None:
         key = HKDF(algorithm=SHA256(), length=32, salt=None, info=_KEY_INFO).derive(secret)
@@ -114,7 +114,7 @@ class RequestStateCipher:
         seconds: float,
         carried: JsonObject | None = None,
     ) -> tuple[str, str]:
-        """A state for the client to carry, and its id."""
+        """Return an encrypted state for the client, and its id."""
         now = self._clock()
         state_id = os.urandom(16).hex()
         claims = {
@@ -128,15 +128,15 @@ class RequestStateCipher:
             "carried": carried,
         }
         nonce = os.urandom(_NONCE_BYTES)
-        # ASCII, so that half a character in a server's own state comes back as it was.
+        # ASCII, so that lone surrogates in a server's state are preserved.
         payload = json.dumps(claims, separators=(",", ":"), default=dict).encode()
         return STATE_PREFIX + _encode_base64(
             nonce + self._cipher.encrypt(nonce, payload, STATE_PREFIX.encode())
         ), state_id
 
     def open(self, state: str, binding: StateBinding) -> RequestState:
-        """What is inside. Raises `InvalidRequestState` unless this seal made it, for this call, not long
-        ago.
+        """Return the decrypted state. Raises `InvalidRequestState` unless this cipher made it, for this call,
+        and it has not expired.
         """
         claims = self._decrypt(state)
         if claims["caller"] != binding.caller:
@@ -174,7 +174,9 @@ def _encode_base64(raw: bytes) -> str:
 
 
 def _decode_base64(text: str) -> bytes:
-    """Only the one spelling that `_encode_base64` writes: base64 has spare bits, and a state has no twins."""
+    """Decode only the exact form that `_encode_base64` writes. Base64 has unused bits, and a state must have
+    only one spelling.
+    """
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as wrong:
@@ -185,12 +187,12 @@ def _decode_base64(text: str) -> bytes:
     return raw
 
 
-# A grant must outlive the state it stands for, or a slow clock would let the state be used again.
+# The record must outlive the state; otherwise a slow clock would permit a second use.
 _REMEMBER_EXTRA_S: Final = timedelta(seconds=2 * CLOCK_SKEW_S)
 
 
 async def mark_first_use(store: Store, request_state: RequestState) -> bool:
-    """Whether this state is used now for the first time. It never is again."""
+    """Record the use of a state. Return whether this is the first use."""
     return await store.grants.add_and_spend(
         Grant(
             grant_id=f"gnt_{request_state.state_id}",

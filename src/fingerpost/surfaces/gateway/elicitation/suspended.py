@@ -29,7 +29,7 @@ from fingerpost.surfaces.gateway.protocol import ClientExchange
 log = logging.getLogger("fingerpost.gateway")
 
 MAX_SUSPENDED: Final = 256
-MAX_SUSPENDED_PER_CALLER: Final = 32  # of one caller, so that nobody takes all the places
+MAX_SUSPENDED_PER_CALLER: Final = 32  # so that one caller cannot take all slots
 TOO_MANY_CODE: Final = -32000
 
 _ELICIT_ACTIONS: Final = ("accept", "decline", "cancel")
@@ -40,7 +40,7 @@ CallWork = Callable[[], Awaitable[CallValue]]
 
 @frozen(kw_only=False)
 class InputRequired:
-    """What the client must answer before the call can go on: an `input_required` result."""
+    """An `input_required` result: what the client must answer before the call can continue."""
 
     result: JsonObject
 
@@ -60,7 +60,7 @@ class _CallEnd:
 
 
 class _SuspendedCall:
-    """One call in a task of its own."""
+    """One call that runs in its own task."""
 
     def __init__(self, caller: GatewayCaller) -> None:
         self.call_id = create_id("prk")
@@ -69,9 +69,9 @@ class _SuspendedCall:
         self.scope = anyio.CancelScope()
         self.questions: dict[str, _ServerQuestion] = {}
         self.asked = 0
-        self.awaited_state: str | None = None  # the one state that may come back now
-        self.abandoned = False  # nobody came back with an answer: nobody is asked again
-        self.returned = anyio.Event()  # the client came back with the state it was given last
+        self.awaited_state: str | None = None  # id of the only state that is accepted now
+        self.abandoned = False  # a question timed out: no further questions are asked
+        self.returned = anyio.Event()  # set when the client sends its latest state
         self._ended: _CallEnd | None = None
         self._changed = anyio.Event()
 
@@ -91,7 +91,7 @@ class _SuspendedCall:
         self._changed = anyio.Event()
 
     async def wait_for_change(self) -> CallValue | None:
-        """Wait for the end, whose value this is, or for questions: None."""
+        """Return the call's value when it ends, or None when it has questions. Raises the call's error."""
         while self._ended is None:
             if self.questions:
                 return None
@@ -108,7 +108,7 @@ class _SuspendedCall:
 
 
 class SuspendedCalls:
-    """All calls that may have to wait for their caller."""
+    """All calls that may have to wait for their client."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class SuspendedCalls:
         seconds: float,
         on_abandoned: Callable[[GatewayCaller, str], None],
     ) -> None:
-        """`abandoned` hears of every question (its method) that nobody answered in time."""
+        """`on_abandoned` is called with the caller and the method of every question that timed out."""
         self._tasks = tasks
         self._on_abandoned = on_abandoned
         self._seal = states
@@ -129,10 +129,10 @@ class SuspendedCalls:
         return len(self._waiting)
 
     async def run_call(self, caller: GatewayCaller, work: CallWork) -> CallValue | InputRequired:
-        """Begin the call; its end, or the first questions of its server.
+        """Start the call. Return its value, or the first questions of its server.
 
-        A client that lost our answer issues the same call again: it gets the question again, not a
-        second call beside the one that waits. A write would not run beside the first anyway.
+        A client that lost the response repeats the call. It then gets the same question, and no second call
+        is started.
         """
         if (parked := self._find_same_call(caller)) is not None:
             return self._build_input_required(parked)
@@ -144,7 +144,7 @@ class SuspendedCalls:
     async def resume(
         self, request_state: RequestState, exchange: ClientExchange, answers: JsonObject
     ) -> CallValue | InputRequired:
-        """Bring answers in; the end of the call, or what is still to be answered."""
+        """Deliver answers. Return the call's value, or the questions that are still open."""
         parked = self._waiting.get(request_state.subject)
         if parked is None:
             message = "is not waited for any more: its time was over, or the gateway was restarted"
@@ -164,7 +164,7 @@ class SuspendedCalls:
         return await self._wait_for_result(parked)
 
     def _find_same_call(self, caller: GatewayCaller) -> _SuspendedCall | None:
-        """The same call of the same caller, if it waits for an answer now."""
+        """Return the same call of the same caller if it waits for an answer now."""
         if not self._waiting:
             return None
         wanted = build_binding(caller.request)
@@ -174,7 +174,9 @@ class SuspendedCalls:
         return None
 
     async def _run_suspended(self, suspended: _SuspendedCall, work: CallWork) -> None:
-        """Run it. One that ends while its caller is away with a question is kept until they come back."""
+        """Run the call. If it ends while the client answers a question, keep its value until the client
+        returns.
+        """
         try:
             await suspended.run_work(work)
             if suspended.awaited_state is not None and not suspended.abandoned:
@@ -191,7 +193,7 @@ class SuspendedCalls:
             return self._build_input_required(suspended) if value is None else value
         finally:
             suspended.side.exchange = None
-            if not come:  # the client left, or the call failed
+            if not come:  # the client disconnected, or the call failed
                 suspended.scope.cancel()
 
     def _build_input_required(self, suspended: _SuspendedCall) -> InputRequired:
@@ -206,7 +208,7 @@ class SuspendedCalls:
         return InputRequired({"resultType": "input_required", "inputRequests": asked, "requestState": state})
 
     async def _ask_client(self, suspended: _SuspendedCall, method: str, params: JsonObject) -> JsonObject:
-        """A server's question, inside of the call's own task."""
+        """Ask a server's question from the call's task, and wait for the answer."""
         server = suspended.side.server
         if suspended.abandoned:
             return build_unanswered_reply(method, server)
@@ -227,7 +229,7 @@ class SuspendedCalls:
         return question.answer
 
     def _reserve_slot(self, suspended: _SuspendedCall) -> None:
-        """A place for a call that waits; it keeps it until its end."""
+        """Reserve a slot for a waiting call until it ends. Raises `ToolFailed` if there is none."""
         if suspended.call_id in self._waiting:
             return
         same = sum(other.side.key == suspended.side.key for other in self._waiting.values())
@@ -238,7 +240,7 @@ class SuspendedCalls:
 
 
 def _is_answer(question: _ServerQuestion, answer: object) -> bool:
-    """Whether this is an answer at all; what it says is for the server to judge."""
+    """Return whether this is an answer at all. The server judges its content."""
     if not isinstance(answer, Mapping):
         return False
     return question.method != ELICIT_METHOD or cast("JsonObject", answer).get("action") in _ELICIT_ACTIONS

@@ -1,4 +1,4 @@
-"""What each endpoint lists: tools, resources, prompts, and search over tools."""
+"""What each endpoint lists: tools, resources, prompts, and tool search."""
 
 from fingerpost.surfaces.gateway.listing.tools import (
     EndpointConfig,

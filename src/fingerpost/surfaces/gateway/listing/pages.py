@@ -1,4 +1,4 @@
-"""Entries of a list as clients get them: conforming to the protocol, encoded once, and in pages."""
+"""List entries for clients: made valid for the protocol, encoded once, and split into pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fingerpost.surfaces.gateway.protocol import EncodedResult, JsonRpcError
 
 
 def encode_json(value: object) -> bytes:
-    """`value` as JSON. Integers beyond 64 bits and half characters are said, too."""
+    """Encode `value` as JSON. Integers beyond 64 bits and lone surrogates are supported."""
     try:
         return orjson.dumps(value, default=_to_plain)
     except TypeError:
@@ -29,7 +29,7 @@ def encode_json(value: object) -> bytes:
 
 
 def _to_plain(value: object) -> object:
-    """Mappings that are no dicts; anything else never came out of JSON."""
+    """Convert mappings that are not dicts. Nothing else can come from JSON."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[str, object]", value))
     message = f"a {type(value).__name__} is not JSON"
@@ -37,12 +37,12 @@ def _to_plain(value: object) -> object:
 
 
 INVALID_PARAMS: Final = -32602
-_MAX_PAGES_CACHED: Final = 16  # joined; joining one again costs little
+_MAX_PAGES_CACHED: Final = 16  # joining a page again is cheap
 
 
 @frozen
 class CacheHints:
-    """What a 2026-07-28 client is told about keeping a list."""
+    """Cache hints of a list, for 2026-07-28 clients."""
 
     milliseconds: int
     private: bool
@@ -55,7 +55,7 @@ class CacheHints:
 
 @dataclass(slots=True)
 class ListPages:
-    """The pages of one list. `names` are the entries' identities, in order; `bodies` their JSON."""
+    """The pages of one list. `names` identify the entries, in order; `bodies` are their JSON."""
 
     member: str
     names: Sequence[str]
@@ -64,12 +64,12 @@ class ListPages:
     _joined: dict[tuple[int, CacheHints | None], EncodedResult] = field(
         default_factory=dict[tuple[int, "CacheHints | None"], EncodedResult]
     )
-    _places: dict[str, int] = field(default_factory=dict[str, int])  # behind each entry, by its cursor
+    _places: dict[str, int] = field(default_factory=dict[str, int])  # index after each entry, by its cursor
     _fingerprint: bytes = b""
 
     @property
     def fingerprint(self) -> bytes:
-        """The same for the same list."""
+        """A digest of the list. Equal lists have equal fingerprints."""
         if not self._fingerprint:
             digest = hashlib.blake2b(digest_size=16)
             for body in self.bodies:
@@ -79,7 +79,9 @@ class ListPages:
         return self._fingerprint
 
     def get_page(self, cursor: object, hints: CacheHints | None) -> EncodedResult:
-        """The page that begins at this cursor (None: the first)."""
+        """Return the page at this cursor, the first page for None. Raises `JsonRpcError` for an unknown
+        cursor.
+        """
         start = 0 if cursor is None else self._find_start(cursor)
         page = self._joined.get((start, hints))
         if page is None:
@@ -109,7 +111,7 @@ class ListPages:
 
 
 def build_cursor(name: str) -> str:
-    """An opaque word for an entry: the same whenever and wherever it is made."""
+    """Return an opaque cursor for an entry. It depends only on the name."""
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=12).digest()
     return base64.urlsafe_b64encode(digest).decode()
 
@@ -120,9 +122,9 @@ _NOTHING: Final[JsonObject] = {}
 def conform_entry(
     entry: JsonObject, model: type[BaseModel], *, replacements: JsonObject = _NOTHING
 ) -> JsonObject | None:
-    """The entry without what is wrong in it; None where nothing usable is left.
+    """Return the entry without invalid members, or None if nothing usable is left.
 
-    `instead` has values for members that must not be missing.
+    `replacements` has values for required members.
     """
     made = _drop_nulls(entry)
     wrong = _find_invalid_members(made, model)
@@ -143,7 +145,7 @@ def _find_invalid_members(entry: JsonObject, model: type[BaseModel]) -> frozense
 
 
 def _drop_nulls(entry: JsonObject) -> JsonObject:
-    """The protocol leaves out what is not there; many clients take no null for it."""
+    """Remove null members. The protocol omits missing members, and many clients reject null."""
     annotations = entry.get("annotations")
     if isinstance(annotations, Mapping) and None in annotations.values():
         said = {key: value for key, value in cast("JsonObject", annotations).items() if value is not None}
@@ -158,16 +160,16 @@ _RESULT_POINTER: Final = f"#/properties/{_RESULT_MEMBER}"
 _REFERENCE_KEYWORDS: Final = frozenset(("$ref", "$dynamicRef"))
 _DATA_KEYWORDS: Final = frozenset(
     ("const", "enum", "default", "examples")
-)  # what looks like a schema there is none
+)  # their values are data, not schemas
 _NAMED_SCHEMA_KEYWORDS: Final = frozenset(
     ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 )
 
 
 def needs_wrapping(schema: object) -> bool:
-    """Whether everything this schema describes goes into a box.
+    """Return whether every value of this schema is wrapped in an object.
 
-    Not where it may describe an object as well: what is in a box then could not be told from what is not.
+    False if the schema also permits objects: wrapped and plain values could not be told apart.
     """
     if not isinstance(schema, Mapping):
         return False
@@ -181,7 +183,7 @@ def wrap_result(value: Json) -> JsonObject:
 
 
 def wrap_schema(schema: JsonObject) -> JsonObject:
-    """The schema of the box of what this schema describes."""
+    """Return the schema of the wrapper object for values of this schema."""
     inner: JsonObject = {key: value for key, value in schema.items() if key != "$schema"}
     dialect: JsonObject = {"$schema": schema["$schema"]} if "$schema" in schema else {}
     return {
@@ -193,7 +195,7 @@ def wrap_schema(schema: JsonObject) -> JsonObject:
 
 
 def _move_references(schema: Json) -> Json:
-    """With references that still lead where they led, now that the schema is no longer the whole document."""
+    """Adjust references, because the schema is no longer the root of the document."""
     if isinstance(schema, Mapping):
         if _is_document(schema):
             return schema
@@ -214,32 +216,32 @@ def _move_member_references(key: str, value: Json) -> Json:
 
 
 def _is_document(schema: Mapping[str, Json]) -> bool:
-    """References inside lead to places in itself, wherever it stands."""
+    """Return whether the schema has its own id, so that its references are relative to itself."""
     address = schema.get("$id")
     return isinstance(address, str) and not address.startswith("#")
 
 
 def build_definition(card: ToolCard, *, modern: bool) -> JsonObject:
-    """The definition for the list of tools in this era."""
+    """Build a tool's definition for the list of tools in this era."""
     given = card.definition
     made: dict[str, Json] = {**given, "name": card.exposed_name}
     if card.description != (given.get("description") or ""):
-        made["description"] = card.description  # what a person wrote in its stead
+        made["description"] = card.description  # may be replaced in the settings
     schema = given.get("inputSchema")
     if not isinstance(schema, Mapping):
         made["inputSchema"] = {"type": "object"}
     elif "type" not in schema:
-        made["inputSchema"] = {"type": "object", **schema}  # it was meant; many clients insist on it
+        made["inputSchema"] = {"type": "object", **schema}  # implied, but many clients require it
     if not modern and "outputSchema" in made:
         _adapt_output_schema(made, made["outputSchema"])
     words = make_text_visible(made)
     made = dict(words) if isinstance(words, Mapping) else made
-    # Its name and its schema are right, or it would not be in the catalog: something is always left.
+    # The catalog checked name and schema, so these two are always valid.
     return conform_entry(made, Tool) or {"name": card.exposed_name, "inputSchema": made["inputSchema"]}
 
 
 def _adapt_output_schema(definition: dict[str, Json], output: Json) -> None:
-    """Before 2026-07-28 a result could only be an object, and its schema had to say so."""
+    """Adapt an output schema for older clients. Before 2026-07-28 structured content had to be an object."""
     if isinstance(output, Mapping):
         if output.get("type") == "object":
             return
@@ -257,23 +259,23 @@ class _EncodedDefinition:
 
 
 class DefinitionCache:
-    """Each definition encoded once, for as long as it stays the same."""
+    """Caches each encoded definition as long as the tool does not change."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _EncodedDefinition] = {}
 
     def get_encoded(self, card: ToolCard, *, modern: bool) -> bytes:
-        """The JSON of this card's definition in this era."""
+        """Return the JSON of this tool's definition in this era."""
         bodies = self._get_entry(card).bodies
         body = bodies.get(modern)
         if body is None:
             body = bodies[modern] = encode_json(build_definition(card, modern=modern))
             if bodies.get(not modern) == body:
-                body = bodies[modern] = bodies[not modern]  # mostly the same in both eras: held once
+                body = bodies[modern] = bodies[not modern]  # usually equal in both eras: stored once
         return body
 
     def uses_headers(self, card: ToolCard) -> bool:
-        """Whether some of the tool's arguments go into headers, too (`x-mcp-header`)."""
+        """Return whether some arguments of the tool are repeated in headers (`x-mcp-header`)."""
         entry = self._get_entry(card)
         if entry.headers is None:
             entry.headers = may_name_headers(encode_json(card.definition.get("inputSchema")))
@@ -286,7 +288,7 @@ class DefinitionCache:
         return kept
 
     def keep_only(self, keys: frozenset[str]) -> None:
-        """Drop what is kept of tools that are gone."""
+        """Drop cached definitions of all other tools."""
         for key in self._kept.keys() - keys:
             del self._kept[key]
 

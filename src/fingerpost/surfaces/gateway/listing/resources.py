@@ -32,27 +32,27 @@ _MODEL_BY_KIND: Final[Mapping[ResourceKind, type[BaseModel]]] = {
 }
 _MAX_CACHED_VIEWS: Final = 200  # callers
 
-# Profile, bounds, and who they are where rules tell callers apart.
+# Profile, scopes, and the caller's name if rules depend on the caller.
 ResourceViewer = tuple[str | None, tuple[Scope, ...], str | None]
 
 
 @frozen
 class VisibleResources:
-    """What one caller may use besides tools. `complete` is False while some server was never up."""
+    """Resources, templates and prompts one caller may use. `complete` is False until every server was
+    connected once.
+    """
 
     viewer: ResourceViewer
     collection: ResourceCollection
     complete: bool
     size: int
-    approval_reasons: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # servers to ask a person about, and why
+    approval_reasons: Mapping[str, str] = field(default_factory=dict[str, str])  # reasons by server
     _pages: dict[ResourceKind, ListPages] = field(
         default_factory=dict[ResourceKind, ListPages], repr=False, compare=False
     )
 
     def get_pages(self, kind: ResourceKind) -> ListPages:
-        """The list of this kind, encoded once."""
+        """Return the list of this kind, encoded once."""
         pages = self._pages.get(kind)
         if pages is None:
             entries = tuple(self._encode_entries(kind))
@@ -69,7 +69,7 @@ class VisibleResources:
             if made is None:
                 continue
             name = made.get("name")
-            if kind != "prompts" and isinstance(name, str):  # resources are asked for by their address
+            if kind != "prompts" and isinstance(name, str):  # resources are identified by their URI
                 made = {**made, "name": escape_invisible(name)}
             yield f"{material.server}/{material.name}", encode_json(made)
 
@@ -83,7 +83,7 @@ class VisibleResources:
 
 
 class ResourceListing:
-    """Shelves by endpoint and caller, kept until a server's offers change."""
+    """Visible resources by endpoint and caller, cached until a server's lists change."""
 
     def __init__(self, router: Router, endpoints: EndpointConfigs) -> None:
         self._router = router
@@ -93,7 +93,7 @@ class ResourceListing:
         self._read_rules()
 
     def _read_rules(self) -> None:
-        """The rules about servers as they are now: profiles bring some, and may change."""
+        """Read the current rules about servers. Profiles add rules, and profiles may change."""
         router = self._router
         self._version = router.profiles.version
         self._rules = tuple(
@@ -104,11 +104,11 @@ class ResourceListing:
         self._shelves.clear()
 
     def get_resources(self, endpoint: Endpoint, principal: Principal) -> VisibleResources:
-        """What this caller may use here besides tools."""
+        """Return what this caller may use at this endpoint besides tools."""
         return self.get_viewed_resources(self.get_viewer(endpoint, principal))
 
     def get_viewer(self, endpoint: Endpoint, principal: Principal) -> ResourceViewer:
-        """Those who see the same are the same."""
+        """Return the cache key of this caller. Callers that see the same have the same key."""
         self._refresh()
         place = self._places.get_config(endpoint, principal)
         return (place.profile, get_principal_scopes(principal), principal.name if self._by_caller else None)
@@ -131,7 +131,7 @@ class ResourceListing:
         return shelf
 
     def is_permitted(self, viewer: ResourceViewer, server: str) -> bool:
-        """Whether this caller may use what a server offers besides tools: all of that only reads."""
+        """Return whether this caller may use a server's resources and prompts. All of these only read."""
         profile, scopes, caller = viewer
         scopes = add_profile_scope(scopes, profile, self._router.profiles.bounds)
         if not all(_covers_server(scope, server) for scope in scopes):
@@ -140,7 +140,7 @@ class ResourceListing:
         return rule is None or rule.verdict != "deny"
 
     def _get_approval_reason(self, viewer: ResourceViewer, server: str) -> str | None:
-        """Why a person is asked before anything of this server is read; None: nobody is."""
+        """Return why reading from this server needs an approval, or None if it does not."""
         profile, _, caller = viewer
         rule = self._find_rule(server, caller, profile)
         if rule is None or rule.verdict != "ask":
@@ -176,7 +176,7 @@ class ResourceListing:
         )
 
     def _find_rule(self, server: str, caller: str | None, profile: str | None) -> RuleSettings | None:
-        """The first rule about this server as a whole: it decides. Without one everything may be read."""
+        """Return the first rule about this server as a whole. Without one, every read is permitted."""
         for rule in self._rules:
             allows = rule.verdict == "allow"
             conditions = ((rule.server, server), (rule.caller, caller), (rule.profile, profile))
@@ -186,7 +186,7 @@ class ResourceListing:
 
 
 def _widen_rule(rule: RuleSettings) -> RuleSettings:
-    """Whoever denies every tool of a server means the server, not its tools alone."""
+    """Turn a rule that denies every tool of a server into a rule about the whole server."""
     if rule.verdict != "deny" or rule.server is not None or rule.tool is None:
         return rule
     server, _, tools = rule.tool.partition("/")
@@ -194,7 +194,7 @@ def _widen_rule(rule: RuleSettings) -> RuleSettings:
 
 
 def _is_about_a_server(rule: RuleSettings) -> bool:
-    """Whether it is about all that a server has, or about all that only reads, as everything here does."""
+    """Return whether the rule covers a whole server, or all reads of it."""
     narrower = (rule.tool, rule.operation, rule.paths)
     if rule.arguments or any(condition is not None for condition in narrower):
         return False
@@ -202,7 +202,7 @@ def _is_about_a_server(rule: RuleSettings) -> bool:
 
 
 def _matches_pattern(pattern: str | None, value: str | None, *, allows: bool) -> bool:
-    """As for tools: a rule that allows is not satisfied by what is missing, and no other is dodged by it."""
+    """Match as for tools. A missing value never matches an allow rule; other rules match it only with `*`."""
     if pattern is None:
         return True
     if value is None:
@@ -214,7 +214,7 @@ def _matches_pattern(pattern: str | None, value: str | None, *, allows: bool) ->
 def _covers_server(scope: Scope, server: str) -> bool:
     if scope.effects and Effect.READ not in scope.effects:
         return False
-    # Whoever may use single tools of a server may use what belongs to them, and no other server's things.
+    # A caller limited to single tools may use the resources of their servers, and of no others.
     names = [*scope.servers, *(pattern.partition("/")[0] for pattern in scope.tools)]
     if scope.servers and not _matches_any(scope.servers, server):
         return False

@@ -14,11 +14,11 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Candidate, Json, JsonObject, Narrowing, NeedVerdict, ToolCard
 
 _DATA: Final = ("inputSchema", "outputSchema", "annotations")
-_DESCRIPTION_SHARE: Final = 3  # at most one part in so many goes to the description
+_DESCRIPTION_SHARE: Final = 3  # at most 1/n of the budget is used for the description
 
 
 def render_description(card: ToolCard, *, budget: int) -> str:
-    """The tool, for a model that is about to call it. Its description is its server's own text."""
+    """Describe a tool for a model that is about to call it. The description is the server's text."""
     head = (
         f"{escape_invisible(format_signature(card))}\nserver: {escape_invisible(card.server)}; "
         f"effect: {card.effect.value.value}"
@@ -51,9 +51,9 @@ def _format_json(data: Json | JsonObject) -> str:
     return escape_invisible(json.dumps(data, ensure_ascii=False, default=dict))
 
 
-DOUBTFUL_FIT: Final = 0.25  # below it there is probably no suitable tool here at all
-MAX_DOUBTFUL_TOOLS: Final = 3  # shown nevertheless: the judgement may be wrong
-_SIGNATURE_LENGTHS: Final = (300, 120)  # characters: at first, and where that does not fit
+DOUBTFUL_FIT: Final = 0.25  # below this there is probably no suitable tool
+MAX_DOUBTFUL_TOOLS: Final = 3  # still shown, because the estimate may be wrong
+_SIGNATURE_LENGTHS: Final = (300, 120)  # characters: first choice, then if that does not fit
 _MAX_DESCRIPTION_LENGTH: Final = 160
 _MAX_REASON_LENGTH: Final = 90
 _COMMON_SIGNALS: Final = {
@@ -76,7 +76,7 @@ _MAX_SERVERS_NAMED: Final = 5
 
 @frozen(kw_only=False)
 class FoundTool:
-    """One tool, in the words it is shown in."""
+    """One tool in a search result."""
 
     name: str
     signature: str
@@ -102,7 +102,7 @@ class FoundTool:
 def build_search_result(
     narrowing: Narrowing, visible: Snapshot, *, limit: int, budget: int, unavailable: Sequence[str] = ()
 ) -> JsonObject:
-    """The result of `find_tools`. Where nothing fits, it says that servers that are `away` might."""
+    """Build the result of `find_tools`. If nothing matches, it mentions the `unavailable` servers."""
     note, candidates = _select_candidates(
         narrowing, visible, limit, explain_unavailable(unavailable, budget=budget)
     )
@@ -126,17 +126,17 @@ def build_search_result(
 
 
 def build_empty_result(note: str, *, budget: int) -> JsonObject:
-    """The result when there is nothing to rank."""
+    """Build the result when there is nothing to rank."""
     return _build_result(clip_to_tokens(note, budget // 3), [])
 
 
 def explain_no_tools(unavailable_note: str) -> str:
-    """What there is to say where there are no tools at all; `hope` is what `explain_unavailable` says."""
+    """Return the note for an empty catalog. `unavailable_note` comes from `explain_unavailable`."""
     return f"{NO_TOOLS_YET_NOTE} {unavailable_note}" if unavailable_note else NO_TOOLS_NOTE
 
 
 def explain_unavailable(unavailable: Sequence[str], *, budget: int) -> str:
-    """One sentence about servers that are not up, without their names where these take too much room."""
+    """Return one sentence about unavailable servers, without their names if these exceed the budget."""
     if not unavailable:
         return ""
     count = "1 server is" if len(unavailable) == 1 else f"{len(unavailable)} servers are"
@@ -162,12 +162,12 @@ def _select_candidates(
         note = NONE_NEEDED_NOTE if needless else f"{NONE_FITS_NOTE} {unavailable_note}".rstrip()
         return (f"{note} The nearest, for all that:" if nearest else note), nearest
     if narrowing.need.verdict is NeedVerdict.NONE:
-        return f"{CALL_ONE_NOTE} {DOUBTFUL_NOTE}", offered  # something does suit, and tools were asked for
+        return f"{CALL_ONE_NOTE} {DOUBTFUL_NOTE}", offered  # at least one tool suits
     return CALL_ONE_NOTE, offered
 
 
 def _build_forms(card: ToolCard, candidate: Candidate) -> Sequence[FoundTool]:
-    """The tool in full, in short, and by its name alone."""
+    """Return the tool in full, in short, and by name only."""
     effect = card.effect.value.value
     description = format_one_line(card.description, _MAX_DESCRIPTION_LENGTH)
     long, short = (
@@ -182,7 +182,7 @@ def _build_forms(card: ToolCard, candidate: Candidate) -> Sequence[FoundTool]:
 
 
 def explain_match(candidate: Candidate) -> str:
-    """What speaks for the tool, in a few words."""
+    """Say in a few words why the tool matches."""
     telling = [part for part in candidate.parts if part.points > 0]
     special = [part for part in telling if part.note and part.signal not in _COMMON_SIGNALS]
     best = max(special or telling, key=lambda part: part.points, default=None)
@@ -192,7 +192,7 @@ def explain_match(candidate: Candidate) -> str:
 
 
 def format_one_line(text: str, limit: int) -> str:
-    """`text` as one line of at most so many characters, with everything in it visible."""
+    """Return `text` as one line of at most `limit` characters, with invisible characters escaped."""
     line = " ".join(escape_invisible(text[: limit * 4]).split())
     return line if len(line) <= limit else line[: limit - 1].rsplit(" ", 1)[0].rstrip(" ,.;:") + "…"
 

@@ -149,7 +149,7 @@ ALL_MODE: Final = "all"
 
 
 def resolve_mode(mode: str, view: VisibleCatalog, settings: SmartRoutingSettings) -> str:
-    """`mode`, with auto decided: route where there are more tools than a model can look through."""
+    """Resolve `auto`: use route if there are more tools than a model can read."""
     if mode != "auto":
         return mode
     if settings.mode != "auto":
@@ -163,7 +163,7 @@ _MAX_CACHED_CONFIGS: Final = 1000  # callers
 
 
 class UnknownProfile(JsonRpcError):
-    """The path names a profile that is not there for this caller: as good as a path that does not exist."""
+    """The path names a profile that does not exist for this caller. Treated like an unknown path."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -174,27 +174,27 @@ class UnknownProfile(JsonRpcError):
 
 @frozen
 class EndpointConfig:
-    """One endpoint, as the settings describe it."""
+    """One endpoint, as configured."""
 
     mode: str  # auto, route, all
     profile: str | None = None
     scope: Scope | None = None
     pinned: tuple[str, ...] = ()
-    instructions: tuple[str, ...] = ()  # in the words of whoever set this up
+    instructions: tuple[str, ...] = ()  # from the settings
 
     def get_scopes(self, principal: Principal) -> tuple[Scope, ...]:
-        """What bounds this caller here. Mostly nothing does."""
+        """Return the scopes of this caller at this endpoint. Usually empty."""
         own = get_principal_scopes(principal)
         return own if self.scope is None else (*own, self.scope)
 
 
 def get_principal_scopes(principal: Principal) -> tuple[Scope, ...]:
-    """What bounds this caller everywhere."""
+    """Return the scopes of this caller at every endpoint."""
     return (principal.scope,) if principal.scope.bounded else ()
 
 
 class EndpointConfigs:
-    """The endpoints there are, with the profiles as they are now."""
+    """The configured endpoints, with the current profiles."""
 
     def __init__(self, router: Router) -> None:
         self._settings = router.settings
@@ -204,7 +204,7 @@ class EndpointConfigs:
         self._names: dict[tuple[str | None, str, tuple[str, ...]], str | None] = {}  # by path and caller
 
     def get_config(self, endpoint: Endpoint, principal: Principal) -> EndpointConfig:
-        """What this endpoint means to this caller. Raises `UnknownProfile`."""
+        """Return the configuration of this endpoint for this caller. Raises `UnknownProfile`."""
         if self._version != self._profiles.version:
             self._version = self._profiles.version
             self._known.clear()
@@ -217,7 +217,7 @@ class EndpointConfigs:
         return place
 
     def _resolve_profile(self, endpoint: Endpoint, principal: Principal) -> str | None:
-        """The profile of the path; where it has none, the one this caller gets."""
+        """Return the profile of the path, or this caller's default profile."""
         if not self._profiles and endpoint.profile is None:
             return None
         key = (endpoint.profile, principal.name, principal.profiles)
@@ -252,28 +252,28 @@ def _get_profile_instructions(profile: ProfileSettings) -> tuple[str, ...]:
     return tuple(words for words in (profile.description, profile.instructions) if words)
 
 
-FRESH_MS: Final = 30_000  # how long a client may keep a list without asking; changes are announced besides
+FRESH_MS: Final = 30_000  # cache time for clients; changes are also announced
 _MAX_CACHED_TOOLS: Final = 64  # lists
-_MAX_REMEMBERED: Final = 300  # endpoints and callers whose list is compared with what they were given before
+_MAX_REMEMBERED: Final = 300  # viewers whose list is compared with the last one they got
 
-LARGE_CATALOG: Final = 500  # tools: to see which of them are hidden is then work for a thread
-ENCODE_CHUNK: Final = 100  # definitions encoded before others have their turn
+LARGE_CATALOG: Final = 500  # tools; above this, visibility is computed in a thread
+ENCODE_CHUNK: Final = 100  # definitions encoded before other tasks run
 
 ViewerValue = TypeVar("ViewerValue")
 _ToolsKey = tuple[str, str | None, str | None, tuple[Scope, ...]]
-# The endpoint's mode and profile; the bounds and profiles of their key; their name where it matters.
+# The endpoint's mode and profile; the caller's scopes and profiles; its name if rules depend on it.
 ToolViewer = tuple[str, str | None, tuple[Scope, ...], tuple[str, ...], str | None]
 
 
 @frozen
 class EndpointTools:
-    """What one caller gets at one endpoint, now."""
+    """The tools of one caller at one endpoint at this moment."""
 
     config: EndpointConfig
     view: VisibleCatalog
     mode: str  # route or all
     scopes: tuple[Scope, ...]
-    viewer: ToolViewer  # those for whom it is the same
+    viewer: ToolViewer  # callers with the same list have the same viewer
 
     @property
     def own_tools(self) -> tuple[JsonObject, ...]:
@@ -282,7 +282,7 @@ class EndpointTools:
 
 @frozen(kw_only=False)
 class _DeliveredList:
-    """What somebody was given last: the list, or nothing yet since they came."""
+    """The list a viewer got last. `bodies` is None if the viewer has not listed tools yet."""
 
     snapshot: Snapshot | None
     bodies: Sequence[bytes] | None = None
@@ -290,7 +290,7 @@ class _DeliveredList:
 
 
 class ToolListing:
-    """Offers by endpoint and caller."""
+    """Tool lists by endpoint and caller."""
 
     def __init__(self, router: Router) -> None:
         self.places = EndpointConfigs(router)
@@ -303,13 +303,13 @@ class ToolListing:
         self._offers: dict[_ToolsKey, EndpointTools] = {}
         self._latest: tuple[Endpoint, Principal, EndpointTools] | None = None
         self._pages: OrderedDict[tuple[ToolViewer, bool], ListPages] = OrderedDict()
-        self._routing: OrderedDict[ToolViewer, None] = OrderedDict()  # auto, once it came to route
+        self._routing: OrderedDict[ToolViewer, None] = OrderedDict()  # viewers whose auto mode became route
         self._given: OrderedDict[ToolViewer, _DeliveredList] = OrderedDict()
 
-    # -- what there is ------------------------------------------------------------------------------
-
     def get_tools(self, endpoint: Endpoint, principal: Principal) -> EndpointTools:
-        """What this caller gets here. On the way of every call: mostly one look into a dict."""
+        """Return this caller's tools at this endpoint. Every call uses this; usually it is one dict
+        lookup.
+        """
         offer, place, scopes, key = self._find_cached(endpoint, principal)
         if offer is None:
             offer = self._build_tools(endpoint, place, principal, scopes)
@@ -319,7 +319,7 @@ class ToolListing:
         return offer
 
     async def prepare_tools(self, endpoint: Endpoint, principal: Principal) -> EndpointTools:
-        """The same, where working it out for the first time must not hold up others."""
+        """Return the same as `get_tools`, but compute a large list in a thread."""
         self._refresh()
         latest = self._latest
         if latest is not None and latest[0] is endpoint and latest[1] is principal:
@@ -343,14 +343,14 @@ class ToolListing:
         return self._offers.get(key), place, scopes, key
 
     def get_header_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
-        """`get_mirrored_schema` of the tool that is listed under this name, where this caller may see it."""
+        """Return `get_mirrored_schema` of the listed tool of this name, if this caller may see it."""
         card = self._router.catalog.full_snapshot.by_exposed_name(name)
         if card is None or (schema := self.get_mirrored_schema(card)) is None:
             return None
         return schema if self.get_tools(endpoint, principal).view.visible.get(card.key) is not None else None
 
     def get_mirrored_schema(self, card: ToolCard) -> JsonObject | None:
-        """The schema of a tool's arguments, where some of them must be repeated in headers."""
+        """Return the input schema of a tool that has arguments repeated in headers, else None."""
         if not self._definitions.uses_headers(card):
             return None
         schema = card.definition.get("inputSchema")
@@ -390,17 +390,15 @@ class ToolListing:
         return EndpointTools(config=config, view=view, mode=mode, scopes=scopes, viewer=who)
 
     def _keep_route_mode(self, viewer: ToolViewer, mode: str) -> str:
-        """Once route, always route: an endpoint that changes back and forth would confuse every client."""
+        """Keep route mode once it was used. An endpoint that changes back and forth would confuse clients."""
         if mode == ROUTE_MODE:
             _remember_viewer(self._routing, viewer, None)
         return ROUTE_MODE if viewer in self._routing else mode
 
-    # -- lists --------------------------------------------------------------------------------------
-
     def get_page(
         self, endpoint: Endpoint, principal: Principal, *, cursor: object = None, modern: bool
     ) -> EncodedResult:
-        """A page of `tools/list`. Raises `Refusal` for a cursor that leads nowhere."""
+        """Return a page of `tools/list`. Raises `JsonRpcError` for an unknown cursor."""
         offer = self.get_tools(endpoint, principal)
         pages = self._get_pages(offer, modern=modern)
         if cursor is None:
@@ -408,7 +406,9 @@ class ToolListing:
         return pages.get_page(cursor, self._build_hints(offer, principal, pages) if modern else None)
 
     async def encode_definitions(self, endpoint_tools: EndpointTools, *, modern: bool) -> None:
-        """Before a page of a list is asked for: the first one takes long, and others have their turns."""
+        """Encode definitions before a page is requested. Encoding many takes long, so it yields to other
+        tasks.
+        """
         if (endpoint_tools.viewer, modern) not in self._pages:
             for place, card in enumerate(self._get_shown_cards(endpoint_tools), 1):
                 self._definitions.get_encoded(card, modern=modern)
@@ -416,12 +416,12 @@ class ToolListing:
                     await anyio.lowlevel.checkpoint()
 
     def remember_client(self, endpoint_tools: EndpointTools) -> None:
-        """Somebody came who has not listed anything yet: they, too, hear when the tools change."""
+        """Remember a client that has not listed tools yet, so that it is notified of changes."""
         if endpoint_tools.viewer not in self._given:
             _remember_viewer(self._given, endpoint_tools.viewer, _DeliveredList(self._snapshot))
 
     def is_one_of(self, endpoint: Endpoint, principal: Principal, viewers: frozenset[ToolViewer]) -> bool:
-        """Whether somebody is among those. Whoever came under a profile that is gone is nobody."""
+        """Return whether the caller is one of these viewers. Callers of a deleted profile never match."""
         try:
             who = self.get_tools(endpoint, principal).viewer
             return who in viewers or (*who[:-1], None) in viewers
@@ -429,27 +429,27 @@ class ToolListing:
             return False
 
     async def find_changed_viewers(self) -> frozenset[ToolViewer]:
-        """Whose list is not the one they were given last. Each change is told once."""
+        """Return the viewers whose list changed since they got it. Each change is reported once."""
         self._refresh()
         changed: list[ToolViewer] = []
         for who, before in tuple(self._given.items()):
-            if self._by_caller and who[-1] is None:  # it did not matter who they are, and now it does
+            if self._by_caller and who[-1] is None:  # rules now depend on the caller's name
                 self._given.pop(who, None)
                 changed.append(who)
                 continue
             try:
                 now = await self._get_current_list(who, modern=before.modern)
-            except JsonRpcError:  # their profile is gone: they will hear so when they ask
+            except JsonRpcError:  # the profile was deleted; the next request reports it
                 self._given.pop(who, None)
                 continue
             if before.bodies is None:
                 told = before.snapshot is not now.snapshot
             else:
-                told = before.bodies != now.bodies  # each the very same bytes where nothing changed
+                told = before.bodies != now.bodies  # unchanged definitions are the same objects
             if told and who in self._given:
                 self._given[who] = now
                 changed.append(who)
-            await anyio.lowlevel.checkpoint()  # a long list for many callers must not hold up others
+            await anyio.lowlevel.checkpoint()  # long lists must not block other tasks
         return frozenset(changed)
 
     async def _get_current_list(self, viewer: ToolViewer, *, modern: bool) -> _DeliveredList:
@@ -460,7 +460,7 @@ class ToolListing:
         await self.encode_definitions(await self.prepare_tools(endpoint, principal), modern=modern)
         pages = self._get_pages(
             self.get_tools(endpoint, principal), modern=modern
-        )  # tools may have changed meanwhile
+        )  # tools may have changed during the await
         return _DeliveredList(self._snapshot, pages.bodies, modern)
 
     def _get_pages(self, endpoint_tools: EndpointTools, *, modern: bool) -> ListPages:
@@ -495,7 +495,7 @@ class ToolListing:
     def _build_hints(
         self, endpoint_tools: EndpointTools, principal: Principal, pages: ListPages
     ) -> CacheHints:
-        """A list is private where another caller might get a different one, or none."""
+        """Build cache hints. A list is private if another caller might get a different one."""
         ours_alone = len(pages.names) == len(endpoint_tools.own_tools)
         anybody = principal.kind == "local" and not principal.scope.bounded and not self._by_caller
         return CacheHints(milliseconds=FRESH_MS, private=not (ours_alone or anybody))
@@ -517,7 +517,7 @@ def _remember_viewer(
 def find_unavailable_servers(
     router: Router, endpoint_tools: EndpointTools, caller: str
 ) -> dict[str, ServerStatus]:
-    """By name: what is configured and not up, as far as this caller may know of it."""
+    """Return the configured servers that are not connected, by name, as far as this caller may know them."""
     away = {status.name: status for status in router.servers.statuses if build_server_unavailable("", status)}
     if not away:
         return {}
