@@ -1,3 +1,1 @@
-"""What all surfaces that speak HTTP share: ASGI helpers, authentication, the server. Knows nothing of
-tools.
-"""
+"""Code shared by all HTTP surfaces: ASGI helpers, authentication, the server. It does not depend on tools."""

@@ -19,7 +19,7 @@ from fingerpost.surfaces.http.asgi import Header, HttpError
 HOST_REFUSED: Final = (
     "This Host or Origin is not this gateway's. If it should be, add it to gateway.allowed_hosts."
 )
-# Browsers give what says so to no page of another site.
+# Browsers do not give such responses to pages of other sites.
 SAME_ORIGIN_HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
@@ -28,18 +28,18 @@ SAME_ORIGIN_HEADERS: Final = (
 
 @frozen
 class Endpoint:
-    """What a path leads to: `/mcp`, `/mcp/p/<profile>`, `/v1/chat/completions`, `/api/packets`."""
+    """The endpoint of a path: `/mcp`, `/mcp/p/<profile>`, `/v1/chat/completions`, `/api/packets`."""
 
     path: str
     mode: str = ""  # of the MCP gateway: auto, route, all
     profile: str | None = None
-    right: Right | None = Right.USE  # without it nobody is let in; None: whoever is known
-    any_profile: bool = False  # which profile is meant stands in the request, and is checked there
+    right: Right | None = Right.USE  # required right; None: any authenticated caller
+    any_profile: bool = False  # the request names the profile, which is checked there
 
 
 @frozen
 class AccessDenial:
-    """Why somebody is not let in, as the HTTP answer they get."""
+    """The HTTP response to a caller that is denied access."""
 
     status: int
     message: str
@@ -47,34 +47,38 @@ class AccessDenial:
 
 
 class Authenticator(Protocol):
-    """Says who asks. Asked for every HTTP request, so it takes no time where it need not."""
+    """Authenticates callers. Used for every HTTP request, so it must be fast."""
 
     async def authenticate(
         self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
     ) -> Principal | AccessDenial:
-        """Who this is, by lower-case headers; `remote` is where they come from.
+        """Return the principal of a request, or a denial. Header names are lower-case; `remote` is the
+        client's address.
 
-        Host and Origin are checked here, too, and whoever is refused is told of here.
+        This also checks Host and Origin, and records denials.
         """
         ...
 
     def allows_origin(self, headers: Mapping[str, str]) -> bool:
-        """Whether a web page may call us, by Host and Origin; its credential comes with the call."""
+        """Return whether a web page may send requests, by Host and Origin. Credentials are checked
+        separately.
+        """
         ...
 
     def allows_probe(self, headers: Mapping[str, str]) -> bool:
-        """Whether a health probe with these headers is answered. It needs no credential."""
+        """Return whether a health probe with these headers is answered. It needs no credential."""
         ...
 
     def get_public_documents(self) -> Mapping[str, JsonObject]:
-        """Public documents by path (`/.well-known/oauth-protected-resource…`)."""
+        """Return public documents by path (`/.well-known/oauth-protected-resource…`)."""
         ...
 
 
 def get_forwarded_authorization(headers: Mapping[str, str]) -> str | None:
-    """The caller's own `Authorization` for servers set up for it, where it is not what let them in here.
+    """Return the caller's `Authorization` header for servers that are configured to get it.
 
-    A key or token for Fingerpost is for nobody else; one beside an `X-API-Key` is, except a key of ours.
+    The credential used for Fingerpost is never forwarded. So the header is returned only if the request also
+    has an `X-API-Key`, and never if it holds a Fingerpost key.
     """
     given = headers.get("authorization")
     if given is None or "x-api-key" not in headers:
@@ -85,7 +89,7 @@ def get_forwarded_authorization(headers: Mapping[str, str]) -> str | None:
 def build_cors_headers(
     authenticator: Authenticator, headers: Mapping[str, str], exposed: bytes
 ) -> tuple[Header, ...]:
-    """What goes with every answer to a page that may read it. `exposed` are the headers it may read, too."""
+    """Return the CORS headers for responses to an allowed page. `exposed` lists the headers it may read."""
     origin = headers.get("origin")
     if origin is None or not authenticator.allows_origin(headers):
         return ()
@@ -101,7 +105,7 @@ VERSION_HEADER = "x-api-version"
 
 @frozen
 class AccessScope:
-    """What a request may touch. Empty scopes set no bound."""
+    """What a request may access. No scopes means no limit."""
 
     profile: str | None
     scopes: tuple[Scope, ...]
@@ -110,10 +114,11 @@ class AccessScope:
 def resolve_access_scope(
     principal: Principal, profile: str | None, profiles: Profiles, *, api_version: str | None = None
 ) -> AccessScope:
-    """What this caller may touch under this profile. Raises `Fault` where they may not use it.
+    """Return what this caller may access under this profile. Raises `HttpError` if it may not use the
+    profile.
 
-    Whoever may use one profile alone means that one when they name none; others mean the one of the
-    API version they name, or the one they get by default.
+    If no profile is named: a caller with exactly one profile uses that one. Others use the profile of the API
+    version they name, or their default.
     """
     if profile is None and len(principal.profiles) == 1:
         profile = principal.profiles[0]
@@ -130,7 +135,7 @@ def resolve_access_scope(
 def _resolve_profile(
     principal: Principal, profile: str | None, profiles: Profiles, api_version: str | None
 ) -> str | None:
-    """One that is for others is as good as none."""
+    """Resolve the profile. Raises `HttpError` 404 for one that does not exist for this caller."""
     try:
         return profiles.resolve_profile(
             profile, caller=principal.name, api_version=api_version, among=principal.profiles
@@ -140,9 +145,9 @@ def _resolve_profile(
 
 
 def build_conversation_id(principal: Principal, name: str) -> str:
-    """The id of a conversation its caller named: the same name from another caller is another conversation.
+    """Return the id of a conversation. The same name from another caller gives another id.
 
-    What a person allowed for a conversation, they allowed to the caller who asked in it.
+    An approval for a conversation is then limited to the caller that asked for it.
     """
     if principal.kind == "local":
         return escape_slashes(name)
@@ -150,24 +155,26 @@ def build_conversation_id(principal: Principal, name: str) -> str:
 
 
 def escape_slashes(name: str) -> str:
-    """The name without a "/" in it; no two names become the same."""
+    """Return the name with "/" escaped. Different names stay different."""
     return name.replace("%", "%25").replace("/", "%2F")
 
 
-_MAX_CALLERS: Final = 10_000  # callers
+_MAX_CALLERS: Final = 10_000
 
 
 class RateLimiter:
-    """A bucket for each caller: it holds what a minute allows and fills evenly."""
+    """A token bucket for each caller. It holds the tokens of one minute and refills evenly."""
 
     def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._size = float(per_minute)
         self._per_second = per_minute / 60
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when
+        self._buckets: OrderedDict[str, tuple[float, float]] = (
+            OrderedDict()
+        )  # tokens left, and time of the last update
 
     def take_token(self, caller: str) -> float:
-        """0.0: go on. Else how many seconds to wait."""
+        """Take a token and return 0.0, or return how many seconds to wait."""
         now = self._clock()
         left, then = self._buckets.pop(caller, (self._size, now))
         left = min(self._size, left + (now - then) * self._per_second)

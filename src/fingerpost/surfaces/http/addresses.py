@@ -1,5 +1,7 @@
-"""Hosts, ports and origins, and which of them a request may name. Checking both Host and Origin stops DNS
-rebinding: a page can make its name point here, but cannot choose what its browser sends.
+"""Hosts, ports and origins, and which of them a request may name.
+
+Checking both Host and Origin stops DNS rebinding: a page can make its name resolve to this machine, but
+cannot choose these headers.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognise
 
 @frozen(kw_only=False)
 class Authority:
-    """`host` or `host:port`; the host in small letters, an IPv6 address without brackets."""
+    """`host` or `host:port`. The host is lower-case; IPv6 addresses have no brackets."""
 
     host: str
     port: int | None = None
@@ -44,7 +46,7 @@ class Authority:
 
 @frozen(kw_only=False)
 class WebOrigin:
-    """Where a web page comes from, its port always said."""
+    """The origin of a web page. The port is always explicit."""
 
     scheme: str
     host: str
@@ -52,7 +54,7 @@ class WebOrigin:
 
 
 def parse_authority(text: str) -> Authority | None:
-    """What a Host header or an entry of `allowed_hosts` names; None when it names nothing."""
+    """Parse a Host header or an entry of `allowed_hosts`. Return None if it is invalid."""
     match = _AUTHORITY.fullmatch(text.strip())
     if match is None:
         return None
@@ -64,7 +66,7 @@ def parse_authority(text: str) -> Authority | None:
 
 
 def parse_origin(text: str) -> WebOrigin | None:
-    """What an Origin header or an entry of `allowed_origins` names; None for `null` and everything odd."""
+    """Parse an Origin header or an entry of `allowed_origins`. Return None for `null` and invalid values."""
     scheme, separator, rest = text.strip().lower().partition("://")
     authority = parse_authority(rest.rstrip("/")) if separator else None
     if authority is None or not scheme:
@@ -74,12 +76,12 @@ def parse_origin(text: str) -> WebOrigin | None:
 
 
 def is_every_address(host: str) -> bool:
-    """Whether listening at this host means listening at every address of the machine."""
+    """Return whether this host means all addresses of the machine."""
     return host.strip("[]") in _ANY_ADDRESS
 
 
 def is_ip_literal(host: str) -> bool:
-    """Whether a host is an address in numbers: a name may be made to point anywhere, numbers may not."""
+    """Return whether the host is an IP address. Unlike a name, it cannot be made to resolve elsewhere."""
     try:
         ip_address(host)
     except ValueError:
@@ -88,9 +90,10 @@ def is_ip_literal(host: str) -> bool:
 
 
 def get_reachable_address(bound: str) -> str:
-    """`host:port` by which people reach us who listen at `bound`: `0.0.0.0` leads nowhere in a browser.
+    """Return the `host:port` at which browsers reach a server bound to `bound`, which may be `0.0.0.0`.
 
-    In numbers: a Host of that kind is taken when we listen everywhere, the machine's name is not.
+    The result is an IP address: a server bound to all addresses accepts one as Host, but not the machine's
+    name.
     """
     authority = parse_authority(bound)
     if authority is None or not is_every_address(authority.host):
@@ -99,13 +102,13 @@ def get_reachable_address(bound: str) -> str:
     return f"[{host}]:{authority.port}" if ":" in host else f"{host}:{authority.port}"
 
 
-# Addresses reserved for documentation (RFC 5737, RFC 3849): the way to them is the way out.
+# Addresses reserved for documentation (RFC 5737, RFC 3849): they select the outgoing route.
 _REMOTE_ADDRESSES: Final = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}
 _LOOPBACK_ADDRESSES: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
 def _get_own_address(family: socket.AddressFamily) -> str:
-    """The address we have for others, loopback where there are none. Nothing is sent."""
+    """Return this machine's address for others, or loopback if there is none. Nothing is sent."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as way:
             way.settimeout(0)
@@ -121,22 +124,22 @@ _MAX_HEADER_LENGTH: Final = 300
 
 @frozen(kw_only=False)
 class RequestTarget:
-    """What a request was meant for. `refusal` is a sentence when it was not for us."""
+    """The target of a request. `refusal` is a sentence if the target is not this gateway."""
 
     refusal: str | None
-    loopback: bool  # it names this machine as only this machine can
+    loopback: bool  # Host is a loopback name
 
 
 class AllowedHosts:
-    """The names this gateway answers to."""
+    """The hosts and origins this gateway accepts."""
 
     def __init__(self, settings: GatewaySettings, bound: Authority) -> None:
         self._bound = bound
         self._hosts = [entry for text in settings.allowed_hosts if (entry := parse_authority(text))]
         self._origins = [entry for text in settings.allowed_origins if (entry := parse_origin(text))]
-        self._literally = frozenset(settings.allowed_origins)  # `null`, `vscode-webview://…`
+        self._literally = frozenset(settings.allowed_origins)  # such as `null`, `vscode-webview://…`
         if not is_every_address(settings.host):
-            self._hosts.append(Authority(settings.host.strip("[]").lower()))  # by name, where it is one
+            self._hosts.append(Authority(settings.host.strip("[]").lower()))  # a host name, not an address
         if settings.public_url and (public := parse_origin(_get_origin(settings.public_url))) is not None:
             self._hosts.append(Authority(public.host))
             self._origins.append(public)
@@ -144,26 +147,27 @@ class AllowedHosts:
 
     @property
     def allows_any_origin(self) -> bool:
-        """Whether any web page somebody happens to visit may call."""
+        """Whether any web page may send requests."""
         return "*" in self._literally or any(entry.host == "*" for entry in self._origins)
 
     def check_target(self, headers: Mapping[str, str]) -> RequestTarget:
-        """What a request with these headers was meant for."""
+        """Check Host and Origin of a request."""
         asked = headers.get("host", ""), headers.get("origin")
         try:
             return self._targets[asked]
         except KeyError:
             answer = self._check_host(*asked)
-            if len(asked[0]) + len(asked[1] or "") <= _MAX_HEADER_LENGTH:  # strangers do not fill our memory
+            if len(asked[0]) + len(asked[1] or "") <= _MAX_HEADER_LENGTH:  # limits memory
                 if len(self._targets) >= _MAX_CACHED_TARGETS:
                     self._targets.clear()
                 self._targets[asked] = answer
             return answer
 
     def allows_probe(self, headers: Mapping[str, str]) -> bool:
-        """Whether a health probe is answered: also one by address, as orchestrators send it, or without Host.
+        """Return whether a health probe is answered. Orchestrators send probes with an IP address as Host, or
+        without Host.
 
-        No name of somebody else's leads here by that, and no page of theirs.
+        Foreign host names and pages are still refused.
         """
         if is_cross_site_embed(headers):
             return False
@@ -206,13 +210,15 @@ class AllowedHosts:
             return False
         if any(_covers_origin(entry, origin) for entry in self._origins):
             return True
-        # A page that we ourselves serve: same name, same port. The names of loopback are one and the same.
+        # A page served by this gateway: same host and port. All loopback names are the same host.
         at_home = is_loopback(origin.host) and is_loopback(asked.host)
         return at_home and origin.port == (asked.port or DEFAULT_PORTS.get(origin.scheme))
 
 
 def is_cross_site_embed(headers: Mapping[str, str]) -> bool:
-    """Whether a foreign page has its browser load this: that sends no Origin, but the browser says so."""
+    """Return whether a page of another site embeds this URL. Such requests have no Origin, but browsers mark
+    them.
+    """
     elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
     return elsewhere and "origin" not in headers and headers.get("sec-fetch-mode") != "navigate"
 

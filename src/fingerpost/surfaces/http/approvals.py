@@ -1,4 +1,4 @@
-"""Waiting for the decision about a pending call, and the console page where it is made."""
+"""Waiting for the decision about a pending call, and the URL of its console page."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fingerpost.events import ApprovalDecided
 from fingerpost.records import Decision
 from fingerpost.router import Router
 
-CHECK_INTERVAL_S: Final = 1.0  # a decision made in another process is told to nobody here
+CHECK_INTERVAL_S: Final = 1.0  # decisions in other processes are found only by polling
 
 
 async def wait_for_decision(router: Router, pending_id: str, seconds: float) -> bool:
-    """Whether the call is decided about (or its time is over) within so many seconds."""
+    """Wait until the call is decided or expired. Return whether that happened within `seconds`."""
     found = False
     with anyio.move_on_after(seconds), router.live.subscribe() as events:
         async with anyio.create_task_group() as tasks:
@@ -38,11 +38,11 @@ async def wait_for_decision(router: Router, pending_id: str, seconds: float) -> 
 async def _is_decided(router: Router, pending_id: str) -> bool:
     try:
         pending = await router.store.approvals.get(pending_id)
-    except StoreError:  # it may be back before the time is over
+    except StoreError:  # the store may recover before the timeout
         return False
     return pending is None or pending.decision is not Decision.WAITING
 
 
 def build_approval_url(address: str, pending_id: str) -> str:
-    """Where a person decides about a call that waits."""
+    """Return the URL of the console page where a person decides about a waiting call."""
     return f"{address.rstrip('/')}/#/approvals/{pending_id}"

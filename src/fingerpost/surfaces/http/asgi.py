@@ -23,14 +23,14 @@ EVENT_STREAM_HEADERS: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-# Two readers of a request must not see two different values of these.
+# Two components that read a request must not see different values of these.
 _SINGLE_HEADERS: Final = frozenset(
     {"host", "origin", "authorization", "content-type", "mcp-session-id", "last-event-id"}
 )
 
 
 class HttpError(Exception):
-    """The request ends here, with this status and a sentence. Each surface has its own way to write it."""
+    """Ends the request with this status and message. Each surface formats it in its own way."""
 
     def __init__(self, status: int, message: str, *, headers: tuple[Header, ...] = ()) -> None:
         super().__init__(message)
@@ -40,15 +40,15 @@ class HttpError(Exception):
 
 
 class ClientDisconnected(Exception):
-    """The client left before its request was whole: nobody waits for an answer."""
+    """The client disconnected before its request was complete. No response is needed."""
 
 
 def parse_headers(raw: Iterable[Header]) -> tuple[dict[str, str], frozenset[str]]:
-    """Headers by lower-case name, and the names that came more than once. Raises `HttpError`."""
+    """Return headers by lower-case name, and the names that occur more than once. Raises `HttpError`."""
     pairs = list(raw)
     if len(pairs) > MAX_HEADERS:
         raise HttpError(431, f"A request has at most {MAX_HEADERS} headers.")
-    # The parser leaves spaces behind a value in; they are not part of it.
+    # The parser keeps trailing whitespace, which is not part of the value.
     headers = {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in pairs}
     if len(headers) == len(pairs):
         return headers, frozenset()
@@ -60,7 +60,7 @@ def parse_headers(raw: Iterable[Header]) -> tuple[dict[str, str], frozenset[str]
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
-    """Raises `HttpError` for a body that does not say it is JSON."""
+    """Raise `HttpError` unless the body is declared as JSON."""
     content_type = headers.get("content-type", "")
     if content_type != "application/json" and (
         content_type.split(";")[0].strip().lower() != "application/json"
@@ -69,15 +69,17 @@ def check_content_type(headers: Mapping[str, str]) -> None:
 
 
 async def read_body(headers: Mapping[str, str], receive: Receive, *, limit: int, seconds: float) -> bytes:
-    """The whole body, within bounds of size and time. Raises `HttpError` and `ClientDisconnected`."""
+    """Return the whole body, within a size limit and a timeout. Raises `HttpError` and
+    `ClientDisconnected`.
+    """
     announced = headers.get("content-length")
     if announced is not None and announced.isdigit() and int(announced[:20]) > limit:
         raise _build_too_large(limit)
-    message = await receive()  # the connection itself cuts off whoever sends nothing at all
+    message = await receive()  # `GuardedProtocol` closes connections that send nothing
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
         if len(body) <= limit:
-            return body  # all of it at once: nearly always
+            return body  # the usual case: one message
     with anyio.move_on_after(seconds):
         return await _read_rest(message, receive, limit)
     raise HttpError(
@@ -110,7 +112,7 @@ def _build_too_large(limit: int) -> HttpError:
 
 
 async def respond(send: Send, status: int, body: bytes, headers: Iterable[Header] = (JSON_TYPE,)) -> None:
-    """One plain answer."""
+    """Send a complete response."""
     await send(
         {
             "type": "http.response.start",
@@ -125,7 +127,7 @@ WorkResult = TypeVar("WorkResult")
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
-    """Returns when the client is gone. Whatever else it sends is for nobody."""
+    """Wait until the client disconnects. Other messages are ignored."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -133,10 +135,9 @@ async def wait_for_disconnect(receive: Receive) -> None:
 async def run_while_connected(
     receive: Receive, work: Callable[[TaskGroup], Awaitable[WorkResult]]
 ) -> WorkResult:
-    """What `work` gives. Raises `ClientDisconnected` when the client leaves first: the work is cancelled
-    then.
+    """Return the result of `work`. If the client disconnects first, cancel it and raise `ClientDisconnected`.
 
-    `work` may start tasks that end with it.
+    `work` may start tasks in the group; they end with it.
     """
     gone = False
     results: list[WorkResult] = []
@@ -162,11 +163,11 @@ async def run_while_connected(
     raise ClientDisconnected
 
 
-HEARTBEAT_S: Final = 15.0  # proxies cut connections on which nothing moves
+HEARTBEAT_S: Final = 15.0  # proxies close idle connections
 
 
 class EventStream:
-    """Writes frames. Use `open_event_stream`."""
+    """Writes server-sent events. Use `open_event_stream`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -175,14 +176,14 @@ class EventStream:
     async def send_event(
         self, payload: bytes, *, event: str | None = None, event_id: str | None = None
     ) -> None:
-        """One event. `payload` is one line, as JSON is."""
+        """Send one event. `payload` must be one line, such as JSON."""
         head = "".join(
             f"{name}: {value}\n" for name, value in (("event", event), ("id", event_id)) if value is not None
         )
         await self._write_frame(b"%sdata: %s\n\n" % (head.encode(), payload))
 
     async def send_comment(self, text: str = "") -> None:
-        """Something no client shows: that we are still here."""
+        """Send a comment, which clients ignore. It keeps the connection alive."""
         await self._write_frame(b": %s\n\n" % " ".join(text.split()).encode())
 
     async def _write_frame(self, frame: bytes) -> None:
@@ -197,7 +198,7 @@ class EventStream:
 async def open_event_stream(
     receive: Receive, send: Send, *, headers: Iterable[Header] = (), heartbeat: float = HEARTBEAT_S
 ) -> AsyncGenerator[EventStream]:
-    """The stream, its head sent. When the client leaves, the block is cancelled."""
+    """Send the response head and yield the stream. The block is cancelled when the client disconnects."""
     start: AsgiMessage = {
         "type": "http.response.start",
         "status": 200,

@@ -30,15 +30,15 @@ from fingerpost.surfaces.http.resource_metadata import ProtectedResources, Resou
 
 
 def is_exposed(settings: GatewaySettings) -> bool:
-    """Whether somebody who does not sit at this machine can reach the gateway."""
+    """Return whether the gateway can be reached from other machines."""
     public = get_host(settings.public_url) if settings.public_url else ""
     return not is_loopback(settings.host) or bool(public and not is_loopback(public))
 
 
 def check_exposure(settings: GatewaySettings, *, has_keys: bool) -> str | None:
-    """A note for the person who starts the gateway, if there is something to say.
+    """Return a note for the operator at startup, or None.
 
-    Raises `ConfigError` when anybody in the network could use every tool.
+    Raises `ConfigError` if every host in the network could use every tool.
     """
     if not is_exposed(settings):
         return None
@@ -66,7 +66,7 @@ _MAX_REMOTES: Final = 10_000
 
 
 class FailedAttempts:
-    """Counts failures by where they came from, over the last minute."""
+    """Counts failures of the last minute by remote address."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class FailedAttempts:
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def get_wait(self, remote: str) -> float:
-        """How many seconds this remote has to wait; 0 when it may fail once more."""
+        """Return how many seconds this remote must wait, 0 if it is below the limit."""
         failures = self._failures.get(remote)
         if failures is None or len(failures) < self._limit:
             return 0.0
         return max(0.0, failures[0] + self._seconds - self._clock())
 
     def add_failure(self, remote: str) -> None:
-        """One more failure. Who is forgotten for want of room is whoever failed longest ago."""
+        """Add a failure. Above the limit the remote with the oldest failure is dropped."""
         failures = self._failures.pop(remote, None) or deque[float](maxlen=self._limit)
         failures.append(self._clock())
         self._failures[remote] = failures
@@ -97,7 +97,7 @@ class FailedAttempts:
 
 
 class RefusalLog:
-    """Tells of those who were refused, of each remote only so many a minute."""
+    """Records refusals, with a limit per remote and minute."""
 
     def __init__(self, events: EventSink) -> None:
         self._events = events
@@ -110,12 +110,12 @@ class RefusalLog:
         self._events.emit(AccessRefused(endpoint=endpoint, reason=reason, principal=principal))
 
 
-# Callers without a key, tools as well as people, use and look. Deciding takes what a tool has not,
-# a key with the right or a session of the console that `fingerpost console` opens.
+# Callers without a key may be people or tools, so they may only use and watch. To decide, a caller needs
+# a key with the right, or a console session opened by `fingerpost console`.
 LOCAL_PRINCIPAL: Final = Principal(name=LOCAL_NAME, kind="local", rights=(Right.USE, Right.WATCH))
 
 MAX_CREDENTIAL_LENGTH: Final = 16_384
-# Set by proxies: whoever asks through one does not sit at this machine.
+# Set by proxies. A caller behind a proxy is not local.
 _PROXY_HEADERS: Final = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"})
 
 _KEY_NEEDED = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
@@ -134,7 +134,7 @@ _CHECK_UNAVAILABLE = "Keys and tokens cannot be checked at the moment. Try again
 
 
 class CredentialCheck(Protocol):
-    """Looks at one kind of credential."""
+    """Checks one kind of credential."""
 
     def get_cached(self, credential: str, /) -> KnownCredential | None: ...
 
@@ -143,7 +143,7 @@ class CredentialCheck(Protocol):
 
 @frozen(kw_only=False)
 class _RefusedAccess:
-    """A refusal with what only the audit trail hears of it."""
+    """A denial with its reason, which only the audit trail gets."""
 
     denial: AccessDenial
     reason: str
@@ -151,8 +151,8 @@ class _RefusedAccess:
 
 
 class HttpAuthenticator:
-    """The gate (`exchange.Authenticator`). `local`: who it is at this machine that has no key; None: all need
-    one.
+    """Implements `access.Authenticator`. `local` is the principal of local callers without a key; None: all
+    need one.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class HttpAuthenticator:
         return self._documents.get_documents()
 
     def allows_origin(self, headers: Mapping[str, str]) -> bool:
-        """Whether a web page may call us, by Host and Origin: its key comes with the call itself."""
+        """Return whether a web page may send requests, by Host and Origin. Its key is checked separately."""
         return self._hosts.check_target(headers).refusal is None
 
     def allows_probe(self, headers: Mapping[str, str]) -> bool:
@@ -187,7 +187,7 @@ class HttpAuthenticator:
     async def authenticate(
         self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
     ) -> Principal | AccessDenial:
-        """Who this is, or why they are not let in. `remote` is the address they come from."""
+        """Return the principal, or why access is denied. `remote` is the client's address."""
         answer = await self._check_request(headers, endpoint, remote)
         if isinstance(answer, _RefusedAccess):
             self._refusal_log.record(
@@ -212,9 +212,9 @@ class HttpAuthenticator:
         check = self._keys if self._tokens is None or credential.startswith(PREFIX) else self._tokens
         known = check.get_cached(credential)
         if known is None:
-            # Looked at before anybody is told to wait: behind a proxy all come from one address, and a
-            # stranger who guesses there must not keep the others out. A right guess would be let in, too,
-            # but cannot be made: keys have 256 random bits, tokens a signature. Looking is cheap for us.
+            # Check before applying the limit: behind a proxy all callers share one address, and a caller that
+            # guesses must not lock out the others. Guessing cannot succeed: keys have 256 random bits,
+            # tokens a signature. The check is cheap.
             verdict = await self._check_credential(check, credential)
             if not isinstance(verdict, KnownCredential):
                 return self._build_refusal(verdict, endpoint, remote)
@@ -277,14 +277,16 @@ def _build_too_many(seconds: float) -> _RefusedAccess:
 
 
 def _get_credential(headers: Mapping[str, str]) -> str | None:
-    """What was given to be let in. Beside an `X-API-Key` the Authorization may be meant for a server."""
+    """Return the credential for the gateway. With an `X-API-Key`, the Authorization header may be for a
+    server.
+    """
     if (key := headers.get("x-api-key")) is not None:
         return key.strip()
     authorization = headers.get("authorization")
     if authorization is None:
         return None
     scheme, _, value = authorization.strip().partition(" ")
-    # Another scheme is a credential too, and a wrong one.
+    # Another scheme counts as an invalid credential.
     return value.strip() if scheme.lower() == "bearer" else ""
 
 
@@ -303,16 +305,16 @@ def build_authenticator(
     bound: str,
     profiles: Iterable[str] = (),
 ) -> HttpAuthenticator:
-    """The gate for a gateway that listens at `bound` (`host:port`).
+    """Build the authenticator of a gateway that listens at `bound` (`host:port`).
 
-    Raises `ConfigError` for settings nobody could be let in by.
+    Raises `ConfigError` for settings under which no caller could get access.
     """
     address = parse_authority(bound) or Authority(settings.host, settings.port)
     _check_settings(settings)
     resources = ProtectedResources(settings, bound=bound, profiles=profiles)
     tokens = None
     if settings.sign_in is not None:
-        # Loads the library for signatures, which a gateway without sign-in need not pay for.
+        # Imports the signature library, which a gateway without sign-in does not need.
         from fingerpost.surfaces.http.tokens import TokenCheck
 
         tokens = TokenCheck(settings.sign_in, audiences=resources.get_audiences)
@@ -329,7 +331,7 @@ def build_authenticator(
 
 
 def _build_local_principal(settings: GatewaySettings) -> Principal:
-    """Who it is that needs no key."""
+    """Return the principal of local callers without a key."""
     confirms = (Right.CONFIRM,) if settings.local_confirm else ()
     return replace(LOCAL_PRINCIPAL, rights=(*LOCAL_PRINCIPAL.rights, *confirms))
 

@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 _STREAMING_HEADERS: Final = frozenset(
     {b"connection", b"transfer-encoding"}
-)  # say how the answer is sent: uvicorn's matter
+)  # control the transfer: left to uvicorn
 
 
 class BufferedCycle(RequestResponseCycle):
-    """uvicorn's, except that a head which says how long its body is waits for that body."""
+    """uvicorn's cycle, but a response head with a Content-Length is written together with the body."""
 
     _start: HTTPResponseStartEvent | None = None
-    _until_closed = False  # where the body ends is where the connection does
-    _length: int | None = None  # of the body to come
-    whole_body: bytes | None = None  # of the request, where it came in one piece with its head
+    _until_closed = False  # the body ends when the connection is closed
+    _length: int | None = None  # of the response body
+    whole_body: bytes | None = None  # the request body, if it arrived together with the head
 
     async def receive(self) -> ASGIReceiveEvent:
         body = self.whole_body
@@ -57,7 +57,7 @@ class BufferedCycle(RequestResponseCycle):
 
     async def send(self, message: ASGISendEvent) -> None:
         if message["type"] == "http.response.start" and not self.response_started:
-            self._start = message  # an app that fails before it has a body may begin anew
+            self._start = message  # kept back: an app that fails before the body may start again
             self._length = _get_body_length(message)
             if self._length is not None:
                 return
@@ -76,7 +76,7 @@ class BufferedCycle(RequestResponseCycle):
         await super().send(message)
 
     def _write_response(self, start: HTTPResponseStartEvent, message: HTTPResponseBodyEvent) -> bool:
-        """Whether all of the answer could be written at once."""
+        """Write the whole response at once if possible. Return whether it was written."""
         body = message.get("body", b"")
         if (
             message.get("more_body")
@@ -90,7 +90,7 @@ class BufferedCycle(RequestResponseCycle):
         if HEADER_RE.search(b"".join([name for name, _ in headers])) or HEADER_VALUE_RE.search(
             b"".join([value for _, value in headers])
         ):
-            return False  # uvicorn says what is wrong with one of them
+            return False  # uvicorn reports the invalid header
         parts = [STATUS_LINE[start["status"]]]
         for name, value in headers:
             parts += (name, b": ", value, b"\r\n")
@@ -111,7 +111,7 @@ def _has_content_length(start: HTTPResponseStartEvent) -> bool:
 
 
 def _get_body_length(start: HTTPResponseStartEvent) -> int | None:
-    """How long the body will be, where the head says so and nothing of how it is sent."""
+    """Return the Content-Length, or None if it is missing or a header controls the transfer."""
     length = None
     for name, value in start.get("headers", ()):
         if name in _STREAMING_HEADERS:
@@ -121,25 +121,25 @@ def _get_body_length(start: HTTPResponseStartEvent) -> int | None:
     return length
 
 
-MAX_HEADS: Final = 4  # heads of one connection
-MAX_HEAD_LENGTH: Final = 4096  # bytes of a head that is kept
+MAX_HEADS: Final = 4  # per connection
+MAX_HEAD_LENGTH: Final = 4096  # bytes
 _HEAD_END: Final = b"\r\n\r\n"
 _LENGTH_HEADER: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})(?=\r\n)", re.IGNORECASE)
-# What is about this one message, or about what comes after it.
+# Headers about a single message, or about what follows it.
 _UNCACHED_HEADERS: Final = frozenset({b"expect", b"te", b"trailer", b"transfer-encoding", b"upgrade"})
 
 
 @frozen(kw_only=False, eq=False)
 class CachedHead:
-    """A head around the digits of its length, and what the parser made of it."""
+    """A request head, split around the digits of its Content-Length, and its parsed scope."""
 
     before: bytes
-    after: bytes  # to the empty line
+    after: bytes  # up to the empty line
     scope: HTTPScope
-    place: int  # of the length among the headers
+    place: int  # index of Content-Length among the headers
 
     def build_scope(self, digits: bytes, state: dict[str, Any]) -> HTTPScope:
-        """As the parser would have made it."""
+        """Build the same scope that the parser would build."""
         headers = list(self.scope["headers"])
         headers[self.place] = (b"content-length", digits)
         scope = self.scope.copy()
@@ -149,13 +149,13 @@ class CachedHead:
 
 
 class HeadCache:
-    """Those of one connection, the newest last."""
+    """The cached heads of one connection, the newest last."""
 
     def __init__(self) -> None:
         self._known: list[CachedHead] = []
 
     def find(self, data: bytes) -> tuple[CachedHead, bytes, bytes] | None:
-        """The known head of a request that is whole, its length as sent, and its body."""
+        """Return the cached head of a complete request, its Content-Length as sent, and its body."""
         for head in self._known:
             if not data.startswith(head.before):
                 continue
@@ -171,7 +171,7 @@ class HeadCache:
         return None
 
     def store(self, data: bytes, scope: HTTPScope) -> None:
-        """Keep the head of a request that came in one piece, was whole, and leaves the connection open."""
+        """Cache the head of a request that arrived complete and keeps the connection open."""
         end = data.find(_HEAD_END) + len(_HEAD_END)
         lengths = _LENGTH_HEADER.findall(data, 0, end)
         if end > MAX_HEAD_LENGTH or len(lengths) != 1 or int(lengths[0]) != len(data) - end:
@@ -196,7 +196,9 @@ _FRAMING_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 def build_parser_without_upgrade(
     protocol: HttpToolsProtocol, version: str, headers: Iterable[Header]
 ) -> tuple[httptools.HttpRequestParser, bytes]:
-    """A parser for the rest of the connection, and what to feed it first: how the body at hand is framed."""
+    """Return a parser for the rest of the connection, and a head to feed first with the framing of the
+    current body.
+    """
     parser = httptools.HttpRequestParser(_HeadlessEvents(protocol))
     parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
     framing = [b"%s: %s\r\n" % header for header in headers if header[0] in _FRAMING_HEADERS]
@@ -204,7 +206,7 @@ def build_parser_without_upgrade(
 
 
 class _HeadlessEvents:
-    """Hears for a connection what the parser finds, but for the first head."""
+    """Forwards parser events to a connection, except those of the first head."""
 
     def __init__(self, protocol: HttpToolsProtocol) -> None:
         self._protocol = protocol
@@ -232,23 +234,23 @@ class _HeadlessEvents:
 
 
 MAX_HEAD_BYTES: Final = 64 * 1024
-MAX_READ_AHEAD: Final = 8  # requests that wait behind a running one before nothing more is read
+MAX_READ_AHEAD: Final = 8  # pipelined requests before reading pauses
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """Cuts off whoever connects and does not ask, or never comes to the end of its request.
+    """Closes connections that send no request, or do not complete one in time.
 
-    A request that arrives in one piece, as nearly all do, costs no timer, and with a known head no parsing.
+    A request that arrives in one piece needs no timer. With a cached head it needs no parsing.
     """
 
     arrival_seconds: float = 30.0
-    _arriving = True  # a request is awaited or half there
+    _arriving = True  # a request is expected or incomplete
     _in_head = True
     _head_size = 0
     _timer: asyncio.TimerHandle | None = None
-    _begun = 0  # requests the parser has seen the start of
-    _answering: RequestResponseCycle | None = None  # the one whose app was started last
-    _deaf = False  # what comes is not for us; what is being answered still is
+    _begun = 0  # requests started by the parser
+    _answering: RequestResponseCycle | None = None  # the cycle whose app was started last
+    _deaf = False  # ignore further data; running requests are still answered
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -257,7 +259,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        # uvicorn tells the newest request alone, which may be waiting for an older one's answer.
+        # uvicorn notifies only the newest request, which may wait for an older response.
         if (running := self._answering) is not None and not running.response_complete:
             running.disconnected = True
             running.message_event.set()
@@ -291,11 +293,11 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._in_head = False
         if 0 < len(self.pipeline) <= MAX_READ_AHEAD:
-            self.flow.resume_reading()  # or we would not hear that the client of the running one left
+            self.flow.resume_reading()  # else a disconnect would not be noticed
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
-            return  # its body is still to come
+            return  # the body follows
         self._arriving = False
         self._stop_timer()
         super().on_message_complete()
@@ -309,7 +311,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _parse(self, data: bytes) -> None:
-        """As uvicorn does; but no other protocol is spoken here, so an upgrade changes nothing."""
+        """Parse as uvicorn does, but ignore protocol upgrades, which are not supported."""
         if self._deaf:
             return
         self._unset_keepalive_if_required()
@@ -326,12 +328,12 @@ class GuardedProtocol(HttpToolsProtocol):
             data = rest
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        cycle.__class__ = BufferedCycle  # uvicorn names its own class where it makes one
+        cycle.__class__ = BufferedCycle  # uvicorn has no way to choose the class
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
     def _is_served(self, data: bytes) -> bool:
-        """Whether this was a whole request with a known head, and is being answered."""
+        """Start a complete request with a cached head. Return whether this was one."""
         found = self._heads.find(data)
         if found is None or self.limit_concurrency is not None:
             return False
@@ -353,7 +355,7 @@ class GuardedProtocol(HttpToolsProtocol):
         )
         cycle.more_body = False
         cycle.whole_body = body
-        self._start_asgi_task(cycle, cast("Any", self).app)  # uvicorn's own type of it is not complete
+        self._start_asgi_task(cycle, cast("Any", self).app)  # uvicorn's type is incomplete
         return True
 
     def _start_timer(self) -> None:
@@ -370,7 +372,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._is_another_answered():
             if status == 408:
-                self._start_timer()  # it may be we who do not read meanwhile
+                self._start_timer()  # reading may be paused on our side
             else:
                 self._stop_reading()
             return
@@ -379,18 +381,18 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _is_another_answered(self) -> bool:
-        """Whether what we write now would be read as part of the answer to an earlier request."""
+        """Return whether a write now would become part of the response to an earlier request."""
         running = self._answering
         if running is None or running.response_complete:
             return False
         return self._in_head or running is not self.cycle
 
     def _stop_reading(self) -> None:
-        """The connection ends when the requests that came whole are answered."""
+        """Close the connection after the complete requests are answered."""
         self._deaf = self._arriving = True
         self.cycle.keep_alive = False
 
 
 def build_protocol(arrival_seconds: float) -> type[GuardedProtocol]:
-    """The protocol with this patience."""
+    """Return a protocol class with this timeout for incoming requests."""
     return type("PatientProtocol", (GuardedProtocol,), {"arrival_seconds": arrival_seconds})

@@ -1,4 +1,4 @@
-"""Results of checking a credential, and API keys: cached, and looked up in the store now and then."""
+"""Results of credential checks, and the check of API keys with a short cache."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from fingerpost.store.api_keys import PREFIX, ApiKey
 
 @frozen(kw_only=False)
 class KnownCredential:
-    """Somebody we know."""
+    """A valid credential and its principal."""
 
     principal: Principal
 
 
 @frozen(kw_only=False)
 class UnknownCredential:
-    """Not a credential of ours. `reason` is for the audit trail; the caller never hears it."""
+    """Not a valid credential. `reason` is for the audit trail; the caller does not get it."""
 
     reason: str
 
 
 @frozen(kw_only=False)
 class InsufficientCredential:
-    """A good token that may not do this. `scopes` are what it would need."""
+    """A valid token without the required permission. `scopes` are those it would need."""
 
     reason: str
     scopes: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class InsufficientCredential:
 
 @frozen(kw_only=False)
 class UndecidedCredential:
-    """We cannot tell at the moment; `seconds` is when to ask again."""
+    """The check is not possible now. `seconds` is when to retry."""
 
     reason: str
     seconds: int = 5
@@ -50,14 +50,14 @@ class UndecidedCredential:
 CredentialVerdict = KnownCredential | UnknownCredential | InsufficientCredential | UndecidedCredential
 
 
-RENEW_AFTER_S: Final = 3.0  # then one request looks the key up again, while others go on
+RENEW_AFTER_S: Final = 3.0  # then one request repeats the lookup while others use the cache
 KEY_FRESH_S: Final = 5.0  # a revoked key is refused after this time at the latest
 USE_NOTED_INTERVAL_S: Final = timedelta(hours=1)
 _MAX_CACHED_KEYS: Final = 1000
 
 
 class ApiKeyLookup(Protocol):
-    """Where keys are kept. The store implements this."""
+    """Lookup of API keys. The store implements this."""
 
     async def find(self, key: str, *, now: datetime | None = None) -> ApiKey | None: ...
 
@@ -73,7 +73,7 @@ class _CachedKey:
 
 
 class ApiKeyCheck:
-    """Tells whose key it is."""
+    """Checks API keys."""
 
     def __init__(self, key_store: ApiKeyLookup, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._book = key_store
@@ -82,7 +82,7 @@ class ApiKeyCheck:
         self._noted: dict[str, datetime] = {}
 
     def get_cached(self, key: str) -> KnownCredential | None:
-        """The answer of a moment ago, if it was a good one."""
+        """Return the cached verdict if the key was valid a moment ago."""
         seen = self._seen.get(_hash_key(key))
         if seen is None:
             return None
@@ -95,8 +95,8 @@ class ApiKeyCheck:
         return seen.verdict
 
     async def check_credential(self, key: str) -> CredentialVerdict:
-        """Whose key this is, as the store knows it now."""
-        if not key.startswith(PREFIX):  # anybody may send us anything: no look-up for what cannot be a key
+        """Look the key up in the store."""
+        if not key.startswith(PREFIX):  # no lookup for what cannot be a key
             return UnknownCredential("no such key")
         try:
             found = await self._book.find(key)
@@ -132,5 +132,5 @@ class ApiKeyCheck:
 
 
 def _hash_key(key: str) -> bytes:
-    """What a key is remembered by: a dump of our memory should not be a list of keys."""
+    """Return the cache key. Hashed, so that a memory dump does not contain API keys."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

@@ -26,7 +26,7 @@ from fingerpost.records.access import DECIDING_RIGHTS, Principal
 from fingerpost.settings.validation import is_loopback
 from fingerpost.store import Store
 
-MARK: Final = "FINGERPOST_COMMAND"  # of `servers/watchdog.py`, whose package takes long to load
+MARK: Final = "FINGERPOST_COMMAND"  # as in `servers/watchdog.py`; that package is slow to import
 
 _PROC: Final = Path("/proc")
 _MAX_PARENTS: Final = 64
@@ -36,7 +36,7 @@ _known_peers: OrderedDict[Peer, bool] = OrderedDict()
 
 @frozen(kw_only=False)
 class Peer:
-    """Both ends of a TCP connection, theirs and ours."""
+    """Both ends of a TCP connection."""
 
     host: str
     port: int
@@ -45,16 +45,18 @@ class Peer:
 
 
 def build_peer(client: tuple[str, int] | None, server: tuple[str, int] | None) -> Peer | None:
-    """The connection of an ASGI request (`scope["client"]`, `scope["server"]`), where it is one."""
+    """Return the local connection of an ASGI request (`scope["client"]`, `scope["server"]`), or None."""
     if not client or not server:
         return None
-    # From another address of this machine, a connection has the same one at both ends.
+    # A connection from this machine to its own external address has the same host at both ends.
     is_local = is_loopback(client[0]) or client[0] == server[0]
     return Peer(client[0], client[1], server[0], server[1]) if is_local else None
 
 
 async def drop_decision_rights(principal: Principal, peer: Peer | None) -> Principal:
-    """The principal, without the rights to decide where a program that we started sent this."""
+    """Return the principal, without the rights to decide if a program started by Fingerpost sent the
+    request.
+    """
     if DECIDING_RIGHTS.isdisjoint(principal.rights) or not await is_tool_peer(peer):
         return principal
     return replace(
@@ -63,7 +65,7 @@ async def drop_decision_rights(principal: Principal, peer: Peer | None) -> Princ
 
 
 async def is_tool_peer(peer: Peer | None) -> bool:
-    """Whether the program at the other end of a connection was started by us. Looked up in a thread, once."""
+    """Return whether the program at the other end was started by Fingerpost. Looked up once, in a thread."""
     if peer is None or sys.platform != "linux":
         return False
     known = _known_peers.get(peer)
@@ -76,12 +78,12 @@ async def is_tool_peer(peer: Peer | None) -> bool:
 
 
 def is_started_by_tool() -> bool:
-    """Whether this very program was started by a Fingerpost, perhaps over others."""
+    """Return whether this process was started by Fingerpost, directly or through other processes."""
     return MARK in os.environ or _is_tool(os.getpid())
 
 
 def _is_tool(process: int) -> bool:
-    """Whether it or one of its parents carries a mark of ours."""
+    """Return whether the process or one of its parents has our marker."""
     for _ in range(_MAX_PARENTS):
         if _is_marked(process):
             return True
@@ -96,12 +98,12 @@ def _look_up_peer(peer: Peer) -> bool:
     if inode is None:
         return False
     wanted = f"socket:[{inode}]"
-    # A socket may be open in several processes: one of a tool among them is enough.
+    # Several processes may share a socket. One tool among them is enough.
     return any(_is_tool(process) for process in _find_holders(wanted))
 
 
 def _find_inode(peer: Peer) -> str | None:
-    """The inode of their end of the connection, by the kernel's table."""
+    """Return the inode of the client's socket from the kernel's table."""
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         theirs, ours = (
             _search_socket_table(peer.host, peer.port, family),
@@ -121,7 +123,9 @@ def _find_inode(peer: Peer) -> str | None:
 
 
 def _search_socket_table(host: str, port: int, family: socket.AddressFamily) -> str | None:
-    """`0100007F:21C2`: words of the address in the machine's order, and the port, as /proc writes them."""
+    """Return `address:port` as in /proc, such as `0100007F:21C2` (address words in host byte
+    order).
+    """
     address = ip_address(host.partition("%")[0])
     if family == socket.AF_INET6 and address.version == 4:
         address = ip_address(f"::ffff:{address}")
@@ -132,7 +136,7 @@ def _search_socket_table(host: str, port: int, family: socket.AddressFamily) -> 
 
 
 def _find_holders(wanted: str) -> Iterator[int]:
-    """The processes that have this socket open, as far as we may look."""
+    """Yield the processes that have this socket open, as far as we may see them."""
     for process in (name for name in _list_folder(str(_PROC)) if name.isdigit()):
         handles = f"{_PROC}/{process}/fd"
         if any(_read_link(f"{handles}/{handle}") == wanted for handle in _list_folder(handles)):
@@ -142,7 +146,7 @@ def _find_holders(wanted: str) -> Iterator[int]:
 def _list_folder(folder: str) -> list[str]:
     try:
         return os.listdir(folder)  # noqa: PTH208 - thousands of names, in a hurry
-    except OSError:  # the process is gone, or not ours to look at
+    except OSError:  # the process ended, or belongs to another user
         return []
 
 
@@ -162,12 +166,12 @@ def _is_marked(process: int) -> bool:
 
 
 def _get_parent(process: int) -> int:
-    """0 where that cannot be told."""
+    """Return the parent's process id, or 0 if it is unknown."""
     try:
         told = (_PROC / str(process) / "stat").read_bytes()
     except OSError:
         return 0
-    fields = told[told.rfind(b")") + 1 :].split()  # its name, before that, may hold anything
+    fields = told[told.rfind(b")") + 1 :].split()  # the process name before it may contain any character
     return int(fields[1]) if len(fields) > 1 else 0
 
 
@@ -179,14 +183,14 @@ _ADDRESS_KEY: Final = "address"
 
 
 async def create_ticket(store: Store) -> str:
-    """A text that opens one session of the operator. It is the only copy there will ever be."""
+    """Create a ticket that opens one session of the operator. It is not stored in readable form."""
     ticket = secrets.token_urlsafe(32)
     await store.cache.put(_TICKETS_KEY, _hash_ticket(ticket), b"operator", ttl=TICKET_LIFETIME_S)
     return ticket
 
 
 async def redeem_ticket(store: Store, ticket: str) -> bool:
-    """Whether the ticket is good. It never is again, in this process or another on the same store."""
+    """Return whether the ticket is valid. It is valid once, for all processes on the same store."""
     mark = _hash_ticket(ticket)
     if await store.cache.get(_TICKETS_KEY, mark) is None:
         return False
@@ -195,24 +199,24 @@ async def redeem_ticket(store: Store, ticket: str) -> bool:
         grant_id=f"gnt_{mark[:32]}",
         granted_by="console: leave to use one ticket",
         granted_at=now,
-        expires=now + timedelta(seconds=2 * TICKET_LIFETIME_S),  # outlives the ticket
+        expires=now + timedelta(seconds=2 * TICKET_LIFETIME_S),  # longer than the ticket
         call_fingerprint=f"ticket {mark}",
     )
     return await store.grants.add_and_spend(use, now=now)
 
 
 def build_sign_in_url(address: str, ticket: str) -> str:
-    """Where the ticket is used. It stands behind the `#`, which browsers send to no server."""
+    """Return the sign-in URL. The ticket is in the fragment, which browsers do not send to servers."""
     return f"{address.rstrip('/')}/#/sign-in/{ticket}"
 
 
 async def save_address(store: Store, address: str) -> None:
-    """Keep where people reach the console, for the command that prints a link to it."""
+    """Store the console's address, for the command that prints a link to it."""
     await store.cache.put(_SERVING_KEY, _ADDRESS_KEY, address.encode())
 
 
 async def read_address(store: Store) -> str | None:
-    """Where the console was last served on this store."""
+    """Return where the console was last served on this store."""
     kept = await store.cache.get(_SERVING_KEY, _ADDRESS_KEY)
     return kept.decode() if kept else None
 

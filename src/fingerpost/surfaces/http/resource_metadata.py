@@ -1,4 +1,6 @@
-"""OAuth resources of the gateway (RFC 8707) and the metadata that says where to sign in (RFC 9728)."""
+"""OAuth resources of the gateway (RFC 8707) and the metadata that names the authorization server (RFC
+9728).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _ENDPOINT_PATTERN = re.compile(r"(?P<root>.*?)/mcp(?:/route|/all|/p/[^/?#]+)?")
 
 
 class ProtectedResources:
-    """What this gateway's endpoints are called, and which audiences are theirs."""
+    """The resource names of this gateway's endpoints, and the accepted audiences."""
 
     def __init__(self, settings: GatewaySettings, *, bound: str, profiles: Iterable[str] = ()) -> None:
         audience = None if settings.sign_in is None else settings.sign_in.audience
@@ -33,15 +35,15 @@ class ProtectedResources:
 
     @property
     def prefix(self) -> str:
-        """The path before our own paths, where a proxy puts one there."""
+        """The path prefix that a proxy adds, or an empty string."""
         return urlsplit(self._own).path
 
     def get_resources(self) -> Mapping[str, str]:
-        """The resource of each endpoint there is now, by its path."""
+        """Return the resource of each current endpoint, by path."""
         return {path: self._one_for_all or f"{self._own}{path}" for path in self._get_endpoints()}
 
     def get_audiences(self) -> Mapping[str, str | None]:
-        """What a token may be for, and the profile it is bound to by that."""
+        """Return the accepted audiences, each with the profile that it limits a token to."""
         taken: dict[str, str | None] = {}
         if self._is_ours:
             taken = {f"{self._own}{path}": profile for path, profile in self._get_endpoints().items()}
@@ -54,7 +56,7 @@ class ProtectedResources:
 
 
 def _parse_root(address: str) -> str | None:
-    """Where a gateway is that has an endpoint of this address; None when it could be none."""
+    """Return the root URL of a gateway with this endpoint URL, or None if it is not an endpoint URL."""
     match = _ENDPOINT_PATTERN.fullmatch(address)
     return None if match is None else match["root"]
 
@@ -63,9 +65,9 @@ WELL_KNOWN_PATH: Final = "/.well-known/oauth-protected-resource"
 
 
 class ResourceMetadata:
-    """The protected-resource metadata, and the challenge that points to them.
+    """The protected-resource metadata, and the challenge that refers to them.
 
-    Clients compare: the resource a document names must be the address it was asked for (RFC 9728, 3.3).
+    Clients check that the resource named in a document is the URL they requested (RFC 9728, 3.3).
     """
 
     def __init__(self, sign_in: SignInSettings | None, resources: ProtectedResources) -> None:
@@ -73,7 +75,7 @@ class ResourceMetadata:
         self._resources = resources
 
     def get_documents(self) -> Mapping[str, JsonObject]:
-        """By path; nothing where nobody can sign in."""
+        """Return the documents by path. Empty if sign-in is not configured."""
         if self._sign_in is None:
             return {}
         main, prefix = self._resources.main, self._resources.prefix
@@ -87,7 +89,7 @@ class ResourceMetadata:
     def build_challenge(
         self, path: str, error: str | None = None, scopes: tuple[str, ...] = ()
     ) -> tuple[str, str]:
-        """The `WWW-Authenticate` header of a refusal at this path."""
+        """Build the `WWW-Authenticate` header of a denial at this path."""
         parts = ['realm="fingerpost"']
         if error is not None:
             parts.append(f'error="{error}"')

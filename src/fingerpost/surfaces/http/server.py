@@ -19,19 +19,19 @@ from fingerpost.surfaces.http.asgi import AsgiScope, Receive, Send, respond
 from fingerpost.surfaces.http.connection import build_protocol
 from fingerpost.surfaces.http.interpreter import tune_for_serving
 
-KEEP_ALIVE_S: Final = 120  # longer than an agent thinks between two calls
+KEEP_ALIVE_S: Final = 120  # longer than an agent usually pauses between two calls
 LISTEN_BACKLOG: Final = 2048
 SHUTDOWN_S: Final = 5
-DRAIN_S: Final = 3.0  # for requests that run when we are told to stop
+DRAIN_S: Final = 3.0  # for running requests at shutdown
 
 
 class ServedApp(Protocol):
-    """An app that can be told to come to its end."""
+    """An ASGI app with a graceful shutdown."""
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None: ...
 
     async def drain(self, seconds: float) -> None:
-        """End streams in good order, and give what runs a little time before it is stopped."""
+        """End streams gracefully and give running requests a short time before they are stopped."""
         ...
 
 
@@ -43,7 +43,7 @@ async def serve_app(
     started: Callable[[], None] | None = None,
     signals: bool = True,
 ) -> None:
-    """Serve an opened app at a socket, until a signal or until cancelled."""
+    """Serve an opened app at a socket until a signal or cancellation."""
     config = uvicorn.Config(
         app,
         http=build_protocol(arrival_seconds),
@@ -52,7 +52,7 @@ async def serve_app(
         lifespan="off",
         interface="asgi3",
         log_config=None,
-        log_level="error",  # what strangers send is no news: each line could be repeated for ever
+        log_level="error",  # invalid requests of clients must not fill the log
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -80,7 +80,7 @@ async def _run_server(server: _UvicornServer, listening: socket.socket, *, signa
 
 
 class _UvicornServer(uvicorn.Server):
-    """Leaves signals to us, and lets the app say goodbye before connections are closed."""
+    """A uvicorn server without its own signal handlers, which drains the app before it closes connections."""
 
     def __init__(self, config: uvicorn.Config, app: ServedApp, started: Callable[[], None] | None) -> None:
         super().__init__(config)
@@ -109,16 +109,18 @@ async def _stop_at_signal(server: uvicorn.Server) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         async for _ in received:
             if server.should_exit:
-                server.force_exit = True  # asked twice: no more waiting
+                server.force_exit = True  # second signal: stop at once
             server.should_exit = True
 
 
 def listen_at(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises `ConfigError` with what to do when the address is taken or not ours."""
+    """Return a listening socket. Raises `ConfigError` with a hint if the address is in use or not
+    available.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
-        # Streams are many small writes: each goes out at once. Connections take this from their socket.
+        # Streams consist of small writes that must not be delayed. Connections inherit this option.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:
@@ -129,15 +131,15 @@ def listen_at(host: str, port: int) -> socket.socket:
 
 
 def get_address(listening: socket.socket) -> str:
-    """`host:port` as others write it in a URL."""
+    """Return `host:port` as written in a URL."""
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class PathRouter:
-    """Hands each request to a surface by the first part of its path.
+    """Routes each request to an app by the first segment of its path.
 
-    `parts` are by that first part (`v1`, `api`); everything else is for `home`.
+    `parts` are the apps by segment (`v1`, `api`); `default` gets all other requests.
     """
 
     def __init__(self, parts: Mapping[str, ServedApp], *, default: ServedApp) -> None:
@@ -151,7 +153,7 @@ class PathRouter:
             await part(scope, receive, send)
 
     async def drain(self, seconds: float) -> None:
-        """All of them side by side: each has the whole time."""
+        """Drain all apps concurrently; each has the whole time."""
         async with anyio.create_task_group() as tasks:
             for part in {id(part): part for part in (*self._parts.values(), self._home)}.values():
                 tasks.start_soon(part.drain, seconds)
@@ -165,9 +167,10 @@ _UNAVAILABLE = b'{"error": "This part could not be opened; the log says why."}'
 
 
 class LazyApp:
-    """Stands for the surface. `keep_open` runs in a task of the house, which opens it and closes it again.
+    """An app that is loaded by its first request. `keep_open` runs in a separate task, which opens and closes
+    it.
 
-    `load` runs in a thread, since it imports the surface, and gives what opens it.
+    `load` imports the surface, so it runs in a thread. It returns the context manager that opens the app.
     """
 
     def __init__(self, load: AppLoader) -> None:
@@ -177,7 +180,9 @@ class LazyApp:
         self._app: ServedApp | None = None
 
     async def keep_open(self) -> None:
-        """Wait until it is wanted, then hold it open until cancelled. One that failed is tried again."""
+        """Wait for the first request, then keep the app open until cancelled. After a failure the next
+        request retries.
+        """
         while True:
             await self._wanted.wait()
             try:

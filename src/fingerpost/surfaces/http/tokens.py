@@ -1,5 +1,5 @@
-"""Signed tokens (JWT) of an authorization server: its public keys, the checks, and the claims. Never passed
-on.
+"""Signed tokens (JWT) of an authorization server: its public keys, the checks, and the claims. Tokens are
+never forwarded.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ MAX_NAME_LENGTH: Final = 200
 MAX_SCOPES: Final = 1000
 SCOPE_PREFIX: Final = "fingerpost:"
 
-# By either name: some issuers say one, some the other, some both.
+# Issuers use one of these names or both.
 _SCOPE_CLAIMS: Final = ("scope", "scp")
-# Ours by its beginning, or meant as one of ours and written as we do not read it: in capitals, behind a
-# comma or behind an address. A number after it is the port of a host that is called so.
+# Scopes of ours, also misspelled ones, which must be rejected: in capitals, after a comma or after a URL.
+# A number after the colon is the port of a host named "fingerpost".
 _SCOPE_MEANINGS = re.compile(r"^fingerpost:|fingerpost:(?!\d)", re.IGNORECASE)
 
 
 class InvalidClaims(Exception):
-    """The token is good, but what it says is not."""
+    """The token is valid, but its claims are not."""
 
 
 def get_scopes(claims: Mapping[str, object]) -> tuple[str, ...]:
-    """All scopes of a token.
+    """Return all scopes of a token.
 
-    Raises `InvalidClaims` for what we cannot read whole: half a bound would be none.
+    Raises `InvalidClaims` if they cannot be read completely: an incomplete limit would permit too much.
     """
     scopes = tuple(scope for name in _SCOPE_CLAIMS for scope in _parse_scope_claim(name, claims.get(name)))
     if len(scopes) > MAX_SCOPES:
@@ -63,7 +63,7 @@ def get_scopes(claims: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _parse_scope_claim(name: str, given: object) -> list[str]:
-    """What one claim lists: a text with spaces between, or a list of texts. None says nothing."""
+    """Parse one claim: a text separated by spaces, or a list of texts. None means no scopes."""
     if given is None:
         return []
     if isinstance(given, str):
@@ -80,9 +80,9 @@ def _parse_scope_claim(name: str, given: object) -> list[str]:
 def build_principal(
     claims: Mapping[str, object], scopes: tuple[str, ...], *, audience_profiles: tuple[str, ...] = ()
 ) -> Principal:
-    """Who holds this token; `meant_for` are the profiles it was asked for, if for these alone.
+    """Build the principal of a token. `audience_profiles` are the profiles its audience limits it to, if any.
 
-    Raises `InvalidClaims` for what we cannot read.
+    Raises `InvalidClaims` for an unknown scope of ours.
     """
     servers: list[str] = []
     tools: list[str] = []
@@ -114,21 +114,22 @@ def build_principal(
 
 
 def _intersect_profiles(scoped: tuple[str, ...], audience_profiles: tuple[str, ...]) -> tuple[str, ...]:
-    """The profiles that scopes and audience leave; where one of the two says nothing, the other's."""
+    """Return the profiles allowed by scopes and audience. If one of them sets no limit, use the other."""
     if not scoped or not audience_profiles:
         return scoped or audience_profiles
     both = tuple(name for name in scoped if name in audience_profiles)
-    if not both:  # which would read as: all of them
+    if not both:  # an empty result would mean all profiles
         message = "the token's scopes name other profiles than its audience"
         raise InvalidClaims(message)
     return both
 
 
 def _build_principal_name(claims: Mapping[str, object]) -> str:
-    """`token:<sub>`, with the client where it is named. No key and no local person is called so.
+    """Return `token:<sub>`, followed by the client if it is named. API keys and local callers never have such
+    names.
 
-    What stands behind the last "@" is the client, so that no two have one name: a subject with an "@" and
-    no client ends with one.
+    The part after the last "@" is the client, so names are unique: a subject with an "@" and no client gets a
+    trailing "@".
     """
     subject = claims.get("sub")
     client = claims.get("client_id", claims.get("azp"))
@@ -153,14 +154,14 @@ MAX_FETCH_BYTES: Final = 512 * 1024
 MAX_KEYS: Final = 100
 RENEW_AFTER_S: Final = 600.0
 MAX_KEY_AGE_S: Final = 3600.0
-UNKNOWN_KEY_INTERVAL_S: Final = 30.0  # or anybody could make us ask the issuer as often as they like
+UNKNOWN_KEY_INTERVAL_S: Final = 30.0  # limits how often callers can cause a request to the issuer
 RETRY_INTERVAL_S: Final = 5.0
 
 Jwk = Mapping[str, Any]
 
 
 class IssuerUnreachable(Exception):
-    """The issuer's keys cannot be had at the moment."""
+    """The issuer's keys are not available now."""
 
 
 @frozen(kw_only=False)
@@ -170,7 +171,7 @@ class _KeySet:
 
 
 class TokenIssuer:
-    """One authorization server's keys."""
+    """The keys of one authorization server."""
 
     def __init__(self, settings: SignInSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer = settings.issuer
@@ -179,10 +180,10 @@ class TokenIssuer:
         self._lock = anyio.Lock()
         self._set: _KeySet | None = None
         self._failed: float | None = None
-        self._told: str | None = None  # why it failed, as the log has it
+        self._told: str | None = None  # the last logged reason
 
     async def find_keys(self, kid: str | None) -> tuple[Jwk, ...]:
-        """The keys a token may be signed with: the one of this id, or all when it names none.
+        """Return the keys that may have signed a token: the one with this id, or all if it names none.
 
         Raises `IssuerUnreachable`.
         """
@@ -194,10 +195,10 @@ class TokenIssuer:
         return ()
 
     async def _get_key_set(self, *, since: float | None) -> _KeySet:
-        """The keys as known; fetched when they are old, or no newer than `since`."""
+        """Return the known keys. Fetch them first if they are old, or were fetched at `since`."""
         if self._set is not None and not self._is_due(self._set, since):
             return self._set
-        async with self._lock:  # who waited here finds what the one before fetched
+        async with self._lock:  # later tasks find the keys that the first one fetched
             held = self._set
             if held is not None and not self._is_due(held, since):
                 return held
@@ -226,7 +227,7 @@ class TokenIssuer:
         return self._set
 
     def _log_failure(self, reason: str) -> None:
-        """Once for each reason: everybody who comes with a token asks again."""
+        """Log each reason once, because every request with a token tries again."""
         if reason != self._told:
             self._told = reason
             log.warning(
@@ -242,7 +243,7 @@ class TokenIssuer:
         return key_set
 
     async def _fetch_keys(self) -> tuple[Jwk, ...]:
-        # Making a client reads certificates and settings from disk.
+        # Creating a client reads certificates and settings from disk.
         async with await anyio.to_thread.run_sync(_build_client) as client:
             url = self._jwks_url or await self._discover_keys_url(client)
             document = await _get_document(client, url)
@@ -254,13 +255,13 @@ class TokenIssuer:
         return tuple(cast("Jwk", entry) for entry in entries if isinstance(entry, dict))
 
     async def _discover_keys_url(self, client: httpx2.AsyncClient) -> str:
-        """Where the issuer says its keys are (RFC 8414, then OpenID Connect)."""
+        """Return the URL of the issuer's keys from its metadata (RFC 8414, then OpenID Connect)."""
         for url in build_metadata_urls(self._issuer):
             try:
                 metadata = await _get_document(client, url)
             except _MissingDocument:
                 continue
-            # Whoever serves this document must be the one it speaks for (RFC 8414, 3.3).
+            # The document must name the issuer it was requested for (RFC 8414, 3.3).
             if metadata.get("issuer") != self._issuer:
                 message = "the metadata are those of another issuer"
                 raise ValueError(message)
@@ -279,11 +280,11 @@ def _build_client() -> httpx2.AsyncClient:
 
 
 class _MissingDocument(ValueError):
-    """There is no such document."""
+    """The document does not exist."""
 
 
 def build_metadata_urls(issuer: str) -> tuple[str, ...]:
-    """Where an issuer's metadata may be, in the order to look."""
+    """Return the possible URLs of an issuer's metadata, in the order to try."""
     parts = urlsplit(issuer)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     urls = (
@@ -321,8 +322,8 @@ def _filter_by_kid(keys: tuple[Jwk, ...], kid: str | None) -> tuple[Jwk, ...]:
 
 MAX_TOKEN_LENGTH: Final = 16_384
 LEEWAY_SECONDS: Final = 30
-TOKEN_FRESH_S: Final = 60.0  # a key the issuer withdraws is believed no longer than this and RENEW_AFTER
-MAX_KEYS_TRIED: Final = 10  # keys tried for a token that names none
+TOKEN_FRESH_S: Final = 60.0  # a withdrawn key is accepted at most this long plus RENEW_AFTER_S
+MAX_KEYS_TRIED: Final = 10  # for a token that names no key
 _MAX_CACHED_TOKENS: Final = 1000
 
 _TOKEN_TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
@@ -331,12 +332,14 @@ _TOKEN_TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
 @frozen(kw_only=False)
 class _CachedVerdict:
     verdict: CredentialVerdict
-    until: float  # by the clock of this process
-    expires: float  # by the world's
+    until: float  # monotonic clock
+    expires: float  # wall clock
 
 
 class TokenCheck:
-    """Tells whose token it is. `audiences` are those taken now, each with the profile it is bound to."""
+    """Checks tokens. `audiences` returns the accepted audiences, each with the profile it limits a token
+    to.
+    """
 
     def __init__(
         self,
@@ -353,14 +356,14 @@ class TokenCheck:
         self._seen: OrderedDict[bytes, _CachedVerdict] = OrderedDict()
 
     def get_cached(self, token: str) -> KnownCredential | None:
-        """The answer of a moment ago, if it was a good one."""
+        """Return the cached verdict if the token was valid a moment ago."""
         seen = self._seen.get(_hash_token(token))
         if seen is None or self._clock() >= seen.until or time.time() >= seen.expires + LEEWAY_SECONDS:
             return None
         return seen.verdict if isinstance(seen.verdict, KnownCredential) else None
 
     async def check_credential(self, token: str) -> CredentialVerdict:
-        """Whose token this is: signed by the issuer, for us, now, with the scopes we ask for."""
+        """Check a token: signature, audience, validity time, and required scopes."""
         if len(token) > MAX_TOKEN_LENGTH:
             return UnknownCredential("the token is too long")
         audiences = self._audiences()
@@ -420,7 +423,7 @@ class TokenCheck:
 
 
 def _get_audience_profiles(audience: object, audiences: Mapping[str, str | None]) -> tuple[str, ...]:
-    """The profiles a token is bound to by the endpoints it was asked for; none when by one it is not."""
+    """Return the profiles a token is limited to by its audiences. Empty if one audience sets no limit."""
     listed = cast("list[object]", audience) if isinstance(audience, list) else [audience]
     taken = [audiences[entry] for entry in listed if isinstance(entry, str) and entry in audiences]
     profiles = tuple(name for name in taken if name is not None)
@@ -428,7 +431,7 @@ def _get_audience_profiles(audience: object, audiences: Mapping[str, str | None]
 
 
 def _load_key(entry: Jwk, algorithm: str) -> jwt.PyJWK | None:
-    """The key, if it is one for signatures of this kind."""
+    """Return the key if it suits this signature algorithm."""
     if entry.get("use", "sig") != "sig" or entry.get("alg", algorithm) != algorithm:
         return None
     try:
