@@ -1,7 +1,7 @@
-"""What Fingerpost remembers: journal, audit trail, pins, usage, choices, confidences, approvals, grants,
-cache, tokens, keys, shutters, evals, memories, running processes.
+"""Persistent state: journal, audit trail, pins, usage, learning data, approvals, grants, cache, tokens, API
+keys, disabled tools, evals, memories and running processes.
 
-The only package that knows the database library. SQLite by default, PostgreSQL by URL.
+Only this package uses the database library. The default is SQLite; a URL selects PostgreSQL.
 """
 
 from fingerpost.store.api_keys import ApiKey, ApiKeyStore

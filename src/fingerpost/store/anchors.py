@@ -1,4 +1,4 @@
-"""Anchors of the audit trail outside the database: lines of "seq hash", only ever appended."""
+"""Anchors of the audit trail outside the database: append-only lines of "seq hash"."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from fingerpost.frozen import frozen
 
 logger = logging.getLogger("fingerpost.store")
 
-_MAX_NEWEST_BYTES = 48 * 1024  # bytes: some 200 lines about rows, and as many about the journal
+_MAX_NEWEST_BYTES = 48 * 1024  # bytes: about 200 lines for rows and as many for the journal
 _LINE = re.compile(r"(\d{1,18}) ([0-9a-f]{64})")
 _JOURNAL_LINE = re.compile(r"journal (\d{1,18}) (\d{1,18}) ([0-9a-f]{64})")
-# Found wherever it stands in a line: a log has its own words before it.
+# Matches anywhere in a line, because logs add a prefix.
 _REMOTE_LINE = re.compile(
     r"fingerpost-audit ([0-9a-f]{16}) (?:(\d{1,18})|journal (\d{1,18}) (\d{1,18})) ([0-9a-f]{64})"
 )
-SEND_SECONDS: Final = 10.0  # for one try to reach an anchor outside
-CLOSE_SECONDS: Final = 3.0  # for what is left at the end
+SEND_SECONDS: Final = 10.0  # for one attempt to reach a remote anchor
+CLOSE_SECONDS: Final = 3.0  # for the remaining lines at the end
 MAX_OBJECTS: Final = 1_000_000
-_SYSLOG_PRIORITY: Final = 13 * 8 + 6  # "log audit", informational
+_SYSLOG_PRIORITY: Final = 13 * 8 + 6  # facility "log audit", severity informational
 
 
 @frozen(kw_only=False)
 class JournalRange:
-    """Rows of the journal from `first` to `last`, and the hash over them."""
+    """Journal rows from `first` to `last`, and the hash over them."""
 
     first: int
     last: int
@@ -47,29 +47,31 @@ class JournalRange:
 
 @frozen
 class RemoteAnchorLines:
-    """What an anchor outside holds, of the store at one place and of those at others."""
+    """Lines of a remote anchor, for this store and for stores at other locations."""
 
     rows: dict[int, frozenset[str]]
     journal: tuple[JournalRange, ...]
-    elsewhere: tuple[tuple[int, str], ...]  # rows of a store at another place: this one before it was moved
+    # Rows of a store at another location, for example this one before it was moved.
+    elsewhere: tuple[tuple[int, str], ...]
 
 
 class Anchor:
-    """The anchor file of one database on this host."""
+    """The local anchor file of one database."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._last: tuple[int, str] | None = None
 
     def append_row(self, seq: int, digest: str) -> None:
-        """Append one line, unless it is the one written last. Blocks; raises `OSError`."""
+        """Append one line, unless it equals the last one. Blocks; raises `OSError`."""
         if seq == 0 or (seq, digest) == self._last:
             return
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         try:
-            # One write with O_APPEND: lines of several processes do not mix. The line before ours may have
-            # been torn by a power cut; a line feed first keeps it from spoiling this one.
+            # One write with O_APPEND, so that lines of several processes do not mix. A power cut may have
+            # left the
+            # previous line incomplete; a line feed first keeps this line intact.
             start = "\n" if self._last is None and os.fstat(handle).st_size > 0 else ""
             os.write(handle, f"{start}{seq} {digest}\n".encode("ascii"))
         finally:
@@ -81,7 +83,7 @@ class Anchor:
         append_line(self.path, str(rows))
 
     def read_journal_ranges(self) -> tuple[JournalRange, ...]:
-        """Every range of the journal that is remembered."""
+        """Return all recorded journal ranges."""
         try:
             with self.path.open(encoding="ascii", errors="replace") as file:
                 found = [match for line in file if (match := _JOURNAL_LINE.fullmatch(line.strip()))]
@@ -90,13 +92,13 @@ class Anchor:
         return tuple(JournalRange(int(match[1]), int(match[2]), match[3]) for match in found)
 
     def read_newest(self) -> dict[int, frozenset[str]]:
-        """The same of its last lines."""
+        """Like `read_lines`, for the last lines only."""
         return self.read_lines(last=_MAX_NEWEST_BYTES)
 
     def read_lines(self, *, last: int | None = None) -> dict[int, frozenset[str]]:
-        """Every hash remembered for a row. More than one for the same row is itself a finding.
+        """Return all recorded hashes by row. More than one hash for a row indicates tampering.
 
-        `last` reads only so many bytes at the end; a line that begins before them is passed over.
+        `last` limits reading to this number of bytes at the end. A line cut off at the start is skipped.
         """
         found: defaultdict[int, set[str]] = defaultdict(set)
         try:
@@ -113,7 +115,7 @@ class Anchor:
 
 
 def append_line(path: Path, line: str) -> None:
-    """One write, on disk when it returns: lines of several processes do not mix."""
+    """Append a line with one synced write, so that lines of several processes do not mix."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
     try:
@@ -123,19 +125,16 @@ def append_line(path: Path, line: str) -> None:
         os.close(handle)
 
 
-# -- anchors outside --------------------------------------------------------------------------------
-
-
 class AnchorTarget(Protocol):
-    """A remote place that accepts lines and cannot be read by a client that only writes."""
+    """A remote destination for anchor lines. It accepts lines and need not be readable."""
 
     def send(self, lines: Sequence[str], timeout: float) -> None:
-        """Blocks; raises `OSError`."""
+        """Send the lines. Blocks; raises `OSError`."""
 
 
 @frozen(kw_only=False)
 class FileTarget:
-    """A file on another disk, or one that only grows (`chattr +a`)."""
+    """A file on another disk, or an append-only file (`chattr +a`)."""
 
     path: Path
 
@@ -175,9 +174,9 @@ class SyslogTarget:
 
 
 class HttpTarget:
-    """Objects that are only ever made (`PUT` with `If-None-Match: *`): 1, 2, 3 … below one address.
+    """Objects 1, 2, 3 … below one URL, created with `PUT` and `If-None-Match: *` and never overwritten.
 
-    With a retention rule at the store they cannot be changed or removed, not even by their maker.
+    With a retention rule at the object store they cannot be changed or deleted, even by their creator.
     """
 
     def __init__(self, url: str, label: str) -> None:
@@ -192,13 +191,13 @@ class HttpTarget:
             if status in (200, 201, 204):
                 self._next = number + 1
                 return
-            if status not in (409, 412):  # another process was first
+            if status not in (409, 412):  # another process created it first
                 message = f"{_format_url(self._url)} answered {status}"
                 raise ConnectionError(message)
             number += 1
 
     def _find_first_free(self, timeout: float) -> int:
-        """By doubling, then by halving: there are no gaps."""
+        """Find the first free number by doubling and bisection. There are no gaps."""
         free = 1
         while self._exists(free, timeout):
             free *= 2
@@ -220,7 +219,7 @@ class HttpTarget:
 
 
 def _send_request(method: str, url: str, timeout: float, body: bytes | None = None) -> tuple[int, bytes]:
-    """One request; no redirect is followed. Raises `OSError`."""
+    """Send one request without following redirects. Raises `OSError`."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     headers = {"content-type": "text/plain", "if-none-match": "*"} if body is not None else {}
@@ -242,7 +241,7 @@ def _format_url(url: str) -> str:
 
 
 def parse_target(text: str, label: str) -> AnchorTarget:
-    """What an entry of `audit.anchors` names. Raises `ConfigError`."""
+    """Parse an entry of `audit.anchors`. Raises `ConfigError`."""
     parts = urlsplit(text)
     match parts.scheme:
         case "http" | "https" if parts.hostname and not parts.query:
@@ -260,7 +259,7 @@ def parse_target(text: str, label: str) -> AnchorTarget:
 
 
 class RemoteAnchors:
-    """Sends what is to be remembered to places outside, from a thread of its own: no write waits for it."""
+    """Sends anchor lines to remote targets in a separate thread, so that no write waits for them."""
 
     def __init__(self, targets: Iterable[str], label: str, *, interval: float) -> None:
         self._targets = [(text, parse_target(text, label)) for text in targets]
@@ -275,7 +274,7 @@ class RemoteAnchors:
             self._thread.start()
 
     def queue(self, head: tuple[int, str], journal: JournalRange | None) -> None:
-        """To be sent with the next round. Returns at once."""
+        """Queue lines for the next round. Returns at once."""
         if not self._targets:
             return
         with self._lock:
@@ -285,7 +284,7 @@ class RemoteAnchors:
                     lines.append(f"fingerpost-audit {self._label} {journal}")
 
     def close(self) -> None:
-        """Send what is left, within a few seconds. Blocks."""
+        """Send the remaining lines within a few seconds. Blocks."""
         if self._targets:
             self._over.set()
             self._thread.join(CLOSE_SECONDS * len(self._targets) + 1)
@@ -315,7 +314,7 @@ class RemoteAnchors:
 
 
 def read_remote_lines(place: str, label: str) -> RemoteAnchorLines:
-    """The lines in a file (a log, too) or below an address. Blocks; raises `OSError`."""
+    """Read the anchor lines in a file (also a log) or below a URL. Blocks; raises `OSError`."""
     texts = (
         _read_objects(place, label) if place.startswith(("http://", "https://")) else _read_lines_at(place)
     )

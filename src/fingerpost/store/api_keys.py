@@ -1,4 +1,4 @@
-"""API keys of the gateway: who holds one, what it opens, until when."""
+"""API keys of the gateway: holder, permissions and expiry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fingerpost.store.schema import api_keys
 from fingerpost.store.writer import LossPolicy, StoreWriter
 
 PREFIX: Final = "fp_"
-RESERVED_NAMES: Final = frozenset({LOCAL_NAME})  # names that no key may have
+RESERVED_NAMES: Final = frozenset({LOCAL_NAME})  # names not allowed for keys
 
 _KEY_PATTERN = re.compile(r"fp_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -31,7 +31,7 @@ _NO_KEY: Final = "0" * 64
 
 @frozen
 class ApiKey:
-    """What is known of a key; the key itself is not."""
+    """Properties of a key. The key text itself is not stored."""
 
     key_id: str
     name: str
@@ -41,17 +41,17 @@ class ApiKey:
     rights: tuple[Right, ...] = (Right.USE,)
     created: datetime
     expires: datetime | None = None
-    last_used: datetime | None = None  # to the hour or so
+    last_used: datetime | None = None  # accurate to about an hour
     revoked: datetime | None = None
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether it opens anything at this moment."""
+        """Return whether the key is neither revoked nor expired."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
 @frozen
 class _KeyAccess:
-    """What a key opens, as it is kept."""
+    """The permissions of a key, as stored."""
 
     scope: Scope
     profiles: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class _KeyAccess:
 
 
 class ApiKeyStore:
-    """Makes, finds and revokes keys."""
+    """Creates, finds and revokes keys."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
@@ -77,12 +77,12 @@ class ApiKeyStore:
         same_holder: bool = False,
         now: datetime | None = None,
     ) -> tuple[ApiKey, str]:
-        """Make a key. The text is the only copy there will ever be.
+        """Create a key and return it with its text, which is not stored anywhere.
 
-        Requests, approvals and conversations belong to the name. So one that an earlier key had is given
-        again only to the `same_holder`: anybody else would see what is not theirs.
+        Requests, approvals and conversations belong to the name. The name of an earlier key is therefore
+        reused only for the `same_holder`; another holder would see data that belongs to the first one.
 
-        Raises `ConfigError` when the name cannot be used or another key holds it.
+        Raises `ConfigError` when the name is invalid or in use.
         """
         moment = now or utc_now()
         _check_new_key(name, expires, moment)
@@ -109,7 +109,9 @@ class ApiKeyStore:
         return made, f"{PREFIX}{made.key_id.removeprefix('key_')}_{secret}"
 
     async def find(self, key: str, *, now: datetime | None = None) -> ApiKey | None:
-        """The key this text is, if it holds now. Takes as long for a wrong key as for a right one."""
+        """Return the valid key with this text, or None. The time does not depend on whether the key is
+        right.
+        """
         parts = _KEY_PATTERN.fullmatch(key)
         key_id, secret = (f"key_{parts[1]}", parts[2]) if parts else ("", "")
         query = select(api_keys).where(api_keys.c.key_id == key_id)
@@ -119,27 +121,29 @@ class ApiKeyStore:
         return known if known is not None and same and known.is_valid(now or utc_now()) else None
 
     async def get(self, key_id: str) -> ApiKey | None:
-        """The key of this id, whether it holds or not."""
+        """Return the key with this id, valid or not, or None."""
         query = select(api_keys).where(api_keys.c.key_id == key_id)
         row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else _build_key(row)
 
     async def list_all(self) -> list[ApiKey]:
-        """Every key there ever was, in the order they were made."""
+        """Return all keys, including revoked ones, in order of creation."""
         query = select(api_keys).order_by(api_keys.c.created, api_keys.c.key_id)
         return await self._database.read(lambda found: [_build_key(row) for row in found.execute(query)])
 
     async def has_valid(self, *, now: datetime | None = None) -> bool:
-        """Whether there is a key that opens anything."""
+        """Return whether there is any valid key."""
         query = select(api_keys.c.key_id).where(_is_live(now or utc_now())).limit(1)
         return await self._database.read(lambda found: found.execute(query).first() is not None)
 
     async def revoke(self, name_or_id: str, *, now: datetime | None = None) -> bool:
-        """From now on the key opens nothing. False when there is none of this name or id that did."""
+        """Revoke the key. Return False if no active key has this name or id."""
         return await self._writer.write(_revoke_keys, (name_or_id, now or utc_now()))
 
     def note_use(self, key_id: str, at: datetime) -> None:
-        """Remember soon that the key was used. Returns at once; may be lost while the disk is stuck."""
+        """Record soon that the key was used. Returns at once. The record may be lost while the disk is
+        blocked.
+        """
         self._writer.write_soon(_update_last_used, (key_id, at), loss=self._loss)
 
 
@@ -166,10 +170,10 @@ def _add_keys(connection: Connection, new: Sequence[tuple[ApiKey, bool]]) -> lis
 
 
 def _add_key(connection: Connection, key: ApiKey, *, same_holder: bool) -> str:
-    """Whether another key of this name `is_valid`, or once `held` and is not the same holder's; else
-    empty.
+    """Add a key and return "". Return "holds" if a valid key has this name, or "held" if an earlier one had
+    it and `same_holder` is false.
     """
-    # Transactions that write follow one another, so two processes cannot both find the name free.
+    # Write transactions are serialized, so two processes cannot both find the name free.
     named = select(api_keys.c.key_id).where(api_keys.c.name == key.name)
     if connection.execute(named.where(_is_live(key.created))).first() is not None:
         return "holds"

@@ -1,4 +1,4 @@
-"""Calls that wait for a person, what a person permitted, and idempotency keys of calls."""
+"""Calls that wait for approval, grants given by people, and idempotency keys of calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ _GRANT_COLUMNS = tuple(item.name for item in fields(Grant))
 
 @frozen
 class _SpendRequest:
-    """Names that are no columns: SQLAlchemy keeps those for the values of an UPDATE."""
+    """Parameters of a spend. The names differ from the columns, because SQLAlchemy reserves those in an
+    UPDATE.
+    """
 
     this_call: str
     this_conversation: str | None
@@ -51,18 +53,18 @@ class _SpendRequest:
 
 
 class GrantStore:
-    """Permissions, given and spent."""
+    """Stores and spends grants."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def add(self, grant: Grant) -> None:
-        """Keep a permission. Adding one again changes nothing, least of all a spent one."""
+        """Store a grant. Adding an existing one changes nothing, even if it was spent."""
         await self._writer.write(add_grants, grant)
 
     async def add_and_spend(self, grant: Grant, *, now: datetime | None = None) -> bool:
-        """Keep a one-time permission and use it in the same breath. Whether nobody had done so before."""
+        """Store a one-time grant and spend it. Return whether it was not spent before."""
         await self.add(grant)
         assert grant.call_fingerprint is not None
         return await self.spend(call_fingerprint=grant.call_fingerprint, now=now) is not None
@@ -76,11 +78,11 @@ class GrantStore:
         operation: str | None = None,
         now: datetime | None = None,
     ) -> Grant | None:
-        """Use a permission for this call and return it, or None when there is none.
+        """Spend a grant for this call and return it, or None if there is none.
 
-        A grant for the exact call goes before one for the operation, and what expires first goes first.
-        A grant for the exact call may be bound to an asker in the place of a conversation. A one-time
-        grant is gone after this; any other stays until it expires.
+        A grant for the exact call is preferred over one for the operation, then the one that expires first. A
+        grant for the exact call may be bound to an asker instead of a conversation. A one-time grant is used
+        up; others stay until they expire.
         """
         wish = _SpendRequest(
             this_call=call_fingerprint,
@@ -92,14 +94,14 @@ class GrantStore:
         return await self._writer.write(_spend_grants, wish)
 
     async def list_active(self, *, now: datetime | None = None) -> list[Grant]:
-        """Every permission that could be used at `now`, the one that expires first at the front."""
+        """Return all usable grants at `now`, the first to expire first."""
         query = select(grants).where(_is_usable(now or utc_now())).order_by(grants.c.expires)
         rows = await self._database.read(lambda connection: connection.execute(query).all())
         return [_build_grant(row) for row in rows]
 
 
 def add_grants(connection: Connection, new: Sequence[Grant]) -> list[None]:
-    """Write permissions, within a transaction that may hold more than them."""
+    """Write grants as part of a transaction."""
     rows = [{name: getattr(grant, name) for name in _GRANT_COLUMNS} for grant in new]
     connection.execute(insert_ignoring(connection, grants), rows)
     return [None] * len(new)
@@ -119,7 +121,9 @@ def _is_usable(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
 
 
 def _covers_call() -> ColumnElement[bool]:
-    """An exact grant may be narrowed further; what it leaves open does not matter. NULL equals nothing."""
+    """Return the condition for grants that cover a call. Empty fields of an exact grant match anything; NULL
+    parameters match nothing.
+    """
     conversation = grants.c.conversation == bindparam("this_conversation")
     operation = grants.c.operation == bindparam("this_operation")
     exact = and_(
@@ -144,7 +148,7 @@ def _build_spend_statement() -> ReturningUpdate[Any]:
     return statement.returning(grants)
 
 
-# Made once: putting it together costs ten times as much as running it.
+# Built once: building it takes ten times as long as executing it.
 _SPEND_STATEMENT: Final = _build_spend_statement()
 
 
@@ -173,27 +177,27 @@ class _ApprovalRequest:
 
 
 class ApprovalStore:
-    """Asks, and remembers what was answered."""
+    """Stores approval requests and decisions."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def add(self, pending: Pending) -> None:
-        """Keep a call that waits. Adding one again changes nothing."""
+        """Store a waiting call. Adding an existing one changes nothing."""
         await self._writer.write(_add_pending, pending)
 
     async def add_or_join(self, pending: Pending, *, now: datetime | None = None) -> Pending:
-        """Keep a call that waits, or return the same call of the same asker when that waits already."""
+        """Store a waiting call, or return the same call of the same asker if it already waits."""
         return await self._writer.write(_add_or_join, _ApprovalRequest(pending=pending, now=now or utc_now()))
 
     async def get(self, pending_id: str, *, now: datetime | None = None) -> Pending | None:
-        """The call as it stands at `now`, or None when no such call ever waited."""
+        """Return the call in its state at `now`, or None if it does not exist."""
         moment = now or utc_now()
         return await self._database.read(lambda connection: _read_pending(connection, pending_id, moment))
 
     async def list_waiting(self, *, now: datetime | None = None) -> list[Pending]:
-        """Every call that still waits, oldest first."""
+        """Return all waiting calls, oldest first."""
         moment = now or utc_now()
         return await self._database.read(
             lambda connection: [
@@ -209,9 +213,9 @@ class ApprovalStore:
         before: str | None = None,
         now: datetime | None = None,
     ) -> list[Pending]:
-        """The newest calls that waited, newest first; `before` (a `pending_id`) goes on from an older one.
+        """Return the newest calls, newest first. `before` (a `pending_id`) continues after an older one.
 
-        `decided`: only those that wait no more (True; expired ones count), or only those that do (False).
+        `decided` selects only decided or expired calls (True) or only waiting ones (False).
         """
         moment = now or utc_now()
         return await self._database.read(
@@ -222,7 +226,7 @@ class ApprovalStore:
         )
 
     async def list_expired(self, *, since: datetime, now: datetime | None = None) -> list[Pending]:
-        """Calls whose time was over between then and now before anybody decided, oldest first."""
+        """Return calls that expired without a decision since then, oldest first."""
         moment = now or utc_now()
         query = (
             select(approvals)
@@ -246,7 +250,7 @@ class ApprovalStore:
         asker: str | None = None,
         since: datetime,
     ) -> Pending | None:
-        """What was decided last, since then, about this very call of this asker."""
+        """Return the last decision since then about this exact call of this asker, or None."""
         query = (
             select(approvals)
             .where(
@@ -274,10 +278,10 @@ class ApprovalStore:
         grants: Sequence[Grant] = (),
         now: datetime | None = None,
     ) -> Pending:
-        """Decide a waiting call and return it as it stands: with this decision, an earlier one, or expired.
+        """Decide a waiting call and return its state: with this decision, with an earlier one, or expired.
 
-        `grants` are kept in the same transaction, and only if this decision is the one that stands.
-        Look at `decision` of what comes back. Raises `CallError` when no such call ever waited.
+        `grants` are stored in the same transaction, only if this decision takes effect. Check `decision` of
+        the result. Raises `CallError` if the call does not exist.
         """
         if decision not in (Decision.APPROVED, Decision.REJECTED):
             message = f"a person approves or rejects; {decision.value!r} is not a decision"
@@ -308,7 +312,7 @@ def _add_or_join(connection: Connection, requests: Sequence[_ApprovalRequest]) -
 
 
 def _add_or_join_one(connection: Connection, request: _ApprovalRequest) -> Pending:
-    # Transactions that write follow one another, so two processes cannot both find nothing waiting.
+    # Write transactions are serialized, so two processes cannot both find no waiting call.
     asked = request.pending
     alike = approvals.c.record.contains(asked.call_fingerprint, autoescape=True)
     for row in connection.execute(_select_waiting(request.now).where(alike)):
@@ -320,7 +324,7 @@ def _add_or_join_one(connection: Connection, request: _ApprovalRequest) -> Pendi
 
 
 def _join_pending(connection: Connection, waiting: Pending, packet_id: str | None) -> Pending:
-    """One more request waits for the same call."""
+    """Add another request to the same waiting call."""
     if packet_id is None or packet_id in waiting.packets or len(waiting.joined) >= MAX_JOINED_REQUESTS:
         return waiting
     joined = replace(waiting, joined=(*waiting.joined, packet_id))
@@ -332,7 +336,9 @@ def _join_pending(connection: Connection, waiting: Pending, packet_id: str | Non
 
 
 def _get_request_key(pending: Pending) -> tuple[str, str | None, str | None]:
-    """What was asked for, where and by whom: who asks the same asks again, an asker in any session."""
+    """Return the key of a request: call, conversation and caller. An asker has the same key in every
+    session.
+    """
     return (pending.call_fingerprint, pending.asker or pending.conversation, pending.caller)
 
 
@@ -373,7 +379,7 @@ def _decide(connection: Connection, requests: Sequence[_DecisionRequest]) -> lis
 
 
 def _decide_one(connection: Connection, request: _DecisionRequest) -> Pending | None:
-    # The condition is in the statement: of two processes only one finds the call waiting.
+    # The condition is in the statement, so only one of two processes finds the call waiting.
     decided = connection.execute(
         update(approvals)
         .where(
@@ -405,7 +411,7 @@ def _build_pending(row: Row[Any], now: datetime) -> Pending:
     decision = Decision(row.decision)
     if decision is Decision.WAITING:
         return replace(asked, decision=Decision.EXPIRED) if asked.expires <= now else asked
-    if row.decided_at is None:  # it was added with its decision made
+    if row.decided_at is None:  # the call was added with a decision
         return asked
     return replace(
         asked,
@@ -418,7 +424,7 @@ def _build_pending(row: Row[Any], now: datetime) -> Pending:
 
 
 class IdempotencyState(StrEnum):
-    """How far the call of a key has come."""
+    """State of the call of a key."""
 
     RUNNING = "running"
     DONE = "done"
@@ -427,9 +433,9 @@ class IdempotencyState(StrEnum):
 
 @frozen
 class KeyedCall:
-    """One key, and the call that was made under it."""
+    """An idempotency key and its call."""
 
-    caller: str  # empty: nobody in particular
+    caller: str  # empty if there is no specific caller
     key: str
     call_fingerprint: str  # of tool and arguments
     tool: str
@@ -437,26 +443,26 @@ class KeyedCall:
     began: datetime
     expires: datetime
     state: IdempotencyState = IdempotencyState.RUNNING
-    outcome: bytes | None = None  # as JSON, once it is done
+    outcome: bytes | None = None  # JSON, set when the call is done
 
 
 class IdempotencyStore:
-    """The keys in use."""
+    """Stores the idempotency keys in use."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def claim(self, wanted: KeyedCall) -> KeyedCall | None:
-        """Take the key for this call. None: it is taken now; else the call that has it."""
+        """Claim the key for this call. Return None on success, else the call that has the key."""
         return await self._writer.write(_claim_keys, wanted)
 
     async def finish(self, call: KeyedCall) -> None:
-        """Record how the call of a key ended: its state and its outcome."""
+        """Record the state and outcome of the finished call."""
         await self._writer.write(_finish_calls, call)
 
     async def release(self, call: KeyedCall) -> None:
-        """Nothing came of the call: its key may be used again."""
+        """Release the key, because the call did not take place."""
         await self._writer.write(_release_keys, call)
 
 
@@ -465,7 +471,9 @@ def _claim_keys(connection: Connection, wanted: Sequence[KeyedCall]) -> list[Key
 
 
 def _claim_key(connection: Connection, call: KeyedCall) -> KeyedCall | None:
-    """The transaction holds the write lock: what is not there now, nobody else puts there meanwhile."""
+    """Claim the key if it is free. The transaction holds the write lock, so no other process can claim it
+    meanwhile.
+    """
     connection.execute(delete(table).where(table.c.expires <= call.began))
     there = select(table).where(table.c.caller == call.caller, table.c.key == call.key)
     row = connection.execute(there).one_or_none()

@@ -1,4 +1,4 @@
-"""The audit trail: selections, reviews, decisions and executions, in a hash chain that shows tampering."""
+"""The audit trail: selections, reviews, decisions and executions in a hash chain that detects tampering."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FACT_TYPES = frozenset({str, int, type(None)})
 
 @frozen
 class ChainFact:
-    """What a link says: the event, as stored."""
+    """The content of a link: the event as stored."""
 
     seq: int
     event_id: str
@@ -38,7 +38,7 @@ class ChainFact:
 
 @frozen
 class ChainLink:
-    """A fact in its place in the chain."""
+    """A fact with its hashes in the chain."""
 
     fact: ChainFact
     prev_hash: str
@@ -46,30 +46,30 @@ class ChainLink:
 
 
 def hash_fact(fact: ChainFact, prev_hash: str) -> str:
-    """SHA-256 over the previous hash and the fact, written in one way only (a JSON list in ASCII)."""
+    """Return the SHA-256 of the previous hash and the fact in canonical form (a JSON list in ASCII)."""
     return hash_parts(prev_hash, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload)
 
 
 def hash_parts(prev_hash: str, *fact: str | int | None) -> str:
-    """The same for a fact given by its parts, in their order."""
+    """Like `hash_fact`, for a fact given by its parts in order."""
     parts = [prev_hash, *fact]
     return hashlib.sha256(_encode_quickly(parts) or _encode_json(parts).encode("ascii")).hexdigest()
 
 
 def _encode_quickly(parts: list[str | int | None]) -> bytes | None:
-    """The same bytes as `_encode_json`, ten times faster, where all is ASCII and of the types it should
-    be.
+    """Return the same bytes as `_encode_json`, ten times faster, or None if a part is not plain ASCII or has
+    a wrong type.
     """
     if not _FACT_TYPES.issuperset(map(type, parts)):
         return None
     try:
         data = orjson.dumps(parts)
-    except TypeError:  # half a character, or an integer beyond 64 bits
+    except TypeError:  # a lone surrogate, or an integer beyond 64 bits
         return None
-    return data if data.isascii() and b"\x7f" not in data else None  # DEL is written in two ways
+    return data if data.isascii() and b"\x7f" not in data else None  # the encoders write DEL differently
 
 
-# `default` is for rows somebody spoilt: SQLite lets a column hold any type.
+# `default` is for rows that were tampered with: an SQLite column can hold any type.
 _encode_json = json.JSONEncoder(separators=(",", ":"), default=repr).encode
 
 
@@ -79,15 +79,15 @@ def build_link(fact: ChainFact, prev_hash: str) -> ChainLink:
 
 @frozen(kw_only=False)
 class ChainBreak:
-    """Where the chain fails first, and how."""
+    """The first break of the chain and its reason."""
 
     seq: int
     reason: str
-    by_anchor: bool = False  # the chain itself may hold: it is another than the anchor file remembers
+    by_anchor: bool = False  # the chain may be intact but differs from the anchor file
 
 
 class ChainCheck:
-    """Follows a chain from its beginning and finds its first break."""
+    """Checks a chain from its start and finds the first break."""
 
     def __init__(self, anchors: Mapping[int, frozenset[str]]) -> None:
         self._anchors = anchors
@@ -95,11 +95,11 @@ class ChainCheck:
         self.hash: str = GENESIS
 
     def begin_at(self, first: ChainLink) -> None:
-        """Begin with this link, whatever came before it."""
+        """Start with this link and ignore what precedes it."""
         self.seq, self.hash = first.fact.seq - 1, first.prev_hash
 
     def check_next(self, found: ChainLink) -> ChainBreak | None:
-        """Step on to the next link, or say why it is not one."""
+        """Check the next link. Return the break, or None."""
         expected = self.seq + 1
         fact = found.fact
         if fact.seq != expected:
@@ -116,7 +116,7 @@ class ChainCheck:
         return None
 
     def check_end(self, head: tuple[int, str] | None) -> ChainBreak | None:
-        """The rows are over: is that where the chain should end?"""
+        """Check that the rows end at `head`. Return the break, or None."""
         newest = max(self._anchors, default=0)
         if newest > self.seq:
             reason = f"rows after {self.seq} are missing: the anchor file remembers row {newest}"
@@ -131,13 +131,13 @@ class ChainCheck:
 
 
 _CHUNK_ROWS = 2000
-_CHECKED_ROWS = 200  # rows that every start looks at
+_CHECKED_ROWS = 200  # rows checked at startup
 _AUDIT_ROWS = RowInserter(audit, "seq", "event_id", "at", "kind", "packet_id", "payload", "prev_hash", "hash")
 
 
 @frozen
 class AuditEntry:
-    """One row of the trail. `payload` is the event as JSON, `hash` its place in the chain."""
+    """One row of the trail. `payload` is the event as JSON, `hash` is its chain hash."""
 
     seq: int
     at: datetime
@@ -150,13 +150,13 @@ class AuditEntry:
 
 @frozen
 class AuditQuery:
-    """Which entries are wanted. Empty parts set no bound."""
+    """Filter for entries. Empty fields do not filter."""
 
     kind: str | None = None
     packet_id: str | None = None
-    text: str = ""  # somewhere in the event
+    text: str = ""  # anywhere in the event
     since: datetime | None = None
-    until: datetime | None = None  # up to, not including
+    until: datetime | None = None  # exclusive
     before: int | None = None  # a `seq`: only older entries
 
 
@@ -165,7 +165,7 @@ ALL_ENTRIES: Final = AuditQuery()
 
 @frozen
 class AuditReport:
-    """What verifying found. `anchors` says how many remembered rows were compared: 0 proves less."""
+    """Result of a verification. `anchors` is the number of rows compared with anchors; 0 proves less."""
 
     rows: int
     intact: bool
@@ -173,13 +173,13 @@ class AuditReport:
     reason: str | None
     head: str
     anchors: int
-    journal: int = 0  # ranges of the journal that were compared with what anchors remember
-    elsewhere: int = 0  # rows that anchors remember of a store at another place
-    elsewhere_alike: int = 0  # and how many of them are the same here
+    journal: int = 0  # journal ranges compared with anchors
+    elsewhere: int = 0  # rows of a store at another location, found in anchors
+    elsewhere_alike: int = 0  # how many of them match this store
 
 
 class AuditTrail:
-    """Reads and verifies the trail; the journal extends it."""
+    """Reads and verifies the trail. The journal extends it."""
 
     def __init__(
         self, database: Database, anchor: Anchor, *, enabled: bool, remote: RemoteAnchors | None = None
@@ -188,14 +188,13 @@ class AuditTrail:
         self._anchor = anchor
         self._enabled = enabled
         self._outside = remote
-        self._covered = database.read_blocking(
-            _get_last_journal_seq
-        )  # rows of the journal up to here are covered
+        # Journal rows up to this one are covered.
+        self._covered = database.read_blocking(_get_last_journal_seq)
 
     async def list_entries(
         self, query: AuditQuery = ALL_ENTRIES, *, limit: int = 100, before: int | None = None
     ) -> list[AuditEntry]:
-        """The newest entries that fit, newest first; `before` goes on from an older row."""
+        """Return the newest matching entries, newest first. `before` continues after an older row."""
         if before is not None:
             query = replace(query, before=before)
         wanted = select(audit).where(*_build_conditions(query)).order_by(audit.c.seq.desc()).limit(limit)
@@ -206,7 +205,7 @@ class AuditTrail:
     async def iterate_chunks(
         self, query: AuditQuery = ALL_ENTRIES, *, size: int = _CHUNK_ROWS
     ) -> AsyncGenerator[list[AuditEntry]]:
-        """Every entry that fits, oldest first, some at a time. What is written meanwhile is left out."""
+        """Yield all matching entries in chunks, oldest first. Entries written meanwhile are not included."""
         newest = select(func.max(audit.c.seq))
         end = await self._database.read(lambda connection: connection.execute(newest).scalar())
         last = 0
@@ -223,17 +222,17 @@ class AuditTrail:
             last = entries[-1].seq
 
     async def verify(self, *places: str) -> AuditReport:
-        """Follow the chain from its first row and compare it, and the journal, with what anchors remember.
+        """Check the whole chain and compare it and the journal with the anchors.
 
-        With the anchor file beside the database, and those at `places`: a file, a log, an address.
-        Raises `OSError` where one of them cannot be read.
+        Uses the local anchor file and those at `places`: files, logs or URLs. Raises `OSError` if one cannot
+        be read.
         """
         return await self._database.read(lambda connection: self._verify(connection, places))
 
     def find_break(self) -> str | None:
-        """Why the newest rows, the recorded head and the anchor file contradict each other. Blocks.
+        """Return why the newest rows, the recorded head and the anchor file do not match, or None. Blocks.
 
-        A short look at every start; `verify` follows the whole chain.
+        This is a short check at startup; `verify` checks the whole chain.
         """
         return self._database.read_blocking(self._find_break)
 
@@ -251,9 +250,9 @@ class AuditTrail:
         return None if broken is None else self._describe_break(broken)
 
     def extend(self, connection: Connection, written: Sequence[tuple[Event, RowValues]]) -> None:
-        """Add the audited events of those just `written` to the journal, in the same transaction.
+        """Add the audited events among `written` to the trail, in the same transaction.
 
-        The transaction holds the write lock, so no other process moves the head meanwhile.
+        The transaction holds the write lock, so no other process changes the head meanwhile.
         """
         if not self._enabled:
             return
@@ -272,7 +271,7 @@ class AuditTrail:
         execute_directly(connection, f"UPDATE audit_head SET seq = {seq:d}, hash = '{head}'")  # noqa: S608 - a number, a hash
 
     def write_anchor(self) -> None:
-        """Remember the committed head outside the database. Blocks."""
+        """Write the committed head to the anchors. Blocks."""
         if self._enabled:
             head = self._database.read_blocking(_read_head)
             if head is not None:
@@ -285,14 +284,14 @@ class AuditTrail:
                     self._outside.queue(head, journal)
 
     def _hash_journal(self, connection: Connection) -> JournalRange | None:
-        """A hash over what the journal has got since the last one."""
+        """Return the hash over the journal rows since the last one."""
         last, digest = self._covered, GENESIS
         for row in _iterate_journal_rows(connection, after=last):
             last, digest = row[0], hash_parts(digest, *row)
         return None if last == self._covered else JournalRange(self._covered + 1, last, digest)
 
     def _verify(self, connection: Connection, places: Sequence[str]) -> AuditReport:
-        # Before the snapshot: what they remember is surely committed.
+        # Read before the snapshot, so that all anchored rows are committed.
         outside = [read_remote_lines(place, self._database.location.identity) for place in places]
         anchors = merge_lines([self._anchor.read_lines(), *(lines.rows for lines in outside)])
         ranges = {*self._anchor.read_journal_ranges(), *(one for lines in outside for one in lines.journal)}
@@ -319,7 +318,7 @@ class AuditTrail:
         )
 
     def _describe_break(self, broken: ChainBreak) -> str:
-        """A new database does not forget an old anchor by itself: whoever replaced it must say so."""
+        """Return the break as text, with advice for a person who replaced the database."""
         if not broken.by_anchor:
             return broken.reason
         return (
@@ -329,7 +328,7 @@ class AuditTrail:
 
 
 def merge_lines(found: Sequence[Mapping[int, frozenset[str]]]) -> dict[int, frozenset[str]]:
-    """All hashes remembered for a row, wherever."""
+    """Return all recorded hashes by row from several anchors."""
     made: dict[int, frozenset[str]] = {}
     for lines in found:
         for seq, hashes in lines.items():
@@ -355,7 +354,7 @@ def _get_last_journal_seq(connection: Connection) -> int:
 
 
 def _find_journal_break(connection: Connection, ranges: Collection[JournalRange]) -> ChainBreak | None:
-    """The first range of the journal that is not as it is remembered, in one pass over its rows."""
+    """Return the first journal range that differs from its anchor, or None. Reads the rows once."""
     waiting = sorted(ranges, key=lambda one: (one.first, one.last), reverse=True)
     if not waiting:
         return None
@@ -393,9 +392,9 @@ def _build_conditions(query: AuditQuery) -> tuple[ColumnElement[bool], ...]:
 
 
 def _payload_contains(text: str) -> ColumnElement[bool]:
-    """Payloads are JSON: what a person types stands there as JSON writes it.
+    """Return the condition that the payload contains `text`, encoded as in JSON.
 
-    Capitals do not matter where the database knows what they are: SQLite does of a to z alone.
+    The search ignores case as far as the database supports it; SQLite does for a to z only.
     """
     written = json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="replace").decode()
     lower = func.lower(audit.c.payload)
@@ -427,7 +426,7 @@ def _read_head(connection: Connection) -> tuple[int, str] | None:
 
 
 def _iterate_links(connection: Connection) -> Iterator[ChainLink]:
-    """Every row in order, a chunk at a time: the trail may be longer than memory is large."""
+    """Yield all rows in order. They are read in chunks, because the trail may not fit in memory."""
     last = None
     while True:
         query = select(audit).order_by(audit.c.seq).limit(_CHUNK_ROWS)

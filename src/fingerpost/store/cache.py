@@ -1,7 +1,6 @@
-"""A bounded cache in the database: what was least recently used goes first.
+"""A bounded LRU cache in the database.
 
-Reading must not cost a write, so uses are noted in memory and written together
-with the next value put in, just before it is decided what has to go.
+Reads must not cause writes. So uses are recorded in memory and written with the next `put`, before eviction.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ CacheKey = tuple[str, str]
 
 @frozen
 class CacheLimits:
-    """How much the cache may hold, all spaces together."""
+    """Limits for all spaces together."""
 
     entries: int = 10_000
     size: int = 64 * 1024 * 1024
@@ -38,7 +37,7 @@ class _CachePut:
 
 
 class Cache:
-    """Values by space and key. A space is whose cache it is: `listing`, `embedding`."""
+    """Values by space and key. A space is the owner of the values: `listing`, `embedding`."""
 
     def __init__(self, database: Database, writer: StoreWriter, limits: CacheLimits) -> None:
         self._database = database
@@ -47,7 +46,7 @@ class Cache:
         self._uses: dict[CacheKey, datetime] = {}
 
     async def get(self, space: str, key: str, *, now: datetime | None = None) -> bytes | None:
-        """The value, unless it was never put, has expired or had to go."""
+        """Return the value, or None if it is missing, expired or evicted."""
         moment = now or utc_now()
         query = select(cache.c.value).where(
             cache.c.space == space,
@@ -62,7 +61,7 @@ class Cache:
     async def put(
         self, space: str, key: str, value: bytes, *, ttl: float | None = None, now: datetime | None = None
     ) -> None:
-        """Keep the value, for `ttl` seconds if given. One larger than the whole cache is not kept."""
+        """Store the value, for `ttl` seconds if given. A value larger than the whole cache is not stored."""
         moment = now or utc_now()
         uses, self._uses = self._uses, {}
         expires = None if ttl is None else moment + timedelta(seconds=ttl)

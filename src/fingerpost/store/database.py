@@ -1,4 +1,4 @@
-"""The connection to SQLite or PostgreSQL: where it is, how its errors read, whether its file is whole."""
+"""The connection to SQLite or PostgreSQL: location, error messages and integrity checks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DATABASE_FILE = "fingerpost.db"
 
 @frozen
 class StoreLocation:
-    """One database. `label` names it in messages, without a password."""
+    """The location of one database. `label` names it in messages, without a password."""
 
     url: URL
     label: str
@@ -51,24 +51,25 @@ class StoreLocation:
 
     @property
     def identity(self) -> str:
-        """The same for the same database at the same place, and another once it is moved or copied."""
-        host = socket.gethostname() if self.file is not None else ""  # several hosts share a PostgreSQL
+        """Identifies the database at this location. It changes when the database is moved or copied."""
+        # A PostgreSQL database is shared by several hosts.
+        host = socket.gethostname() if self.file is not None else ""
         where = self.file if self.file is not None else self.anchor.name
         return hashlib.sha256(f"{host}\n{where}".encode()).hexdigest()[:16]
 
     @property
     def secret(self) -> Path | None:
-        """Where the installation's secret rests; None: in the database, which several hosts share."""
+        """The file of the installation's secret, or None if it is in a database shared by several hosts."""
         return None if self.file is None else self.file.with_suffix(".secret")
 
 
 def get_data_directory() -> Path:
-    """The user's data directory for Fingerpost. It may not exist yet."""
+    """Return the user's data directory for Fingerpost. It may not exist."""
     return platformdirs.user_data_path("fingerpost", appauthor=False)
 
 
 def resolve_location(url: str | None = None, *, anchor: Path | None = None) -> StoreLocation:
-    """The database `url` names, or the default one. Touches no disk."""
+    """Return the location for `url`, or the default one. Does not access the disk."""
     location = (
         _build_sqlite_location(get_data_directory() / DATABASE_FILE) if url is None else _parse_url(url)
     )
@@ -81,7 +82,7 @@ def _parse_url(text: str) -> StoreLocation:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        message = "the store's URL cannot be read"  # without the URL: it may hold a password
+        message = "the store's URL cannot be read"  # without the URL, which may contain a password
         raise ConfigError(message, hint=STORE_HINT) from None
     return (
         _build_sqlite_location(_get_file(url))
@@ -104,7 +105,7 @@ def _build_sqlite_location(file: Path) -> StoreLocation:
 
 
 def _build_postgresql_location(url: URL) -> StoreLocation:
-    # Each host keeps its own anchor; the digest tells apart databases whose readable names look alike.
+    # Each host has its own anchor. The digest distinguishes databases with similar readable names.
     where = f"{url.host or url.query.get('host', '')}:{url.port or 5432}/{url.database or ''}"
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{url.host or 'local'}-{url.database or 'default'}")[:60]
     digest = hashlib.sha256(f"{where}?{sorted(url.query.items())}".encode()).hexdigest()[:8]
@@ -131,7 +132,7 @@ _UNWRITABLE = (
 _UNREACHABLE = ("cannot be reached", "Check that the database server runs and that the URL is right.")
 _REFUSED = ("refused the work", "See the reason; the store tries again by itself.")
 
-# SQLite's own names, the most telling part of them.
+# Error names of SQLite, by their first part.
 _SQLITE = {
     "SQLITE_BUSY": _LOCKED,
     "SQLITE_LOCKED": _LOCKED,
@@ -145,12 +146,12 @@ _SQLITE = {
     "SQLITE_PERM": _UNWRITABLE,
 }
 
-# PostgreSQL's SQLSTATE: the full code, or its class (the first two characters).
+# SQLSTATE codes of PostgreSQL: the full code or its class (the first two characters).
 _POSTGRESQL = {
     "55P03": _LOCKED,
-    "57014": _LOCKED,  # statement_timeout: something held it for too long
+    "57014": _LOCKED,  # statement_timeout: a lock was held too long
     "53100": _FULL,
-    "25006": _UNWRITABLE,  # read-only transaction, such as on a standby
+    "25006": _UNWRITABLE,  # read-only transaction, for example on a standby
     "08": _UNREACHABLE,
     "28": _UNREACHABLE,
     "3D": _UNREACHABLE,
@@ -159,19 +160,19 @@ _POSTGRESQL = {
 
 
 def is_database_failure(error: BaseException) -> bool:
-    """Whether the database is to blame, not the one write it was working on."""
+    """Return whether the database failed, and not only a single write."""
     if isinstance(error, StoreUnavailable):
         return True
     return isinstance(error, DBAPIError) and not isinstance(error, DataError | IntegrityError)
 
 
 def get_cause(error: BaseException) -> BaseException:
-    """What lies under SQLAlchemy's wrapping, whose text repeats the statement and its values."""
+    """Return the error inside SQLAlchemy's wrapper, whose text contains the statement and its values."""
     return error.orig if isinstance(error, StatementError) and error.orig is not None else error
 
 
 def explain(error: BaseException, location: StoreLocation) -> StoreUnavailable:
-    """The error for whoever runs this: which database it is, and what it said."""
+    """Build the error for operators: it names the database and its error."""
     if isinstance(error, StoreUnavailable):
         return error
     what, hint = _find_meaning(get_cause(error), location)
@@ -180,7 +181,7 @@ def explain(error: BaseException, location: StoreLocation) -> StoreUnavailable:
 
 
 def explain_without_location(error: BaseException, location: StoreLocation) -> StoreUnavailable:
-    """The error for whoever asked for something: where the database is may be no business of theirs."""
+    """Build the error for callers, who may not be allowed to see the database's location."""
     if isinstance(error, StoreUnavailable):
         return error
     what, hint = _find_meaning(get_cause(error), location)
@@ -188,7 +189,7 @@ def explain_without_location(error: BaseException, location: StoreLocation) -> S
     return StoreUnavailable(f"the database {what}{reason}", hint=hint.format(anchor=location.anchor.name))
 
 
-# What the database itself says of these names files or hosts.
+# For these the database's own message would name files or hosts.
 _SELF_EXPLAINING = frozenset({_FULL[0], _UNREACHABLE[0]})
 
 
@@ -201,19 +202,21 @@ def _find_meaning(cause: BaseException, location: StoreLocation) -> tuple[str, s
         return _FULL if cause.errno in (errno.ENOSPC, errno.EDQUOT) else _UNWRITABLE
     name: str | None = getattr(cause, "sqlite_errorname", None)
     if name is not None:
-        # SQLITE_IOERR_WRITE says more than SQLITE_IOERR, but asks for the same remedy.
+        # SQLITE_IOERR_WRITE is more specific than SQLITE_IOERR but has the same remedy.
         found = _SQLITE.get("_".join(name.split("_")[:2]), _REFUSED)
         return _FULL if found is _UNWRITABLE and _is_full(location) else found
     if type(cause).__module__.startswith("psycopg"):
         state: str | None = getattr(cause, "sqlstate", None)
-        if state is None:  # the server never answered
+        if state is None:  # the server did not respond
             return _UNREACHABLE
         return _POSTGRESQL.get(state) or _POSTGRESQL.get(state[:2]) or _REFUSED
     return _REFUSED
 
 
 def _is_full(location: StoreLocation) -> bool:
-    """SQLite calls it an I/O error when there is no room for its log or its shared memory."""
+    """Return whether the disk is full. SQLite reports an I/O error if its log or shared memory does not
+    fit.
+    """
     if location.file is None:
         return False
     try:
@@ -227,9 +230,10 @@ _MIN_FREE_BYTES = 64 * 1024  # less than SQLite needs to open a database
 
 logger = logging.getLogger("fingerpost.store")
 
-QUICK_CHECK_SECONDS = 0.15  # of every start; about 5 MiB
-_STEPS_BETWEEN_CHECKS = 2000  # of SQLite's machine, between two looks at the clock
-_RETRY_ERRORS = ("INTERRUPT", "BUSY", "LOCKED", "PROTOCOL")  # out of time, or another program is at work
+QUICK_CHECK_SECONDS = 0.15  # at every start; enough for about 5 MiB
+_STEPS_BETWEEN_CHECKS = 2000  # SQLite instructions between two time checks
+# Out of time, or the database is in use by another program.
+_RETRY_ERRORS = ("INTERRUPT", "BUSY", "LOCKED", "PROTOCOL")
 _DISK_ERRORS = ("IOERR", "READONLY", "CANTOPEN", "PERM", "FULL", "NOMEM")
 RESTORE_HINT = (
     "Restore it from a backup, or move the file away together with its -wal file and its anchor {anchor} "
@@ -238,13 +242,13 @@ RESTORE_HINT = (
 
 
 def build_damaged_error(location: StoreLocation, reason: str) -> StoreUnavailable:
-    """The error for a database that must not be used."""
+    """Build the error for a database that must not be used."""
     message = f"the database {location.label} is damaged: {reason}"
     return StoreUnavailable(message, hint=RESTORE_HINT.format(anchor=location.anchor))
 
 
 class IntegrityCheck:
-    """Looks through the whole file once. What it finds after `check_quickly` goes to `tell`, from another
+    """Checks the whole file once. Damage found after `check_quickly` is reported to `on_damage` from another
     thread.
     """
 
@@ -257,16 +261,16 @@ class IntegrityCheck:
         self._thread: Thread | None = None
 
     def check_quickly(self) -> None:
-        """A short look. Raises `StoreUnavailable`, or what the system says of a file that cannot be used."""
+        """Check within a short time. Raises `StoreUnavailable`, or `OSError` for an unusable file."""
         if self._file.stat().st_size == 0:
-            return  # it is to be made
+            return  # a new file
         until = time.monotonic() + QUICK_CHECK_SECONDS
         if self._run_check(lambda: time.monotonic() > until):
             return
         self._thread = Thread(target=self._run_rest, name="fingerpost-integrity", daemon=True)
 
     def continue_in_background(self) -> None:
-        """See to the end what `check_quickly` could not, if anything."""
+        """Check in the background what `check_quickly` did not finish."""
         if self._thread is not None:
             self._thread.start()
 
@@ -281,11 +285,11 @@ class IntegrityCheck:
         except StoreUnavailable as error:
             logger.error("%s; it takes no more writes", error)
             self._tell(error)
-        except sqlite3.Error as error:  # unreadable for now: the work itself says it
+        except sqlite3.Error as error:  # cannot be read now; normal use will report it
             logger.debug("the database was not looked through: %s", error)
 
     def _run_check(self, is_over: Callable[[], bool]) -> bool:
-        """Whether it came to the end. Raises `StoreUnavailable` where something is wrong."""
+        """Return whether the check completed. Raises `StoreUnavailable` if the file is damaged."""
         try:
             with closing(
                 sqlite3.connect(self._file, timeout=QUICK_CHECK_SECONDS, isolation_level=None)
@@ -324,7 +328,9 @@ class IntegrityCheck:
 
 
 def check_schema(connection: sqlite3.Connection, location: StoreLocation) -> None:
-    """After migrating: is everything there, and nothing that acts by itself? Raises `StoreUnavailable`."""
+    """Check after migration that the schema is complete and has no triggers or views. Raises
+    `StoreUnavailable`.
+    """
     reason = next(_iterate_schema_faults(connection), None)
     if reason is not None:
         raise build_damaged_error(location, reason)
@@ -357,7 +363,7 @@ _ROWS_PER_STATEMENT = 32  # rows in one statement
 def execute_directly(
     connection: Connection, statement: str, values: RowValues = ()
 ) -> tuple[list[RowValues], int]:
-    """What a statement of ours finds, and how many rows it changed. Marks are the driver's own."""
+    """Execute a statement with the driver's placeholders. Return the rows and the number of changed rows."""
     if connection.dialect.name != "sqlite":
         result = connection.exec_driver_sql(statement, values)
         return [tuple(row) for row in result] if result.returns_rows else [], result.rowcount
@@ -373,18 +379,18 @@ def execute_directly(
 
 
 class RowInserter:
-    """INSERT into some columns of one table; with `pass_over`, past rows that are there already."""
+    """INSERT into some columns of one table. Optionally skips existing rows."""
 
     def __init__(self, table: Table, *columns: str, skip_existing: bool = False) -> None:
         self._table = table.name
-        self._columns = tuple(table.c[column].name for column in columns)  # a misspelt one fails here
+        self._columns = tuple(table.c[column].name for column in columns)  # fails here if a name is wrong
         self._tail = " ON CONFLICT DO NOTHING" if skip_existing else ""
 
     def add(self, connection: Connection, rows: Sequence[RowValues]) -> int:
-        """How many of the rows were added."""
+        """Insert the rows and return how many were added."""
         if connection.dialect.name != "sqlite":
             return connection.exec_driver_sql(self._build_statement("%s", 1), list(rows)).rowcount
-        # Row by row SQLite would give up the interpreter's lock for each, and wait for it again.
+        # With one statement per row, SQLite would release and reacquire the GIL for each.
         added = 0
         for begin in range(0, len(rows), _ROWS_PER_STATEMENT):
             some = rows[begin : begin + _ROWS_PER_STATEMENT]
@@ -403,12 +409,12 @@ R = TypeVar("R")
 
 MAX_READERS = 4
 _WRITES_OPTION = "fingerpost_writes"
-_WRITE_LOCK = 0x46696E676572  # "Finger", the number of our advisory lock
+_WRITE_LOCK = 0x46696E676572  # "Finger", the number of the advisory lock
 _STATEMENT_SECONDS = 30.0
 
 
 class Database:
-    """An opened, migrated database."""
+    """An open, migrated database."""
 
     def __init__(self, engine: Engine, location: StoreLocation) -> None:
         self.location = location
@@ -419,7 +425,7 @@ class Database:
 
     @classmethod
     def open(cls, location: StoreLocation, *, lock_wait: float) -> Database:
-        """Create what is missing, migrate, and be ready. Blocks; raises `StoreError`."""
+        """Create, migrate and open the database. Blocks; raises `StoreError`."""
         try:
             make = _create_postgresql_engine if location.file is None else _create_sqlite_engine
             database = cls(make(location, lock_wait), location)
@@ -429,7 +435,7 @@ class Database:
         return database
 
     def _check_and_migrate(self) -> None:
-        """Nothing is written to a file that is damaged, or another program's."""
+        """Check, then migrate. Nothing is written to a file that is damaged or belongs to another program."""
         try:
             if self.location.file is not None:
                 self._check = IntegrityCheck(self.location, self.refuse_writes)
@@ -445,27 +451,27 @@ class Database:
             raise
 
     def refuse_writes(self, damage: StoreUnavailable) -> None:
-        """From now on it is read only: what is there can be looked at and saved."""
+        """Make the database read-only, so that its content can still be read and saved."""
         self._damage = damage
 
     def check_writable(self) -> None:
-        """Raises `StoreUnavailable` where the database is damaged."""
+        """Raise `StoreUnavailable` if the database is damaged."""
         if self._damage is not None:
             raise StoreUnavailable(str(self._damage), hint=self._damage.hint)
 
     def connect_to_write(self) -> Connection:
-        """A connection whose transactions hold the write lock from their beginning."""
+        """Return a connection whose transactions hold the write lock from the start."""
         return self._engine.connect().execution_options(**{_WRITES_OPTION: True})
 
     async def read(self, query: Callable[[Connection], R]) -> R:
-        """What `query` finds in one snapshot of the database, off the event loop."""
+        """Run `query` on one snapshot of the database in a thread and return its result."""
         return await anyio.to_thread.run_sync(self.read_blocking, query, limiter=self._readers)
 
     def read_blocking(self, query: Callable[[Connection], R]) -> R:
-        """The same, for a thread that may block."""
+        """Like `read`, but blocking."""
         try:
             with self._engine.connect() as connection:
-                if self.location.file is None:  # SQLite reads from one snapshot by nature
+                if self.location.file is None:  # SQLite always reads from one snapshot
                     connection.execution_options(isolation_level="REPEATABLE READ")
                 return query(connection)
         except DBAPIError as error:
@@ -492,12 +498,12 @@ def _create_sqlite_engine(location: StoreLocation, lock_wait: float) -> Engine:
         _switch_to_wal(connection, lock_wait)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
-        # What a statement of many rows may have to take back went to a file, page for page.
+        # Otherwise the rollback data of a multi-row statement goes to a file.
         connection.execute("PRAGMA temp_store=MEMORY")
 
     def begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get(_WRITES_OPTION, False)
-        # A transaction that starts by reading and writes later cannot wait for the lock; IMMEDIATE can.
+        # A transaction that reads first and writes later cannot wait for the lock; IMMEDIATE can.
         execute_directly(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
 
     event.listen(engine, "connect", prepare)
@@ -512,7 +518,7 @@ def _get_driver_connection(connection: Connection) -> sqlite3.Connection:
 
 
 def _create_private_file(location: StoreLocation) -> None:
-    """The file, readable by its owner only: it will hold tokens and arguments."""
+    """Create the file readable by its owner only, because it holds tokens and arguments."""
     assert location.file is not None
     location.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(location.file, os.O_CREAT | os.O_RDWR, 0o600))
@@ -521,7 +527,7 @@ def _create_private_file(location: StoreLocation) -> None:
 
 
 def make_private(file: Path) -> None:
-    """Take from all but its owner what an older version, a copy or a hand let them do with the file."""
+    """Remove the file permissions of everyone except the owner, for example after a copy."""
     try:
         mode = file.stat().st_mode
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -535,7 +541,7 @@ def make_private(file: Path) -> None:
 
 
 def read_secret(file: Path, size: int) -> bytes:
-    """The secret in this file, made when there is none, readable by its owner alone. Raises `OSError`."""
+    """Return the secret in this file. Create it, readable by its owner only, if missing. Raises `OSError`."""
     if file.exists():
         make_private(file)
         return file.read_bytes()
@@ -548,14 +554,14 @@ def read_secret(file: Path, size: int) -> bytes:
             writing.flush()
             os.fsync(descriptor)
         with contextlib.suppress(FileExistsError):
-            os.link(draft, file)  # whole or not at all, and only the first one
+            os.link(draft, file)  # atomic, and only the first process succeeds
     finally:
         draft.unlink()
     return file.read_bytes()
 
 
 def _switch_to_wal(connection: sqlite3.Connection, lock_wait: float) -> None:
-    """Write-ahead logging. SQLite does not always wait for the lock this switch needs, so we do."""
+    """Enable write-ahead logging. SQLite does not always wait for the lock it needs, so this retries."""
     deadline = time.monotonic() + lock_wait
     while True:
         try:
@@ -601,26 +607,26 @@ def _create_postgresql_engine(location: StoreLocation, lock_wait: float) -> Engi
     return engine
 
 
-# From the new values of a row, by column name, to the columns to set.
+# Maps the new values of a row, by column name, to the columns to set.
 ColumnChange = Callable[[Mapping[str, ColumnElement[Any]]], Mapping[str, ColumnElement[Any]]]
 
 
 def insert_ignoring(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """INSERT that passes over rows already there."""
+    """Return an INSERT that skips existing rows."""
     return _build_insert(connection.dialect.name, table).on_conflict_do_nothing()
 
 
 def upsert(
     connection: Connection, table: Table, change: ColumnChange | None = None
 ) -> sqlite.Insert | postgresql.Insert:
-    """INSERT that changes the row when there is one: to the new values, or as `change` says."""
+    """Return an INSERT that updates an existing row to the new values, or as `change` says."""
     return build_upsert(connection.dialect.name, table, change)
 
 
 def build_upsert(
     dialect: str, table: Table, change: ColumnChange | None = None
 ) -> sqlite.Insert | postgresql.Insert:
-    """The same for a database known by its name, for whoever makes the statement once."""
+    """Like `upsert`, for a dialect name, so that the statement can be built once."""
     statement = _build_insert(dialect, table)
     keys = table.primary_key.columns.keys()
     new = {column.name: column for column in statement.excluded}
@@ -633,6 +639,6 @@ def build_upsert(
 def _build_insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     if dialect == "sqlite":
         return sqlite.insert(table)
-    from sqlalchemy.dialects import postgresql  # only where there is one
+    from sqlalchemy.dialects import postgresql  # imported only if needed
 
     return postgresql.insert(table)

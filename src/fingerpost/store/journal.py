@@ -1,8 +1,7 @@
-"""The journal: every event, in the order it was written. A packet is what its events add up to.
+"""The journal: all events in the order they were written. A packet is derived from its events.
 
-`emit` makes the store an event sink: it returns at once, and the event is on
-disk some milliseconds later. `append` is for facts that must be on disk before
-something dangerous runs: it returns when they are.
+`emit` returns at once, and the event is on disk some milliseconds later. `append` returns when the events are
+on disk; use it before a dangerous action.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _JOURNAL_ROWS = RowInserter(
 
 @frozen(kw_only=False)
 class JournalEntry:
-    """An event and its number in the journal. Numbers grow in the order of writing, with gaps."""
+    """An event and its sequence number. Numbers increase in write order, with gaps."""
 
     seq: int
     event: Event
@@ -38,7 +37,7 @@ class JournalEntry:
 
 @frozen
 class PacketSummary:
-    """One packet in a list: how it began, and what happened to it last."""
+    """One packet in a list: its first event and its latest one."""
 
     packet_id: str
     seq: int
@@ -59,39 +58,41 @@ class Journal:
         self._earlier: list[Callable[[], None]] = []
 
     def set_pending_source(self, emit_pending: Callable[[], None]) -> None:
-        """`hand_on` emits what happened and waits somewhere: it belongs to what is flushed, and to an end."""
+        """Register a function that emits events which are still buffered elsewhere. It is called on flush and
+        on close.
+        """
         self._earlier.append(emit_pending)
 
     def emit_pending(self) -> None:
-        """Have everything emitted that happened before now."""
+        """Emit all buffered events of the registered sources."""
         for hand_on in self._earlier:
             hand_on()
 
     def emit(self, event: Event) -> None:
         """Write the event with the next group commit. Returns at once, from any thread.
 
-        When the disk is stuck and too many events wait, the oldest that is not audited is lost and an
-        `EventsDropped` says so. An audited event is never dropped: in the last resort it is refused, here.
+        If the disk is blocked and too many events wait, the oldest event that is not audited is dropped and
+        an `EventsDropped` is recorded. An audited event is never dropped; in the worst case this call raises.
         """
         self._writer.write_soon(self._write, (event,), loss=None if event.audited else self._loss)
 
     def emit_all(self, events: Sequence[Event]) -> None:
-        """The same for several. One that is refused is told of when the others were taken."""
+        """Like `emit`, for several events. If one is refused, raise after the others were accepted."""
         self._writer.write_all_soon(
             self._write, [((event,), None if event.audited else self._loss) for event in events]
         )
 
     def flush_soon(self) -> None:
-        """Have what was emitted written at once, without waiting for it: another process may ask for it."""
+        """Have all emitted events written at once, without waiting. Other processes may need them."""
         self.emit_pending()
         self._writer.flush_soon()
 
     async def append(self, *events: Event) -> None:
-        """Write the events together. Returns when they are on disk; repeating it changes nothing."""
+        """Write the events together. Returns when they are on disk. Repeating it has no effect."""
         await self._writer.write(self._write, events)
 
     async def flush(self) -> None:
-        """Returns when everything that happened before is on disk."""
+        """Wait until all earlier events are on disk."""
         self.emit_pending()
         await self._writer.write(self._write, ())
 
@@ -104,9 +105,9 @@ class Journal:
         up_to_seq: int | None = None,
         limit: int = 1000,
     ) -> list[JournalEntry]:
-        """The first `limit` events after `after_seq`, in order; none behind `up_to_seq`.
+        """Return the first `limit` events after `after_seq`, up to `up_to_seq`, in order.
 
-        Whoever reads some kinds out of a long journal sets both ends: an index of kinds does not help then.
+        To read some kinds from a long journal, set both bounds; the index of kinds does not help there.
         """
         query = select(journal).where(journal.c.seq > after_seq).order_by(journal.c.seq).limit(limit)
         if up_to_seq is not None:
@@ -120,10 +121,12 @@ class Journal:
     async def list_newest(
         self, *, kinds: Collection[str], before: int | None = None, limit: int = 200
     ) -> list[JournalEntry]:
-        """The last `limit` events of these kinds, newest first; `before` (a `seq`) goes on."""
+        """Return the last `limit` events of these kinds, newest first. `before` (a `seq`) continues after an
+        older one.
+        """
 
         def find(found: Connection) -> list[JournalEntry]:
-            # One question for each kind: each goes backwards along its index and stops.
+            # One query per kind: each reads its index backwards and stops early.
             rows = [row for kind in kinds for row in found.execute(_select_newest(kind, before, limit))]
             rows.sort(key=lambda row: row.seq, reverse=True)
             return [_build_entry(row) for row in rows[:limit]]
@@ -137,27 +140,28 @@ class Journal:
         kinds: Collection[str] | None = None,
         limit: int = 10_000,
     ) -> list[JournalEntry]:
-        """The first `limit` events of all these packets, in order."""
+        """Return the first `limit` events of these packets, in order."""
         query = (
             select(journal).where(journal.c.packet_id.in_(packet_ids)).order_by(journal.c.seq).limit(limit)
         )
 
         def find(found: Connection) -> list[JournalEntry]:
-            # Kinds are left out here, not in the query: it might go along their index, through everything.
+            # Kinds are filtered here: in the query they could make the database scan the whole index of
+            # kinds.
             rows = found.execute(query)
             return [_build_entry(row) for row in rows if kinds is None or row.kind in kinds]
 
         return await self._database.read(find)
 
     async def get_last_seq(self) -> int:
-        """The number of the last event; 0 when there is none."""
+        """Return the number of the last event, or 0."""
         query = select(func.max(journal.c.seq))
         return await self._database.read(lambda found: found.execute(query).scalar() or 0)
 
     async def find_seq_at(self, moment: datetime) -> int:
-        """The number of the first event that is not older; behind the last one when all are older.
+        """Return the number of the first event at or after `moment`, or the next number if all are older.
 
-        Events are written about in the order in which they happened, so halving finds it.
+        Events are written almost in time order, so bisection works.
         """
 
         def find(found: Connection) -> int:
@@ -177,7 +181,7 @@ class Journal:
         return await self._database.read(find)
 
     async def list_session_packets(self, session_id: str, *, limit: int = 20) -> list[Packet]:
-        """The newest packets of one conversation, newest first, as they came in."""
+        """Return the newest packets of one conversation as received, newest first."""
         query = select_session_packets(session_id, limit=limit)
         found = await self._database.read(
             lambda connection: [_build_entry(row) for row in connection.execute(query)]
@@ -185,7 +189,7 @@ class Journal:
         return [entry.event.packet for entry in found if isinstance(entry.event, PacketReceived)]
 
     async def list_packets(self, *, limit: int = 50, before: int | None = None) -> list[PacketSummary]:
-        """The newest packets, newest first; `before` (a `seq`) goes on from an older one."""
+        """Return the newest packets, newest first. `before` (a `seq`) continues after an older one."""
         query = select(journal).where(journal.c.kind == PacketReceived.kind)
         if before is not None:
             query = query.where(journal.c.seq < before)
@@ -200,7 +204,7 @@ class Journal:
                 connection, [(*row, _get_conversation(event)) for event, row in events.values()]
             )
             written = list(events.values())
-            if added != len(events):  # some were appended again: of those the trail has heard
+            if added != len(events):  # some were appended again; the trail already has those
                 new = _read_event_ids(connection, after=last or 0)
                 written = [pair for key, pair in events.items() if key in new]
             self._trail.extend(connection, written)
@@ -208,7 +212,7 @@ class Journal:
 
 
 def select_session_packets(session_id: str, *, limit: int) -> Select[Any]:
-    """The arrivals of one conversation's requests, newest first."""
+    """Select the received requests of one conversation, newest first."""
     of_it = select(journal).where(journal.c.conversation == session_id)
     return of_it.order_by(journal.c.seq.desc()).limit(limit)
 
@@ -221,19 +225,19 @@ def _select_newest(kind: str, before: int | None, limit: int) -> Select[Any]:
 
 
 def _event_to_row(event: Event) -> RowValues:
-    """What both tables hold of an event."""
+    """Return the columns of an event that both tables share."""
     kind = escape(event.unknown_kind) if isinstance(event, UnknownEvent) else event.kind
     packet_id = None if event.packet_id is None else escape(event.packet_id)
     return (escape(event.event_id), to_microseconds(event.at), kind, packet_id, encode(event).decode())
 
 
 def _get_conversation(event: Event) -> str | None:
-    """The conversation that a request arrives in."""
+    """Return the conversation of a received request, or None for other events."""
     return escape(event.packet.header.session_id) if isinstance(event, PacketReceived) else None
 
 
 def _read_event_ids(connection: Connection, *, after: int) -> set[str]:
-    """The events added by this transaction: it holds the write lock, so nobody else added any."""
+    """Return the events added by this transaction. It holds the write lock, so no other process added any."""
     return set(connection.execute(select(journal.c.event_id).where(journal.c.seq > after)).scalars())
 
 
@@ -241,7 +245,7 @@ def _build_entry(row: FoundRow[Any]) -> JournalEntry:
     try:
         return JournalEntry(row.seq, decode(row.payload))
     except ValueError:
-        # Somebody edited the database. One spoilt row must not hide the others.
+        # The row was edited from outside. One invalid row must not hide the others.
         spoilt = UnknownEvent(
             event_id=row.event_id,
             at=row.at,

@@ -1,5 +1,5 @@
-"""What past requests teach: choices, confidence samples, feedback, thresholds, eval reports and usage of
-tools.
+"""Learning data from past requests: choices, confidence samples, feedback, thresholds, eval reports and tool
+usage.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from fingerpost.store.writer import LossPolicy, StoreWriter
 
 MAX_CHOICE_REQUEST_LENGTH: Final = 500
 MAX_CHOICES: Final = 20_000
-# Masking needs to see a secret whole, so the text is cut only afterwards; but it need not read a megabyte.
+# Redaction needs the whole secret, so the text is shortened only afterwards. This limits the input.
 _CHOICE_COLUMNS: Final = 20 * MAX_CHOICE_REQUEST_LENGTH
 
 
 class ChoiceStore:
-    """Remembers choices, and forgets them when asked."""
+    """Stores choices."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
@@ -56,24 +56,24 @@ class ChoiceStore:
         self._loss = LossPolicy()
 
     async def record(self, choice: Choice) -> None:
-        """Remember one choice. Returns when it is on disk."""
+        """Store one choice. Returns when it is on disk."""
         await self._writer.write(_add_choices, choice)
 
     def record_soon(self, choice: Choice) -> None:
-        """Remember one choice soon. Returns at once; may be lost while the disk is stuck."""
+        """Store one choice soon. Returns at once. It may be lost while the disk is blocked."""
         self._writer.write_soon(_add_choices, choice, loss=self._loss)
 
     async def list_recent(self, limit: int = 2_000) -> list[Choice]:
-        """The newest choices, newest first."""
+        """Return the newest choices, newest first."""
         newest = select(choices).order_by(choices.c.seq.desc()).limit(limit)
         return await self._database.read(lambda found: [_build_choice(row) for row in found.execute(newest)])
 
     async def list_followers(self, limit: int = 1_000) -> list[ToolFollower]:
-        """Which tool worked right after which, in one conversation: the most frequent pairs first."""
+        """Return which tool succeeded right after which in one conversation, most frequent pairs first."""
         return await self._database.read(lambda connection: _list_followers(connection, limit))
 
     async def clear(self) -> int:
-        """Forget everything; how many choices that were."""
+        """Delete all choices and return their number."""
         return await self._writer.write(_clear_choices, None)
 
 
@@ -138,7 +138,7 @@ _TimedSample = tuple[ConfidenceSample, datetime]
 
 
 class ConfidenceStore:
-    """Remembers samples, and forgets them when asked."""
+    """Stores confidence samples."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
@@ -146,31 +146,31 @@ class ConfidenceStore:
         self._loss = LossPolicy()
 
     async def record(self, sample: ConfidenceSample, at: datetime) -> None:
-        """Remember one sample. Returns when it is on disk."""
+        """Store one sample. Returns when it is on disk."""
         _check_sample(sample)
         await self._writer.write(_add_samples, (sample, at))
 
     def record_soon(self, sample: ConfidenceSample, at: datetime) -> None:
-        """Remember one sample soon. Returns at once; may be lost while the disk is stuck."""
+        """Store one sample soon. Returns at once. It may be lost while the disk is blocked."""
         _check_sample(sample)
         self._writer.write_soon(_add_samples, (sample, at), loss=self._loss)
 
     async def list_recent(
         self, limit: int = 2_000, *, since: datetime | None = None
     ) -> list[ConfidenceSample]:
-        """The newest samples, newest first; none from before `since`."""
+        """Return the newest samples, newest first, none older than `since`."""
         newest = select(confidences).order_by(confidences.c.seq.desc()).limit(limit)
         if since is not None:
             newest = newest.where(confidences.c.at > since)
         return await self._database.read(lambda found: [_build_sample(row) for row in found.execute(newest)])
 
     async def clear(self) -> int:
-        """Forget everything; how many samples that were."""
+        """Delete all samples and return their number."""
         return await self._writer.write(_clear_confidences, None)
 
 
 def _check_sample(sample: ConfidenceSample) -> None:
-    """Refused here, to the face of whoever noted it: in the writer it would spoil a whole batch."""
+    """Raise for an invalid sample. It is checked here, because in the writer it would fail a whole batch."""
     if not (math.isfinite(sample.raw) and 0.0 <= sample.raw <= 1.0):
         message = f"a confidence is between 0 and 1, not {sample.raw}"
         raise ValueError(message)
@@ -206,33 +206,33 @@ MAX_COMMENT_LENGTH: Final = 1_000
 MAX_PERSON_LENGTH: Final = 200
 MAX_FEEDBACK_TOOL_LENGTH: Final = 1_000
 MAX_FEEDBACK: Final = 20_000
-# Masking needs to see a secret whole, so a text is cut only afterwards; but it need not read a megabyte.
+# Redaction needs the whole secret, so the text is shortened only afterwards. This limits the input.
 _FEEDBACK_COLUMNS: Final = 10_000
 
 
 class FeedbackStore:
-    """Remembers what was said, and forgets it when asked."""
+    """Stores feedback."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def record(self, feedback: Feedback) -> Feedback:
-        """Remember it, in place of what this person said before. Returns it as it was kept, on disk."""
+        """Store feedback, replacing earlier feedback of this person on the request. Return it as stored."""
         kept = _bound_feedback(feedback)
         await self._writer.write(_put_feedback, kept)
         return kept
 
     async def list_recent(self, limit: int = 2_000) -> list[Feedback]:
-        """What was said, newest first."""
+        """Return the newest feedback, newest first."""
         return await self._find(limit)
 
     async def list_about(self, packet_id: str) -> list[Feedback]:
-        """What was said of one request, by whomever, newest first."""
+        """Return all feedback on one request, newest first."""
         return await self._find(MAX_FEEDBACK, feedback.c.packet_id == packet_id)
 
     async def clear(self, *, by: str | None = None) -> int:
-        """Forget everything, or what this person said; how much that was."""
+        """Delete all feedback, or that of one person, and return its number."""
         return await self._writer.write(_clear_feedback, by)
 
     async def _find(self, limit: int, *conditions: ColumnElement[bool]) -> list[Feedback]:
@@ -261,7 +261,7 @@ def _mask_text(text: str, max_length: int) -> str:
 
 
 def _put_feedback(connection: Connection, new: Sequence[Feedback]) -> list[None]:
-    for said in new:  # one by one: a batch may hold the same person's word twice
+    for said in new:  # one at a time: a batch may contain the same person's feedback twice
         connection.execute(upsert(connection, feedback), _feedback_to_row(said))
     beyond = (
         select(feedback.c.at).order_by(feedback.c.at.desc()).offset(MAX_FEEDBACK).limit(1).scalar_subquery()
@@ -311,7 +311,7 @@ MAX_NAME_LENGTH: Final = 500
 
 @frozen
 class LearningMark:
-    """What is learned (`what`) of this person (or of everybody) counts from `at` on."""
+    """Learning data of kind `what` counts only from `at` on, for one person or for everyone."""
 
     what: str
     person: str
@@ -319,23 +319,23 @@ class LearningMark:
 
 
 class LearnedStore:
-    """Marks and thresholds."""
+    """Stores learning marks and thresholds."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def set_mark(self, mark: LearningMark) -> None:
-        """From now on nothing before it counts."""
+        """Set a mark. Older data no longer counts."""
         await self._writer.write(_set_marks, mark)
 
     async def get_marks(self, what: str) -> Mapping[str, datetime]:
-        """Since when this counts, by person; `EVERYBODY` where it holds for all."""
+        """Return the marks of this kind by person; `EVERYBODY` is the mark for all."""
         query = select(learned_marks).where(learned_marks.c.what == what)
         return await self._database.read(lambda found: {row.person: row.at for row in found.execute(query)})
 
     async def get_version(self) -> tuple[object, ...]:
-        """Changes whenever something that is learned from does, in whichever process."""
+        """Return a value that changes whenever learning data changes in any process."""
         query = select(
             select(func.count()).select_from(feedback).scalar_subquery(),
             select(func.max(feedback.c.at)).scalar_subquery(),
@@ -345,18 +345,17 @@ class LearnedStore:
         return await self._database.read(lambda found: tuple(found.execute(query).one()))
 
     async def list_thresholds(self) -> list[Threshold]:
-        """Those that moved, by name."""
+        """Return the changed thresholds, by name."""
         query = select(thresholds).order_by(thresholds.c.name)
         return await self._database.read(
             lambda found: [_build_threshold(row) for row in found.execute(query)]
         )
 
     async def set_threshold(self, threshold: Threshold) -> None:
-        """This is what it is now."""
         await self._writer.write(_set_thresholds, threshold)
 
     async def clear_thresholds(self) -> int:
-        """Back to what the settings say; how many had moved."""
+        """Reset all thresholds to the settings and return how many were changed."""
         return await self._writer.write(_clear_thresholds, None)
 
 
@@ -394,7 +393,7 @@ def _clear_thresholds(connection: Connection, requests: Sequence[None]) -> list[
 
 @frozen
 class StoredEval:
-    """One report as `fingerpost eval report --json` gives it, under a name."""
+    """A named report, as printed by `fingerpost eval report --json`."""
 
     seq: int
     at: datetime
@@ -403,19 +402,19 @@ class StoredEval:
 
 
 class EvalStore:
-    """Reports, newest first."""
+    """Stores eval reports."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def add(self, name: str, report: JsonObject) -> None:
-        """Keep a report. The same name again is the next run of the same thing."""
+        """Store a report. Using a name again stores another run."""
         text = json.dumps(report, ensure_ascii=True, allow_nan=False, default=dict)
         await self._writer.write(_add_evals, (utc_now(), name, text))
 
     async def list_newest(self, *, limit: int = 50, before: int | None = None) -> list[StoredEval]:
-        """The newest reports, newest first; `before` (a `seq`) goes on from an older one."""
+        """Return the newest reports, newest first. `before` (a `seq`) continues after an older one."""
         query = select(evals).order_by(evals.c.seq.desc()).limit(limit)
         if before is not None:
             query = query.where(evals.c.seq < before)
@@ -438,25 +437,25 @@ RELATIVE_ERROR = 0.02
 _GROWTH = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 _LOG_GROWTH = math.log(_GROWTH)
 
-# Outside these bounds a duration or a size is not one; inside, there are at most 864 buckets.
+# Valid range of durations and sizes. It gives at most 864 buckets.
 SMALLEST, LARGEST = 1e-3, 1e12
 ZERO_BUCKET = -1_000_000
 
 
 def get_bucket(value: float) -> int:
-    """The bucket that counts `value`. Less than a thousandth counts as nothing."""
+    """Return the bucket of `value`. Values below 0.001 count as zero."""
     if not value >= SMALLEST:  # also true for NaN
         return ZERO_BUCKET
     return math.ceil(math.log(min(value, LARGEST)) / _LOG_GROWTH)
 
 
 def get_bucket_value(bucket: int) -> float:
-    """The number that stands for every value of the bucket."""
+    """Return the representative value of the bucket."""
     return 0.0 if bucket == ZERO_BUCKET else 2 * _GROWTH**bucket / (_GROWTH + 1)
 
 
 def compute_quantile(counts: Mapping[int, int], share: float) -> float:
-    """The value below or at which `share` of all counted values lie; 0 when none was counted."""
+    """Return the value at the quantile `share`, or 0 if there are no values."""
     rank = math.ceil(share * sum(counts.values()))
     seen = 0
     for bucket in sorted(counts):
@@ -470,7 +469,7 @@ _MILLISECONDS, _TOKENS = "ms", "tokens"
 
 
 class UsageStore:
-    """Counts calls and reports profiles."""
+    """Counts calls and returns usage profiles."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
@@ -482,11 +481,13 @@ class UsageStore:
         await self._writer.write(_count_calls, sample)
 
     def record_soon(self, sample: UsageSample) -> None:
-        """Count one finished call within about a second. Returns at once; may be lost with the process."""
+        """Count one finished call within about a second. Returns at once. It is lost if the process
+        crashes.
+        """
         self._writer.write_late(_count_calls, sample, loss=self._loss)
 
     async def get_profiles(self) -> dict[str, UsageProfile]:
-        """What is known of every tool ever called, by its key, in the order of the keys."""
+        """Return the profile of every tool ever called, sorted by key."""
         return await self._database.read(_read_profiles)
 
 

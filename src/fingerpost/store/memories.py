@@ -1,4 +1,4 @@
-"""What models were asked to remember for a person, and how callers want their answers."""
+"""Memories that models store for a person, and answer preferences of callers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_IDS_PER_STATEMENT: Final = 500  # ids in one statement
 
 @frozen
 class MemoryOwner:
-    """Whose memories are meant: a person, and the conversation they are in (None: in none)."""
+    """A person and their current conversation (None if there is none)."""
 
     person: str | None = None
     conversation: str | None = None
@@ -27,7 +27,7 @@ class MemoryOwner:
 
 @frozen
 class Memory:
-    """One thing to remember. `conversation` None: it holds in every conversation of its person."""
+    """One memory. `conversation` is None if it applies to all conversations of the person."""
 
     memory_id: str
     text: str
@@ -38,25 +38,27 @@ class Memory:
 
 @frozen(kw_only=False)
 class MemoryStamp:
-    """Changes whenever an owner's memories do: one is never changed, and numbers are never given again."""
+    """Changes whenever an owner's memories change: memories are never edited, and numbers are never
+    reused.
+    """
 
     count: int
     newest: int
 
 
 class MemoryStore:
-    """Remembers and forgets."""
+    """Stores memories."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def add(self, memory: Memory, *, max_memories: int) -> int:
-        """Keep one more of its person's. How many of their oldest went to make room (beyond `most`)."""
+        """Store a memory. Beyond `max_memories` the person's oldest ones are deleted; return how many."""
         return await self._writer.write(_add_memories, (memory, max_memories))
 
     async def list_all(self, owner: MemoryOwner, *, limit: int | None = None) -> list[Memory]:
-        """What the owner can see where they are: newest first."""
+        """Return the memories visible to the owner in their conversation, newest first."""
         query = select(memories).where(_is_visible_to(owner)).order_by(memories.c.seq.desc()).limit(limit)
         return await self._database.read(lambda found: [_build_memory(row) for row in found.execute(query)])
 
@@ -66,11 +68,11 @@ class MemoryStore:
         return MemoryStamp(count, newest or 0)
 
     async def forget(self, owner: MemoryOwner, ids: Sequence[str]) -> int:
-        """Forget those of these that the owner can see; how many that were."""
+        """Delete those of these memories that the owner can see and return their number."""
         return await self._writer.write(_forget_memories, (owner, tuple(ids)))
 
     async def forget_all(self, owner: MemoryOwner, *, conversation_only: bool = False) -> int:
-        """Forget everything of the person in every conversation, or what belongs to this conversation."""
+        """Delete all memories of the person, or only those of this conversation."""
         return await self._writer.write(_forget_all_memories, (owner, conversation_only))
 
 
@@ -79,7 +81,7 @@ def _is_persons(person: str | None) -> ColumnElement[bool]:
 
 
 def _is_visible_to(owner: MemoryOwner) -> ColumnElement[bool]:
-    """The person's own, and of their conversations only the one they are in."""
+    """Return the condition for the person's general memories and those of their current conversation."""
     everywhere = memories.c.conversation.is_(None)
     here = owner.conversation
     where = everywhere if here is None else or_(everywhere, memories.c.conversation == here)
@@ -132,7 +134,8 @@ def _forget_all_memories(connection: Connection, wanted: Sequence[tuple[MemoryOw
 def _forget_owner(connection: Connection, owner: MemoryOwner, conversation_only: bool) -> int:
     gone = delete(memories).where(_is_persons(owner.person))
     if conversation_only:
-        gone = gone.where(memories.c.conversation == owner.conversation)  # of no conversation: nothing
+        # Matches nothing if there is no conversation.
+        gone = gone.where(memories.c.conversation == owner.conversation)
     return connection.execute(gone).rowcount
 
 
@@ -143,18 +146,18 @@ def _build_memory(row: Row[Any]) -> Memory:
 
 
 class PreferenceStore:
-    """Quick or thorough answers, by caller, for every process on the same store."""
+    """Preferred effort (quick or thorough) by caller, shared by all processes."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def get_efforts(self) -> Mapping[str, Effort]:
-        """Whoever said something, and what."""
+        """Return the preferred effort by caller."""
         return await self._database.read(_read_efforts)
 
     async def set_effort(self, caller: str, effort: Effort | None) -> None:
-        """What this caller wants from now on; None: whatever is usual."""
+        """Set this caller's preferred effort. None restores the default."""
         await self._writer.write(_set_efforts, (caller, effort))
 
 

@@ -1,4 +1,4 @@
-"""The tables as the code sees them, their column types, and the migrations that make them."""
+"""The tables, their column types, and the migrations that create them."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ else:
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Microseconds since 1970. A time without a zone is refused: nobody could say which moment it is."""
+    """Return microseconds since 1970. Raises for a time without a time zone."""
     if moment.tzinfo is None:
         message = f"{moment} has no time zone"
         raise ValueError(message)
     since = moment - EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds  # dividing takes longer
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds  # division is slower
 
 
 def from_microseconds(count: int) -> datetime:
@@ -56,9 +56,11 @@ def from_microseconds(count: int) -> datetime:
 
 
 def escape(text: str) -> str:
-    """`text` with what a database cannot hold written as `\\0000`; `unescape` is its inverse."""
+    r"""Return `text` with characters that a database cannot store written as `\0000`. `unescape` reverses
+    it.
+    """
     if text.isascii() and "\\" not in text and "\0" not in text:
-        return text  # nearly always, and much quicker to find out than by the pattern
+        return text  # the usual case; this check is much faster than the pattern
     return _UNSTORABLE.sub(lambda match: f"\\{ord(match[0]):04x}", text)
 
 
@@ -67,7 +69,7 @@ def unescape(text: str) -> str:
 
 
 class Moment(_Moment):
-    """A point in time, kept as microseconds so that it sorts and compares the same everywhere."""
+    """A point in time, stored as microseconds so that it sorts and compares the same in all databases."""
 
     impl = BigInteger
     cache_ok = True
@@ -80,7 +82,7 @@ class Moment(_Moment):
 
 
 class ExactText(_ExactText):
-    """Any Python string, NUL and half characters included, back exactly as it went in."""
+    """Any Python string, including NUL and lone surrogates, stored without loss."""
 
     impl = Text
     cache_ok = True
@@ -89,7 +91,7 @@ class ExactText(_ExactText):
         return None if value is None else escape(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else unescape(str(value))  # SQLite lets a column hold any type
+        return None if value is None else unescape(str(value))  # an SQLite column can hold any type
 
 
 metadata = MetaData()
@@ -98,15 +100,15 @@ journal = Table(
     "journal",
     metadata,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("event_id", ExactText, nullable=False, unique=True),  # appending a fact again changes nothing
+    Column("event_id", ExactText, nullable=False, unique=True),  # appending an event again has no effect
     Column("at", Moment, nullable=False),
     Column("kind", ExactText, nullable=False),
     Column("packet_id", ExactText),
     Column("payload", Text, nullable=False),
-    Column("conversation", ExactText),  # where a request arrives in one; of no other event
+    Column("conversation", ExactText),  # only set for received requests
     Index("journal_packet", "packet_id", "seq"),
     Index("journal_kind", "kind", "seq"),
-    Index("journal_conversation", "conversation", "seq"),  # of rows that have one
+    Index("journal_conversation", "conversation", "seq"),  # of rows with a conversation
 )
 
 audit = Table(
@@ -114,7 +116,7 @@ audit = Table(
     metadata,
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("event_id", ExactText, nullable=False),
-    Column("at", BigInteger, nullable=False),  # the very number that is hashed
+    Column("at", BigInteger, nullable=False),  # the exact number that is hashed
     Column("kind", ExactText, nullable=False),
     Column("packet_id", ExactText),
     Column("payload", Text, nullable=False),
@@ -140,8 +142,8 @@ pins = Table(
 pin_revision = Table(
     "pin_revision",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1: it is about all pins
-    Column("number", BigInteger, nullable=False),  # one more with every change of any pin
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1: one row for all pins
+    Column("number", BigInteger, nullable=False),  # incremented with every change of a pin
 )
 
 usage = Table(
@@ -166,7 +168,7 @@ approvals = Table(
     "approvals",
     metadata,
     Column("pending_id", ExactText, primary_key=True),
-    Column("record", Text, nullable=False),  # as it was asked; the decision is in the columns below
+    Column("record", Text, nullable=False),  # as requested; the decision is in the columns below
     Column("created", Moment, nullable=False),
     Column("expires", Moment, nullable=False),
     Column("decision", Text, nullable=False),
@@ -218,7 +220,7 @@ choices = Table(
     metadata,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("at", Moment, nullable=False),
-    Column("request", ExactText, nullable=False),  # masked and cut before it comes here
+    Column("request", ExactText, nullable=False),  # redacted and shortened before
     Column("tool", ExactText, nullable=False),
     Column("worked", Boolean, nullable=False),
     Column("conversation", ExactText),
@@ -232,7 +234,7 @@ confidences = Table(
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("at", Moment, nullable=False),
     Column("raw", Double, nullable=False),
-    Column("was_right", Boolean, nullable=False),  # `right` alone is a word of SQL
+    Column("was_right", Boolean, nullable=False),  # `right` is a reserved word in SQL
     Column("tool", ExactText, nullable=False),
 )
 
@@ -240,7 +242,7 @@ api_keys = Table(
     "api_keys",
     metadata,
     Column("key_id", ExactText, primary_key=True),
-    Column("name", ExactText, nullable=False),  # free again once its key is revoked
+    Column("name", ExactText, nullable=False),  # may be reused after the key is revoked
     Column("digest", Text, nullable=False),
     Column("reach", Text, nullable=False),
     Column("created", Moment, nullable=False),
@@ -261,8 +263,8 @@ shutters = Table(
     "shutters",
     metadata,
     Column("what", Text, primary_key=True),  # "tool" or "server"
-    Column("name", ExactText, primary_key=True),  # a tool's key, a server's name
-    Column("by_whom", ExactText, nullable=False),  # `by` alone is a word of SQL
+    Column("name", ExactText, primary_key=True),  # a tool's key or a server's name
+    Column("by_whom", ExactText, nullable=False),  # `by` is a reserved word in SQL
     Column("at", Moment, nullable=False),
     Column("reason", ExactText, nullable=False),
 )
@@ -281,8 +283,8 @@ memories = Table(
     metadata,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("memory_id", ExactText, nullable=False, unique=True),
-    Column("person", ExactText),  # None: whoever sits at this machine
-    Column("conversation", ExactText),  # None: it holds in all of them
+    Column("person", ExactText),  # None: the local user
+    Column("conversation", ExactText),  # None: all conversations
     Column("at", Moment, nullable=False),
     Column("text", ExactText, nullable=False),
     Index("memories_person", "person", "seq"),
@@ -295,7 +297,7 @@ feedback = Table(
     Column("by_whom", ExactText, primary_key=True),
     Column("at", Moment, nullable=False),
     Column("verdict", Text, nullable=False),
-    Column("request", ExactText, nullable=False),  # masked and cut before it comes here
+    Column("request", ExactText, nullable=False),  # redacted and shortened before
     Column("tool", ExactText),
     Column("should_have", ExactText),
     Column("comment", ExactText, nullable=False),
@@ -321,7 +323,7 @@ learned_marks = Table(
     "learned_marks",
     metadata,
     Column("what", Text, primary_key=True),
-    Column("person", ExactText, primary_key=True),  # empty: everybody
+    Column("person", ExactText, primary_key=True),  # empty: everyone
     Column("at", Moment, nullable=False),
 )
 
@@ -358,7 +360,7 @@ _CREATE_VERSIONS = """
         version INTEGER NOT NULL PRIMARY KEY, applied BIGINT NOT NULL)
 """
 
-# What the two databases spell differently.
+# Types that the two databases name differently.
 _DIALECT_TYPES = {
     "sqlite": {"counted": "INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL", "bytes": "BLOB"},
     "postgresql": {"counted": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "bytes": "BYTEA"},
@@ -484,7 +486,7 @@ _ADD_JOURNAL_CONVERSATION = (
 
 
 def _fill_conversations(connection: Connection) -> None:
-    """Requests that arrived before this step have their conversation in their payload alone."""
+    """Fill the conversation column of older requests from their payloads."""
     _build_migration(_ADD_JOURNAL_CONVERSATION)(connection)
     arrived = text(
         "SELECT seq, payload FROM journal WHERE kind = 'packet_received' AND seq > :seq "
@@ -503,14 +505,14 @@ def _fill_conversations(connection: Connection) -> None:
 def _parse_conversation(payload: str) -> str | None:
     try:
         named = json.loads(payload)["event"]["packet"]["header"]["session_id"]
-    except (ValueError, KeyError, TypeError):  # the row was edited
+    except (ValueError, KeyError, TypeError):  # the row was edited from outside
         return None
     return escape(named) if isinstance(named, str) else None
 
 
 @frozen(kw_only=False)
 class MigrationStep:
-    """One change of the schema. `number` counts from 1 without gaps."""
+    """One schema change. `number` counts from 1 without gaps."""
 
     number: int
     apply: Callable[[Connection], None]
@@ -543,10 +545,10 @@ MIGRATION_STEPS: tuple[MigrationStep, ...] = (
 
 
 def migrate(connection: Connection, steps: Sequence[MigrationStep] = MIGRATION_STEPS) -> int:
-    """Bring the database up to the last step and say which version that is.
+    """Migrate the database to the last step and return its version.
 
-    Call it inside a transaction that holds the write lock. Raises `StoreTooNew`
-    when a newer Fingerpost has been here.
+    Call it in a transaction that holds the write lock. Raises `StoreTooNew` if the database was written by a
+    newer Fingerpost.
     """
     connection.execute(text(_CREATE_VERSIONS))
     found = connection.execute(text("SELECT max(version) FROM fingerpost_schema")).scalar() or 0

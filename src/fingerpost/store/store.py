@@ -1,4 +1,4 @@
-"""The store: everything Fingerpost remembers behind one interface, and the processes that use it."""
+"""The store: one interface to all persistent data, and the processes that use it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LEASE_SECONDS = 30.0
 
 @frozen
 class Instance:
-    """One process: `since_seq` is the number of the last event in the journal when it started."""
+    """One process. `since_seq` is the number of the last journal event when it started."""
 
     instance_id: str
     seen: datetime
@@ -57,7 +57,7 @@ class _InstanceClaim:
 
 
 class InstanceStore:
-    """Who is alive, and who works on what."""
+    """Running processes and the work they have claimed."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
@@ -66,28 +66,28 @@ class InstanceStore:
     async def renew_lease(
         self, instance_id: str, *, lease_s: float = LEASE_SECONDS, now: datetime | None = None
     ) -> None:
-        """This process is alive, and will say so again before `lease_s` seconds are over."""
+        """Record that this process is alive for `lease_s` seconds. It must renew the lease earlier."""
         beaten = Instance(instance_id=instance_id, seen=now or utc_now(), lease_s=lease_s, since_seq=0)
         await self._writer.write(_renew_leases, beaten)
 
     async def end(self, instance_id: str) -> None:
-        """This process is over, and works on nothing any more."""
+        """Remove this process and its claims."""
         await self._writer.write(_end_instances, instance_id)
 
     async def list_expired(self, *, now: datetime | None = None) -> list[Instance]:
-        """Those whose lease is over."""
+        """Return the processes whose lease has expired."""
         moment = now or utc_now()
         found = await self._database.read(_list_instances)
         return [one for one in found if not _is_alive(one, moment)]
 
     async def claim(self, name: str, instance_id: str, *, now: datetime | None = None) -> bool:
-        """Work on this alone. False while a process that is alive does, this one included."""
+        """Claim this work exclusively. Return False while a live process, including this one, has it."""
         return await self._writer.write(
             _claim_names, _InstanceClaim(name=name, instance_id=instance_id, now=now or utc_now())
         )
 
     async def release(self, name: str, instance_id: str) -> None:
-        """Work on it no more."""
+        """Release the claim."""
         await self._writer.write(_release_names, (name, instance_id))
 
 
@@ -123,7 +123,9 @@ def _claim_names(connection: Connection, wanted: Sequence[_InstanceClaim]) -> li
 
 
 def _claim_name(connection: Connection, claim: _InstanceClaim) -> bool:
-    """Transactions that write follow one another, so two processes cannot both find it free."""
+    """Claim the name if it is free. Write transactions are serialized, so two processes cannot both find it
+    free.
+    """
     holder = connection.execute(
         select(claims.c.instance_id).where(claims.c.name == claim.name)
     ).scalar_one_or_none()
@@ -191,15 +193,14 @@ class Store:
         backlog: int = MAX_BACKLOG,
         cache: CacheLimits = CacheLimits(),  # noqa: B008 - frozen
     ) -> AsyncGenerator[Store]:
-        """Open the database at `url`, by default a file in the user's data directory.
+        """Open the database at `url`, by default a file in the user's data directory. It is created or
+        migrated if needed.
 
-        What is missing is created, what is old is migrated.
-
-        `flush_ms` is how long writes nobody waits for may gather, `lock_wait` how long another program may
-        hold the database, `backlog` how many events may wait while the disk is stuck.
-        `anchor` names the audit trail's anchor file, by default beside the database; `anchors` are further
-        ones outside (a file, `syslog://…`, `https://…`), told of the newest row every `anchor_seconds`.
-        Leaving the block writes what is left.
+        `flush_ms` is how long background writes are collected, `lock_wait` how long to wait for a lock of
+        another program, `backlog` how many events may wait while the disk is blocked. `anchor` is the anchor
+        file of the audit trail, by default beside the database. `anchors` are remote ones (a file,
+        `syslog://…`, `https://…`), which get the newest row every `anchor_seconds`. Leaving the block writes
+        all remaining data.
         """
         location = resolve_location(url, anchor=anchor)
         database = await anyio.to_thread.run_sync(partial(Database.open, location, lock_wait=lock_wait))
@@ -218,19 +219,19 @@ class Store:
         except BaseException:
             try:
                 await _close_store(store, database, writer, outside)
-            except StoreUnavailable as error:  # the error that ended the block matters more
+            except StoreUnavailable as error:  # the error that ended the block is more important
                 logger.error("%s", error)
             raise
         await _close_store(store, database, writer, outside)
 
     @property
     def statistics(self) -> WriterStatistics:
-        """What the writer has done so far."""
+        """Statistics of the writer."""
         return self._writer.statistics
 
 
 def _check_audit_trail(trail: AuditTrail, database: Database) -> None:
-    """A trail that contradicts itself can be read and verified, but nothing is built on it."""
+    """Make the database read-only if its audit trail is inconsistent."""
     try:
         reason = trail.find_break()
     except BaseException:
@@ -244,7 +245,7 @@ def _check_audit_trail(trail: AuditTrail, database: Database) -> None:
 
 async def _close_store(store: Store, database: Database, writer: StoreWriter, remote: RemoteAnchors) -> None:
     store.journal.emit_pending()
-    with anyio.CancelScope(shield=True):  # bounded: the writer gives up by itself
+    with anyio.CancelScope(shield=True):  # the writer has its own time limit
         try:
             await writer.close()
         finally:

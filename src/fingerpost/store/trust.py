@@ -20,42 +20,39 @@ from fingerpost.store.writer import StoreWriter
 
 @frozen
 class PinChanges:
-    """What became of pins since somebody last looked."""
+    """Changes of pins since the last check."""
 
-    changed: Mapping[str, Pin]  # new ones, too
+    changed: Mapping[str, Pin]  # includes new ones
     gone: frozenset[str]
 
 
 class PinStore:
-    """One pin per tool key."""
+    """Stores one pin per tool key."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
-        self._revision: int | None = None  # at the last look for news
-        self._seen: dict[str, int] = {}  # then: a hash of each record, for the records are large
-        self._put: set[str] = set()  # by us, since then
+        self._revision: int | None = None  # at the last check
+        self._seen: dict[str, int] = {}  # hash of each record at the last check; the records are large
+        self._put: set[str] = set()  # stored by this process since the last check
 
     async def list_all(self) -> dict[str, Pin]:
-        """Every pin by its key, in the order of the keys."""
+        """Return all pins, sorted by key."""
         return await self._database.read(_read_pins)
 
     async def put(self, *new: Pin) -> None:
-        """Keep these pins, each in place of an older one of its key."""
+        """Store these pins, replacing older ones with the same keys."""
         if new:
             await self._writer.write(_put_pins, new)
             self._put.update(pin.key for pin in new)
 
     async def remove(self, key: str) -> bool:
-        """Forget a pin. False when there was none."""
+        """Delete a pin. Return False if there was none."""
         return await self._writer.write(_remove_pins, key)
 
     async def take_changes(self) -> PinChanges | None:
-        """What changed since this was last asked, whoever changed it; None: nothing did.
-
-        The first time, every pin is news.
-        """
-        ours = frozenset(self._put)  # stored before we look: one that is not found was removed since
+        """Return the changes by any process since the last call, or None. The first call returns all pins."""
+        ours = frozenset(self._put)  # stored before this read: if one is missing, it was removed since
         news = await self._database.read(partial(self._find_changes, ours))
         self._put -= ours
         return news
@@ -77,7 +74,7 @@ def _read_pins(connection: Connection) -> dict[str, Pin]:
 
 
 def _read_pin_records(connection: Connection) -> dict[str, str]:
-    """Every pin as it is stored, in the order of the keys: databases sort texts differently."""
+    """Return all stored pins by key. They are sorted here, because databases sort text differently."""
     rows = sorted(connection.execute(select(pins)), key=lambda row: row.key)
     return {row.key: row.record for row in rows}
 
@@ -87,7 +84,7 @@ def _parse_pins(records: Mapping[str, str]) -> dict[str, Pin]:
 
 
 def _put_pins(connection: Connection, groups: Sequence[tuple[Pin, ...]]) -> list[None]:
-    # The last pin of a key counts; PostgreSQL refuses to change a row twice in one statement.
+    # The last pin of a key counts. PostgreSQL refuses to update a row twice in one statement.
     latest = {pin.key: to_json(pin).decode() for group in groups for pin in group}
     rows = [{"key": key, "record": record} for key, record in latest.items()]
     connection.execute(upsert(connection, pins), rows)
@@ -107,7 +104,7 @@ def _raise_revision(connection: Connection) -> None:
 
 
 class DisabledKind(StrEnum):
-    """What is switched off."""
+    """The kind of a disabled item."""
 
     TOOL = "tool"
     SERVER = "server"
@@ -115,7 +112,7 @@ class DisabledKind(StrEnum):
 
 @frozen
 class DisabledEntry:
-    """Who switched a tool (by its key) or a server (by its name) off, when and why."""
+    """Who disabled a tool (by key) or a server (by name), when and why."""
 
     what: DisabledKind
     name: str
@@ -124,27 +121,27 @@ class DisabledEntry:
     reason: str = ""
 
     def describe(self) -> str:
-        """Why it is off, to be read by a person or a model."""
+        """Return the reason as text for people and models."""
         return f"switched off by {self.by}" + (f": {self.reason}" if self.reason else "")
 
 
 class DisabledStore:
-    """What is off, for every process on the same store."""
+    """Disabled tools and servers, shared by all processes."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
 
     async def list_all(self) -> tuple[DisabledEntry, ...]:
-        """Everything that is off, tools and servers, each by name."""
+        """Return all disabled tools and servers, sorted by name."""
         return await self._database.read(_list_disabled)
 
     async def disable(self, entry: DisabledEntry) -> bool:
-        """Switch it off. False when it was off already: the first who did it stays on record."""
+        """Disable it. Return False if it was already disabled; the first entry is kept."""
         return await self._writer.write(_disable_entries, entry)
 
     async def enable(self, what: DisabledKind, name: str) -> bool:
-        """Switch it on. False when it was on."""
+        """Enable it. Return False if it was not disabled."""
         return await self._writer.write(_enable_entries, (what, name))
 
 
@@ -164,7 +161,9 @@ def _disable_entries(connection: Connection, wanted: Sequence[DisabledEntry]) ->
 
 
 def _disable_entry(connection: Connection, entry: DisabledEntry) -> bool:
-    """The transaction holds the write lock: what is not there now, nobody else puts there meanwhile."""
+    """Add the entry if there is none. The transaction holds the write lock, so no other process can add one
+    meanwhile.
+    """
     there = select(shutters.c.at).where(shutters.c.what == entry.what, shutters.c.name == entry.name)
     if connection.execute(there).one_or_none() is not None:
         return False
@@ -183,7 +182,7 @@ def _enable_entries(connection: Connection, wanted: Sequence[tuple[DisabledKind,
 
 
 class TokenStore:
-    """One value per server."""
+    """Stores one secret value per server."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
@@ -194,15 +193,15 @@ class TokenStore:
         return await self._database.read(lambda connection: connection.execute(query).scalar())
 
     async def put(self, server: str, data: bytes) -> None:
-        """Keep the token, in place of an older one."""
+        """Store the token, replacing an older one."""
         await self._writer.write(_put_tokens, (server, data))
 
     async def put_if_absent(self, name: str, data: bytes) -> bytes:
-        """Keep `data` unless there is a value already; the one that stands, whoever was first."""
+        """Store `data` if there is no value yet. Return the stored value."""
         return await self._writer.write(_put_tokens_if_absent, (name, data))
 
     async def remove(self, server: str) -> bool:
-        """Forget the token. False when there was none."""
+        """Delete the token. Return False if there was none."""
         return await self._writer.write(_remove_tokens, server)
 
 

@@ -1,4 +1,4 @@
-"""The one thread that writes, so that many writes share one flush to disk, and its bounded queue."""
+"""The single writer thread, which groups many writes into one commit, and its bounded queue."""
 
 from __future__ import annotations
 
@@ -34,25 +34,26 @@ WriteFunction = Callable[[Connection, Sequence[Any]], Sequence[Any]]
 
 @frozen(kw_only=False, eq=False)
 class LossPolicy:
-    """How jobs of one kind may be lost: `stand_in` makes the item that is written in their place."""
+    """How jobs of one kind may be dropped. `stand_in` builds the item that is written in their place."""
 
     stand_in: Callable[[int], object] | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)  # not frozen, which takes three times as long to make
+# Not frozen, because creating a frozen object takes three times as long.
+@dataclass(slots=True, eq=False, kw_only=True)
 class WriteJob:
-    """One item to be written. `waiter` is whoever waits for it, `loss` allows dropping it."""
+    """One item to write. `waiter` is set if a task waits for it, `loss` allows dropping it."""
 
     write: WriteFunction
     item: object
     waiter: asyncio.Future[Any] | None = None
     loss: LossPolicy | None = None
     stands_for: int = 0
-    any_order: bool = False  # may be written after what came later, together with others of its kind
+    any_order: bool = False  # may be written later than its successors, grouped with others of its kind
 
 
 class WriteQueue:
-    """A queue between the event loop (and any thread) and the one writer."""
+    """A queue from the event loop (and any thread) to the writer."""
 
     def __init__(self, *, gather_seconds: float, limit: int, kept_limit: int, batch_size: int) -> None:
         self._gather = gather_seconds
@@ -60,7 +61,8 @@ class WriteQueue:
         self._kept_limit = kept_limit
         self._batch = batch_size
         self._changed = Condition()
-        self._jobs: dict[int, WriteJob] = {}  # by arrival; a dict because jobs also leave from the middle
+        # By arrival; a dict, because jobs are also removed from the middle.
+        self._jobs: dict[int, WriteJob] = {}
         self._losable: deque[int] = deque()
         self._lost: Counter[tuple[WriteFunction, LossPolicy]] = Counter()
         self._number = 0
@@ -74,13 +76,13 @@ class WriteQueue:
         return len(self._jobs)
 
     def add(self, job: WriteJob) -> None:
-        """Add a job. Never blocks; raises `StoreUnavailable` when it cannot be taken."""
+        """Add a job without blocking. Raises `StoreUnavailable` if the queue is full or closed."""
         with self._changed:
             self.check_room(job)
             self._add_all((job,))
 
     def add_checked(self, jobs: Sequence[WriteJob]) -> None:
-        """Add jobs that `check_room` let pass. Nothing waits for them."""
+        """Add jobs that passed `check_room`. No task waits for them."""
         with self._changed:
             self._add_all(jobs)
 
@@ -92,20 +94,22 @@ class WriteQueue:
             self._add_one(job)
             self._waiters += job.waiter is not None
         self._drop_beyond_limit()
-        # The writer is woken only when the news changes what it should do.
+        # The writer is woken only if this changes what it should do.
         filled = before < self._batch <= len(self._jobs)
         if not before or filled or (self._waiters and not waited):
             self._changed.notify()
 
     def make_due(self) -> None:
-        """What waits now is due now, though nobody waits for it."""
+        """Make all queued jobs due now."""
         with self._changed:
             if self._jobs:
                 self._since = -math.inf
                 self._changed.notify()
 
     def take_batch(self, idle: float | None = None) -> list[WriteJob] | None:
-        """The next batch, once it is due. Empty after `idle` seconds without one; None at the end."""
+        """Wait for the next due batch and return it. Return an empty list after `idle` seconds, None when
+        closed and empty.
+        """
         give_up = None if idle is None else time.monotonic() + idle
         with self._changed:
             while (wait := self._get_seconds_until_due()) != 0.0:
@@ -118,7 +122,9 @@ class WriteQueue:
             return self._pop_batch()
 
     def give_back(self, jobs: Sequence[WriteJob], *, pause: float) -> None:
-        """Put a batch that failed back to the front. It is due again after `pause`, or with a waiter."""
+        """Put a failed batch back at the front. It is due after `pause`, or when a job with a waiter
+        arrives.
+        """
         with self._changed:
             newer, self._jobs = self._jobs, {}
             self._losable.clear()
@@ -133,7 +139,7 @@ class WriteQueue:
             self._not_before = time.monotonic() + pause
 
     def close(self) -> None:
-        """Take no more. What is there becomes due at once."""
+        """Accept no more jobs. Queued jobs become due at once."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -143,7 +149,7 @@ class WriteQueue:
         return self._closed
 
     def check_room(self, job: WriteJob, *, ahead: int = 0) -> None:
-        """Raises `StoreUnavailable` when the job cannot be taken; `ahead` others come before it."""
+        """Raise `StoreUnavailable` if the job cannot be accepted after `ahead` other jobs."""
         if self._closed:
             message = "the store is closed"
             raise StoreUnavailable(message)
@@ -152,7 +158,7 @@ class WriteQueue:
             raise StoreUnavailable(message, hint="The disk or the database is stuck; check it.")
 
     def has_room(self, count: int) -> bool:
-        """Whether so many would surely be taken."""
+        """Return whether this number of jobs would certainly be accepted."""
         return not self._closed and len(self._jobs) - len(self._losable) + count <= self._kept_limit
 
     def _add_one(self, job: WriteJob) -> None:
@@ -169,7 +175,7 @@ class WriteQueue:
             self.dropped += 1
 
     def _get_seconds_until_due(self) -> float | None:
-        """0.0: now. None: nothing is waiting."""
+        """Return the seconds until jobs are due: 0.0 if now, None if there are none."""
         if not self._jobs:
             return None
         full = len(self._jobs) >= self._batch and not self._not_before
@@ -189,7 +195,7 @@ class WriteQueue:
         while self._losable and self._losable[0] <= numbers[-1]:
             self._losable.popleft()
         self._waiters -= sum(job.waiter is not None for job in jobs)
-        self._since = self._not_before = 0.0  # what stays behind has waited long enough
+        self._since = self._not_before = 0.0  # the remaining jobs have waited long enough
         return stand_ins + jobs
 
 
@@ -199,28 +205,28 @@ R = TypeVar("R")
 logger = logging.getLogger("fingerpost.store")
 
 BATCH_SIZE = 1000
-GATHERED_POSTS = 32  # posts that wait for the end of a turn of the event loop
+GATHERED_POSTS = 32  # writes collected until the end of an event loop iteration
 UPKEEP_SECONDS = 1.0
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 2.0
-_MARGIN_SECONDS = 20.0  # beyond the wait for a lock: the time a slow disk may need
+_MARGIN_SECONDS = 20.0  # in addition to the lock timeout, for a slow disk
 
 
 @frozen
 class WriterStatistics:
-    """What the writer has done so far."""
+    """Statistics of the writer."""
 
     commits: int
     written: int
     failed_commits: int
-    rejected: int  # posted writes that could never succeed
-    dropped: int  # posted writes lost because too many waited
+    rejected: int  # background writes that could never succeed
+    dropped: int  # background writes dropped because too many waited
     backlog: int
-    refused: bool  # the database took nothing the last time; what was posted waits for the next try
+    refused: bool  # whether the last commit failed; queued writes wait for the next attempt
     largest_batch: int
 
 
 class StoreWriter:
-    """Owns the one writing connection."""
+    """Owns the only connection for writing."""
 
     def __init__(
         self,
@@ -240,13 +246,13 @@ class StoreWriter:
         self._upkeep_due: float | None = None
         self._connection: Connection | None = None
         self._pause = _PAUSE_FIRST
-        self._told = ""  # the trouble that was logged last
+        self._told = ""  # the last failure that was logged
         self._commits = self._written = self._failed_commits = self._rejected = self._largest = 0
         self._refused = False
         self._unwritten: StoreUnavailable | None = None
         self._loop = asyncio.get_running_loop()
         self._loop_thread = get_ident()
-        self._gathered: list[WriteJob] = []  # posted in this turn of the event loop
+        self._gathered: list[WriteJob] = []  # collected in this event loop iteration
         self._late: deque[WriteJob] = deque(maxlen=backlog)
         self._thread = Thread(target=self._run, name="fingerpost-store", daemon=True)
 
@@ -268,7 +274,7 @@ class StoreWriter:
         self._thread.start()
 
     async def write(self, write: Callable[[Connection, Sequence[P]], Sequence[R]], item: P) -> R:
-        """Write `item` and return what came of it, once that is on disk."""
+        """Write `item` and return the result when it is on disk."""
         waiter: asyncio.Future[R] = self._loop.create_future()
         self._enqueue_gathered()
         self._backlog.add(WriteJob(write=write, item=item, waiter=waiter))
@@ -304,7 +310,7 @@ class StoreWriter:
         write: Callable[[Connection, Sequence[P]], Sequence[Any]],
         items: Sequence[tuple[P, LossPolicy | None]],
     ) -> None:
-        """Write these soon, in order. Raises when one could not be taken, after the others were."""
+        """Write these soon, in order. If one is refused, raise after the others were accepted."""
         if get_ident() == self._loop_thread and self._backlog.has_room(len(self._gathered) + len(items)):
             if not self._gathered:
                 self._loop.call_soon(self._enqueue_gathered)
@@ -324,11 +330,12 @@ class StoreWriter:
     def write_late(
         self, write: Callable[[Connection, Sequence[P]], Sequence[Any]], item: P, *, loss: LossPolicy
     ) -> None:
-        """Write `item` within about a second, with others of its kind. When too many wait, the oldest go."""
+        """Write `item` within about a second, together with others. If too many wait, the oldest are
+        dropped.
+        """
         if not self._late:
-            self.write_soon(
-                _write_nothing, None, loss=loss, any_order=True
-            )  # a batch, behind which these are looked at
+            # Starts a batch, after which the late items are taken.
+            self.write_soon(_write_nothing, None, loss=loss, any_order=True)
         self._late.append(WriteJob(write=write, item=item, loss=loss, any_order=True))
 
     def _enqueue_gathered(self) -> None:
@@ -337,13 +344,13 @@ class StoreWriter:
             self._backlog.add_checked(jobs)
 
     def flush_soon(self) -> None:
-        """Write what was posted so far without gathering more. Returns at once, from any thread."""
+        """Write all queued items now. Returns at once, from any thread."""
         if get_ident() == self._loop_thread:
             self._enqueue_gathered()
         self._backlog.make_due()
 
     async def close(self) -> None:
-        """Write what is left, then stop. Raises `StoreUnavailable` when something could not be written."""
+        """Write the remaining items and stop. Raises `StoreUnavailable` if some could not be written."""
         self._enqueue_gathered()
         self._backlog.close()
         await anyio.to_thread.run_sync(self._thread.join, self._longest_wait)
@@ -353,7 +360,7 @@ class StoreWriter:
         if self._unwritten is not None:
             raise self._unwritten
 
-    # Everything below runs in the writer's thread.
+    # All methods below run in the writer's thread.
 
     def _run(self) -> None:
         while (jobs := self._backlog.take_batch(self._get_seconds_until_upkeep())) is not None:
@@ -388,7 +395,7 @@ class StoreWriter:
             self._resolve_waiters([(job.waiter, result) for job, result in zip(jobs, results, strict=True)])
 
     def _write_singly(self, jobs: list[WriteJob]) -> None:
-        """One write of the batch is bad. Find it; the others must not suffer."""
+        """Write the jobs one at a time to find the invalid one, so that the others succeed."""
         for index, job in enumerate(jobs):
             try:
                 results = self._commit_jobs([job])
@@ -401,7 +408,7 @@ class StoreWriter:
                 self._resolve_waiters([(job.waiter, results[0])])
 
     def _reject(self, job: WriteJob, error: Exception) -> None:
-        """This write can never succeed."""
+        """Report a write that can never succeed."""
         self._rejected += 1
         if job.waiter is None:
             logger.error("a write was given up: %s", self._explain(error))
@@ -420,7 +427,7 @@ class StoreWriter:
         try:
             results = self._execute(jobs)
         except DBAPIError as error:
-            # A server that was restarted since the last batch: nothing of this one was sent to commit yet.
+            # The database server restarted since the last batch. Nothing of this batch was committed yet.
             if not error.connection_invalidated:
                 raise
             self._disconnect()
@@ -442,7 +449,7 @@ class StoreWriter:
             self._connection = self._database.connect_to_write()
         connection = self._connection
         results: list[Any] = [None] * len(jobs)
-        # What may be written in any order goes last, so that it does not tear the others apart.
+        # Items without a required order go last, so that they do not split groups.
         order = sorted(range(len(jobs)), key=lambda place: jobs[place].any_order)
         try:
             connection.begin()
@@ -457,10 +464,10 @@ class StoreWriter:
         return results
 
     def _requeue(self, jobs: list[WriteJob], error: Exception) -> None:
-        """The database is in trouble: waiters hear so, the rest stays queued."""
+        """Handle a database failure: report it to waiters and queue the other jobs again."""
         self._failed_commits += 1
         self._disconnect()
-        if (told := str(self._explain(error))) != self._told:  # once, however often it is tried again
+        if (told := str(self._explain(error))) != self._told:  # logged once, not for every retry
             self._told = told
             logger.warning("%s", told)
         self._resolve_waiters([(job.waiter, self._explain_without_location(error)) for job in jobs])
@@ -475,7 +482,7 @@ class StoreWriter:
             self._pause = min(2 * self._pause, _PAUSE_LONGEST)
 
     def _write_last(self, jobs: list[WriteJob]) -> StoreUnavailable | None:
-        """Nothing comes after these, and the trouble may have been with writes whose askers know by now."""
+        """Try these jobs once more at close, because the failure may concern only the writes with waiters."""
         try:
             self._commit_jobs(jobs)
         except Exception as error:  # noqa: BLE001 - as in `_write_jobs`
@@ -493,14 +500,14 @@ class StoreWriter:
         if heard:
             try:
                 self._loop.call_soon_threadsafe(_resolve, heard)
-            except RuntimeError:  # the loop is closed, and with it everybody who waited
+            except RuntimeError:  # the loop is closed, so no task waits any more
                 logger.debug("nobody is left to hear of %d writes", len(heard))
 
     def _get_seconds_until_upkeep(self) -> float | None:
         return None if self._upkeep_due is None else max(0.0, self._upkeep_due - time.monotonic())
 
     def _run_upkeep(self, *, at_once: bool) -> None:
-        """What is to be done now and then after commits. Its failure costs no write."""
+        """Run the periodic work after commits. Its failure does not affect writes."""
         if self._upkeep_due is None or not (at_once or time.monotonic() >= self._upkeep_due):
             return
         self._upkeep_due = None
