@@ -1,1 +1,1 @@
-"""The only place that acts on the world: names, arguments, policy, approval, execution, digest."""
+"""Tool calls: names, arguments, policy, approval, execution, digest. Only this package runs tools."""

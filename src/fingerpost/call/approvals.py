@@ -1,5 +1,5 @@
-"""Calls that wait for a person: requests, decisions, grants, and permits for the further rounds of an
-approved call.
+"""Calls that wait for a person: requests, decisions, grants, and permits for later rounds of an approved
+call.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from fingerpost.store import Store
 
 Scope = Literal["once", "conversation"]
 
-# Clocks of machines that share a database are rarely further apart than this.
+# The clocks of machines that share a database rarely differ by more than this.
 CLOCK_SKEW: Final = timedelta(seconds=30)
-MAX_WAITING: Final = 100  # of one caller in one conversation: local programs have a name in common
-MAX_WAITING_PER_CALLER: Final = 1000  # in all conversations; then each may have one more
+MAX_WAITING: Final = 100  # per caller and conversation: local programs share one caller name
+MAX_WAITING_PER_CALLER: Final = 1000  # over all conversations; then each conversation may add only one
 
-# Grants from the future that one call may use up in vain before it is asked about again.
+# Grants from the future that one call may use up before a person is asked again.
 _MAX_UNUSABLE_GRANTS: Final = 8
 
 
 @frozen
 class DecisionResult:
-    """How a call stands after somebody's word, and whether that word is the one that counts."""
+    """The state of a call after a decision, and whether this decision is the one that counts."""
 
     pending: Pending
     counted: bool
 
 
 class CallApprovals:
-    """The calls that wait for a person, and the permissions people gave."""
+    """Pending calls and the grants that people gave."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class CallApprovals:
         self._clock = clock
 
     async def request(self, call: Call, context: CallContext, ruling: Ruling) -> Pending:
-        """Have the call wait for a person. Asked again while it waits, it is the same pending call.
+        """Register the call as pending. The same call asked again while it waits is the same pending call.
 
-        Raises `LimitReached` when so many of this caller's wait that nobody would find one among them.
+        Raises `LimitReached` if too many calls of this caller wait already.
         """
         now = self._clock()
         if await self._is_crowded(call, context, now):
@@ -117,9 +117,10 @@ class CallApprovals:
         return len(here) >= most and call.fingerprint not in here
 
     async def use_grant(self, call: Call, context: CallContext, *, exact: bool = False) -> Permit | None:
-        """Use a permission for this call, the one for exactly this call first; None when there is none.
+        """Use a grant for this call and return a permit, or None. A grant for exactly this call is used
+        first.
 
-        `exact`: one for its operation will not do.
+        `exact`: a grant for its operation is not enough.
         """
         for _ in range(_MAX_UNUSABLE_GRANTS):
             now = self._clock()
@@ -151,9 +152,9 @@ class CallApprovals:
         edited: Call | None = None,
         scope: Scope = "once",
     ) -> Pending:
-        """A person's word. Returns the call as it stands, which an earlier decision may have settled.
+        """Record a person's decision and return the call's state. An earlier decision may apply already.
 
-        Raises `CallError` when no such call ever waited, or when the word does not apply to it.
+        Raises `CallError` if no such call ever waited, or if the decision does not apply to it.
         """
         settled = await self.settle_decision(
             pending_id, decision, by=by, reason=reason, edited=edited, scope=scope
@@ -170,7 +171,9 @@ class CallApprovals:
         edited: Call | None = None,
         scope: Scope = "once",
     ) -> DecisionResult:
-        """The same, and whether this word stood: who decided cannot tell two words of one name apart."""
+        """Record a person's decision like `decide`, and also return whether it counted. Two decisions by one
+        name look alike in the state.
+        """
         pending = await self._store.approvals.get(pending_id, now=self._clock())
         if pending is None:
             raise _build_unknown_error(pending_id)
@@ -192,10 +195,11 @@ class CallApprovals:
         return DecisionResult(pending=standing, counted=stood)
 
     async def find_unheard_decision(self, call: Call, context: CallContext) -> Pending | None:
-        """What a person said about this very call that its asker has not heard: a no, or other arguments.
+        """Return a decision about this call that its caller does not know yet: a rejection, or edited
+        arguments.
 
-        That is so where a client cannot wait for them, and makes the same call again. It is told once:
-        who then insists wants the person to be asked again.
+        This serves clients that cannot wait and repeat the call. Each decision is reported once; after that,
+        a repeated call asks the person again.
         """
         lasts = timedelta(seconds=self._settings.grant_seconds)
         word = await self._store.approvals.find_last_decision(
@@ -208,7 +212,7 @@ class CallApprovals:
         return word if word is not None and await self.mark_heard(word) else None
 
     async def mark_heard(self, pending: Pending) -> bool:
-        """Note that whoever asked has heard this. Whether it was news to them."""
+        """Record that the caller was told about this decision. Return whether this was the first time."""
         if pending.decision is not Decision.REJECTED and pending.edited_arguments is None:
             return False
         now = self._clock()
@@ -216,27 +220,27 @@ class CallApprovals:
             grant_id=f"gnt_{pending.pending_id}",
             granted_by="call path: leave to tell one decision",
             granted_at=now,
-            # It must outlive what `find_unheard_decision` looks back on, or the same would be news again.
+            # Longer than the period that `find_unheard_decision` searches, so nothing is reported twice.
             expires=now + 2 * timedelta(seconds=self._settings.grant_seconds) + CLOCK_SKEW,
             call_fingerprint=f"word {pending.pending_id}",
         )
         return await self._store.grants.add_and_spend(leave, now=now)
 
     async def get(self, pending_id: str) -> Pending | None:
-        """The call as it stands now, or None when no such call ever waited."""
+        """Return the current state of the call, or None if no such call ever waited."""
         return await self._store.approvals.get(pending_id, now=self._clock())
 
     async def list_waiting(self) -> list[Pending]:
-        """Every call that waits now, oldest first."""
+        """Return all calls that wait now, oldest first."""
         return await self._store.approvals.list_waiting(now=self._clock())
 
     def _build_grants(
         self, pending: Pending, edited: Call | None, by: str, scope: Scope, now: datetime
     ) -> tuple[Grant, ...]:
-        """For this call, or for the caller's calls of its kind on its target in the conversation.
+        """Return the grant for this call, or for the caller's calls of its operation and target in the
+        conversation.
 
-        Where the asker may come back in another session, the one call is approved for there, too:
-        it is what the person was asked about.
+        If the caller may return in another session, the single call is granted there too.
         """
         once = Grant(
             grant_id=create_id("gnt"),
@@ -246,7 +250,7 @@ class CallApprovals:
             call_fingerprint=_build_call_key(
                 pending.call_fingerprint if edited is None else edited.fingerprint, pending.caller
             ),
-            # The same call elsewhere is asked about there.
+            # The same call in another conversation needs its own approval.
             conversation=pending.asker or pending.conversation,
         )
         if scope == "once":
@@ -291,16 +295,16 @@ def _check_decision(pending: Pending, decision: Decision, edited: Call | None, s
 
 
 def explain_once_only(pending: Pending) -> str | None:
-    """Why this call cannot be approved for its conversation; None where it can."""
+    """Return why this call cannot be approved for its conversation, or None if it can."""
     if pending.exact:
         return pending.reason
     return "it was asked in no conversation" if pending.conversation is None else None
 
 
 def get_target_names(pending: Pending) -> tuple[str, ...] | None:
-    """The arguments that stay the same in the further calls an approval for the conversation covers.
+    """Return the arguments that must be equal in later calls covered by an approval for the conversation.
 
-    None: this call can only be approved once.
+    Return None if this call can only be approved once.
     """
     if explain_once_only(pending) is not None:
         return None
@@ -308,7 +312,7 @@ def get_target_names(pending: Pending) -> tuple[str, ...] | None:
 
 
 def describe_widened(pending: Pending) -> str:
-    """Which further calls an approval for the conversation covers, in words; the names are as written."""
+    """Describe which later calls an approval for the conversation covers."""
     names = tuple(find_target(pending.operation, pending.arguments))
     if set(names) == set(pending.arguments):
         return f"the same call of {pending.operation} again"
@@ -320,13 +324,13 @@ def _build_conversation_key(call: Call | Pending, caller: str | None) -> str:
 
 
 def _build_call_key(call_fingerprint: str, caller: str | None) -> str:
-    """What a grant for one call is bound to: the call, and whoever asked for it.
+    """Return the key of a grant for one call: the call and its caller.
 
-    Else the very same call of another caller would spend it, though nobody was asked about theirs.
+    Without the caller, an equal call of another caller could use the grant.
     """
     if caller is None:
         return call_fingerprint
-    # A fingerprint is always of one length, so the line break ends it whatever the caller is called.
+    # A fingerprint has a fixed length, so the line break separates it from any caller name.
     return hashlib.sha256(f"{call_fingerprint}\n{caller}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -342,14 +346,14 @@ RoundKey = tuple[str, str | None, str | None, str | None]
 
 
 class RoundPermits:
-    """The calls that were allowed by a person and wait for their caller's next round."""
+    """Permits of approved calls whose server asked the caller for more input."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: OrderedDict[RoundKey, tuple[float, Permit]] = OrderedDict()
 
     def keep_permit(self, call: Call, context: CallContext, result: JsonObject, permit: Permit) -> None:
-        """The server asks for more input: whoever answers it has leave to go on."""
+        """Keep the permit for the next round, because the server asked for more input."""
         state = result.get("requestState")
         if not isinstance(state, str | None):
             return
@@ -362,7 +366,7 @@ class RoundPermits:
     def take_permit(
         self, call: Call, context: CallContext, request_context: RequestContext | None
     ) -> Permit | None:
-        """Leave to go on with the call, when this is its next round."""
+        """Return the permit to continue the call if this is its next round."""
         if request_context is None or not request_context.is_continuation:
             return None
         until, leave = self._kept.pop(

@@ -1,4 +1,4 @@
-"""From a tool call as a model wrote it to a `Call`: its tool, checked arguments and fingerprint."""
+"""Builds a `Call` from a model's tool call: its tool, checked arguments and fingerprint."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from fingerpost.records.json import to_canonical_json
 MAX_NAME_LENGTH = 512
 MAX_NEAR_NAMES = 12  # parameters
 SEPARATORS = ("/", "__", ".", ":")
-# Some models put the name space of their own prompt before the name.
+# Some models add the namespace of their prompt before the name.
 _PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
-# Of ASCII, the same that `_normalize_name` leaves out of every script, and quicker.
+# The ASCII characters that `_normalize_name` removes; this is faster.
 _SEPARATING = re.compile(r"""[\s!"#%&'()*,\-./:;?@\[\\\]_{}]""")
 
 
 @frozen
 class ResolvedTool:
-    """The tool that is meant, and the arguments with the operation the name may have carried."""
+    """The resolved tool, and the arguments with the operation that the name may contain."""
 
     card: ToolCard
     arguments: JsonObject
@@ -50,7 +50,7 @@ class ResolvedTool:
 
 @frozen
 class ToolNotFound:
-    """No tool is meant for certain; these are near."""
+    """No tool matches with certainty. Contains similar tools."""
 
     name: str
     near: tuple[str, ...]
@@ -58,9 +58,9 @@ class ToolNotFound:
 
 
 def resolve_tool(call: ToolCall, snapshot: Snapshot) -> ResolvedTool | ToolNotFound:
-    """The tool this call means."""
+    """Return the tool of this call."""
     if (card := snapshot.find(call.name)) is not None:
-        return ResolvedTool(card=card, arguments=call.arguments)  # nearly always
+        return ResolvedTool(card=card, arguments=call.arguments)  # the most frequent case
     name = call.name[:MAX_NAME_LENGTH]
     for written in dict.fromkeys((name, _PREFIX.sub("", name))):
         card = snapshot.find(written) or _find_by_server(written, snapshot)
@@ -80,7 +80,7 @@ def resolve_tool(call: ToolCall, snapshot: Snapshot) -> ResolvedTool | ToolNotFo
 def find_absence(
     call: ToolCall, catalog: Catalog, statuses: Iterable[ServerStatus]
 ) -> UnavailableTool | None:
-    """Why what this call means is not in the snapshot, where the tool or its server is known."""
+    """Return why the call's tool is not in the snapshot, if the tool or its server is known."""
     found = resolve_tool(call, catalog.unavailable)
     if isinstance(found, ResolvedTool):
         return catalog.explain_unavailable(found.card)
@@ -99,16 +99,16 @@ def find_absence(
 
 
 def get_operation(card: ToolCard, arguments: JsonObject) -> str:
-    """The operation key: what a grant for a conversation is bound to."""
+    """Return the operation key, to which a grant for a conversation is bound."""
     operation = arguments.get("operation")
     named = isinstance(operation, str) and "operation" in _get_properties(card)
     return f"{card.key}.{operation}" if named else card.key
 
 
 def find_unknown_argument(card: ToolCard, names: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
-    """The first of these that the tool has no parameter for, and the parameters nearest to it.
+    """Return the first name that is not a parameter of the tool, and the most similar parameters.
 
-    None where there is no such name, or where the tool says that it takes others than it lists.
+    Return None if there is no such name, or if the tool allows additional arguments.
     """
     properties = _get_properties(card)
     match card.definition.get("inputSchema"):
@@ -141,7 +141,9 @@ def _find_by_server(name: str, snapshot: Snapshot) -> ToolCard | None:
 
 
 def _resolve_operation(name: str, call: ToolCall, snapshot: Snapshot) -> ResolvedTool | None:
-    """`file_operations.read_file` is the tool `file_operations` with an operation, if it takes one."""
+    """Resolve `file_operations.read_file` to the tool `file_operations` with an operation, if it takes
+    one.
+    """
     for base, operation in _split_name(name):
         card = snapshot.find(base) or _find_by_server(base, snapshot)
         if card is not None and operation and "operation" in _get_properties(card):
@@ -152,7 +154,7 @@ def _resolve_operation(name: str, call: ToolCall, snapshot: Snapshot) -> Resolve
 
 
 def _find_similar(name: str, snapshot: Snapshot) -> list[ToolCard]:
-    """Tools whose name differs only in case and separators: `ReadFile` for `read_file`."""
+    """Return tools whose name differs only in case and separators: `ReadFile` for `read_file`."""
     wanted = _normalize_name(name)
     if not wanted:
         return []
@@ -162,7 +164,9 @@ def _find_similar(name: str, snapshot: Snapshot) -> list[ToolCard]:
 
 
 def _normalize_name(name: str) -> str:
-    """Its letters, vowel signs, digits and symbols, of whatever script, without capitals and separators."""
+    """Return the letters, vowel signs, digits and symbols of any script, in lower case, without
+    separators.
+    """
     if name.isascii():
         return _SEPARATING.sub("", name.lower())
     folded = normalize("NFC", name.casefold())
@@ -180,9 +184,9 @@ def _get_properties(card: ToolCard) -> JsonObject:
 
 
 def compute_call_fingerprint(definition_fingerprint: str, tool: str, arguments: JsonObject) -> str:
-    """SHA-256 over the three together. The order of keys does not matter; everything else does.
+    """Return the SHA-256 of the three values. Only the order of keys does not matter.
 
-    `1`, `1.0`, `true` and `"1"` stay four different values: a tool may treat them differently.
+    `1`, `1.0`, `true` and `"1"` are different values: a tool may treat them differently.
     """
     return hashlib.sha256(to_canonical_json([definition_fingerprint, tool, arguments])).hexdigest()
 
@@ -202,8 +206,8 @@ _TARGET: Final = frozenset(
         "username", "video", "volume", "workspace", "zone",
     )
 )  # fmt: skip
-# Parameters that hold what is written there, by their whole name. Not among them: whatever decides what is
-# done (`command`, `query`, `code`, `method`, `mode`), and what may name targets of its own (`patch`, `data`).
+# Parameters that hold the written content, by their whole name. Excluded are parameters that decide what
+# is done (`command`, `query`, `code`, `method`, `mode`) or may name targets (`patch`, `data`).
 _CONTENT: Final = frozenset(
     (
         "body", "caption", "comment", "content", "contents", "description", "edits", "filetext",
@@ -211,7 +215,7 @@ _CONTENT: Final = frozenset(
         "oldstr", "oldstring", "oldtext", "subject", "summary", "text", "title",
     )
 )  # fmt: skip
-# What is written to these is what they do: no text of theirs is mere content.
+# These execute what is written to them, so none of their text is mere content.
 _RUNS: Final = frozenset(
     (
         "agent", "agents", "bash", "browser", "chat", "code", "command", "commands", "console",
@@ -224,10 +228,10 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def find_target(operation: str, arguments: JsonObject) -> JsonObject:
-    """The arguments that say what a call changes: everything but the content that it writes there.
+    """Return the arguments that identify what a call changes: all except the content that it writes.
 
-    A grant for a conversation covers further calls in which these are the same. Where no argument names
-    a target, or the operation runs what it is given, nothing may differ: all of them are part of it.
+    A grant for a conversation covers later calls in which these are equal. If no argument names a target, or
+    the operation executes its input, all arguments are part of the target.
     """
     if not _RUNS.isdisjoint(word.lower() for word in _WORD.findall(operation)):
         return arguments
@@ -247,14 +251,14 @@ def _is_content(parameter: str) -> bool:
 def build_grant_key(
     operation: str, definition_fingerprint: str | None, arguments: JsonObject, *, caller: str | None
 ) -> str:
-    """What a grant for a conversation is bound to beside it: caller, operation as defined, and target."""
+    """Return the key of a grant for a conversation: caller, operation with its definition, and target."""
     bound = [operation, definition_fingerprint, caller, find_target(operation, arguments)]
     return hashlib.sha256(to_canonical_json(bound)).hexdigest()
 
 
 @frozen
 class CheckedCall:
-    """What name and arguments lead to, without running anything. No `problem`: the call could be made."""
+    """A call with checked name and arguments, which was not run. Without `problem`, it could be run."""
 
     tool: str | None = None
     arguments: JsonObject = field(default_factory=dict[str, Json])
@@ -270,7 +274,7 @@ GetPrecheck = Callable[[str], Precheck | None]  # by server
 def prepare_call_arguments(
     card: ToolCard, arguments: JsonObject, prechecks: GetPrecheck, *, repair: bool
 ) -> PreparedArguments:
-    """The arguments put right and checked: by the schema, then by the server where it is one of ours."""
+    """Repair and check the arguments: by the schema, then by the server's precheck if it is built in."""
     made = prepare_arguments(card, arguments, repair=repair)
     precheck = None if made.errors else prechecks(card.server)
     errors = () if precheck is None else precheck.check_arguments(card.name, made.arguments)
@@ -280,7 +284,7 @@ def prepare_call_arguments(
 def check_call(
     tool_call: ToolCall, snapshot: Snapshot, prechecks: GetPrecheck, *, repair: bool
 ) -> CheckedCall:
-    """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
+    """Check the call's name and arguments. Nothing runs and no events are emitted."""
     found = resolve_tool(tool_call, snapshot)
     if isinstance(found, ToolNotFound):
         endings = OutcomeBuilder(tool_call, CallContext(call_id=""))
@@ -299,7 +303,7 @@ def check_call(
 def build_edited_call(
     card: ToolCard, pending: Pending, arguments: JsonObject, prechecks: GetPrecheck, *, repair: bool
 ) -> Call:
-    """The waiting call with a person's own arguments, which are checked as any others."""
+    """Build the pending call with a person's edited arguments, which are checked like any others."""
     check_argument_names(card, pending, arguments)
     made = prepare_call_arguments(card, arguments, prechecks, repair=repair)
     if made.errors:
@@ -309,7 +313,7 @@ def build_edited_call(
 
 
 def check_argument_names(card: ToolCard, pending: Pending, names: Iterable[str]) -> None:
-    """A slip in a name would leave the argument that was meant as it is, and run that."""
+    """Raise on an unknown argument name. A typo would otherwise leave the intended argument unchanged."""
     unknown = find_unknown_argument(card, (name for name in names if name not in pending.arguments))
     if unknown is not None:
         name, near = unknown
@@ -321,7 +325,7 @@ def check_argument_names(card: ToolCard, pending: Pending, names: Iterable[str])
 
 
 def build_call(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) -> Call:
-    """The call itself, with the fingerprint that a grant is bound to."""
+    """Build the call with the fingerprint to which a grant is bound."""
     named = arguments.get("operation") if card.operations else None
     return Call(
         tool=card.key,

@@ -27,11 +27,11 @@ from fingerpost.tasks import create_cancel_scope
 
 log = logging.getLogger("fingerpost.call")
 
-END_TIMEOUT_S: Final = 5.0  # for what was ended, to record how
+END_TIMEOUT_S: Final = 5.0  # for ended work to record its end
 
 
 class InFlightWork:
-    """The requests and calls that run now."""
+    """The running requests and calls."""
 
     def __init__(self) -> None:
         self._scopes: set[anyio.CancelScope] = set()
@@ -40,9 +40,9 @@ class InFlightWork:
 
     @asynccontextmanager
     async def track(self) -> AsyncGenerator[None]:
-        """Do this until it is done or everything is ended; then an error says so to whoever waits for it.
+        """Run the block until it completes or all work is ended; in the latter case raise an error.
 
-        One may stand in another: a request makes calls.
+        Blocks may be nested: a request makes calls.
         """
         if self._closing:
             raise _build_closed_error()
@@ -55,11 +55,11 @@ class InFlightWork:
                 if self._closing and not self._scopes:
                     self._over.set()
         if scope.cancelled_caught:
-            await anyio.lowlevel.checkpoint_if_cancelled()  # who stands around it ends as well, and speaks
+            await anyio.lowlevel.checkpoint_if_cancelled()  # the outer block ends too and raises the error
             raise _build_closed_error() from None
 
     async def end_all(self) -> None:
-        """End everything, let nothing more begin, and wait until all of it has recorded how it ended."""
+        """End all work, refuse new work, and wait until all of it has recorded its end."""
         self._closing = True
         if not self._scopes:
             return
@@ -81,29 +81,27 @@ def _build_closed_error() -> FingerpostError:
 
 
 MAX_KEY_LENGTH: Final = 255
-MAX_KEPT_BYTES: Final = 1024 * 1024  # of one outcome; the raw result of a larger one is left out
-WAIT_FOR_OTHER_PROCESS_S: Final = (
-    15.0  # for a call that runs in another process, or was running in one that died
-)
+MAX_KEPT_BYTES: Final = 1024 * 1024  # of one outcome; a larger one is stored without its raw result
+WAIT_FOR_OTHER_PROCESS_S: Final = 15.0  # for a call that runs, or ran, in another process
 POLL_INTERVAL_S: Final = 0.1
 
 RunCall = Callable[[], Awaitable[Outcome]]
 
 
 def validate_key(key: str) -> str | None:
-    """Why this text cannot be a key, or None when it can."""
+    """Return why this text is not a valid key, or None if it is."""
     if 1 <= len(key) <= MAX_KEY_LENGTH and key.isprintable() and not key.isspace():
         return None
     return f"an idempotency key is a printable text of 1 to {MAX_KEY_LENGTH} characters"
 
 
 class IdempotentCalls:
-    """Runs calls that have a key."""
+    """Runs calls that have an idempotency key."""
 
     def __init__(
         self, keys: IdempotencyStore, tasks: TaskGroup, under_way: InFlightWork, *, seconds: float
     ) -> None:
-        """`tasks` is where a call goes on when its caller has left; `seconds` is how long a key holds."""
+        """`tasks` runs calls whose caller has disconnected. `seconds` is the lifetime of a key."""
         self._keys = keys
         self._tasks = tasks
         self._under_way = under_way
@@ -111,7 +109,7 @@ class IdempotentCalls:
         self._running: dict[tuple[str, str], anyio.Event] = {}
 
     async def run_to_end(self, work: RunCall) -> Outcome:
-        """What `work` comes to. When whoever waits for it leaves, it goes on."""
+        """Return the outcome of `work`, which continues if its caller is cancelled."""
         outcome: Outcome | None = None
         error: Exception | None = None
         over = anyio.Event()
@@ -135,7 +133,7 @@ class IdempotentCalls:
     async def run_once(
         self, call: Call, context: CallContext, outcomes: OutcomeBuilder, run: RunCall
     ) -> Outcome:
-        """What `run` comes to, or what the call of this key came to before."""
+        """Return the outcome of `run`, or the outcome of the earlier call with this key."""
         key = context.idempotency_key
         assert key is not None
         now = utc_now()
@@ -160,7 +158,9 @@ class IdempotentCalls:
         )
 
     async def _claim_or_wait(self, wanted: KeyedCall, context: CallContext) -> KeyedCall | None:
-        """None when the key is ours now; else the call that has it, ended if it ends in our time."""
+        """Claim the key and return None, or return the call that has it, after it ended if that is in
+        time.
+        """
         place = (wanted.caller, wanted.key)
         patience = context.seconds
         began = anyio.current_time()
@@ -205,7 +205,7 @@ class IdempotentCalls:
             else:
                 await self._keys.release(claimed)
         except StoreError:
-            # It stays on record as running: nothing more runs under this key.
+            # It stays recorded as running, so nothing else runs under this key.
             log.exception("the outcome of %s could not be kept under its idempotency key", claimed.call_id)
 
 
@@ -214,7 +214,7 @@ def _needs_input(outcome: Outcome) -> bool:
 
 
 def _may_have_taken_effect(call: Call, outcome: Outcome | None) -> bool:
-    if outcome is None:  # it was cut short, and how far it had come is not known here
+    if outcome is None:  # the call was interrupted at an unknown point
         return call.effect is not Effect.READ
     return outcome.error is ErrorKind.UNKNOWN
 
@@ -222,7 +222,7 @@ def _may_have_taken_effect(call: Call, outcome: Outcome | None) -> bool:
 def _encode_outcome(outcome: Outcome) -> bytes:
     try:
         data = to_json(outcome)
-    except ValueError:  # half a character, from a server
+    except ValueError:  # lone surrogates from a server
         data = write_json(to_valid_json(to_plain(outcome), max_depth=MAX_DEPTH + 20))
     if len(data) <= MAX_KEPT_BYTES or outcome.result is None:
         return data

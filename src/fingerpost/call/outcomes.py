@@ -1,5 +1,5 @@
-"""Every way a call can end as an `Outcome`, with advice for the model, guidance for the person, and the
-message a model gets.
+"""Builds the `Outcome` for every way a call can end, with advice for the model, guidance for the person, and
+the message for the model.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _ADVICE: Final[Mapping[ErrorKind, str]] = {
 
 
 def get_advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (), hint: str = "") -> str:
-    """What the model should do next after this error."""
+    """Return what the model should do after this error."""
     said = [_ADVICE[error]]
     if near:
         said.append(f"Nearest: {', '.join(_sanitize_line(name, 100) for name in near[:_MAX_NEAR])}.")
@@ -84,7 +84,7 @@ def get_advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (
 
 
 def get_advice_after_decision(pending: Pending) -> str:
-    """What the model should know and do after a person did not allow its call."""
+    """Return what the model should do after a person did not approve its call."""
     if pending.decision is Decision.EXPIRED:
         return (
             "No person decided about this call in time, so it did not run. Do not ask for it again and do "
@@ -102,7 +102,7 @@ def get_advice_after_decision(pending: Pending) -> str:
 
 @frozen
 class FailureGuidance:
-    """For a person, when everything failed. `technical` is shown only to whoever asks."""
+    """Guidance for a person after all attempts failed. `technical` is shown only on request."""
 
     summary: str
     tried: tuple[str, ...]
@@ -111,7 +111,7 @@ class FailureGuidance:
     technical: tuple[str, ...] = ()
 
     def render(self, *, technical: bool = False) -> str:
-        """All of it as a short message."""
+        """Return the guidance as a short message."""
         lines = [self.summary] if self.summary else []
         for heading, items in (("What was tried:", self.tried), ("What you can do:", self.can_change)):
             if items:
@@ -187,10 +187,9 @@ def build_guidance(
     hint: str = "",
     fix: str = "",
 ) -> FailureGuidance:
-    """What to tell a person after this error ended a call with these attempts.
+    """Build guidance for a person after this error and these attempts.
 
-    Where the error itself says in our own words what helps (`fix`), that takes the place of what is said
-    of such errors in general.
+    A specific `fix` replaces the general advice for this kind of error.
     """
     if fix:
         return FailureGuidance(
@@ -219,9 +218,9 @@ _KNOWN_TYPES: Final[Mapping[str, str]] = {
 
 
 def explain_to_person(outcome: Outcome) -> str:
-    """Why a call failed, in words that are ours; empty where only the server has any.
+    """Return a readable reason for a failed call, or an empty text if only the server's text is known.
 
-    A server of our own writes for people, and what the system says of a path is known.
+    Built-in servers write readable errors, and system errors about paths are recognised.
     """
     meta = (outcome.result or {}).get("_meta")
     if outcome.metadata.get("untrusted") is not True or (isinstance(meta, Mapping) and FAULT in meta):
@@ -232,7 +231,7 @@ def explain_to_person(outcome: Outcome) -> str:
 
 
 def format_tool_name(key: str) -> str:
-    """`perplexity/perplexity_research` → `perplexity research`: a name a person can say."""
+    """Return a readable name: `perplexity/perplexity_research` becomes `perplexity research`."""
     server, _, name = key.partition("/")
     spoken = list(split_words(name or server))
     if not spoken:
@@ -252,7 +251,7 @@ def _summarise(attempts: Sequence[Attempt], error: ErrorKind, tool: str) -> str:
 
 
 def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
-    """One line for each tool, however often it was tried."""
+    """Return one line per tool, however often it was tried."""
     by_tool: dict[str, list[Attempt]] = {}
     for one in attempts:
         by_tool.setdefault(one.tool, []).append(one)
@@ -285,7 +284,7 @@ def _list_technical(attempts: Sequence[Attempt], error: ErrorKind, detail: str, 
 
 
 def _sanitize_line(text: str, max_length: int) -> str:
-    """On one line, without secrets and without what cannot be seen."""
+    """Return the text on one line, without secrets and invisible characters."""
     said = escape_invisible_except(" ".join(scrub(text[: max_length * 8]).split()))
     return said if len(said) <= max_length else said[: max_length - 1].rstrip() + "…"
 
@@ -297,7 +296,7 @@ RESULT_NOT_KEPT: Final = (
 
 @frozen(kw_only=False)
 class OutcomeBuilder:
-    """The endings of one call."""
+    """Builds the outcomes of one call."""
 
     tool_call: ToolCall
     context: CallContext
@@ -312,7 +311,7 @@ class OutcomeBuilder:
         return self.build_failure(self.tool_call.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
 
     def build_unavailable(self, absence: UnavailableTool) -> Outcome:
-        """The tool is known and not to be had now."""
+        """Build the outcome of a tool that is known but not available now."""
         return self.build_failure(
             absence.tool, ErrorKind.UNAVAILABLE, absence.message, detail=absence.reason, fix=absence.fix
         )
@@ -331,7 +330,7 @@ class OutcomeBuilder:
         )
 
     def build_infeasible(self, call: Call, fault: CallFault) -> Outcome:
-        """The call would fail, as its own server says; it was not made, and nobody was asked about it."""
+        """Build the outcome of a call that was not made, because its server says that it would fail."""
         wrong = get_parameter_errors(fault)
         return self.build_failure(
             call.tool,
@@ -350,7 +349,7 @@ class OutcomeBuilder:
         )
 
     def _describe_scope_fix(self) -> str:
-        """No rule forbids it: it lies outside of what the profile or the key of this caller opens."""
+        """Return the fix for a call that is outside the scope of the caller's profile or key."""
         profile = self.context.profile
         ways = [] if profile is None else [f"of the profile {profile} (`fingerpost profiles show {profile}`)"]
         if self.context.scopes or profile is None:
@@ -370,7 +369,7 @@ class OutcomeBuilder:
         )
 
     def build_not_approved(self, pending: Pending) -> Outcome:
-        """What became of a waiting call that was not approved."""
+        """Build the outcome of a pending call that was not approved."""
         if pending.decision is Decision.WAITING:
             content = f"{pending.tool} still waits for a person's approval: {pending.reason}"
             return self.build_failure(
@@ -389,12 +388,14 @@ class OutcomeBuilder:
         return replace(outcome, advice=get_advice_after_decision(pending))
 
     def build_cancelled(self, call: Call) -> Outcome:
-        """A person did not allow a call of this request: nothing is changed another way."""
+        """Build the outcome of a call that is refused because a person rejected another call of the
+        request.
+        """
         content = f"{call.tool} was not called: a person did not allow {self.context.cancelled[0]}"
         return self.build_failure(call.tool, ErrorKind.CANCELLED, content)
 
     def build_unknown(self, pending: Pending) -> Outcome:
-        """It was approved and begun, and the process died under it."""
+        """Build the outcome of an approved call that was started by a process that died."""
         content = f"{pending.tool} was begun and never answered; whether it took effect is unknown"
         return self.build_failure(pending.tool, ErrorKind.UNKNOWN, content)
 
@@ -404,7 +405,7 @@ class OutcomeBuilder:
         )
 
     def build_key_conflict(self, tool: str, at: datetime) -> Outcome:
-        """The idempotency key was given for another tool, or with other arguments."""
+        """Build the outcome of a call whose idempotency key was used for another tool or other arguments."""
         content = (
             f"this idempotency key was used at {at:%Y-%m-%d %H:%M:%S} UTC for a call of {tool} with other "
             "arguments, or for another tool; nothing was run"
@@ -413,7 +414,7 @@ class OutcomeBuilder:
         return self.build_failure(self.tool_call.name, ErrorKind.INVALID_PARAMETERS, content, fix=fix)
 
     def build_key_unfinished(self, call: Call, at: datetime, *, running: bool) -> Outcome:
-        """The first call under this key has no known outcome."""
+        """Build the outcome if the first call under this key has no known outcome."""
         how = (
             "has not ended yet, or was interrupted"
             if running
@@ -427,18 +428,18 @@ class OutcomeBuilder:
         return self.build_failure(call.tool, ErrorKind.UNKNOWN, content, fix=fix)
 
     def build_replayed(self, first: Outcome, *, at: datetime) -> Outcome:
-        """The outcome of the first call under the same idempotency key; it says whose it is."""
+        """Return the outcome of the first call with the same idempotency key, marked as such."""
         replayed: dict[str, Json] = {"call_id": first.call_id, "at": at.isoformat()}
         return replace(
             first,
             call_id=self.context.call_id,
             reference=self.tool_call.reference,
-            attempts=(),  # they were made, and counted, once
+            attempts=(),  # the first call reported them already
             metadata={**first.metadata, "replayed": replayed},
         )
 
     def build_repeated(self) -> Outcome:
-        """The same write stands twice in one turn of a model."""
+        """Build the outcome of a write that appears twice in one turn of a model."""
         content = (
             f"the same call of {self.tool_call.name} stands twice in this turn; this second one was not run"
         )
@@ -479,7 +480,7 @@ class OutcomeBuilder:
         )
 
     def build_input_required(self, execution: Execution, asked: Call) -> Outcome:
-        """The server wants to know more before it answers: its words are for the caller alone."""
+        """Build the outcome if the server asks for more input. Its text is for the caller only."""
         metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
         return Outcome(
             call_id=self.context.call_id,
@@ -494,7 +495,7 @@ class OutcomeBuilder:
         )
 
     def build_answered(self, execution: Execution, asked: Call, cut: Digest, *, kept: bool) -> Outcome:
-        """`kept`: what was cut can be read on."""
+        """Build the outcome of a successful call. `kept`: the full result is stored."""
         failed = execution.error is not None
         metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
         fault = None if not failed else parse_fault(execution.result or {})
@@ -540,9 +541,9 @@ class OutcomeBuilder:
         details: JsonObject | None = None,
         **more: Any,
     ) -> Outcome:
-        """`hint` is for whoever calls; `fix` is what a person can do about just this, told to both.
+        """Build a failed outcome. `hint` is for the caller; `fix` says what a person can do and goes to both.
 
-        `about` joins the metadata.
+        `details` is added to the metadata.
         """
         metadata: dict[str, Json] = {"error_type": error, **(details or {})}
         if fix:
@@ -561,7 +562,7 @@ class OutcomeBuilder:
 
 
 def _describe_authorization(pending: Pending) -> JsonObject:
-    """What the metadata say of a call that waits for a person."""
+    """Return the metadata of a call that waits for approval."""
     return {
         "requiresAuthorization": True,
         "authorizationKey": pending.operation,
@@ -578,7 +579,7 @@ _WRONG_CHOICE_ERRORS: Final = frozenset(
 def build_choice_sample(
     request: str, outcome: Outcome, *, at: datetime, conversation: str | None = None
 ) -> Choice | None:
-    """What this outcome teaches about the request, or None when it teaches nothing."""
+    """Return what can be learned from this outcome about the request, or None."""
     if not request.strip() or outcome.pending_id is not None:
         return None
     if not outcome.success and outcome.error not in _WRONG_CHOICE_ERRORS:
@@ -589,18 +590,18 @@ def build_choice_sample(
 
 
 def build_tool_message(outcome: Outcome) -> dict[str, Json]:
-    """The outcome in the OpenAI format (`role: tool`)."""
+    """Return the outcome in the OpenAI format (`role: tool`)."""
     if outcome.success:
         note = build_cached_note(outcome)
         content = fence_as_data(outcome.content, outcome.tool) + (f"\n{note}" if note else "")
     else:
-        # The reason may quote the tool or its server, so it is data; the advice is ours.
+        # The reason may quote the tool or its server, so it is marked as data; the advice is trusted.
         content = f"{outcome.error}: {fence_as_data(outcome.content, outcome.tool)}\n{outcome.advice}"
     return {"role": "tool", "tool_call_id": outcome.reference or outcome.call_id, "content": content}
 
 
 def build_cached_note(outcome: Outcome) -> str:
-    """That a result comes from memory, and how old it is; empty for any other."""
+    """Return a note that the result is cached and how old it is, or an empty text."""
     match outcome.metadata.get("cached"):
         case {"age_seconds": float(age)}:
             return f"This result is {age:g} s old: it comes from the cache."
@@ -609,7 +610,7 @@ def build_cached_note(outcome: Outcome) -> str:
 
 
 def build_unreadable_message(call: UnreadableToolCall) -> dict[str, Json]:
-    """What a model gets back for a call nobody could read."""
+    """Build the message for a tool call that could not be parsed."""
     name = f" of {call.name}" if call.name else ""
     content = f"invalid_parameters: the call{name} could not be read: {call.message}. Write it again."
     return {"role": "tool", "tool_call_id": call.reference or "", "content": content}

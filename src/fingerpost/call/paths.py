@@ -1,4 +1,4 @@
-"""Patterns of rules, and paths in arguments: which values match, and whether a call stays inside the working
+"""Patterns of rules, and paths in arguments: which values match, and whether a call stays in the working
 directory.
 """
 
@@ -19,17 +19,17 @@ from urllib.parse import unquote
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 
-# Decoding `%252e` takes two rounds; more than three is nobody's mistake.
+# Decoding `%252e` takes two rounds; more than three are never accidental.
 _MAX_DECODINGS: Final = 3
 
-# Characters that look like the two separators; the full-width ones are folded anyway.
+# Characters that look like separators. Full-width ones are folded anyway.
 _SLASHES: Final = str.maketrans(dict.fromkeys("⁄∕⧸╱", "/") | dict.fromkeys("∖⧵⧹╲", "\\"))
 _INVISIBLE: Final = frozenset({"Cc", "Cf"})
 _DOTS: Final = re.compile(r"[. ]*\.[. ]*\.[. ]*")
 
 
 def list_readings(text: str) -> tuple[str, ...]:
-    """`text` as it stands, decoded, and in its simplest characters; no reading twice."""
+    """Return `text` unchanged, decoded, and simplified, without duplicates."""
     found = [text]
     for _ in range(_MAX_DECODINGS):
         decoded = unquote(found[-1])
@@ -40,7 +40,7 @@ def list_readings(text: str) -> tuple[str, ...]:
 
 
 def _simplify(text: str) -> str:
-    """Compatibility forms folded, look-alike separators made real, invisible characters gone."""
+    """Fold compatibility forms, replace look-alike separators, and remove invisible characters."""
     if text.isascii() and text.isprintable():
         return text.strip()
     mapped = unicodedata.normalize("NFKC", text).translate(_SLASHES)
@@ -48,7 +48,9 @@ def _simplify(text: str) -> str:
 
 
 def normalize_windows_path(path: str) -> str:
-    """The path as Windows reads it: backslashes separate, dots and spaces at a name's end do not count."""
+    """Return the path as Windows reads it: backslashes are separators, trailing dots and spaces of names are
+    ignored.
+    """
     return "/".join(_normalize_windows_segment(segment) for segment in path.replace("\\", "/").split("/"))
 
 
@@ -59,23 +61,23 @@ def _normalize_windows_segment(segment: str) -> str:
 
 
 def normalize_path(text: str) -> str:
-    """The text with its `.`, `..` and doubled separators worked out, when it has separators at all."""
+    """Resolve `.`, `..` and doubled separators, if the text has separators."""
     if "/" not in text and "\\" not in text:
         return text
     plain = posixpath.normpath(normalize_windows_path(text))
-    return plain[1:] if plain.startswith("//") else plain  # two slashes in front survive `normpath`
+    return plain[1:] if plain.startswith("//") else plain  # `normpath` keeps two leading slashes
 
 
 def has_parent_step(text: str) -> bool:
-    """Whether a reading of `text` has a step upwards."""
+    """Return whether a reading of `text` contains `..`."""
     return any(".." in normalize_windows_path(reading).split("/") for reading in list_readings(text))
 
 
-MAX_TEXT_LENGTH: Final = 65_536  # a longer one is not read through on the event loop
+MAX_TEXT_LENGTH: Final = 65_536  # characters; longer text would block the event loop
 
 
 class PatternFit(IntEnum):
-    """Whether something fits; of several conditions the least decides."""
+    """The result of a match. Of several conditions, the weakest result decides."""
 
     NO = 0
     MAYBE = 1
@@ -83,7 +85,9 @@ class PatternFit(IntEnum):
 
 
 def match_exactly(pattern: str, text: str) -> PatternFit:
-    """For rules that allow: the text fits in every reading, and does not climb where the pattern does not."""
+    """Match for rules that allow: every reading must match, and the text must not use `..` unless the pattern
+    does.
+    """
     if len(text) > MAX_TEXT_LENGTH or (".." not in pattern and has_parent_step(text)):
         return PatternFit.NO
     return (
@@ -94,7 +98,7 @@ def match_exactly(pattern: str, text: str) -> PatternFit:
 
 
 def match_loosely(pattern: str, text: str, folder: str | None = None) -> PatternFit:
-    """For rules that ask or deny: one reading of the text fits, seen from `folder` when it is a path."""
+    """Match for rules that ask or deny: one reading must match. Paths are relative to `folder`."""
     if len(text) > MAX_TEXT_LENGTH:
         return PatternFit.MAYBE
     patterns = {_casefold(pattern), _casefold(normalize_path(pattern))}
@@ -123,13 +127,13 @@ def _list_forms(text: str, folder: str | None) -> Iterator[str]:
             if folder is not None:
                 yield posixpath.normpath(f"{folder}/{path}")
             if path.startswith("../"):
-                yield posixpath.normpath(f"/{path}")  # from wherever it starts, enough `..` end at the root
+                yield posixpath.normpath(f"/{path}")  # enough `..` lead to the root from any directory
 
 
 def match_argument(
     arguments: JsonObject, name: str, pattern: str, *, allowing: bool, folder: str | None
 ) -> PatternFit:
-    """Whether the argument `name` (dotted: nested) fits. One that is missing does not."""
+    """Match the argument `name` (dotted for nested ones). A missing argument does not match."""
     found = list(_find_values(arguments, name.split("."), exactly=allowing))
     if allowing:
         texts = [text for node in found for text in _iterate_leaves(node)]
@@ -141,11 +145,11 @@ def match_argument(
 
 
 class _MissingArgument:
-    """Stands where an argument should be and is not."""
+    """A placeholder for a missing argument."""
 
 
 def _find_values(node: object, name: Sequence[str], *, exactly: bool) -> Iterator[object]:
-    """Every value the dotted name leads to; through a list, in each of its items."""
+    """Yield every value under the dotted name, including each item of a list."""
     if not name:
         yield node
     elif isinstance(node, Mapping):
@@ -176,7 +180,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _iterate_leaves(node: object) -> Iterator[str | None]:
-    """Every scalar below `node` as text; None for what is missing, null or empty."""
+    """Yield every scalar below `node` as text, and None for missing, null or empty values."""
     if isinstance(node, Mapping):
         below: Sequence[object] = list(cast("Mapping[str, object]", node).values())
     elif isinstance(node, list | tuple):
@@ -191,7 +195,7 @@ def _iterate_leaves(node: object) -> Iterator[str | None]:
 
 
 def _iterate_texts(node: object) -> Iterator[str]:
-    """Every scalar below `node`, and a list as one line: `["rm", "-rf", "/"]` is `rm -rf /`."""
+    """Yield every scalar below `node`, and a list also as one line: `["rm", "-rf", "/"]` is `rm -rf /`."""
     texts = ["null" if text is None else text for text in _iterate_leaves(node)]
     if isinstance(node, _MissingArgument):
         return
@@ -225,7 +229,7 @@ _PROGRAM: Final = frozenset(
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+")
 
 _SHAPE: Final = re.compile(r"\s*(?:[/\\~]|\.{1,2}(?:[/\\]|\s*$)|[A-Za-z]:[/\\]|file:)", re.IGNORECASE)
-# Another path inside the text: `--file=/etc/passwd`, `-I../x`, `cat ~/.ssh/id_rsa`; no web address is one.
+# A path inside the text: `--file=/etc/passwd`, `-I../x`, `cat ~/.ssh/id_rsa`, but no web address.
 _EMBEDDED: Final = re.compile(r"(?:[\s=@,;'\"(\[{<>|&`]|:(?!//)|^-\w)(?:[/~]|\.\.[/\\]|\\\\|[A-Za-z]:[/\\])")
 _GLOB: Final = re.compile(r"[*?\[]")
 _SPACE: Final = re.compile(r"\s")
@@ -233,13 +237,13 @@ _SPACE: Final = re.compile(r"\s")
 
 @frozen
 class PathMention:
-    """A text that is a path, or may be taken for one."""
+    """A text that is or may be a path."""
 
     text: str
-    named: bool = False  # the parameter's name says path
-    shaped: bool = False  # the value looks like one
-    embeds: bool = False  # it holds another path somewhere inside, or stands for several
-    program: bool = False  # it is run, or changes files by what stands in it
+    named: bool = False  # the parameter's name indicates a path
+    shaped: bool = False  # the value looks like a path
+    embeds: bool = False  # it contains another path, or stands for several
+    program: bool = False  # it is executed, or its content changes files
 
     @property
     def is_path(self) -> bool:
@@ -247,7 +251,7 @@ class PathMention:
 
 
 def find_mentions(arguments: JsonObject) -> Iterator[PathMention]:
-    """Every text worth looking at, however deep. An empty text names nothing and is left out."""
+    """Yield every text that may contain a path, at any depth. Empty texts are skipped."""
     waiting: list[tuple[str, object]] = [("", arguments)]
     while waiting:
         name, node = waiting.pop()
@@ -266,7 +270,7 @@ def _classify_text(name: str, text: str) -> Iterator[PathMention]:
     last = _split_words(name)[-1:]
     shaped = any(_SHAPE.match(reading) for reading in list_readings(text))
     if last and last[0] in _PROSE:
-        # Prose that is one rooted word may be a path after all; it never makes the call one about paths.
+        # A single rooted word may be a path, but does not by itself make the call one about paths.
         if shaped and not _SPACE.search(text.strip()):
             yield PathMention(text=text)
         return
@@ -282,13 +286,13 @@ def _classify_text(name: str, text: str) -> Iterator[PathMention]:
 
 
 def _classify_key(parent: str, key: str) -> Iterator[PathMention]:
-    """Some tools take files as a mapping from path to content."""
+    """Yield mapping keys that are paths: some tools take files as a mapping from path to content."""
     if is_path_parameter(parent) or any(sign in key for sign in "/\\%~"):
         yield PathMention(text=key, shaped=any(_SHAPE.match(reading) for reading in list_readings(key)))
 
 
 def is_path_parameter(name: str) -> bool:
-    """Whether a parameter of this name holds paths: `path`, `inputFile`, `dir2`, `file_name`."""
+    """Return whether a parameter of this name holds paths: `path`, `inputFile`, `dir2`, `file_name`."""
     words = _split_words(name)
     if not words:
         return False
@@ -299,10 +303,10 @@ def _split_words(name: str) -> list[str]:
     return [word.lower() for word in _WORDS.findall(name)]
 
 
-_MAX_LINKS: Final = 40  # the kernel's own limit
-_MAX_NAME_LENGTH: Final = 255  # bytes; nothing on disk has a longer one
+_MAX_LINKS: Final = 40  # the kernel's limit
+_MAX_NAME_LENGTH: Final = 255  # bytes; the maximum of file systems
 _NO_LINK: Final = frozenset({errno.EINVAL, errno.ENOENT, errno.ENOTDIR})
-# What these mean depends on the process that looks.
+# Their meaning depends on the process that reads them.
 _RELATIVE_TO_PROCESS: Final = frozenset({"/proc", "/dev/fd"})
 
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
@@ -313,7 +317,7 @@ _CURRENT_FOLDER: Final = frozenset({"", "localhost"})
 
 
 class PathLocation(StrEnum):
-    """Where something lies, as seen from the working directory."""
+    """A location relative to the working directory."""
 
     INSIDE = "inside"
     OUTSIDE = "outside"
@@ -321,16 +325,18 @@ class PathLocation(StrEnum):
 
 
 def locate_text(text: str, folder: str) -> PathLocation:
-    """Where `text` leads, seen from `folder` (resolved), in every reading a tool might take.
+    """Return where `text` leads from `folder` (resolved), in every reading that a tool might use.
 
-    Readings that disagree are unclear: which one the tool takes is not ours to know.
+    If readings disagree, the location is unclear.
     """
     found = {_locate_path(reading, folder) for reading in dict.fromkeys(_list_candidates(text))}
     return found.pop() if len(found) == 1 else PathLocation.UNCLEAR
 
 
 def resolve_path(path: str) -> str | None:
-    """The absolute path with all links followed, as far as it exists; None when that cannot be told."""
+    """Return the absolute path with all links resolved as far as it exists, or None if that is not
+    possible.
+    """
     ahead = path.split("/")[::-1]
     here, links = "", 0
     while ahead:
@@ -343,7 +349,7 @@ def resolve_path(path: str) -> str | None:
         there = f"{here}/{step}"
         try:
             target = _read_link(there, step)
-        except (OSError, ValueError):  # closed to us, too long, or no name a disk could hold
+        except (OSError, ValueError):  # not readable, too long, or an invalid name
             return None
         if target is None:
             here = there
@@ -357,7 +363,7 @@ def resolve_path(path: str) -> str | None:
 
 
 def _read_link(path: str, name: str) -> str | None:
-    """Where the link at `path` points; None when there is none."""
+    """Return the target of the link at `path`, or None if it is no link."""
     if path in _RELATIVE_TO_PROCESS:
         message = "depends on who looks"
         raise ValueError(message)
@@ -372,7 +378,7 @@ def _read_link(path: str, name: str) -> str | None:
 
 
 def _list_candidates(text: str) -> Iterator[str]:
-    """Decoded or not, with either separator, and with `..` worked out before links are followed or after."""
+    """Yield readings: decoded or not, with either separator, with `..` resolved before or after links."""
     for reading in _list_items(text):
         for bare in _strip_file_scheme(reading):
             for path in (bare, bare.replace("\\", "/"), normalize_windows_path(bare)):
@@ -381,7 +387,7 @@ def _list_candidates(text: str) -> Iterator[str]:
 
 
 def _list_items(text: str) -> Iterator[str]:
-    """The readings, and those of each item when the text is a list in disguise: `a.txt,b.txt`."""
+    """Yield the readings, and those of each item if the text may be a list: `a.txt,b.txt`."""
     yield from list_readings(text)
     items = _ITEM_SEPARATORS.split(text)
     if len(items) > 1:
@@ -390,7 +396,7 @@ def _list_items(text: str) -> Iterator[str]:
 
 
 def _strip_file_scheme(text: str) -> Iterator[str]:
-    """A `file:` address as the path it stands for, with and without what follows `?` and `#`."""
+    """Yield the path of a `file:` URL, with and without query and fragment."""
     scheme = _FILE.match(text)
     if scheme is None:
         yield text
@@ -422,22 +428,24 @@ def _locate_path(path: str, folder: str) -> PathLocation:
 MAX_MENTIONS: Final = 2000
 MAX_PATH_LENGTH: Final = 32_768
 
-# `https://…` in a parameter called `path` is somewhere, and not here.
+# A URL such as `https://…` in a path parameter is outside.
 _OUTSIDE_PLACES: Final = re.compile(r"\s*(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE)
 
 
 class PathPlacement(StrEnum):
-    """Where the paths of a call lie."""
+    """Where the paths of a call are."""
 
-    NONE = "none"  # it names no path
-    INSIDE = "inside"  # all of them in the working directory, beyond doubt
-    OUTSIDE = "outside"  # at least one outside
-    UNCLEAR = "unclear"  # at least one of which it cannot be told
-    NOWHERE = "nowhere"  # it names paths, and there is no working directory
+    NONE = "none"  # there are no paths
+    INSIDE = "inside"  # all are certainly in the working directory
+    OUTSIDE = "outside"  # at least one is outside
+    UNCLEAR = "unclear"  # at least one is unclear
+    NOWHERE = "nowhere"  # there are paths but no working directory
 
 
 def locate_paths(arguments: JsonObject, working_directory: str | None) -> PathPlacement:
-    """Where the paths in `arguments` lie, seen from the working directory (absolute, or it is none)."""
+    """Return where the paths in `arguments` are, relative to the working directory, which must be
+    absolute.
+    """
     found = list(islice(find_mentions(arguments), MAX_MENTIONS + 1))
     if working_directory is None or not working_directory.startswith("/"):
         named = any(mention.is_path or mention.embeds for mention in found)
@@ -455,7 +463,7 @@ def _combine_places(found: list[PathMention], places: set[PathLocation]) -> Path
         return PathPlacement.UNCLEAR
     if not any(mention.is_path for mention in found):
         return PathPlacement.NONE
-    # A program started inside can still go anywhere.
+    # A program started inside can still access any path.
     return PathPlacement.UNCLEAR if any(mention.program for mention in found) else PathPlacement.INSIDE
 
 
@@ -466,5 +474,5 @@ def _locate_mention(mention: PathMention, folder: str) -> PathLocation:
         return PathLocation.OUTSIDE
     where = locate_text(mention.text, folder)
     if where is PathLocation.OUTSIDE and not mention.is_path:
-        return PathLocation.UNCLEAR  # it leads out if it is a path, which nothing says
+        return PathLocation.UNCLEAR  # it would be outside, but may not be a path
     return PathLocation.UNCLEAR if where is PathLocation.INSIDE and mention.embeds else where

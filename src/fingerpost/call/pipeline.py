@@ -1,5 +1,5 @@
-"""The call pipeline on one page: name, arguments, policy, permit, execution, digest. `read_result`, our own
-tool that reads on in a digested result, is served here.
+"""The call pipeline: name, arguments, policy, permit, execution, digest. Also serves `read_result`, the
+built-in tool that reads more of a trimmed result.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ from fingerpost.settings import RuleSettings, Settings
 from fingerpost.store import Store
 
 READ_RESULT_TOOL_NAME: Final = READ_RESULT
-MAX_PAGES: Final = 8  # that a model may read for one request
+MAX_PAGES: Final = 8  # pages that a model may read for one request
 READ_RESULT_TOOL: Final[JsonObject] = {
     "name": READ_RESULT_TOOL_NAME,
     "description": "Read more of a result that was cut. Give the handle named at the end of the cut text.",
@@ -114,7 +114,7 @@ READ_RESULT_SIGNATURE: Final = "read_result(handle: string, page?: integer = 1)"
 
 
 async def run_read_result(results: ResultStore, tool_call: ToolCall, context: CallContext) -> Outcome:
-    """One page of a kept result, or why there is none."""
+    """Return one page of a stored result, or why there is none."""
     endings = OutcomeBuilder(tool_call, context)
     handle, number = tool_call.arguments.get("handle"), _parse_page_number(tool_call.arguments.get("page", 1))
     if not isinstance(handle, str) or number < 1:
@@ -130,7 +130,7 @@ async def run_read_result(results: ResultStore, tool_call: ToolCall, context: Ca
 
 
 def _parse_page_number(page: Json) -> int:
-    """Of the page, which many models write as text; 0 for what is no number."""
+    """Return the page number, which many models write as text. 0 if it is no number."""
     if isinstance(page, str):
         reading = read_scalar("integer", page)
         page = None if reading is None else reading.value
@@ -153,17 +153,15 @@ logger = logging.getLogger("fingerpost.call")
 
 CALLER_GAVE_UP = "the caller gave up before the call was over"
 
-MAX_BOUNDED_SNAPSHOTS: Final = 100  # bounds whose tools are remembered
+MAX_BOUNDED_SNAPSHOTS: Final = 100  # cached snapshots by scopes
 RECENT_ATTEMPT: Final = timedelta(seconds=2)
 ATTEMPT_POLL_INTERVAL_S: Final = 0.05
-FALLBACK_CONNECT_TIMEOUT_S: Final = (
-    10.0  # for servers to connect, when a tool failed that they may stand in for
-)
+FALLBACK_CONNECT_TIMEOUT_S: Final = 10.0  # for servers of fallback tools to connect
 
 
 @frozen(kw_only=False)
 class PreparedCall:
-    """A call that may be judged, with the card it was made from."""
+    """A call that is ready for the policy, with its card."""
 
     call: Call
     card: ToolCard
@@ -184,7 +182,9 @@ class CallPipeline:
         bounds: Mapping[str, Scope] | None = None,
         instance: str | None = None,
     ) -> None:
-        """`tasks` must be left after `under_way.end`: calls with an idempotency key outlive their callers."""
+        """`tasks` must be exited after `under_way.end_all`: calls with an idempotency key outlive their
+        callers.
+        """
         self._catalog = catalog
         self._instance = instance
         self._servers = servers
@@ -195,12 +195,12 @@ class CallPipeline:
         gateway = settings.gateway
         self.addresses = OwnAddresses(port=gateway.port, public_url=gateway.public_url)
         self.use_rules(settings.policy, bounds or {})
-        self._running: dict[str, str] = {}  # the tool of every call under way, by call
-        self._contexts: dict[str, CallContext] = {}  # and who makes it
-        self._granted: dict[str, Call] = {}  # those that run by a person's grant for that very call
+        self._running: dict[str, str] = {}  # the tool of every running call, by call id
+        self._contexts: dict[str, CallContext] = {}  # and its context
+        self._granted: dict[str, Call] = {}  # running calls that a person granted
         self.under_way = InFlightWork()
         self._rounds = RoundPermits()
-        self._bounded: dict[tuple[Scope, ...], tuple[Snapshot, Snapshot]] = {}  # what lies within bounds
+        self._bounded: dict[tuple[Scope, ...], tuple[Snapshot, Snapshot]] = {}  # snapshots by scopes
         self._keyed = IdempotentCalls(
             store.idempotency, tasks, self.under_way, seconds=settings.call.idempotency_seconds
         )
@@ -218,7 +218,7 @@ class CallPipeline:
         )
 
     def use_rules(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
-        """Judge by these from the next call on; `bounds` are of profiles."""
+        """Apply these rules from the next call on. `bounds` are the scopes of profiles."""
         self._rules, self._bounds = rules, bounds
         self._policy = PolicyEngine(
             rules,
@@ -230,9 +230,9 @@ class CallPipeline:
     async def call(
         self, tool_call: ToolCall, context: CallContext, request_context: RequestContext | None = None
     ) -> Outcome:
-        """Do what a model or a person asked for, as far as the policy and they allow.
+        """Run a tool call, subject to the policy and a person's approval.
 
-        `passage` is what goes between the caller and the server beside the call.
+        `request_context` holds data exchanged between the caller and the server beside the call.
         """
         async with self.under_way.track():
             try:
@@ -240,7 +240,7 @@ class CallPipeline:
                     return await self._call(tool_call, context, request_context)
                 return await self._keyed.run_to_end(partial(self._call, tool_call, context, request_context))
             finally:
-                if request_context is None:  # who passes an answer on sends it first
+                if request_context is None:  # a proxy sends the response first
                     self._events.flush()
 
     async def _call(
@@ -253,7 +253,7 @@ class CallPipeline:
         self._emit_received(tool_call, context)
         try:
             outcome = await self._authorize_and_run(tool_call, context, endings, request_context)
-        except (StoreError, LimitReached) as error:  # nothing that needs a record runs without one
+        except (StoreError, LimitReached) as error:  # a call that needs a record does not run without one
             outcome = endings.build_failure(
                 tool_call.name, ErrorKind.UNAVAILABLE, str(error), fix=error.hint or ""
             )
@@ -262,7 +262,7 @@ class CallPipeline:
         except Exception as error:
             logger.exception("%s failed inside of Fingerpost", context.call_id)
             outcome = self._build_internal_failure(tool_call, context, endings, error)
-        except anyio.get_cancelled_exc_class():  # what became of its attempt, the attempt's own event says
+        except anyio.get_cancelled_exc_class():  # the attempt's own event records its end
             tool = self._running.get(context.call_id, tool_call.name)
             gone = endings.build_failure(tool, ErrorKind.CANCELLED, CALLER_GAVE_UP, detail=CALLER_GAVE_UP)
             self._emit_finished(context, gone, began)
@@ -276,7 +276,7 @@ class CallPipeline:
     def _build_internal_failure(
         self, tool_call: ToolCall, context: CallContext, outcomes: OutcomeBuilder, error: Exception
     ) -> Outcome:
-        """A fault of ours in the middle of a call. It may have been sent."""
+        """Build the outcome of an internal error. The call may have been sent."""
         tool = self._running.get(context.call_id, tool_call.name)
         card = self._catalog.full_snapshot.get(tool)
         reads = card is None or card.effect_of(None) is Effect.READ
@@ -286,13 +286,14 @@ class CallPipeline:
         return outcomes.build_failure(tool, kind, content, detail=content)
 
     def get_context(self, call_id: str) -> CallContext | None:
-        """Who makes a call that is under way: our own servers ask, to act for the same person."""
+        """Return the context of a running call. Built-in servers use it to act for the same caller."""
         return self._contexts.get(call_id)
 
     async def call_many(self, tool_calls: Sequence[tuple[ToolCall, CallContext]]) -> tuple[Outcome, ...]:
-        """Independent calls side by side, outcomes in order; writes to one server follow each other.
+        """Run independent calls in parallel and return outcomes in order. Writes to one server run in
+        sequence.
 
-        The same write twice among them is more likely a slip of the model than meant: the second is refused.
+        A repeated write is refused: it is more likely a mistake of the model than intended.
         """
         jobs: list[ParallelJob[Outcome]] = []
         writes: set[str] = set()
@@ -304,7 +305,7 @@ class CallPipeline:
                 continue
             if write is not None:
                 writes.add(write)
-            server = "" if card is None else card.server  # a call that leads nowhere waits for nobody
+            server = "" if card is None else card.server  # a call without a known tool waits for no other
             jobs.append(ParallelJob(server, effect, partial(self.call, wish, context)))
         return await run_in_parallel(jobs)
 
@@ -372,7 +373,7 @@ class CallPipeline:
         outcomes: OutcomeBuilder,
         request_context: RequestContext | None,
     ) -> Outcome:
-        """The call, as far as it is permitted."""
+        """Run the call if it is permitted."""
         leave = await self._find_permit(ready.call, context, ruling, request_context)
         if leave is None:
             return await self._refuse_or_ask(ready.call, context, ruling, outcomes, request_context)
@@ -389,8 +390,6 @@ class CallPipeline:
         if (awaited := await self._find_awaited(execution)) is not None:
             return outcomes.build_not_approved(awaited)
         return await self._finish(execution, ready, context, outcomes)
-
-    # -- from words to a call -----------------------------------------------------------------------
 
     def _prepare(
         self, tool_call: ToolCall, context: CallContext, outcomes: OutcomeBuilder
@@ -413,7 +412,7 @@ class CallPipeline:
         return PreparedCall(call, found.card)
 
     def _get_visible(self, scopes: tuple[Scope, ...], profile: str | None) -> Snapshot:
-        """The tools within these bounds. What lies outside has no name here, not even as "did you mean"."""
+        """Return the tools within these scopes. Other tools are not named, not even in suggestions."""
         seen = self._catalog.get_snapshot_for(scopes)
         bounds = tuple(scope for scope in add_profile_scope(scopes, profile, self._bounds) if scope.bounded)
         if not bounds:
@@ -440,9 +439,9 @@ class CallPipeline:
         return outcomes.build_not_found(missed.near, ambiguous=missed.ambiguous)
 
     def find_absence(self, tool_call: ToolCall, context: CallContext) -> UnavailableTool | None:
-        """Why what this call means is known and not to be had now.
+        """Return why the call's tool is known but not available now.
 
-        None where it is not known, or where this caller could not use it if it were there.
+        Return None if it is unknown, or if this caller could not use it anyway.
         """
         away = find_absence(tool_call, self._catalog, self._servers.statuses)
         if away is None:
@@ -452,15 +451,16 @@ class CallPipeline:
         rules, caller, profile = self._rules, context.caller, context.profile
         if card is not None:
             theirs = not find_hidden_tools(rules, (card,), caller=caller, profile=profile, scopes=scopes)
-        else:  # nobody has seen its definition
+        else:  # its definition was never seen
             reached = any(is_within_scopes(scopes, away.server, away.tool, one) for one in away.effects)
             theirs = reached and may_call_any(rules, away.server, caller=caller, profile=profile)
         return away if theirs else None
 
     def _check_unchanged(self, call: Call) -> None:
-        """Just before it is sent: the tool is still the one that was looked at, judged and approved.
+        """Raise if the tool has changed since the call was checked and approved. Runs just before sending.
 
-        A call may have waited for a person, or for its server, which came back with something else.
+        The call may have waited for a person or for its server, which may have reconnected with another
+        definition.
         """
         card = self._catalog.full_snapshot.get(call.tool)
         if card is not None and card.fingerprint == (call.definition_fingerprint or card.fingerprint):
@@ -475,7 +475,7 @@ class CallPipeline:
     def check(
         self, tool_call: ToolCall, scopes: Sequence[Scope] = (), *, profile: str | None = None
     ) -> CheckedCall:
-        """What would become of the call's name and arguments. Nothing runs, nobody is asked or told."""
+        """Check the call's name and arguments. Nothing runs and no events are emitted."""
         repair = self._settings.flags.argument_repair
         return check_call(
             tool_call, self._get_visible(tuple(scopes), profile), self._servers.get_precheck, repair=repair
@@ -484,9 +484,9 @@ class CallPipeline:
     def _find(
         self, tool_call: ToolCall, scopes: tuple[Scope, ...], profile: str | None
     ) -> ResolvedTool | ToolNotFound:
-        """The tool that is meant. One outside of the bounds only by its very key or exposed name.
+        """Resolve the tool. A tool outside the scopes is found only by its exact key or exposed name.
 
-        Who knows that much is told that they may not use it; nobody learns it from a guess.
+        Such a caller is told that the tool is not permitted. Guessing a name reveals nothing.
         """
         found = resolve_tool(tool_call, self._get_visible(scopes, profile))
         if isinstance(found, ResolvedTool):
@@ -496,7 +496,7 @@ class CallPipeline:
         return found if named is None else ResolvedTool(card=named, arguments=tool_call.arguments)
 
     async def _check_feasible(self, call: Call, outcomes: OutcomeBuilder) -> Outcome | None:
-        """How the call would fail now, where its server is ours and can tell: no person is asked for that."""
+        """Return how the call would fail now, if its built-in server can tell. Then no person is asked."""
         precheck = self._servers.get_precheck(call.server)
         fault = None if precheck is None else await precheck.check_feasible(call.name, call.arguments)
         if fault is None:
@@ -506,12 +506,12 @@ class CallPipeline:
         return outcome
 
     def needs_approval(self, card: ToolCard, context: CallContext) -> bool:
-        """Whether a call of this tool waits for a person, as far as that is known without its arguments."""
+        """Return whether a call of this tool needs approval, as far as known without its arguments."""
         ruling = self._policy.decide_by_rules(build_call(card, {}, ()), context, PathPlacement.NONE)
         return ruling.verdict is Verdict.ASK
 
     async def _require_grant(self, call: Call, ruling: Ruling) -> Ruling:
-        """The ruling, unless the server itself wants a person's grant for this very call."""
+        """Return the ruling, or one that asks if the server itself requires a grant for exactly this call."""
         precheck = self._servers.get_precheck(call.server)
         if precheck is None or ruling.verdict is Verdict.DENY:
             return ruling
@@ -521,18 +521,16 @@ class CallPipeline:
         return Ruling(verdict=Verdict.ASK, reason=reason, rule=f"{call.server} itself", exact=True)
 
     def is_granted(self, call_id: str, name: str, arguments: JsonObject) -> bool:
-        """Whether a person granted this very call, which is under way."""
+        """Return whether a person granted exactly this running call."""
         call = self._granted.get(call_id)
         return call is not None and (call.name, call.arguments) == (name, arguments)
-
-    # -- permission ---------------------------------------------------------------------------------
 
     async def _find_permit(
         self, call: Call, context: CallContext, ruling: Ruling, request_context: RequestContext | None = None
     ) -> Permit | None:
         if ruling.verdict is Verdict.ASK:
-            self._events.flush()  # approvals tell at once
-            # Who allowed a call allowed all of its rounds.
+            self._events.flush()  # approvals are visible at once
+            # A permit covers all rounds of a call.
             begun = self._rounds.take_permit(call, context, request_context)
             if begun is not None:
                 return begun
@@ -555,7 +553,7 @@ class CallPipeline:
             if word.edited_arguments is None:
                 return outcomes.build_not_approved(word)
             edited = ToolCall(name=word.tool, arguments=word.edited_arguments)
-            # The grant is for that one; a key is held already, for the call as it was asked.
+            # The grant is for the edited call. The key is held already, for the original call.
             return await self._authorize_and_run(
                 edited, replace(context, idempotency_key=None), outcomes, request_context
             )
@@ -574,7 +572,7 @@ class CallPipeline:
         edited_arguments: JsonObject | None = None,
         for_conversation: bool = False,
     ) -> Pending:
-        """A person's word on a waiting call. Edited arguments must fit the tool's schema as any others."""
+        """Record a person's decision on a pending call. Edited arguments must fit the tool's schema."""
         edited = None
         if edited_arguments is not None and (pending := await self.approvals.get(pending_id)) is not None:
             edited = await self.build_edited_call(pending, edited_arguments)
@@ -584,7 +582,7 @@ class CallPipeline:
         )
 
     async def build_edited_call(self, pending: Pending, arguments: JsonObject) -> Call:
-        """The waiting call as a person wants it, which may do something else to the world.
+        """Build the pending call with a person's edited arguments. Its effect may differ.
 
         Raises `CallError`.
         """
@@ -605,7 +603,7 @@ class CallPipeline:
     async def resume(
         self, pending_id: str, context: CallContext, request_context: RequestContext | None = None
     ) -> Outcome:
-        """Go on with a call that waited for a person: run it, or say what became of it."""
+        """Continue a call that waited for a person: run it, or return why it is not run."""
         pending = await self.approvals.get(pending_id)
         if pending is None:
             message = f"no call waits under {pending_id}"
@@ -614,16 +612,16 @@ class CallPipeline:
         wish = ToolCall(name=pending.tool, arguments=arguments)
         context = replace(
             context,
-            call_id=pending.call_id or context.call_id,  # one trace from the question to the answer
+            call_id=pending.call_id or context.call_id,  # one trace for the question and its answer
             conversation=pending.conversation,
             caller=pending.caller,
             asker=pending.asker,
             packet_id=pending.packet_id or context.packet_id,
-            cancelled=(),  # the person decided about this very call
+            cancelled=(),  # the person decided about exactly this call
             scopes=self._get_resume_scopes(pending, context),
-            # What a person edited is another call than the one the key was given for.
+            # An edited call is not the call for which the key was given.
             idempotency_key=pending.idempotency_key if pending.edited_arguments is None else None,
-            doubt=pending.reason,  # what one was asked about runs by the grant, whatever the rules say now
+            doubt=pending.reason,  # a call that needed approval runs by its grant, whatever the rules say now
         )
         await self.approvals.mark_heard(pending)
         if pending.decision is not Decision.APPROVED:
@@ -633,17 +631,17 @@ class CallPipeline:
         return await self.call(wish, context, request_context)
 
     def _get_resume_scopes(self, pending: Pending, context: CallContext) -> tuple[Scope, ...]:
-        """A tool listed to its caller's own key alone is still there for the call they made with it."""
+        """Return the scopes, including a tool that was listed only for the caller's own key."""
         card = self._catalog.full_snapshot.get(pending.tool)
         if card is None or not card.personal:
             return context.scopes
         return (*context.scopes, Scope(personal=(pending.tool,)))
 
     async def _has_unknown_end(self, context: CallContext) -> bool:
-        """Whether an attempt of this call began and nobody knows how it ended.
+        """Return whether an attempt of this call started and its end is not known.
 
-        The process died under it, or was stopped, or whoever waited for it left. One that began a moment
-        ago may be at work in another process: its end is waited for.
+        Its process died or was stopped, or its caller was cancelled. A recent attempt may still run in
+        another process, so its end is awaited.
         """
         if context.call_id in self._running:
             return False
@@ -657,7 +655,7 @@ class CallPipeline:
             await anyio.sleep(ATTEMPT_POLL_INTERVAL_S)
 
     async def _read_attempts(self, context: CallContext) -> list[Event]:
-        """What was recorded of the attempts of this call, in order."""
+        """Return the recorded events of this call's attempts, in order."""
         recorded = await self._store.journal.list_events(
             packet_id=context.packet_id or context.call_id, kinds=("attempt_started", "attempt_finished")
         )
@@ -665,14 +663,12 @@ class CallPipeline:
         return [event for event in events if getattr(event, "call_id", None) == context.call_id]
 
     async def _find_awaited(self, execution: Execution) -> Pending | None:
-        """The waiting call that a tool of our own wants the person to be asked about."""
+        """Return the pending call for which a built-in tool asks a person."""
         meta = (execution.result or {}).get("_meta")
         awaited = meta.get(AWAITS) if isinstance(meta, Mapping) else None
         if not isinstance(awaited, str) or self._servers.get_precheck(execution.call.server) is None:
             return None
         return await self.approvals.get(awaited)
-
-    # -- execution ----------------------------------------------------------------------------------
 
     async def _execute(
         self,
@@ -698,9 +694,9 @@ class CallPipeline:
             )
 
     async def _connect_for_fallback(self, call: Call) -> None:
-        """Connect servers that nothing has needed so far, where they may have a tool that could take over.
+        """Connect idle servers that may have a fallback tool.
 
-        However its name was written, a call falls back to the same tools.
+        The fallbacks of a call do not depend on how its name was written.
         """
         card = self._catalog.full_snapshot.get(call.tool)
         if card is None or not may_have_more_fallbacks(card):
@@ -711,7 +707,7 @@ class CallPipeline:
             await self._servers.wait_until_settled(timeout=FALLBACK_CONNECT_TIMEOUT_S)
 
     def _find_alternatives(self, call: Call) -> Iterator[Call]:
-        """The same wish for each tool further down the line, where its meaning can be carried over."""
+        """Yield the call translated for each fallback tool, if its arguments can be translated."""
         snapshot = self._catalog.snapshot
         source = snapshot.get(call.tool)
         if source is None:
@@ -728,7 +724,7 @@ class CallPipeline:
         return None if card is None else card.intelligence.latency
 
     async def _permit_fallback(self, call: Call, context: CallContext) -> Permit | None:
-        """A fallback is judged like any call, but nobody is asked for it."""
+        """Apply the policy to a fallback. No person is asked for it."""
         if _is_cancelled_already(call, context):
             return None
         return await self._find_permit(call, context, await self._policy.judge(call, context))
@@ -739,7 +735,7 @@ class CallPipeline:
         if execution.result is None:
             self._note_usage(execution, tokens=0)
             outcome = outcomes.build_failed(execution, ready.call)
-            if not execution.attempts:  # nothing was sent: a loop, for one
+            if not execution.attempts:  # nothing was sent, for example because of a loop
                 self._emit_refused(context, outcome)
             return outcome
         card = self._catalog.full_snapshot.get(execution.call.tool) or ready.card
@@ -753,7 +749,9 @@ class CallPipeline:
         return outcomes.build_answered(execution, ready.call, cut, kept=kept)
 
     async def _keep_result(self, result: JsonObject, cut: Digest, context: CallContext) -> bool:
-        """Keep what was cut, where anything was. False: the store failed; the call ran all the same."""
+        """Store the full result if it was trimmed. Return False if the store failed; the call succeeded
+        anyway.
+        """
         if cut.handle is None:
             return True
         try:
@@ -775,8 +773,6 @@ class CallPipeline:
                         at=utc_now(),
                     )
                 )
-
-    # -- telling ------------------------------------------------------------------------------------
 
     def _emit_received(self, tool_call: ToolCall, context: CallContext) -> None:
         self._emit(context, CallReceived, name=tool_call.name, arguments=tool_call.arguments,
@@ -800,18 +796,18 @@ class CallPipeline:
         self._events.record(kind, call_id=context.call_id, packet_id=packet_id, **facts)
 
     async def _append_to_journal(self, event: Event) -> None:
-        """Returns when this is on disk, behind what happened before."""
+        """Append the event after all earlier ones, and return when it is on disk."""
         self._events.flush()
         await self._store.journal.append(event)
 
 
 def _is_cancelled_already(call: Call, context: CallContext) -> bool:
-    """Whether the call would do what a person did not allow in this request, perhaps another way."""
+    """Return whether the call might do what a person rejected in this request, possibly in another way."""
     changes = call.effect is not Effect.READ
     return bool(context.cancelled) and (changes or call.tool in context.cancelled)
 
 
 def _is_last_end_unknown(events: Sequence[Event]) -> bool:
-    """Whether the latest attempt ended without anybody knowing whether it took effect."""
+    """Return whether it is unknown if the latest attempt took effect."""
     ended = [event.attempt for event in events if isinstance(event, AttemptFinished)]
     return bool(ended) and ended[-1].error is ErrorKind.UNKNOWN

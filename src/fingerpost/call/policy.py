@@ -1,6 +1,4 @@
-"""Policy rules: which calls run, which need approval, which are denied; local addresses in arguments are
-checked here.
-"""
+"""Policy rules: which calls run, need approval, or are denied. Also checks local addresses in arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from fingerpost.settings import RuleSettings
 
 MAX_TEXT_LENGTH: Final = 4_096  # of a value that is a URL or a host
 _MAX_SCHEME_LENGTH: Final = 80
-_MIN_NUMBER_LENGTH: Final = 2**24  # a smaller one is a number and no address
+_MIN_NUMBER_LENGTH: Final = 2**24  # a smaller number is not an address
 MAX_CODE_LENGTH: Final = 200_000
 MAX_DEPTH: Final = 20
 MAX_VALUES: Final = 10_000
@@ -43,7 +41,7 @@ _EMBEDDED_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2,}[^\s\"'`<>|;
 _BARE_HOST: Final = re.compile(
     r"(?:[^/@\s]*@)?(?P<host>\[[0-9a-f:.%]+\]|[^\s:/@?#]+)(?::(?P<port>\d{1,5}))?(?:[/?#].*)?", re.IGNORECASE
 )
-_SLASHES: Final = re.compile(r"^(https?|wss?|ftp):/*", re.IGNORECASE)  # browsers take any number of them
+_SLASHES: Final = re.compile(r"^(https?|wss?|ftp):/*", re.IGNORECASE)  # browsers accept any number of slashes
 _HOST_WORD: Final = re.compile(
     r"ur[il]s?|href|link|endpoint|host(?:name)?|address|addr|server|target|site|domain|origin|webhook|proxy|ip"
 )
@@ -58,21 +56,21 @@ _METADATA: Final = frozenset(
     {"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal", "100.100.100.200"}
     | {"fd00:ec2::254", "168.63.129.16"}
 )
-# Public names whose address is written into them: 127.0.0.1.nip.io, 127-0-0-1.example.
+# Public names that contain an address: 127.0.0.1.nip.io, 127-0-0-1.example.
 _WRITTEN_OUT: Final = re.compile(r"(?:^|[.-])(?:127[.-]\d{1,3}|169[.-]254)[.-]\d{1,3}[.-]\d{1,3}[.-]")
 _PUBLIC_LOCAL_NAMES: Final = re.compile(r"(?:^|\.)(?:localtest\.me|lvh\.me|vcap\.me|lacolhost\.com)$")
 
 
 @frozen
 class Destination:
-    """An address of this machine or its link, as an argument writes it."""
+    """An address of this machine or its local network in an argument."""
 
     written: str
     own: bool  # Fingerpost itself listens there
 
 
 class OwnAddresses:
-    """Where this Fingerpost listens, or would with the same settings in another process."""
+    """The addresses where Fingerpost listens, in this or another process with the same settings."""
 
     def __init__(self, *, port: int, public_url: str | None) -> None:
         self._ports = {port} if port else set[int]()
@@ -80,7 +78,7 @@ class OwnAddresses:
         self._add(public_url)
 
     def add_listener(self, bound: str, reached_at: str) -> None:
-        """Note where we listen (`host:port`) and how people reach us."""
+        """Add an address where Fingerpost listens (`host:port`) and the public address that leads to it."""
         self._add(f"http://{bound}")
         self._add(reached_at)
         port = urlsplit(f"http://{bound}").port
@@ -88,7 +86,7 @@ class OwnAddresses:
             self._ports.add(port)
 
     def find(self, arguments: JsonObject) -> Destination | None:
-        """The first that is ours; else the first that is near; None where no argument names one."""
+        """Return the first argument that is Fingerpost's own address, else the first local one, else None."""
         near: Destination | None = None
         for host, port, written in _find_hosts(arguments):
             if (host, port) in self._named or (port in self._ports and _is_this_machine(host)):
@@ -104,7 +102,7 @@ class OwnAddresses:
 
 
 def _find_hosts(arguments: JsonObject) -> Iterator[tuple[str, int | None, str]]:
-    """Hosts and ports that the arguments name, each with the text it stands in."""
+    """Yield the hosts and ports in the arguments, with the texts that contain them."""
     waiting: list[tuple[str, Json, Json, int]] = [("", arguments, None, 0)]
     for _ in range(MAX_VALUES):
         if not waiting:
@@ -123,7 +121,7 @@ def _find_hosts(arguments: JsonObject) -> Iterator[tuple[str, int | None, str]]:
 
 def _find_hosts_in_text(name: str, text: str, port_beside: Json) -> Iterator[tuple[str, int | None, str]]:
     text = text.strip()
-    if _URL.match(_normalize_url(text[:_MAX_SCHEME_LENGTH])):  # most texts are none, and some are long
+    if _URL.match(_normalize_url(text[:_MAX_SCHEME_LENGTH])):  # most texts are no URL, and some are long
         found = _read_url(_normalize_url(text[:MAX_TEXT_LENGTH]))
         if found is not None:
             yield (*found, _shorten(text))
@@ -144,7 +142,7 @@ def _find_hosts_in_text(name: str, text: str, port_beside: Json) -> Iterator[tup
 
 
 def _is_named(name: str, pattern: re.Pattern[str]) -> bool:
-    """Whether a word of the parameter's name says so: `baseUrl`, `target_host`, `cmd`."""
+    """Return whether a word of the parameter's name matches: `baseUrl`, `target_host`, `cmd`."""
     return any(pattern.fullmatch(word.lower()) for word in _WORDS.findall(name))
 
 
@@ -153,7 +151,7 @@ def _is_number(host: str) -> bool:
 
 
 def _normalize_url(text: str) -> str:
-    """As browsers read it: without tabs and line ends, with `/` for a backslash, full-width letters plain."""
+    """Normalise a URL as browsers do: no tabs and line breaks, `/` for a backslash, no full-width letters."""
     folded = unicodedata.normalize("NFKC", text.translate(_DROPPED)).replace("\\", "/").replace("。", ".")
     return _SLASHES.sub(r"\1://", folded)
 
@@ -169,7 +167,7 @@ def _read_url(text: str) -> tuple[str, int | None] | None:
 
 
 def _normalize_host(text: str) -> str:
-    """The host in one way of writing: an address in numbers where it is one, else a name in small letters."""
+    """Return the host in one form: a numeric address if it is one, else a lower-case name."""
     name = unicodedata.normalize("NFKC", unquote(text)).strip("[]").rstrip(".").lower().partition("%")[0]
     address = _parse_address(name)
     return name if address is None else str(address)
@@ -189,7 +187,7 @@ def _parse_address(name: str) -> IPv4Address | IPv6Address | None:
 
 
 def _get_embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 one stands for: mapped, compatible, 6to4, NAT64."""
+    """Return the IPv4 address inside an IPv6 address: mapped, compatible, 6to4, NAT64."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
@@ -197,20 +195,20 @@ def _get_embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     packed = address.packed
     if packed[:12] == bytes.fromhex("0064ff9b0000000000000000"):
         return IPv4Address(packed[12:])
-    if packed[:12] == bytes(12) and int(address) > 1:  # `::` and `::1` are themselves
+    if packed[:12] == bytes(12) and int(address) > 1:  # `::` and `::1` contain no IPv4 address
         return IPv4Address(packed[12:])
     return None
 
 
 def _is_this_machine(host: str) -> bool:
-    """Whether a host is this machine, by loopback or by another of its addresses or names."""
+    """Return whether the host is this machine: loopback, or another of its addresses or names."""
     address = _parse_address(host)
     if address is None:
         return _is_local_name(host) or host == socket.gethostname().lower()
     if address.is_loopback or address.is_unspecified:
         return True
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    try:  # only an address of this machine can be bound; nothing is sent
+    try:  # only addresses of this machine can be bound; nothing is sent
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((str(address), 0))
     except OSError:
@@ -246,10 +244,10 @@ def _shorten(text: str) -> str:
     return text[:200]
 
 
-# A disk that does not answer for so long (a dead network drive) leaves the question open.
+# If a disk (a dead network drive) does not answer in this time, the location is unclear.
 PATH_LOOKUP_TIMEOUT_S: Final = 5.0
-MAX_CACHED_RULINGS: Final = 4096  # rulings remembered
-MAX_CACHED_NAME_LENGTH: Final = 200  # an operation is a value somebody chose: longer ones are not remembered
+MAX_CACHED_RULINGS: Final = 4096
+MAX_CACHED_NAME_LENGTH: Final = 200  # operation names are arbitrary values: longer ones are not cached
 
 _STRICTNESS: Final = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 _EFFECT_WORDS: Final = {Verdict.ALLOW: "allows", Verdict.ASK: "asks a person about", Verdict.DENY: "forbids"}
@@ -276,7 +274,7 @@ _OUTSIDE: Final = Ruling(
 
 
 class PolicyEngine:
-    """An ordered list of rules, inside of what each profile may use at all (`bounds`)."""
+    """An ordered list of rules, within the scopes of profiles (`bounds`)."""
 
     def __init__(
         self,
@@ -287,7 +285,9 @@ class PolicyEngine:
         addresses: OwnAddresses | None = None,
         local_addresses: Literal["ask", "allow", "deny"] = "ask",
     ) -> None:
-        """`addresses`: where we listen, and `local_addresses` what becomes of calls to others near us."""
+        """`addresses` are where Fingerpost listens. `local_addresses` is the verdict for other local
+        addresses.
+        """
         self._bounds = bounds or {}
         self._addresses = addresses or OwnAddresses(port=0, public_url=None)
         self._local_addresses = Verdict(local_addresses)
@@ -295,19 +295,21 @@ class PolicyEngine:
             _PolicyRule(settings=rule, verdict=Verdict(rule.verdict), name=name)
             for rule, name in zip(rules, build_rule_names(rules, source), strict=True)
         )
-        # Rules that look at arguments have to look each time.
+        # Rules about arguments must be evaluated for every call.
         self._by_names = all(not rule.arguments and rule.paths is None for rule in rules)
         self._known: dict[tuple[str | None, ...], Ruling] = {}
 
     async def judge(self, call: Call, context: CallContext) -> Ruling:
-        """What to do with the call, having looked where its paths lead if that matters."""
+        """Return the ruling for the call. Its paths are located if that matters."""
         scopes = add_profile_scope(context.scopes, context.profile, self._bounds)
         if scopes and not is_within_scopes(scopes, call.server, call.tool, call.effect):
             return _OUTSIDE
         return self._check_destination(call, await self._judge_rules(call, context))
 
     def _check_destination(self, call: Call, ruling: Ruling) -> Ruling:
-        """The ruling, unless the arguments name us, or this machine where no rule of a person allows it."""
+        """Return the ruling, or a stricter one if the arguments name Fingerpost, or this machine without a
+        rule that allows it.
+        """
         found = self._addresses.find(call.arguments)
         if found is None or ruling.verdict is Verdict.DENY:
             return ruling
@@ -321,7 +323,7 @@ class PolicyEngine:
         reason = f"{written} is an address of this machine or its link"
         if ruling.verdict is Verdict.ASK:
             reason = f"{reason}, and {ruling.reason}"
-        # A grant for the conversation was not given with such an address in mind.
+        # A grant for the conversation does not cover such an address.
         return Ruling(verdict=self._local_addresses, reason=reason, rule=LOCAL_ADDRESS_RULE, exact=True)
 
     async def _judge_rules(self, call: Call, context: CallContext) -> Ruling:
@@ -337,7 +339,7 @@ class PolicyEngine:
         return self.decide_by_rules(call, context, placement)
 
     def decide_by_rules(self, call: Call, context: CallContext, placement: PathPlacement) -> Ruling:
-        """The same, given where the paths lie."""
+        """Return the ruling for the call, given where its paths are."""
         doubtful: Ruling | None = None
         for rule in self._rules:
             fit = rule.match(call, context, placement)
@@ -350,7 +352,7 @@ class PolicyEngine:
         )
 
     def _get_cached_ruling(self, call: Call, context: CallContext) -> Ruling:
-        """What `decide_by_rules` said of the same tool for the same caller before."""
+        """Return the result of `decide_by_rules`, cached by tool and caller."""
         who = (context.caller, context.profile)
         names = (call.effect, call.doubt, call.server, call.tool, call.name, call.operation, *who)
         ruling = self._known.get(names)
@@ -371,14 +373,14 @@ class PolicyEngine:
 
 
 def apply_doubt(ruling: Ruling, context: CallContext) -> Ruling:
-    """The ruling, unless whoever made the call is not sure of it: then a person is asked all the same."""
+    """Return the ruling, or one that asks a person if there is doubt about the call."""
     if not context.doubt or ruling.verdict is not Verdict.ALLOW:
         return ruling
     return Ruling(verdict=Verdict.ASK, reason=context.doubt, rule="confidence")
 
 
 def build_permit(call: Call, ruling: Ruling) -> Permit | None:
-    """Leave to run the call, when the policy allows it without asking."""
+    """Return a permit if the policy allows the call without approval, else None."""
     if ruling.verdict is not Verdict.ALLOW:
         return None
     return Permit(call_fingerprint=call.fingerprint, given_by=f"policy: {ruling.rule}")
@@ -401,7 +403,7 @@ def _match_name(pattern: str, name: str, *, exactly: bool) -> PatternFit:
     return _match_name_cached(pattern, name, exactly)
 
 
-@lru_cache(maxsize=4096)  # the same few names in call after call
+@lru_cache(maxsize=4096)  # the same few names recur
 def _match_name_cached(pattern: str, name: str, exactly: bool) -> PatternFit:
     return match_exactly(pattern, name) if exactly else match_loosely(pattern, name)
 
@@ -445,9 +447,10 @@ class _PolicyRule:
         return max([_match_name(pattern, name, exactly=self.allows) for name in names], default=PatternFit.NO)
 
     def _list_operations(self, call: Call) -> tuple[str, ...]:
-        """`files/manage.delete` may be meant by `delete` and by `manage.delete`.
+        """Return the names of the operation: `files/manage.delete` matches `delete` and `manage.delete`.
 
-        A tool without operations has none that could be allowed; asked about or denied is the tool.
+        A tool without operations has none that could be allowed. Rules that ask or deny match the tool
+        itself.
         """
         bare = call.operation.removeprefix(f"{call.tool}.")
         if call.operation == call.tool:
@@ -455,7 +458,9 @@ class _PolicyRule:
         return (call.operation, bare, f"{call.name}.{bare}")
 
     def _list_callers(self, name: str | None) -> tuple[str, ...]:
-        """Somebody without a name is nobody a rule allows; `*` asks about and denies them too."""
+        """Return the names of the caller. No rule allows an anonymous caller, but `*` matches it in rules
+        that ask or deny.
+        """
         if name is None:
             return () if self.allows else ("",)
         return (name,)

@@ -1,4 +1,4 @@
-"""What a person reads while a tool runs: its action in words, and progress at suitable intervals."""
+"""Progress messages while a tool runs: the action as text, and updates at suitable intervals."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _NAME_PARAMETERS: Final = (
 
 
 def describe_action(card: ToolCard, arguments: JsonObject) -> str:
-    """One short line; no secrets, nothing invisible, never longer than `MAX_ACTION_LENGTH`."""
+    """Return one short line without secrets and invisible characters, at most `MAX_ACTION_LENGTH` long."""
     spoken = split_words(card.name)
     verb = next((word for word in spoken if word in _PARTICIPLES), None)
     said = (
@@ -112,7 +112,7 @@ def _describe_search(card: ToolCard, doing: str, spoken: Sequence[str]) -> str:
 
 
 def _find_brand(card: ToolCard, spoken: Sequence[str], verb: str) -> str:
-    """Whose tool it is: the word before the verb (`perplexity_research`), else the server."""
+    """Return the provider's name: the word before the verb (`perplexity_research`), else the server."""
     before = spoken[: spoken.index(verb)]
     return before[-1].capitalize() if before else _clean_value(card.server).capitalize()
 
@@ -125,7 +125,7 @@ def _format_tool_name(card: ToolCard) -> str:
 
 
 def _find_value(arguments: JsonObject, names: Sequence[str]) -> str:
-    """The first telling argument of these names, short and without secrets."""
+    """Return the first useful argument with one of these names, short and without secrets."""
     for name in names:
         found = arguments.get(name)
         if is_secret_name(name) or not isinstance(found, str | int) or isinstance(found, bool):
@@ -136,7 +136,7 @@ def _find_value(arguments: JsonObject, names: Sequence[str]) -> str:
 
 
 def _clean_value(value: Json) -> str:
-    # Masked before it is shortened: the beginning of a secret is a secret too.
+    # Mask before shortening: the beginning of a secret must not be shown either.
     said = " ".join(scrub(str(value)[:4_000]).split())
     return said if len(said) <= _MAX_VALUE_LENGTH else said[: _MAX_VALUE_LENGTH - 1].rstrip() + "…"
 
@@ -162,22 +162,22 @@ _INTERVALS: Final = {
     LatencyTier.SLOW: 5.0,
     LatencyTier.VERY_SLOW: 3.0,
 }
-REPORT_INTERVAL_S: Final = 0.5  # seconds between what a server reports and what is shown
+REPORT_INTERVAL_S: Final = 0.5  # seconds between a server's reports that are shown
 _MAX_REPORT_LENGTH: Final = 160
 
 
 def get_first_wait(latency: LatencyProfile) -> float:
-    """Seconds until anything is shown."""
+    """Return the seconds until the first message."""
     return latency.feedback_delay.value / 1000
 
 
 def get_next_wait(latency: LatencyProfile, elapsed: float) -> float:
-    """Seconds until the next word to the person, after one `elapsed` seconds into the call."""
+    """Return the seconds until the next message, after one at `elapsed` seconds."""
     return _INTERVALS[_get_tier(latency, elapsed)]
 
 
 def format_progress(action: str, latency: LatencyProfile, elapsed: float, reported: str = "") -> str:
-    """What to say after `elapsed` seconds; `said` is what the server last reported."""
+    """Return the message after `elapsed` seconds. `reported` is the server's last report."""
     tier = _get_tier(latency, elapsed)
     shown = f"{action} {reported}" if reported else action
     if tier in (LatencyTier.FAST, LatencyTier.MEDIUM):
@@ -191,14 +191,14 @@ def format_progress(action: str, latency: LatencyProfile, elapsed: float, report
 
 
 def get_expected_seconds(latency: LatencyProfile) -> float | None:
-    """How long the tool usually takes, where use or a person taught it; a guess is no promise."""
+    """Return the tool's usual duration if it was measured or set by a person, else None."""
     if latency.typical.source not in (Source.LEARNED, Source.WRITTEN):
         return None
     return latency.typical.value / 1000
 
 
 def _get_tier(latency: LatencyProfile, elapsed: float) -> LatencyTier:
-    """A tool that takes longer than it should is as slow as it is."""
+    """Return the latency tier. A tool that takes longer than expected moves to a slower tier."""
     return LatencyTier.from_milliseconds(max(latency.typical.value, elapsed * 1000))
 
 
@@ -211,18 +211,20 @@ def _format_duration(seconds: float) -> str:
 
 
 class CancellableTimer(Protocol):
-    """Something that will happen, unless it is called off."""
+    """A scheduled action that can be cancelled."""
 
     def cancel(self) -> object: ...
 
 
 def schedule_on_loop(seconds: float, action: Callable[[], None]) -> CancellableTimer:
-    """Have `action` called later. No task is made for it: most calls are over before anything is due."""
+    """Schedule `action` without a task: most calls end before it is due."""
     return asyncio.get_running_loop().call_later(seconds, action)
 
 
 class CallProgress:
-    """Around a running call: `with Progress(…) as progress: await call(on_progress=progress.report)`."""
+    """A context manager for a running call: `with CallProgress(…) as progress: await
+    call(on_progress=progress.report)`.
+    """
 
     def __init__(
         self,
@@ -258,7 +260,7 @@ class CallProgress:
             self._timer = None
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """What the server itself says of its progress: kept, and shown unless that was a moment ago."""
+        """Store the server's own progress report, and show it unless the last message was a moment ago."""
         self._reported = (_keep_finite(progress), _keep_finite(total), _to_one_line(message or ""))
         elapsed = self._elapsed
         if elapsed >= get_first_wait(self._latency) and elapsed - self._last_report >= REPORT_INTERVAL_S:
@@ -289,7 +291,7 @@ class CallProgress:
         )
         try:
             self._events.emit(event)
-        except Exception:  # a broken reader must not end the call it watches
+        except Exception:  # a failing listener must not end the call
             logger.exception("a progress event was lost")
 
 

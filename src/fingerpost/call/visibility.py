@@ -11,7 +11,7 @@ from fingerpost.settings import OwnRule, ProfileRule, ProgramRule, RuleSettings
 
 
 def build_rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
-    """One name for each rule, in order. Rules of the program and of the file are counted apart."""
+    """Return one name per rule, in order. Rules from code and from files are numbered separately."""
     names: list[str] = []
     given = written = 0
     for rule in rules:
@@ -31,10 +31,10 @@ def build_rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, .
 def add_profile_scope(
     scopes: tuple[Scope, ...], profile: str | None, bounds: Mapping[str, Scope]
 ) -> tuple[Scope, ...]:
-    """The scopes, and with them what bounds the profile: nobody has to remember to say it.
+    """Return the scopes with the scope of the profile added.
 
-    For an agent that the profile gives tools of its own, those stand for the profile's bounds; what bounds
-    the caller's key holds for the agent as well.
+    If the profile defines tools for agents, those replace the profile's scope for an agent. The scope of the
+    caller's key still applies.
     """
     bound = None if profile is None else bounds.get(profile)
     if bound is not None and bound not in scopes:
@@ -50,7 +50,7 @@ def add_profile_scope(
 
 
 def is_within_scopes(scopes: Iterable[Scope], server: str, key: str, effect: Effect) -> bool:
-    """Whether every one of these scopes holds the tool."""
+    """Return whether all scopes contain the tool."""
     return all(_is_in_scope(scope, server, key, effect) for scope in scopes)
 
 
@@ -74,12 +74,12 @@ def may_call_any(
     profile: str | None = None,
     scopes: Sequence[Scope] = (),
 ) -> bool:
-    """Whether this caller could call something of the server, if it had the right tool."""
+    """Return whether this caller could call any tool of the server."""
     return _is_server_in_scopes(scopes, server) and not _is_all_denied(rules, server, caller, profile)
 
 
 def _is_server_in_scopes(scopes: Sequence[Scope], server: str) -> bool:
-    """Whether each of them holds the server and leaves something of it."""
+    """Return whether all scopes contain the server and at least one possible tool of it."""
     return all(
         (
             not scope.servers
@@ -91,7 +91,7 @@ def _is_server_in_scopes(scopes: Sequence[Scope], server: str) -> bool:
 
 
 def _can_match_server(pattern: str, server: str) -> bool:
-    """Whether some key of this server fits: the pattern's beginning does, and something fits the rest."""
+    """Return whether the pattern can match some key of this server."""
     return any(
         match_exactly(pattern[:end], f"{server}/") is PatternFit.YES for end in range(1, len(pattern) + 1)
     )
@@ -100,7 +100,7 @@ def _can_match_server(pattern: str, server: str) -> bool:
 def _is_all_denied(
     rules: Sequence[RuleSettings], server: str, caller: str | None, profile: str | None
 ) -> bool:
-    """Whether a rule denies whatever this server has, before any that might let something through."""
+    """Return whether a rule denies all tools of this server, before any rule that might allow one."""
     for rule in rules:
         if not _concerns_server(rule, server, caller, profile):
             continue
@@ -125,7 +125,7 @@ def _concerns_server(rule: RuleSettings, server: str, caller: str | None, profil
 
 
 def _holds_for_server(rule: RuleSettings, server: str) -> bool:
-    """Whether it holds whichever tool of the server is called, and with whatever arguments."""
+    """Return whether the rule applies to every tool of the server, with any arguments."""
     conditional = (
         rule.effect is not None or rule.arguments or rule.paths is not None or rule.operation is not None
     )
@@ -148,7 +148,7 @@ def find_hidden_tools(
     scopes: Sequence[Scope] = (),
     source: str = "fingerpost.toml",
 ) -> dict[str, HiddenTool]:
-    """The tools this caller may never call, by key, each with the rule that says so."""
+    """Return the tools that this caller may never call, by key, with the rule that denies them."""
     cards = tuple(cards)
     own = frozenset(key for scope in scopes for key in scope.personal)
     hidden = {
@@ -185,12 +185,12 @@ def _find_denying_rule(
         if _holds_always(rule, card):
             return number if rule.verdict == "deny" else None
         if rule.verdict != "deny":
-            return None  # with the right arguments a call may pass
+            return None  # a call may pass with other arguments
     return None
 
 
 def _holds_always(rule: RuleSettings, card: ToolCard) -> bool:
-    """Whether it holds whatever the arguments are."""
+    """Return whether the rule applies for any arguments."""
     by_effect = rule.effect is not None and len(card.effects) > 1
     return not by_effect and not rule.arguments and rule.paths is None and rule.operation is None
 

@@ -1,8 +1,4 @@
-"""Arguments as a model wrote them, made to fit the tool's schema, or refused with a reason.
-
-`prepare` puts right what is certainly meant, `translate` says the same to
-another tool, `signature` tells a model in one line what a tool takes.
-"""
+"""Arguments of tool calls: repair, validation against the tool's schema, and translation for another tool."""
 
 from fingerpost.call.arguments.errors import PreparedArguments
 from fingerpost.call.arguments.repair import prepare_arguments, translate_arguments

@@ -1,4 +1,4 @@
-"""A value of one JSON type as another, where only one reading is possible: JSON in text, numbers, dates,
+"""Conversion of a value to another JSON type if there is only one reading: JSON in text, numbers, dates,
 lists.
 """
 
@@ -31,7 +31,7 @@ MAX_PYTHON_LENGTH: Final = 4_000
 
 
 def parse_value(value: Json) -> Json:
-    """The object or list a text spells out, or None."""
+    """Return the object or list that a text contains as JSON, or None."""
     if not isinstance(value, str) or len(value) > MAX_JSON_LENGTH:
         return None
     text = value.strip()
@@ -68,7 +68,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _parse_python(text: str) -> object:
-    """`{'a': True}`: models that think in Python write their literals."""
+    """Parse Python literals such as `{'a': True}`, which some models write."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -76,12 +76,12 @@ def _parse_python(text: str) -> object:
 
 
 MAX_NUMBER_LENGTH: Final = 60
-_EXACT: Final = 2**53  # beyond it a float no longer names one integer
+_EXACT: Final = 2**53  # larger floats do not identify one integer
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
-# `1,234` is 1.234 in half of Europe; two groups, or a point after them, can be read in one way only.
+# `1,234` is 1.234 in many countries. Two groups, or a point after them, are unambiguous.
 _SURE_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:(?:,[0-9]{3}){2,}(?:\.[0-9]+)?|,[0-9]{3}\.[0-9]+)")
 
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "y", "t"})
@@ -91,7 +91,7 @@ NULL_WORDS: Final = frozenset({"", "null", "none", "undefined", "nil"})
 
 @frozen(kw_only=False)
 class ScalarReading:
-    """A value read as another type, and why that is certain."""
+    """A value converted to another type, with the reason."""
 
     value: Json
     reason: str
@@ -102,7 +102,7 @@ class ScalarReading:
 
 
 def read_scalar(kind: str, value: Json) -> ScalarReading | None:
-    """The value as this JSON type, or None when that would be a guess."""
+    """Convert the value to this JSON type. Return None if that would be a guess."""
     match kind:
         case "integer":
             return _read_integer(value)
@@ -120,7 +120,7 @@ def read_scalar(kind: str, value: Json) -> ScalarReading | None:
 
 
 def _get_short_text(value: Json) -> str | None:
-    """Text short enough to be a number, without the space around it."""
+    """Return stripped text that is short enough to be a number, else None."""
     if not isinstance(value, str):
         return None
     text = value.strip()[: MAX_NUMBER_LENGTH + 1]
@@ -175,7 +175,7 @@ def _read_string(value: Json) -> ScalarReading | None:
 
 
 def read_whole_float(value: float) -> ScalarReading | None:
-    """`3.0` as `3`: many servers refuse the former where an integer is expected."""
+    """Convert `3.0` to `3`: many servers reject the former for an integer."""
     if value.is_integer() and abs(value) < _EXACT:
         return ScalarReading(int(value), "a whole number written with a decimal point")
     return None
@@ -199,14 +199,14 @@ _ASKS_FOR_MORE = re.compile(r"\bYYYY-MM-DD[T ]?H|\bHH:MM|\bMM/DD|\bDD/MM|\bMM-DD
 
 
 class DateDoubt(Enum):
-    """Why a text is not read as a date."""
+    """The reason why a text is not read as a date."""
 
     TWO_READINGS = auto()
     NO_READING = auto()
 
 
 def requires_iso_date(form: str, description: str) -> bool:
-    """Whether the schema asks for an ISO date: by its format, or in so many words."""
+    """Return whether the schema requires an ISO date, by its format or its description."""
     if form:
         return form == "date"
     text = description[:1000]
@@ -218,7 +218,7 @@ def is_iso_date(text: str) -> bool:
 
 
 def read_date(text: str) -> str | DateDoubt:
-    """The text as an ISO date."""
+    """Convert the text to an ISO date, or return why that is ambiguous."""
     if len(text) > MAX_DATE_LENGTH:
         return DateDoubt.NO_READING
     words = " ".join(text.lower().split())
@@ -269,7 +269,7 @@ _WITHOUT_SEPARATORS: Final = frozenset({"integer", "number", "boolean"})
 
 @frozen(kw_only=False)
 class ConversionStep:
-    """One change on the way."""
+    """One step of a conversion."""
 
     kind: RepairKind
     before: Json
@@ -283,7 +283,7 @@ ConversionSteps = tuple[ConversionStep, ...]
 def convert(
     kind: str, node: SchemaNode, items: SchemaNode, value: Json, fits_item: Callable[[Json], bool]
 ) -> ConversionSteps:
-    """The steps from `value` to this type; none when there is no certain way."""
+    """Return the steps that convert `value` to this type, or none if there is no certain way."""
     if kind == "object":
         return _to_object(value)
     if kind == "array":
@@ -314,7 +314,7 @@ def _unwrap_list(kind: str, node: SchemaNode, value: Json) -> ConversionSteps:
     simple = len(value) == 1 and value[0] is not None and not is_list(value[0]) and not is_object(value[0])
     if kind == "string" and _accepts_json(node):
         if simple:
-            return ()  # a list as text, or its one item? Both would do
+            return ()  # ambiguous: a list as text, or its only item
         return (
             ConversionStep(RepairKind.COERCED, value, to_json(value), "the parameter takes JSON as text"),
         )
@@ -338,7 +338,7 @@ def _to_list(items: SchemaNode, value: Json, fits_item: Callable[[Json], bool]) 
     ):
         return ()
     marks = [mark for mark in _SEPARATORS if mark in value] if isinstance(value, str) else []
-    # Free text with a comma in it could be one item or several.
+    # Free text with a comma could be one item or several.
     is_one = not marks or bool(items.choices) or (bool(items.types) and "string" not in items.types)
     if is_one and fits_item(value):
         return (ConversionStep(RepairKind.WRAPPED, value, [value], "one value where a list is expected"),)
@@ -348,7 +348,7 @@ def _to_list(items: SchemaNode, value: Json, fits_item: Callable[[Json], bool]) 
 
 
 def _is_bracketed(text: str) -> bool:
-    """A list that could not be read is not an item either."""
+    """Return whether the text looks like a list. If it cannot be parsed, it is not a single item either."""
     bare = text.strip()
     return bare.startswith("[") and bare.endswith("]")
 
@@ -356,7 +356,7 @@ def _is_bracketed(text: str) -> bool:
 def _split_list(
     items: SchemaNode, value: str, mark: str, fits_item: Callable[[Json], bool]
 ) -> ConversionSteps:
-    """`1, 2, 3` as a list, where no item could contain the mark itself."""
+    """Split `1, 2, 3` into a list, if no item can contain the separator."""
     if not items.choices and (not items.types or not items.types <= _WITHOUT_SEPARATORS):
         return ()
     parts: list[Json] = [part.strip() for part in value.split(mark) if part.strip()]

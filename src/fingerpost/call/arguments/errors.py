@@ -1,4 +1,4 @@
-"""Prepared arguments, and validation errors in words that help the next try succeed."""
+"""Prepared arguments, and validation errors with texts that help to correct the next attempt."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from fingerpost.records import Json, ParameterError, ParameterFault, Repair
 
 @frozen
 class PreparedArguments:
-    """Arguments that fit the tool's schema, or the reasons why they do not.
+    """Arguments that fit the tool's schema, or the errors.
 
-    `repairs` says what was changed on the way; with errors it says how far we got.
-    `notes` names what could not be checked (a reference to another host, a pattern
-    that is not run here, all that comes after too many steps): the server will
-    judge that itself.
+    `repairs` lists the changes that were made, also if errors remain. `notes` lists what could not be checked
+    (remote references, unsupported patterns, everything after the step limit); the server checks that itself.
     """
 
     arguments: dict[str, Json]
     repairs: tuple[Repair, ...] = ()
     errors: tuple[ParameterError, ...] = ()
-    signature: str = ""  # where there is something to put right
+    signature: str = ""  # empty if there are no errors
     notes: tuple[str, ...] = ()
 
     @property
@@ -59,7 +57,7 @@ _BOUNDS: Final = {
 
 
 def explain_errors(tool_schema: ToolSchema, errors: list[ValidationError]) -> tuple[ParameterError, ...]:
-    """The library's errors as ours: one for each parameter, the most telling first."""
+    """Convert the library's errors: one for each parameter, the most helpful first."""
     found: dict[str, ParameterError] = {}
     for error in errors:
         for fault in _explain_error(tool_schema, error):
@@ -112,7 +110,7 @@ def _explain_unexpected(
 
 
 def _explain_alternatives(tool_schema: ToolSchema, error: ValidationError, path: str) -> ParameterError:
-    """None of the alternatives fits: say what they are, or what the nearest of them lacks."""
+    """Explain that no alternative fits: list them, or say what the closest one lacks."""
     context = list(error.context or ())
     shape = _find_node(tool_schema, error)
     value = cast("Json", error.instance)
@@ -128,7 +126,7 @@ def _explain_alternatives(tool_schema: ToolSchema, error: ValidationError, path:
 
 
 def _find_closest_alternative(context: list[ValidationError]) -> list[ValidationError]:
-    """What is wrong under the alternative with the fewest complaints that is of the right type at all."""
+    """Return the errors of the alternative with the fewest errors among those of the right type."""
     branches: dict[object, list[ValidationError]] = {}
     for each in context:
         branches.setdefault(each.relative_schema_path[0], []).append(each)
@@ -203,7 +201,7 @@ def _build_error(fault: ParameterFault, parameter: str, message: str) -> Paramet
 
 
 def format_path(path: Any) -> str:
-    """`filters.tags[2]`: how a person would write the place."""
+    """Format a path such as `filters.tags[2]`."""
     text = ""
     for part in path:
         text = f"{text}[{part}]" if isinstance(part, int) else join_path(text, str(part))

@@ -149,13 +149,13 @@ for _number, _line in enumerate(_GROUP_LINES.split(";")):
     for _word in _line.split():
         SYNONYM_GROUPS[_word] = SYNONYM_GROUPS.get(_word, frozenset()) | {_number}
 
-# Words that add nothing to a name beside them: `city_name`, `the_value`, `input_text`.
+# Words that add nothing to a name: `city_name`, `the_value`, `input_text`.
 FILLER_WORDS: Final = parse_word_set(
     "name value string text number parameter the of a an input given specified argument target desired"
     " preferred selected my your for in on field query"
 )
 
-# Words that add nothing when the value itself looks the part: `start` for `start_date`.
+# Words that add nothing if the value has the right format: `start` for `start_date`.
 SELF_EVIDENT_NAMES: Final = {
     "id": r"(?=.*\d)[\w.:-]+|[A-Z0-9_-]+",
     "date": r".*\d.*",
@@ -172,7 +172,7 @@ SELF_EVIDENT_NAMES: Final = {
     "code": r"[A-Za-z0-9_-]{1,12}",
 }
 
-# Words that turn a name around: never dropped, whatever the tool is called.
+# Words that reverse the meaning of a name. They are never dropped.
 OPPOSING_WORDS: Final = parse_word_set(
     "minimum maximum start end begin finish from to before after not no exclude include without with only old"
     " new"
@@ -181,13 +181,13 @@ OPPOSING_WORDS: Final = parse_word_set(
     " sender recipient allow deny enable disable add remove inner outer primary secondary base"
 )
 
-# Names that say nothing about what they hold.
+# Names that say nothing about their value.
 GENERIC_WORDS: Final = parse_word_set(
     "input text query value data content argument parameter arg q string item key prompt request question"
     " expression object payload body x message"
 )
 
-# Pairs that look alike and are not: never taken for a slip of the pen.
+# Similar pairs with different meanings. They are never treated as typos.
 DISTINCT_NAMES: Final = (
     frozenset({"county", "country"}), frozenset({"count", "county"}), frozenset({"count", "country"}),
     frozenset({"month", "mouth"}), frozenset({"public", "publish"}), frozenset({"message", "massage"}),
@@ -205,14 +205,14 @@ MAX_NAME_LENGTH: Final = 80
 
 @lru_cache(maxsize=8192)
 def normalize_name(name: str) -> str:
-    """The name without case and separators."""
+    """Return the name without case and separators."""
     short = name[:MAX_NAME_LENGTH]
     return "".join(split_words(short)) or short.casefold()
 
 
 @lru_cache(maxsize=8192)
 def split_name(name: str) -> tuple[str, ...]:
-    """The words of a name, abbreviations written out, in the singular."""
+    """Return the words of a name in the singular, with abbreviations expanded."""
     plain = (to_singular(word) for word in split_words(name[:MAX_NAME_LENGTH]))
     return tuple(ABBREVIATIONS.get(word, word) for word in plain)
 
@@ -244,7 +244,7 @@ SAME_VALUES: Final = _parse_sets(
     """
 )
 
-# Whole words that happen to begin longer ones: `all` is not short for `allow`.
+# Whole words that are prefixes of longer ones: `all` is not short for `allow`.
 COMPLETE_ENUMS: Final = parse_word_set(
     """
     all any none not read write on off yes no true false allow deny open close new old in out up
@@ -262,7 +262,7 @@ ChoiceTest = Callable[[str, str], bool]
 
 
 def find_meant_choice(value: Json, choices: Sequence[Json]) -> ScalarReading | None:
-    """The one permitted value that was meant, or None."""
+    """Return the only permitted value that was meant, or None."""
     typed = _match_other_type(value, choices)
     if typed is not None:
         return typed
@@ -279,7 +279,7 @@ def find_meant_choice(value: Json, choices: Sequence[Json]) -> ScalarReading | N
 
 
 def _match_other_type(value: Json, choices: Sequence[Json]) -> ScalarReading | None:
-    """`"3"` among 1, 2, 3, or `3` among "1", "2", "3"."""
+    """Match `"3"` to 1, 2, 3, or `3` to "1", "2", "3"."""
     found = [
         choice
         for choice in choices[:MAX_CHOICES]
@@ -304,7 +304,9 @@ def _has_same_meaning(given: str, choice: str) -> bool:
 
 
 def _is_prefix(given: str, choice: str) -> bool:
-    """`info` for `information`; not `read` for `read_write`, which is another thing."""
+    """Return whether `given` abbreviates `choice`: `info` for `information`, but not `read` for
+    `read_write`.
+    """
     one, other = normalize_name(given), normalize_name(choice)
     if len(split_words(given)) != 1 or len(split_words(choice)) != 1:
         return False
@@ -321,7 +323,7 @@ def _is_choice_typo(given: str, choice: str) -> bool:
 
 
 def count_allowed_typos(one: str, other: str) -> int:
-    """One in a word of five letters, two in a word of nine, none in a shorter one."""
+    """Return the allowed number of typos: one from five letters on, two from nine on, else none."""
     shorter = min(len(one), len(other))
     return 0 if shorter < 5 else 1 if shorter < 9 else 2
 
@@ -331,7 +333,7 @@ def _get_digits(text: str) -> str:
 
 
 def _is_opposite(given: str, choice: str, choices: Sequence[str]) -> bool:
-    """Whether the given word is the opposite of what looks nearest to it."""
+    """Return whether the given word is the opposite of the most similar choice."""
     one, other = normalize_name(given), normalize_name(choice)
     if one == other:
         return False
@@ -351,20 +353,20 @@ _CHOICE_TESTS: Final[tuple[tuple[ChoiceTest, str], ...]] = (
 
 
 MAX_UNKNOWN_KEYS: Final = 64
-MAX_PAIRS: Final = 4_000  # of a key and a name that are compared in every way
+MAX_PAIRS: Final = 4_000  # pairs of key and name that are compared in every way
 MAX_EVIDENCE_LENGTH: Final = 200
 
 
 @frozen
 class GivenObject:
-    """One object as given, with what is still open."""
+    """An object of the arguments, with its open parameters."""
 
     given: JsonObject
     parameters: Callable[[str], SchemaNode]
     required: frozenset[str]
     topic: frozenset[str]
-    fits: Callable[[str, str], bool]  # whether the key's value could be the parameter's
-    spend: Callable[[int], None]  # takes steps for comparing names
+    fits: Callable[[str, str], bool]  # whether the key's value fits the parameter
+    spend: Callable[[int], None]  # counts steps of comparing names
 
 
 @frozen
@@ -384,9 +386,9 @@ _SAME_LETTERS: Final = "the same name in another case or with other separators"
 def find_renames(
     arguments: GivenObject, keys: Sequence[str], parameters: Sequence[str], *, typos_too: bool = True
 ) -> tuple[Rename, ...]:
-    """The certain renames of these unknown keys to these open parameters.
+    """Return the certain renames of unknown keys to open parameters.
 
-    Without `slips_too` only by meaning: the keys were written for another tool, and written well.
+    Without `typos_too`, match only by meaning: the keys were written correctly for another tool.
     """
     left, wanted = list(keys[:MAX_UNKNOWN_KEYS]), list(parameters)
     arguments.spend(len(wanted) // 2)
@@ -401,7 +403,7 @@ def find_renames(
         for rename in _keep_unambiguous(pairs, reason):
             found.append(rename)
             wanted.remove(rename.parameter)
-        taken = {key for key, _ in pairs}  # including those in doubt: a weaker likeness settles nothing
+        taken = {key for key, _ in pairs}  # includes ambiguous keys: a weaker match must not decide them
         left = [key for key in left if key not in taken]
     if typos_too:
         found.extend(_match_last_pair(arguments, left, wanted))
@@ -409,7 +411,7 @@ def find_renames(
 
 
 def _match_same_letters(keys: Sequence[str], parameters: Sequence[str]) -> tuple[Rename, ...]:
-    """Of very many names: those of the same letters, each looked up and not compared."""
+    """Match names by normalised lookup only, because there are too many to compare."""
     spelt: dict[str, list[str]] = {}
     for name in parameters:
         spelt.setdefault(normalize_name(name), []).append(name)
@@ -429,7 +431,7 @@ def _has_same_name_letters(arguments: GivenObject, key: str, name: str) -> bool:
 
 
 def _is_named_in_schema(arguments: GivenObject, key: str, name: str) -> bool:
-    """The schema gives the parameter a title or other names."""
+    """Return whether the schema gives the parameter this title or alias."""
     node = arguments.parameters(name).keywords
     others = [
         node.get("title"),
@@ -463,14 +465,14 @@ def _get_synonym_groups(name: str) -> frozenset[int]:
 
 
 def _has_only_filler_words(arguments: GivenObject, key: str, name: str) -> bool:
-    """One name has only words more than the other that say nothing new."""
+    """Return whether the names differ only by words without meaning."""
     one, other = Counter(split_name(key)), Counter(split_name(name))
     extra = (one - other) + (other - one)
     if not one or not other or (one - other and other - one) or not (one & other):
         return False
     value = arguments.given[key]
     if list(one) == ["id"] and name in arguments.required:
-        return arguments.fits(key, name)  # were there two such parameters, neither would be chosen
+        return arguments.fits(key, name)  # with two such parameters, neither is chosen
     says_nothing = all(_is_filler(word, arguments.topic, value) for word in extra)
     return says_nothing and arguments.fits(key, name)
 
@@ -491,7 +493,7 @@ def _looks_like(node: str, value: Json) -> bool:
 
 
 def _are_synonyms_without_topic(arguments: GivenObject, key: str, name: str) -> bool:
-    """`search_text` for `query`: synonyms once the tool's own subject is left out."""
+    """Return whether the names are synonyms without the tool's topic: `search_text` for `query`."""
     one, other = (_remove_topic(split_name(each), arguments.topic) for each in (key, name))
     return bool(_get_synonym_groups(one) & _get_synonym_groups(other)) and arguments.fits(key, name)
 
@@ -501,7 +503,7 @@ def _remove_topic(words: tuple[str, ...], topic: frozenset[str]) -> str:
 
 
 def _is_initial(arguments: GivenObject, key: str, name: str) -> bool:
-    """`r` for the number `radius`, when no other missing parameter begins with that letter."""
+    """Return whether one name is the initial of the other and the value is a number: `r` for `radius`."""
     short, long = sorted((normalize_name(key), normalize_name(name)), key=len)
     value = arguments.given[key]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -528,7 +530,9 @@ def _get_numbers(text: str) -> list[str]:
 
 
 def _match_last_pair(arguments: GivenObject, keys: list[str], parameters: list[str]) -> Iterator[Rename]:
-    """One key and one required parameter are left, and nothing else could take the value."""
+    """Match the only remaining key to the only remaining required parameter, if nothing else takes the
+    value.
+    """
     required = [name for name in parameters if name in arguments.required]
     if len(keys) != 1 or len(required) != 1:
         return
@@ -542,7 +546,7 @@ def _match_last_pair(arguments: GivenObject, keys: list[str], parameters: list[s
 
 
 def _is_unmistakable(node: SchemaNode, value: Json) -> bool:
-    """Whether the value's form alone shows where it belongs."""
+    """Return whether the value's format alone identifies its parameter."""
     if any(is_equal(value, choice) for choice in node.choices):
         return isinstance(value, str) and len(value) > 1
     return is_object(value) and bool(node.required) and all(name in value for name in node.required)

@@ -13,16 +13,16 @@ from fingerpost.frozen import frozen
 _FLAGS: Final = re.compile(r"\(\?([ims]{1,3})\)")
 _GROUP: Final = re.compile(r"\((?:\?(?::|P?<[A-Za-z_][A-Za-z0-9_]*>))?(?![?*])")
 _QUANTIFIER: Final = re.compile(r"[*+?]\??|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}\??")
-_UNCERTAIN_BRACE: Final = re.compile(r"\{[0-9]*,?[0-9]*\}")  # not one of the above: read otherwise elsewhere
+_UNCERTAIN_BRACE: Final = re.compile(r"\{[0-9]*,?[0-9]*\}")  # dialects read these differently
 _CODE: Final = re.compile(
     r"\\(?:x(?P<two>[0-9A-Fa-f]{2})|u\{(?P<any>[0-9A-Fa-f]{1,6})\}"
     r"|u(?P<high>[Dd][89ABab][0-9A-Fa-f]{2})\\u(?P<low>[Dd][C-Fc-f][0-9A-Fa-f]{2})|u(?P<four>[0-9A-Fa-f]{4}))"
 )
 _PROPERTY: Final = re.compile(r"\\([pP])\{(?:(?:Script|sc)=)?([A-Z][A-Za-z_]{0,30})\}")
-_SET_OPERATORS: Final = ("[:", "[.", "[=", "&&", "--", "~~", "||")  # operations on sets, to some
+_SET_OPERATORS: Final = ("[:", "[.", "[=", "&&", "--", "~~", "||")  # set operations in some dialects
 _CONTROLS: Final = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
 
-# What each escape stands for, as the inside of a class: in ASCII text, where all agree...
+# What each escape means inside a class. In ASCII text, all dialects agree.
 _ASCII: Final = {
     "d": "0-9",
     "w": "0-9A-Za-z_",
@@ -31,7 +31,7 @@ _ASCII: Final = {
     "W": r"\x{0}-/:-@\[-\^`{-\x{ff}",
     "S": r"\x{0}-\x{8}\x{e}-\x{1f}!-\x{ff}",
 }
-# ...in other text, at the widest...
+# In other text: the widest meaning.
 _WIDE: Final = {
     "d": r"\p{Nd}",
     "w": r"\p{L}\p{M}\p{N}\p{Pc}\x{200c}\x{200d}",
@@ -40,26 +40,26 @@ _WIDE: Final = {
     "W": r"\x{0}-/:-@\[-\^`{-\x{10ffff}",
     "S": r"\x{0}-\x{8}\x{e}-\x{1f}!-\x{10ffff}",
 }
-# ...and at the narrowest, for a class that says what is *not* meant.
+# In other text: the narrowest meaning, for negated classes.
 _NARROW: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\x{9}-\x{d}\x{20}"}
-_BEYOND: Final = 0xFF  # stands for every character that no ASCII text holds
+_BEYOND: Final = 0xFF  # represents all non-ASCII characters
 
 
 @frozen(kw_only=False)
 class TranslatedPattern:
-    """A pattern as RE2 reads it. `unambiguous`: it means the same to everybody, for any text."""
+    """A pattern in RE2 syntax. `unambiguous`: it means the same in every dialect, for any text."""
 
     text: str
     unambiguous: bool
-    ascii_only: bool  # says nothing about other text
+    ascii_only: bool  # not valid for other text
 
 
 class _UntranslatablePattern(Exception):
-    """The pattern holds something that is not certain."""
+    """The pattern contains something ambiguous."""
 
 
 def translate_pattern(source: str, *, wide: bool) -> TranslatedPattern | None:
-    """The pattern for RE2, or None. It is for ASCII text (as bytes) unless it is `wide`."""
+    """Translate the pattern to RE2, or return None. It is for ASCII text (bytes) unless `wide`."""
     scanner = _PatternScanner(source, wide=wide)
     try:
         return TranslatedPattern(
@@ -70,14 +70,14 @@ def translate_pattern(source: str, *, wide: bool) -> TranslatedPattern | None:
 
 
 class _PatternScanner:
-    """One walk over a pattern, from left to right."""
+    """A scanner that translates one pattern from left to right."""
 
     def __init__(self, source: str, *, wide: bool) -> None:
         self._source = source
         self._wide = wide
         self._means = _WIDE if wide else _ASCII
         self._place = 0
-        self._repeatable = False  # whether a repetition may stand here
+        self._repeatable = False  # whether a quantifier may follow
         self.unsettled = False
         self.ascii_only = False
 
@@ -85,7 +85,7 @@ class _PatternScanner:
         made: list[str] = []
         if (flags := self._take(_FLAGS)) is not None:
             made.append(flags[0])
-            self.ascii_only = "i" in flags[1]  # which letters are each other's case is told differently
+            self.ascii_only = "i" in flags[1]  # case folding differs between dialects
         while self._place < len(self._source):
             made.append(self._translate_piece())
         return made
@@ -120,7 +120,7 @@ class _PatternScanner:
 
     def _translate_any(self) -> str:
         self._repeatable = True
-        self.unsettled = True  # four characters end a line in JavaScript, one in Python
+        self.unsettled = True  # JavaScript has four line terminators, Python has one
         return self._take_next()
 
     def _translate_group_start(self) -> str:
@@ -141,7 +141,7 @@ class _PatternScanner:
             return self._translate_literal()
         if not self._repeatable:
             raise _UntranslatablePattern
-        self._repeatable = False  # `a**`, `a{2}+`: an error to some, and to others something new
+        self._repeatable = False  # `a**`, `a{2}+`: an error in some dialects, a new meaning in others
         return found[0]
 
     def _translate_escape(self) -> str:
@@ -162,7 +162,7 @@ class _PatternScanner:
         return self._quote_character(self._read_escaped_character(letter))
 
     def _read_code_point(self) -> int | None:
-        """The character that is written as its number here."""
+        """Read a character that is written as a number."""
         found = self._take(_CODE)
         if found is None:
             return None
@@ -175,7 +175,7 @@ class _PatternScanner:
         return code
 
     def _read_escaped_character(self, letter: str) -> int:
-        """The character that an escaped one stands for, in a class or not."""
+        """Return the character that an escape stands for, inside or outside a class."""
         if letter in _CONTROLS:
             return _CONTROLS[letter]
         following = self._source[self._place : self._place + 1]
@@ -185,14 +185,12 @@ class _PatternScanner:
             raise _UntranslatablePattern
         return ord(letter)
 
-    # Classes
-
     def _translate_class(self) -> str:
         self._place += 1
         negated = self._source.startswith("^", self._place)
         self._place += negated
         if self._source.startswith("]", self._place):
-            raise _UntranslatablePattern  # nothing to JavaScript, a bracket to Python
+            raise _UntranslatablePattern  # an empty class in JavaScript, a bracket in Python
         parts: list[str] = []
         while not self._source.startswith("]", self._place):
             parts.append(self._translate_range(negated=negated))
@@ -212,7 +210,7 @@ class _PatternScanner:
         return f"{self._quote_character(first)}-{self._quote_character(last)}"
 
     def _read_class_member(self, *, negated: bool) -> int | str:
-        """One character of a class, or what an escape for several means there."""
+        """Read one character of a class, or the translation of an escape for several characters."""
         if self._source.startswith(_SET_OPERATORS, self._place):
             raise _UntranslatablePattern
         if (code := self._read_code_point()) is not None:
@@ -240,10 +238,10 @@ class _PatternScanner:
         return _NARROW[letter]
 
     def _quote_character(self, code: int) -> str:
-        """One character that means itself."""
+        """Return the RE2 syntax of a literal character."""
         if code > 0x7F and not self._wide:
             if self.ascii_only:
-                raise _UntranslatablePattern  # it may be another case of an ASCII letter
+                raise _UntranslatablePattern  # may be another case of an ASCII letter
             code = _BEYOND
         character = chr(code)
         return character if character.isascii() and character.isalnum() else f"\\x{{{code:x}}}"
@@ -263,44 +261,44 @@ _PIECES: Final[dict[str, Callable[[_PatternScanner], str]]] = {
 
 MAX_PATTERN_LENGTH: Final = 500
 MAX_TEXT_LENGTH: Final = 100_000
-# Pieces of the pattern times bytes of text: a few hundredths of a second at the very worst.
+# Pattern size times text bytes: a few hundredths of a second in the worst case.
 MAX_MATCH_STEPS: Final = 10_000_000
-# Bytes for one compiled pattern: some two thousand pieces, made in a millisecond.
+# Bytes for one compiled pattern: about two thousand instructions, compiled in a millisecond.
 MAX_MEMORY: Final = 1 << 16
 
 
 @frozen(kw_only=False)
 class _CompiledPattern:
-    """A pattern for one kind of text: ASCII or any."""
+    """A pattern compiled for ASCII text or for any text."""
 
     search: Callable[[bytes], object]
-    size: int  # its pieces
+    size: int  # instructions
     unambiguous: bool  # means the same in every dialect
     ascii_only: bool
 
 
 @frozen(kw_only=False)
 class SchemaPattern:
-    """A pattern that can be run, if not on every text."""
+    """A pattern that can be run, though not on every text."""
 
     source: str
     plain: _CompiledPattern
 
     def is_mismatch(self, text: str) -> bool:
-        """Whether the text surely does not match."""
+        """Return whether the text certainly does not match."""
         return self._search_widely(text) is False
 
     def is_match(self, text: str) -> bool:
-        """Whether the text surely matches."""
+        """Return whether the text certainly matches."""
         certain = self.plain.unambiguous or (text.isascii() and text.isprintable())
         return certain and self._search_widely(text) is True
 
     def estimate_cost(self, text: str) -> int:
-        """The steps that running it may take."""
+        """Return the maximum number of steps to run the pattern on this text."""
         return self.plain.size * len(text) if len(text) <= MAX_TEXT_LENGTH else 0
 
     def _search_widely(self, text: str) -> bool | None:
-        """Whether the text matches at the widest; None when that is not found out."""
+        """Return whether the text matches in the widest reading, or None if that cannot be determined."""
         if len(text) > MAX_TEXT_LENGTH:
             return None
         data = _encode(text)
@@ -317,7 +315,7 @@ class SchemaPattern:
 
 @lru_cache(maxsize=1024)
 def compile_pattern(source: str) -> SchemaPattern | None:
-    """The pattern, or None when it cannot be run here or would be too large."""
+    """Compile the pattern. Return None if it is not supported or too large."""
     plain = _compile(source, wide=False) if len(source) <= MAX_PATTERN_LENGTH else None
     return None if plain is None else SchemaPattern(source, plain)
 
@@ -333,7 +331,9 @@ def _compile(source: str, *, wide: bool) -> _CompiledPattern | None:
     options.never_capture = True
     options.log_errors = False
     if not wide:
-        options.encoding = engine.Options.Encoding.LATIN1  # a byte is a character: a tenth of the pieces
+        options.encoding = (
+            engine.Options.Encoding.LATIN1
+        )  # one byte per character needs a tenth of the instructions
     try:
         compiled = engine.compile(made.text.encode(), options)
     except engine.error:
@@ -345,12 +345,12 @@ def _compile(source: str, *, wide: bool) -> _CompiledPattern | None:
 
 
 def _load_engine() -> Any:
-    """RE2, loaded for the first pattern there is. It comes without types."""
+    """Import RE2 on first use. It has no type information."""
     return import_module("re2")
 
 
 def _encode(text: str) -> bytes | None:
-    """The text as RE2 reads it; None for half a character, which has no UTF-8."""
+    """Encode the text for RE2. Return None for lone surrogates, which have no UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Prepare arguments: repair what has only one meaning, validate the rest, or translate them for another
+"""Prepares arguments: repairs what has only one meaning, validates the rest, or translates them for another
 tool.
 """
 
@@ -67,7 +67,7 @@ _PLAIN: Final = frozenset({"type", "title", "description", "default", "examples"
 
 @dataclass(slots=True)
 class ArgumentRepair:
-    """One walk and what it changed."""
+    """One repair of the arguments, and the changes it made."""
 
     tool_schema: ToolSchema
     budget: StepBudget
@@ -76,7 +76,9 @@ class ArgumentRepair:
     doubts: list[ParameterError] = field(default_factory=list[ParameterError])
 
     def repair_value(self, source: Json, value: Json, path: str) -> Json:
-        """The value as this part of the schema wants it, or as it was. Raises `Spent`."""
+        """Return the value repaired for this part of the schema, or unchanged. Raises
+        `StepBudgetExceeded`.
+        """
         self.budget.spend(2)
         if self.depth > MAX_DEPTH_REPAIRED:
             return value
@@ -113,10 +115,8 @@ class ArgumentRepair:
             ]
         return value
 
-    # Objects
-
     def repair_object(self, node: SchemaNode, given: JsonObject, path: str) -> dict[str, Json]:
-        """An object with its keys, then its values, then what is missing put right."""
+        """Repair an object: first its keys, then its values, then missing values."""
         entries = self.apply_fully(lambda: self._rename_keys(node, given, path), given)
         result: dict[str, Json] = {}
         for key, value in entries.items():
@@ -136,7 +136,7 @@ class ArgumentRepair:
         return result
 
     def apply_fully(self, change: Callable[[], T], fallback: T) -> T:
-        """A change as a whole, or none of it when the effort is spent on the way."""
+        """Apply a change completely, or return `fallback` if the step budget is exceeded meanwhile."""
         repairs, doubts = len(self.repairs), len(self.doubts)
         try:
             return change()
@@ -146,14 +146,14 @@ class ArgumentRepair:
             return fallback
 
     def _choose_value(self, node: SchemaNode, key: str, value: Json, place: str) -> tuple[Json, ...]:
-        """The value a parameter gets; nothing when it is better left out."""
+        """Return the value for a parameter, or nothing if it should be omitted."""
         source = node.properties[key]
         if value is None and not self._is_valid(source, value):
             if key not in node.required:
                 self.record_repair(place, RepairKind.REMOVED, value, None, "null for an optional parameter")
                 return ()
             if self.tool_schema.shapes.get_node(source).default:
-                return ()  # filled like any missing one
+                return ()  # filled like a missing value
         mended = self.repair_value(source, value, place)
         if key not in node.required and _is_null(mended) and not self._is_valid(source, mended):
             self.record_repair(
@@ -205,7 +205,9 @@ class ArgumentRepair:
         return result
 
     def _find_open_parameters(self, node: SchemaNode, given: JsonObject) -> list[str]:
-        """Parameters that may still take a value; where extras are welcome, only required ones."""
+        """Return the parameters without a value. If additional keys are allowed, return only required
+        ones.
+        """
         names = node.required if node.extras is ExtraKeys.WELCOME else node.properties
         return [
             name
@@ -234,9 +236,9 @@ class ArgumentRepair:
         )
 
     def _report_ambiguous(self, node: SchemaNode, path: str, result: dict[str, Json]) -> None:
-        """An unknown parameter that may have been meant for an open one is not waved through.
+        """Report unknown parameters that may have been meant for an open one.
 
-        Within a parameter the schema often lists only some of the keys, as an example.
+        Nested objects are not checked: their schemas often list only example keys.
         """
         if path or node.extras is not ExtraKeys.UNSAID:
             return
@@ -250,8 +252,6 @@ class ArgumentRepair:
                 for name in open_names
             ):
                 self.doubts.append(build_unknown_key_error(node, path, key))
-
-    # Alternatives
 
     def _repair_by_branch(self, node: SchemaNode, value: Json, path: str) -> Json:
         fitting = [branch for branch in node.branches if self._is_valid(branch, value)]
@@ -291,8 +291,6 @@ class ArgumentRepair:
             return is_of_type(value, shape.types)
         return self.tool_schema.validation.is_valid_part(value, source, self.budget)
 
-    # Values
-
     def _repair_choice(self, node: SchemaNode, value: Json, path: str) -> Json:
         self.budget.spend(estimate_comparison_steps(value, len(node.choices)))
         if _is_among(value, node.choices):
@@ -323,7 +321,7 @@ class ArgumentRepair:
         return value
 
     def _convert_type(self, node: SchemaNode, value: Json, path: str) -> Json:
-        """The value as one of the types asked for, when there is one way only."""
+        """Convert the value to one of the expected types, if there is only one way."""
         self.budget.spend(estimate_steps(value))
         items = node.items if is_object(node.items) else NO_OBJECT
 
@@ -340,7 +338,7 @@ class ArgumentRepair:
         return found[0][-1].after
 
     def record_repair(self, path: str, kind: RepairKind, before: Json, after: Json, reason: str) -> Json:
-        """Note a change and give back the new value. Raises `Spent`."""
+        """Record a change and return the new value. Raises `StepBudgetExceeded`."""
         self.budget.spend(2 + estimate_steps(before))
         self.repairs.append(
             Repair(
@@ -363,7 +361,9 @@ def _is_empty(value: Json) -> bool:
 
 
 def _is_meaningless(node: SchemaNode, value: Json, *, root: bool) -> bool:
-    """Whether an unknown key says nothing: empty where extras are forbidden, or a null parameter."""
+    """Return whether an unknown key can be dropped: empty where additional keys are forbidden, or a null
+    parameter.
+    """
     if node.extras is ExtraKeys.FORBIDDEN:
         return _is_empty(value)
     return root and value is None and node.extras is ExtraKeys.UNSAID
@@ -401,9 +401,9 @@ _TOOL_NAME_KEYS: Final = frozenset({"name", "tool", "function", "toolname", "typ
 def find_wrapped(
     tool_schema: ToolSchema, arguments: JsonObject, budget: StepBudget
 ) -> tuple[str, dict[str, Json]] | None:
-    """The key and the object within, when the arguments hold the real arguments and nothing else.
+    """Return the key and the object inside it, if the arguments contain only the wrapped real arguments.
 
-    Raises `Spent`.
+    Raises `StepBudgetExceeded`.
     """
     known = tool_schema.root.properties
     outer = [key for key in arguments if not _is_tool_name(tool_schema, key, arguments[key])]
@@ -418,7 +418,7 @@ def find_wrapped(
         return None
     if any(name in known for name in arguments):
         return (key, dict(found)) if _is_whole_call(tool_schema, arguments, found, budget) else None
-    # With nothing inside that the tool knows, the wrapper may be the argument itself, under another name.
+    # Without any known key inside, the wrapper may be the argument itself under another name.
     familiar = {normalize_name(name) for name in known}
     takes_nothing = not found and not tool_schema.root.required
     return (
@@ -431,7 +431,9 @@ def find_wrapped(
 def _is_whole_call(
     tool_schema: ToolSchema, arguments: JsonObject, found: JsonObject, budget: StepBudget
 ) -> bool:
-    """Whether a parameter that happens to be called `params` holds the whole call, not its own value."""
+    """Return whether a parameter named like a wrapper (`params`) contains the whole call and not its own
+    value.
+    """
     root = tool_schema.root
     complete = bool(root.required) and all(name in found for name in root.required)
     known = complete and found.keys() <= root.properties.keys()
@@ -447,7 +449,7 @@ def _is_tool_name(tool_schema: ToolSchema, key: str, value: Json) -> bool:
 
 
 def find_enclosing_parameter(tool_schema: ToolSchema, arguments: JsonObject) -> str | None:
-    """The one object parameter that all these arguments belong into."""
+    """Return the only object parameter to which all these arguments belong."""
     root = tool_schema.root
     if not arguments or any(key in root.properties for key in arguments):
         return None
@@ -464,12 +466,12 @@ MAX_WRAPPERS: Final = 2
 
 
 def prepare_arguments(card: ToolCard, arguments: JsonObject, *, repair: bool = True) -> PreparedArguments:
-    """Put right what is certainly meant, then validate. With `repair=False` only validate.
+    """Repair the arguments where the meaning is certain, then validate them. With `repair=False`, only
+    validate.
 
-    Arguments that fit come back as they are. Two things count as not fitting
-    though JSON Schema lets them pass: a key the schema does not list (unless it
-    says that extras are welcome), because servers ignore or refuse such keys,
-    and `3.0` for an integer.
+    Valid arguments are returned unchanged. Two things are errors although JSON Schema allows them: a key that
+    the schema does not list (unless it explicitly allows additional keys), because servers ignore or reject
+    such keys, and `3.0` for an integer.
     """
     plan = tool_schemas.get_schema(card)
     fitting = plan.quick.copy_if_valid(arguments)
@@ -486,7 +488,7 @@ def prepare_thoroughly(
     repair: bool,
     budget: StepBudget | None = None,
 ) -> PreparedArguments:
-    """The same for arguments that need a closer look."""
+    """Prepare arguments that did not pass the fast check."""
     reason = find_excess(arguments)
     if reason is not None:
         return _refuse_arguments(card, tool_schema, reason)
@@ -510,7 +512,7 @@ def prepare_thoroughly(
 
 
 def _describe_unchecked_parts(budget: StepBudget, *, complete: bool) -> Iterator[str]:
-    """What was not checked, in plain words."""
+    """Yield descriptions of what was not checked."""
     refused = [source for source, pattern in budget.patterns.items() if pattern is None]
     for source in refused[:MAX_NOTES]:
         yield f"the pattern {source[:60]} is not matched here: the server will judge"
@@ -521,7 +523,7 @@ def _describe_unchecked_parts(budget: StepBudget, *, complete: bool) -> Iterator
 def _repair_arguments(
     tool_schema: ToolSchema, walk: ArgumentRepair, given: dict[str, Json]
 ) -> dict[str, Json]:
-    """The arguments with all put right that is certain before the effort is spent."""
+    """Return the arguments with all certain repairs that the step budget allows."""
     unwrapped = walk.apply_fully(lambda: _unwrap_arguments(tool_schema, walk, given), given)
     mended = walk.apply_fully(lambda: walk.repair_value(tool_schema.schema, unwrapped, ""), unwrapped)
     return dict(mended) if isinstance(mended, dict) else unwrapped
@@ -555,7 +557,7 @@ def _refuse_arguments(card: ToolCard, tool_schema: ToolSchema, reason: str) -> P
     )
 
 
-# How much and in what dress; what is asked for stays the same without them.
+# Amount and format. The request stays the same without them.
 # fmt: off
 _SETTING_NAMES: Final = frozenset(
     {
@@ -569,7 +571,7 @@ _AT_HOME: Final = frozenset({"id", "uuid", "cursor", "token", "handle", "sha", "
 
 
 def translate_arguments(arguments: JsonObject, source: ToolCard, target: ToolCard) -> PreparedArguments:
-    """The arguments of one tool in the schema of another, or the errors that say why not."""
+    """Translate the arguments of one tool to the schema of another, or return errors."""
     known = prepare_arguments(source, arguments)
     given = known.arguments if known.ok else dict(arguments)
     here, there = tool_schemas.get_schema(source), tool_schemas.get_schema(target)
@@ -599,7 +601,7 @@ def translate_arguments(arguments: JsonObject, source: ToolCard, target: ToolCar
 def _map_arguments(
     given: JsonObject, here: ToolSchema, there: ToolSchema
 ) -> tuple[dict[str, str], list[Repair]]:
-    """Where each argument goes."""
+    """Map each argument to a parameter of the other tool."""
     shape = there.root
     moved = {key: key for key in given if key in shape.properties}
     found = _find_target_renames(given, moved, here, there)
@@ -633,7 +635,7 @@ def _find_target_renames(
 
 
 def _is_setting(here: ToolSchema, key: str, value: Json) -> bool:
-    """Whether leaving this out asks for the same thing."""
+    """Return whether the argument can be omitted without changing what is requested."""
     default = here.shapes.get_node(here.root.properties.get(key)).default
     if default and is_equal(default[0], value):
         return True
@@ -648,7 +650,7 @@ def _is_setting(here: ToolSchema, key: str, value: Json) -> bool:
 def _wrap_as_message(
     there: ToolSchema, key: str, value: Json, result: dict[str, Json], repairs: list[Repair]
 ) -> bool:
-    """A question to a tool that takes a conversation: a conversation of one turn."""
+    """Wrap a question as a conversation with one message, for a tool that takes a conversation."""
     if not isinstance(value, str) or not _is_question(key):
         return False
     if "messages" in result or "messages" not in there.root.required:
@@ -665,10 +667,10 @@ def _wrap_as_message(
 
 
 def _unwrap_question(given: JsonObject, there: ToolSchema) -> tuple[JsonObject, list[Repair]]:
-    """A conversation of one question, for a tool that takes the question alone.
+    """Extract the question of a conversation with one message, for a tool that takes only a question.
 
-    Instructions to the model that was asked (`system`) stay behind. A conversation with more turns is not
-    touched: its last question may mean nothing without them.
+    System messages are dropped. A conversation with more messages is not changed: its last question may
+    depend on the others.
     """
     question = _find_only_question(given.get("messages"))
     properties = there.root.properties
@@ -683,7 +685,7 @@ def _unwrap_question(given: JsonObject, there: ToolSchema) -> tuple[JsonObject, 
 
 
 def _find_only_question(messages: Json) -> str | None:
-    """What the person asks, where that is all they say."""
+    """Return the only user message of a conversation, or None."""
     if not is_list(messages):
         return None
     said: list[str] = []

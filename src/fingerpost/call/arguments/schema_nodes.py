@@ -1,4 +1,4 @@
-"""JSON values, and the nodes of a schema with references followed and `allOf` merged."""
+"""JSON values, and the nodes of a schema with references resolved and `allOf` merged."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, check_json
 from fingerpost.redaction import MASK, is_secret_name, scrub, scrub_json
 
-MAX_DEPTH: Final = 32  # the library recurses several frames a level
+MAX_DEPTH: Final = 32  # the library needs several stack frames per level
 MAX_NODES: Final = 20_000
 MAX_SHOWN_LENGTH: Final = 60
-MAX_KEPT_LENGTH: Final = 400  # characters of a text a repair remembers
-MAX_SCRUBBED_LENGTH: Final = 4_000  # a secret that begins within what is shown ends within this
-MAX_KEPT_NODES: Final = 200  # values of an object or list a repair remembers
+MAX_KEPT_LENGTH: Final = 400  # characters of a text in the record of a repair
+MAX_SCRUBBED_LENGTH: Final = 4_000  # a secret that begins in the shown part ends within this length
+MAX_KEPT_NODES: Final = 200  # values of an object or list in the record of a repair
 
 
 def is_object(value: Json) -> TypeGuard[JsonObject]:
@@ -30,7 +30,7 @@ def is_list(value: Json) -> TypeGuard[Sequence[Json]]:
 
 
 def copy_json(value: Json) -> Json:
-    """The same JSON in dicts and lists of our own."""
+    """Return a deep copy made of dicts and lists."""
     if is_object(value):
         return {key: copy_json(entry) for key, entry in value.items()}
     if is_list(value):
@@ -43,7 +43,7 @@ def copy_object(value: JsonObject) -> dict[str, Json]:
 
 
 def find_excess(value: JsonObject) -> str | None:
-    """Why these arguments are more than we are willing to check, or None."""
+    """Return why these arguments are too large to check, or None."""
     reason = check_json(value, max_depth=MAX_DEPTH)
     if reason is not None:
         return reason
@@ -63,7 +63,7 @@ def count_nodes(value: Json) -> int:
 
 
 def get_json_type(value: Json) -> str:
-    """The JSON Schema type of a value; a whole float is a number that may stand for an integer."""
+    """Return the JSON Schema type of a value. A whole float is a number that may stand for an integer."""
     match value:
         case None:
             return "null"
@@ -80,7 +80,7 @@ def get_json_type(value: Json) -> str:
 
 
 def is_of_type(value: Json, types: frozenset[str]) -> bool:
-    """Whether a value is of one of these types. No types: anything is."""
+    """Return whether a value has one of these types. Without types, every value does."""
     if not types:
         return True
     kind = get_json_type(value)
@@ -92,7 +92,7 @@ def is_of_type(value: Json, types: frozenset[str]) -> bool:
 
 
 def is_equal(one: Json, other: Json) -> bool:
-    """Equality as JSON has it: `true` is not 1, though 1.0 is."""
+    """Compare by JSON rules: `true` is not 1, but 1.0 is."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if is_object(one) and is_object(other):
@@ -103,7 +103,7 @@ def is_equal(one: Json, other: Json) -> bool:
 
 
 def redact_value(path: str, value: Json) -> Json:
-    """A value as a repair may remember it: without secrets, and not too much of it."""
+    """Return the value for the record of a repair: without secrets, and shortened."""
     if value is None or isinstance(value, bool | int | float):
         return MASK if value is not None and is_secret_name(path.rpartition(".")[2]) else value
     if is_secret_name(path.rpartition(".")[2]):
@@ -119,7 +119,7 @@ def redact_value(path: str, value: Json) -> Json:
 
 
 def _cut_texts(value: Json) -> Json:
-    """The same with every text cut to what can be scrubbed in no time."""
+    """Return the value with all texts cut to a length that is quick to scrub."""
     if is_object(value):
         return {key: _cut_texts(entry) for key, entry in value.items()}
     if is_list(value):
@@ -130,11 +130,11 @@ def _cut_texts(value: Json) -> Json:
 
 
 def format_value(path: str, value: Json) -> str:
-    """A value as it reads in an error: short, and without secrets."""
+    """Format a value for an error message: short, and without secrets."""
     if isinstance(value, str) and value and is_secret_name(path.rpartition(".")[2]):
         return MASK
     if isinstance(value, str):
-        # Cut first, then scrub: a secret cut in half must not slip through, so leave it room.
+        # Scrub more than is shown, so that a secret is not cut in half before it is recognised.
         text = scrub(value[:MAX_SCRUBBED_LENGTH])
         return json.dumps(shorten(text, MAX_SHOWN_LENGTH), ensure_ascii=False)
     if is_object(value) or is_list(value):
@@ -154,17 +154,17 @@ def shorten(text: str, limit: int) -> str:
 
 
 def to_json(value: Json) -> str:
-    """A value as JSON text."""
+    """Return the value as JSON text."""
     return json.dumps(value, ensure_ascii=False, default=dict)
 
 
 MAX_HOPS: Final = 12
 NO_OBJECT: Final[JsonObject] = {}
-_PLACE: Final = re.compile(r"[0-9]{1,9}")  # in a list; Python refuses to read thousands of digits
+_PLACE: Final = re.compile(r"[0-9]{1,9}")  # list index; Python refuses to parse thousands of digits
 
 
 class ExtraKeys(Enum):
-    """What a schema says about keys it does not list."""
+    """What a schema says about keys that it does not list."""
 
     WELCOME = auto()
     UNSAID = auto()
@@ -176,7 +176,7 @@ class SchemaNode:
     """One schema node."""
 
     source: Json  # the node as the server wrote it
-    keywords: JsonObject  # the same with references followed and `allOf` merged
+    keywords: JsonObject  # with references resolved and `allOf` merged
     types: frozenset[str] = frozenset()
     choices: tuple[Json, ...] = ()
     branches: tuple[Json, ...] = ()
@@ -197,14 +197,14 @@ class SchemaNode:
 
     @property
     def default(self) -> tuple[Json, ...]:
-        """The value to use when none is given, if the schema settles it."""
+        """The default value, if the schema defines one."""
         if "default" in self.keywords:
             return (self.keywords["default"],)
         return self.choices if "const" in self.keywords else ()
 
 
 class SchemaNodes:
-    """The shapes of one schema, each made once."""
+    """The nodes of one schema, each built once."""
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
@@ -227,7 +227,7 @@ class SchemaNodes:
         return merged
 
     def _iterate_parts(self, source: JsonObject, hops: int) -> Iterator[JsonObject]:
-        """The node's own keywords first, then what it refers to."""
+        """Yield the node's own keywords first, then those it references."""
         yield {key: value for key, value in source.items() if key not in ("$ref", "allOf")}
         reference = source.get("$ref")
         if isinstance(reference, str):

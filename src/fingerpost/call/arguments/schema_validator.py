@@ -1,4 +1,4 @@
-"""JSON Schema validation with the `jsonschema` library, within a bounded number of steps."""
+"""JSON Schema validation with the `jsonschema` library, within a limited number of steps."""
 
 from __future__ import annotations
 
@@ -22,44 +22,46 @@ from fingerpost.records import Json, JsonObject
 from fingerpost.schemas import pin_to_own_draft
 
 MAX_STEPS: Final = 60_000  # a quarter of a second on a slow machine
-STEPS_FOR_CHECKING: Final = 20_000  # of these, out of reach for repairs
-_LETTERS_PER_STEP: Final = 64  # of a text, for one step
-_NODES_PER_STEP: Final = 8  # values inside of a value
+STEPS_FOR_CHECKING: Final = 20_000  # of these, reserved for validation
+_LETTERS_PER_STEP: Final = 64  # characters of a text
+_NODES_PER_STEP: Final = 8  # nested values
 
 
 class StepBudgetExceeded(Exception):
-    """The steps are used up: nothing more can be found out, neither yes nor no."""
+    """The step budget is used up, so the check has no result."""
 
 
 class StepBudget:
-    """The steps left for one call. First for repairs; `begin_checking` frees what was kept back."""
+    """The steps left for one call. A part is reserved until `begin_checking`, so that repairs cannot use
+    it.
+    """
 
     __slots__ = ("_kept_back", "_left", "patterns")
 
     def __init__(self, limit: int = MAX_STEPS, reserved: int = STEPS_FOR_CHECKING) -> None:
         self._kept_back = min(limit, reserved)
         self._left = limit - self._kept_back
-        self.patterns: dict[str, SchemaPattern | None] = {}  # that were met; None: it cannot be run
+        self.patterns: dict[str, SchemaPattern | None] = {}  # patterns used so far; None: cannot be run
 
     @property
     def left(self) -> int:
         return self._left + self._kept_back
 
     def spend(self, steps: int) -> None:
-        """Take so many steps. Raises `StepBudgetExceeded` when there are no more, and from then on always."""
+        """Use this many steps. Raises `StepBudgetExceeded` if none are left, and on every later call."""
         self._left -= steps
         if self._left < 0:
             self._left = -1
             raise StepBudgetExceeded
 
     def begin_checking(self) -> None:
-        """From here on all that is left is for checking."""
+        """Release the reserved steps for validation."""
         self._left = max(self._left, 0) + self._kept_back
         self._kept_back = 0
 
 
 def estimate_steps(value: Json) -> int:
-    """How many steps it takes to go through a value once: all of it, where others look at the top of it."""
+    """Return the number of steps to traverse a whole value once."""
     if isinstance(value, str):
         return len(value) // _LETTERS_PER_STEP
     if not isinstance(value, dict | list):
@@ -79,30 +81,30 @@ def estimate_steps(value: Json) -> int:
 
 
 def estimate_comparison_steps(value: Json, others: int) -> int:
-    """How many steps it takes to find out whether a value is one of so many others."""
+    """Return the number of steps to compare a value with this many others."""
     if isinstance(value, dict | list):
         return others * (1 + 4 * estimate_steps(cast("Json", value)))
     return others // 4
 
 
-ENTRIES_PER_STEP: Final = 4  # entries of a value or a keyword, for one step
-MAX_KEPT_PARTS: Final = 2_000  # parts of one schema that stay ready
-_LOOKUP_STEPS: Final = 4  # steps
+ENTRIES_PER_STEP: Final = 4  # entries of a value or a keyword
+MAX_KEPT_PARTS: Final = 2_000  # cached parts of one schema
+_LOOKUP_STEPS: Final = 4
 
 
 @frozen(kw_only=False)
 class SchemaPart:
-    """A part of a schema made ready, and the steps that looking at a value with it takes at least."""
+    """A prepared part of a schema, and the minimum number of steps to check a value with it."""
 
     validator: Any
     steps: int
-    shows: bool  # the library shows a whole list that it refuses
+    shows: bool  # the library's error message contains the whole value
 
 
 class SchemaReferences:
-    """The parts of one schema and what it refers to, each looked up once.
+    """The parts and references of one schema, each resolved once.
 
-    `everywhere`: references may also lead to names and to other ids than that of the schema itself.
+    `anywhere`: references may also lead to anchors and to other ids than the schema's own.
     """
 
     def __init__(self, base: str, *, anywhere: bool) -> None:
@@ -112,7 +114,7 @@ class SchemaReferences:
         self._visits: dict[tuple[int, str], SchemaPart] = {}
 
     def get_part(self, validator: Any, schema: dict[str, Any], resolver: Any) -> SchemaPart:
-        """What looks at values with this part, which must live as long as the whole schema."""
+        """Return the prepared part. `schema` must live as long as the whole schema."""
         base = (validator._resolver if resolver is None else resolver)._base_uri
         known = self._visits.get((id(schema), base))
         if known is None:
@@ -122,7 +124,7 @@ class SchemaReferences:
         return known
 
     def follow(self, resolver: Any, reference: object) -> Any:
-        """What it refers to within the schema; None for anything else."""
+        """Resolve a reference within the schema. Return None for any other reference."""
         if not isinstance(reference, str):
             return None
         place: tuple[str, str] = (resolver._base_uri, reference)
@@ -150,7 +152,7 @@ def _count_entries(value: Any) -> int:
 
 
 def _find_resolver(validator: Any, part: dict[str, Any]) -> Any:
-    """References within a part that has its own id are seen from there."""
+    """Return the resolver for a part. References in a part with its own id are relative to that id."""
     if validator.ID_OF(part) is None:
         return validator._resolver
     specification = specification_with(validator.ID_OF(validator.META_SCHEMA))
@@ -158,7 +160,7 @@ def _find_resolver(validator: Any, part: dict[str, Any]) -> Any:
 
 
 class ValidationState(local):
-    """The check under way in this thread."""
+    """The current check of this thread."""
 
     effort: StepBudget
     references: SchemaReferences
@@ -185,7 +187,7 @@ OwnEntries: TypeAlias = Callable[[Any, Any, Any], set[Any]]
 def find_evaluated(
     validator: Any, instance: Any, schema: Any, own: OwnEntries, within: frozenset[int] = frozenset()
 ) -> set[Any]:
-    """The keys or places that this schema, or one inside it that applies to the same value, looked at."""
+    """Return the keys or indexes evaluated by this schema or by subschemas that apply to the same value."""
     if not isinstance(schema, dict) or id(cast("object", schema)) in within:
         return set()
     validation_state.effort.spend(1 + len(instance) // 4)
@@ -198,7 +200,7 @@ def find_evaluated(
 
 
 def _find_applicable(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """The schemas inside that the same value has to do with, each with what checks it."""
+    """Yield the subschemas that apply to the same value, each with its validator."""
     for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
         if (
             keyword in schema
@@ -223,12 +225,12 @@ def _find_applicable(validator: Any, instance: Any, schema: dict[str, Any]) -> I
 
 
 def is_accepted(validator: Any, instance: Any, schema: Any) -> bool:
-    """Whether the value fits this part of the schema."""
+    """Return whether the value fits this part of the schema."""
     return next(iter(validator.descend(instance, schema)), None) is None
 
 
 def get_own_keys(_: Any, instance: Any, schema: dict[str, Any]) -> set[Any]:
-    """The keys of an object that this schema's own keywords look at."""
+    """Return the keys of an object that this schema's own keywords evaluate."""
     if "additionalProperties" in schema or "unevaluatedProperties" in schema:
         return set(instance)
     found = set(schema.get("properties", ())) & set(instance)
@@ -240,7 +242,7 @@ def get_own_keys(_: Any, instance: Any, schema: dict[str, Any]) -> set[Any]:
 
 
 def get_own_indexes(validator: Any, instance: Any, schema: dict[str, Any]) -> set[Any]:
-    """The places of a list that this schema's own keywords look at."""
+    """Return the indexes of a list that this schema's own keywords evaluate."""
     items = schema.get("items")
     if "additionalItems" in schema or "unevaluatedItems" in schema or isinstance(items, dict | bool):
         return set(range(len(instance)))
@@ -263,18 +265,20 @@ _LEAVES: Final = frozenset(
         "unevaluatedProperties",
     }
 )  # fmt: skip
-_SILENT: Final = frozenset({"if", "$ref"})  # not part of the way to an error
+_SILENT: Final = frozenset({"if", "$ref"})  # not part of an error's path
 _HOLDERS: Final = (list, dict)
-_ERROR: Final = 3  # steps, to make one or to hand it on
+_ERROR: Final = 3  # steps to create or pass on an error
 _MESSAGE: Final = 64  # characters
-_COMPILE_STEPS: Final = 100  # steps, for a pattern not met before in this call
-_MATCH_STEPS: Final = 500  # steps of a pattern, for one of ours
+_COMPILE_STEPS: Final = 100  # steps for a pattern that is new in this call
+_MATCH_STEPS: Final = 500  # steps of the pattern engine per budget step
 
 
 @lru_cache(maxsize=16)
 def build_bounded_validator(known: type[Validator]) -> type[Validator]:
-    """The library's validator for one draft, with our bounds."""
-    base = Draft4Validator if "extends" in known.VALIDATORS else known  # draft 3 has its own way with all
+    """Return the library's validator for one draft, extended with the step budget."""
+    base = (
+        Draft4Validator if "extends" in known.VALIDATORS else known
+    )  # draft 3 handles all keywords differently
     keywords = cast("dict[str, KeywordCheck]", dict(base.VALIDATORS))
     keywords |= {
         name: ours for name, ours in _KEYWORD_CHECKS.items() if name in keywords or name.endswith("Ref")
@@ -294,12 +298,12 @@ def iterate_errors(
     schema_path: Any = None,
     resolver: Any = None,
 ) -> Iterable[ValidationError]:
-    """What is wrong with a value by this part of the schema: one visit, and its steps are spent."""
+    """Return the errors of a value under this part of the schema. Steps are spent for it."""
     if schema is False:
         validation_state.effort.spend(1)
         return (_build_false_schema_error(instance, path, schema_path),)
     if not isinstance(schema, dict):
-        return ()  # true, or it makes no sense
+        return ()  # `true`, or an invalid schema
     visit = validation_state.references.get_part(validator, cast("dict[str, Any]", schema), resolver)
     steps = visit.steps
     if isinstance(instance, _HOLDERS):
@@ -334,7 +338,7 @@ def _build_false_schema_error(instance: Any, path: Any, schema_path: Any) -> Val
 
 
 def _with_path(error: Any, path: Any, schema_path: Any) -> ValidationError:
-    """An error that knows the last step of the way to it."""
+    """Return the error with the last step of its path added."""
     if path is not None:
         error.path.appendleft(path)
     if schema_path is not None:
@@ -358,7 +362,7 @@ def _make_tolerant(keyword: KeywordCheck) -> KeywordCheck:
 
 
 def _check_reference(validator: Any, reference: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
-    """Follow a reference within the schema; anything else is "anything"."""
+    """Follow a reference within the schema. Any other reference accepts every value."""
     resolved = validation_state.follow(validator, reference)
     if resolved is None:
         return
@@ -372,11 +376,8 @@ def _check_reference(validator: Any, reference: Any, instance: Any, _: Any) -> I
         validation_state.active.discard(here)
 
 
-# Patterns
-
-
 def _compile_pattern(source: Any) -> SchemaPattern | None:
-    """The pattern, if it can be run."""
+    """Return the compiled pattern, or None if it cannot be run."""
     if not isinstance(source, str):
         return None
     effort = validation_state.effort
@@ -421,7 +422,7 @@ def _check_additional_properties(
     listed = schema.get("properties", {})
     patterns = [_compile_pattern(source) for source in schema.get("patternProperties", ())]
     if None in patterns:
-        return  # what such a pattern would take is nobody's extra
+        return  # keys that such a pattern may match are not additional
     extras = [
         key
         for key in given
@@ -432,9 +433,6 @@ def _check_additional_properties(
             yield from validator.descend(given[key], wanted, path=key)
     elif not wanted and extras:
         yield ValidationError("has more entries than the schema lists")
-
-
-# Alternatives
 
 
 def _check_any_of(validator: Any, branches: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
@@ -482,9 +480,6 @@ def _check_contains(validator: Any, wanted: Any, instance: Any, schema: Any) -> 
         yield ValidationError("holds too few or too many of these")
 
 
-# Values
-
-
 def _check_enum(_: Any, choices: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
     if not isinstance(choices, list):
         return
@@ -510,7 +505,7 @@ def _check_unique_items(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator
 
 
 def _build_identity(value: Any) -> object:
-    """Something to look up that is equal for equal JSON only: `true` is not 1, though 1.0 is."""
+    """Return a hashable key that is equal only for equal JSON: `true` is not 1, but 1.0 is."""
     if isinstance(value, bool):
         return ("truth", value)
     if isinstance(value, dict):
@@ -570,15 +565,15 @@ MAX_VALIDATION_ERRORS: Final = 60
 
 
 class SchemaValidator:
-    """One schema, ready to check values and parts of values."""
+    """A schema that is ready to check values and parts of values."""
 
     def __init__(self, schema: JsonObject) -> None:
         kind = _choose_validator_class(schema)
         self._root, self._references = _prepare_validator(kind(dict(schema), registry=Registry()))
 
     def find_errors(self, value: Json, budget: StepBudget) -> tuple[list[ValidationError], bool]:
-        """What is wrong with the whole value, `MAX_VALIDATION_ERRORS` at most, and whether all of it was
-        checked.
+        """Return at most `MAX_VALIDATION_ERRORS` errors of the whole value, and whether the check was
+        complete.
         """
         found: list[ValidationError] = []
         try:
@@ -588,11 +583,13 @@ class SchemaValidator:
         return found, True
 
     def is_valid(self, value: Json, budget: StepBudget) -> bool:
-        """Whether the whole value fits. Raises `Spent`."""
+        """Return whether the whole value is valid. Raises `StepBudgetExceeded`."""
         return not self._collect_errors(self._root.schema, value, budget, [], limit=1)
 
     def is_valid_part(self, value: Json, part: Json, budget: StepBudget) -> bool:
-        """Whether the value fits this part, which must live as long as the schema. Raises `Spent`."""
+        """Return whether the value fits this part, which must live as long as the schema. Raises
+        `StepBudgetExceeded`.
+        """
         return not self._collect_errors(part, value, budget, [], limit=1)
 
     def _collect_errors(
@@ -616,7 +613,9 @@ def _choose_validator_class(schema: JsonObject) -> type[Validator]:
 
 
 def _prepare_validator(validator: Any) -> tuple[Any, SchemaReferences]:
-    """The validator with all ids and names of its schema known: it would look for them again each time."""
+    """Return the validator with all ids and anchors of its schema resolved. Otherwise it would search them
+    each time.
+    """
     base = cast("str", validator._resolver._base_uri)
     try:
         registry = validator._resolver._registry.crawl()

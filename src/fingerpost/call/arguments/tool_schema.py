@@ -1,4 +1,4 @@
-"""What is computed once for each tool: its compiled schema, a fast check, and its signature in one line."""
+"""Data computed once for each tool: its compiled schema, a fast check, and its one-line signature."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 class FastCheck:
-    """The plain parameters of one tool."""
+    """A fast check of a tool's simple parameters."""
 
     def __init__(self, schema: JsonObject) -> None:
         self._checks: dict[str, ValueCheck] = {}
@@ -69,7 +69,7 @@ class FastCheck:
         return len(self._required) == len(required)
 
     def copy_if_valid(self, arguments: JsonObject) -> dict[str, Json] | None:
-        """A copy of the arguments, when they surely fit as they are; None when that takes a closer look."""
+        """Return a copy of the arguments if they are certainly valid, or None if a full check is needed."""
         if not self.usable or len(arguments) > MAX_KEYS:
             return None
         checks = self._checks
@@ -86,7 +86,7 @@ class FastCheck:
 
 
 def _build_check(part: Json) -> ValueCheck | None:
-    """What tells whether a value fits this part of a schema; None when the part is not plain."""
+    """Return a check for this part of a schema, or None if the part is not simple."""
     if not is_object(part) or requires_iso_date(_get_text(part, "format"), _get_text(part, "description")):
         return None
     rest = part.keys() - _ANNOTATIONS
@@ -176,7 +176,7 @@ MAX_NOTES: Final = 8
 
 
 class ToolSchema:
-    """One tool's schema, ready for use."""
+    """A tool's schema, prepared for use."""
 
     def __init__(self, card: ToolCard) -> None:
         given = card.definition.get("inputSchema")
@@ -185,7 +185,7 @@ class ToolSchema:
         self.validation = SchemaValidator(self.schema)
         self.shapes = SchemaNodes(self.schema)
         self.root: SchemaNode = self.shapes.get_node(self.schema)
-        # Words that say what the tool is about add nothing to a parameter's name.
+        # Words about the tool's topic add nothing to a parameter's name.
         self.topic = frozenset(to_singular(word) for word in split_words(card.name))
         self.called = frozenset({card.name, card.key, card.exposed_name})
         self.notes = _describe_unchecked(self.schema)
@@ -216,7 +216,7 @@ tool_schemas = _ToolSchemaCache()
 
 
 def _describe_unchecked(schema: JsonObject) -> tuple[str, ...]:
-    """What of the schema is not checked here, in plain words."""
+    """Describe the parts of the schema that are not checked."""
     found: dict[str, None] = {}
     todo: list[Json] = [schema]
     while todo and len(found) < MAX_NOTES:
@@ -238,7 +238,9 @@ MAX_SIGNATURE_DEPTH: Final = 2
 
 
 def format_signature(card: ToolCard, *, limit: int = 400) -> str:
-    """`search(query: string, limit?: integer = 10, sort?: "asc"|"desc")`, required first, bounded."""
+    """Return `search(query: string, limit?: integer = 10, sort?: "asc"|"desc")`: required first, limited in
+    length.
+    """
     plan = tool_schemas.get_schema(card)
     known = plan.lines.get(limit)
     if known is None:
@@ -282,7 +284,7 @@ def _format_parameter(tool_schema: ToolSchema, name: str, source: Json, depth: i
 
 
 def describe_expected(tool_schema: ToolSchema, node: SchemaNode, depth: int = 0) -> str:
-    """What a value of this shape looks like: `integer`, `"asc"|"desc"`, `list of string`, `{path, line?}`."""
+    """Describe the expected value: `integer`, `"asc"|"desc"`, `list of string`, `{path, line?}`."""
     if node.choices:
         listed = [shorten(to_json(choice), 40) for choice in node.choices[:MAX_SHOWN_CHOICES]]
         more = len(node.choices) - len(listed)

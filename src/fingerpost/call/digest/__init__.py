@@ -1,4 +1,4 @@
-"""Results cut to what fits, with an honest note of what was cut and a way to the rest."""
+"""Results trimmed to a token budget, with a note of what was removed and a handle to the full result."""
 
 from fingerpost.call.digest.results import ResultPage, ResultStore, build_handle
 from fingerpost.call.digest.tokens import clip_to_tokens, count_tokens

@@ -1,4 +1,4 @@
-"""The content blocks of an MCP result as parts: texts to read, and references to everything else."""
+"""The content blocks of an MCP result as parts: text, and references to everything else."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 from fingerpost.records.json import LARGE_SIZE, parse_in_steps
 
-# Longer JSON is cut as text: parsing it would take many times its size in memory.
+# Longer JSON is trimmed as text: parsing it would need many times its size in memory.
 MAX_PARSED_LENGTH: Final = 16_000_000
 _MAX_SAMPLE: Final = 6_000
-MIN_TABLE_ROWS: Final = 4  # lines, below which nothing is a table or a log
+MIN_TABLE_ROWS: Final = 4  # lines; shorter texts are no table or log
 
 _PAGE = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _TAGS = re.compile(
@@ -33,7 +33,7 @@ _GAP = re.compile(r"\t| {2,}")
 
 
 class TextShape(StrEnum):
-    """The ways of cutting there are."""
+    """The kinds of text that are trimmed differently."""
 
     JSON = "json"
     PAGE = "html"
@@ -43,7 +43,7 @@ class TextShape(StrEnum):
 
 
 def detect_shape(text: str) -> TextShape:
-    """What the beginning of a text that is not JSON looks like."""
+    """Return the shape of a text that is not JSON, from its beginning."""
     beginning = text[:_MAX_SAMPLE]
     if _PAGE.match(beginning) or (beginning.lstrip()[:1] == "<" and len(_TAGS.findall(beginning)) >= 5):
         return TextShape.PAGE
@@ -57,7 +57,7 @@ def detect_shape(text: str) -> TextShape:
 
 
 def count_header_rows(lines: list[str]) -> int:
-    """How many lines are the header of a table; 0 when the lines are no table."""
+    """Return the number of header lines of a table, or 0 if the lines are no table."""
     if len(lines) < MIN_TABLE_ROWS:
         return 0
     if "|" in lines[0] and "|" in lines[1] and _RULE.fullmatch(lines[1][:1_000]):
@@ -77,17 +77,17 @@ def count_header_rows(lines: list[str]) -> int:
 
 
 def _count_unquoted(line: str, separator: str) -> int:
-    """Separators outside quotation marks."""
+    """Count separators outside quotation marks."""
     return sum(part.count(separator) for part in line.split('"')[::2])
 
 
 def _has_short_cells(line: str, separator: str) -> bool:
-    """Whether the cells are as short as those of a header: sentences have commas too."""
+    """Return whether the cells are as short as in a header: sentences contain commas too."""
     return all(0 < len(cell.strip()) <= 40 for cell in line.split(separator))
 
 
 def parse_json_text(text: str) -> Json:
-    """The object or list that `text` writes down, or None when it is not JSON of such a kind."""
+    """Return the JSON object or list in `text`, or None."""
     beginning = text[:200].lstrip()[:1]
     if beginning not in ("{", "[") or len(text) > MAX_PARSED_LENGTH:
         return None
@@ -95,7 +95,7 @@ def parse_json_text(text: str) -> Json:
         if len(text) > LARGE_SIZE:
             return cast("Json", parse_in_steps(text, parse_constant=_refuse_constant))
         return cast("Json", json.loads(text, parse_constant=_refuse_constant))
-    except (ValueError, RecursionError):  # not JSON, or nested deeper than is sensible
+    except (ValueError, RecursionError):  # no JSON, or nested too deeply
         return None
 
 
@@ -106,7 +106,7 @@ def _refuse_constant(word: str) -> NoReturn:
 
 MAX_REFERENCES: Final = 20
 MAX_SENTENCE_LENGTH: Final = 2_000
-_SHAPED: Final = frozenset("{[<")  # how data and pages begin
+_SHAPED: Final = frozenset("{[<")  # first characters of data and web pages
 _MAX_TEXT_BLOCKS: Final = 20
 _MAX_LABEL_LENGTH: Final = 300
 _NOTHING: Final[JsonObject] = {}
@@ -117,20 +117,20 @@ _EMPTY: Final[tuple[Json, ...]] = ({}, [], "")
 class ResultPart:
     """One block of a result, as text."""
 
-    number: int  # its place in the result, from 1
+    number: int  # position in the result, from 1
     text: str
-    value: Json = None  # what the text says, when it is an object or a list
-    reference: str | None = None  # what stands in the text for bytes kept aside
+    value: Json = None  # the parsed text, if it is an object or a list
+    reference: str | None = None  # the text that stands for stored bytes
 
 
 def read_parts(result: JsonObject) -> tuple[ResultPart, ...]:
-    """Everything the result holds, in order; neighbouring texts joined when there are very many."""
+    """Return all parts of the result in order. Adjacent texts are joined if there are very many."""
     parts = [_read_part(number, block) for number, block in enumerate(get_blocks(result), 1)]
     return tuple(_join_texts(_merge_structured(result, parts)))
 
 
 def get_sentence(result: JsonObject) -> str | None:
-    """The text of a result that is nothing but a line or two, of no particular shape."""
+    """Return the text of a result that is only one or two plain lines, else None."""
     content = result.get("content")
     if not isinstance(content, list) or len(content) != 1 or result.get("structuredContent") is not None:
         return None
@@ -144,7 +144,7 @@ def get_sentence(result: JsonObject) -> str | None:
 
 
 def get_blocks(result: JsonObject) -> list[JsonObject]:
-    """The content blocks, whatever a careless server may have put beside them."""
+    """Return the valid content blocks and ignore anything else in the list."""
     content = result.get("content")
     if not isinstance(content, list | tuple):
         return []
@@ -155,7 +155,7 @@ def get_blocks(result: JsonObject) -> list[JsonObject]:
 
 
 def decode_block(block: JsonObject) -> tuple[str, bytes]:
-    """The kind and the bytes of one block: decoded, or its text."""
+    """Return the kind and the bytes of one block: decoded data, or its text."""
     resource = _as_object(block.get("resource"))
     mime = _format_label(block.get("mimeType") or resource.get("mimeType"))
     encoded = block.get("data") if isinstance(block.get("data"), str) else resource.get("blob")
@@ -207,7 +207,7 @@ def _format_link(block: JsonObject) -> str:
 
 
 def find_additional_texts(result: JsonObject) -> tuple[str, ...]:
-    """The texts of a result that say something its structured content does not."""
+    """Return the texts of a result that its structured content does not contain."""
     parts = [_read_part(number, block) for number, block in enumerate(get_blocks(result), 1)]
     value = result.get("structuredContent")
     if _is_list_of(value, parts):
@@ -217,7 +217,7 @@ def find_additional_texts(result: JsonObject) -> tuple[str, ...]:
 
 
 def _merge_structured(result: JsonObject, parts: list[ResultPart]) -> list[ResultPart]:
-    """With the structured content, where it says more than the texts, and without texts it holds."""
+    """Add the structured content if it contains more than the texts, and remove texts that it contains."""
     value = result.get("structuredContent")
     if value is None or value in _EMPTY or _is_repeated_in_texts(value, parts):
         return parts
@@ -227,7 +227,7 @@ def _merge_structured(result: JsonObject, parts: list[ResultPart]) -> list[Resul
 
 
 def _is_repeated_in_texts(value: Json, parts: Sequence[ResultPart]) -> bool:
-    """Whether the texts hold the same: as one JSON text, bare, or item by item under one key."""
+    """Return whether the texts contain the same: as one JSON text, as the bare value, or item by item."""
     return any(_is_same(value, part) for part in parts) or _is_list_of(value, parts)
 
 
@@ -240,12 +240,12 @@ def _is_same(value: Json, part: ResultPart) -> bool:
         return part.value == value or (
             _get_only_member(value) is not None and part.value == _get_only_member(value)
         )
-    except RecursionError:  # compared too deeply: say it twice rather than lose it
+    except RecursionError:  # nested too deeply to compare: repeat it rather than lose it
         return False
 
 
 def _is_list_of(value: Json, parts: Sequence[ResultPart]) -> bool:
-    """Whether the texts are its items, or those of its only member, one by one."""
+    """Return whether the texts are the items of the value, or of its only member."""
     only = value if isinstance(value, list) else _get_only_member(value)
     if only is None:
         return False
@@ -257,12 +257,14 @@ def _is_list_of(value: Json, parts: Sequence[ResultPart]) -> bool:
 
 
 def _get_only_member(value: Json) -> Json:
-    """The only member of an object."""
+    """Return the only member of an object."""
     return next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else None
 
 
 def _is_repeated(value: Json, part: ResultPart) -> bool:
-    """Whether the structured content says all of this text: as a member, without empty members, as lines."""
+    """Return whether the structured content contains this text: as a member, without empty members, or as
+    lines.
+    """
     if _is_same(value, part):
         return True
     said = part.text.strip() if part.value is None else part.value
@@ -281,7 +283,7 @@ def _has_values(value: Json) -> bool:
 
 
 def _join_lines(member: Json) -> str | None:
-    """A list of texts as one text, a text without the space around it."""
+    """Return a list of texts as one text, or a text without surrounding white space."""
     if isinstance(member, str):
         return member.strip()
     if not isinstance(member, list | tuple):
@@ -291,7 +293,7 @@ def _join_lines(member: Json) -> str | None:
 
 
 def write_json(value: Json) -> str:
-    """JSON text; for what is nested beyond writing, a word that it is."""
+    """Return JSON text. If the value is nested too deeply, return a note that says so."""
     try:
         return to_compact_json(value)
     except (RecursionError, ValueError, TypeError):
@@ -299,7 +301,7 @@ def write_json(value: Json) -> str:
 
 
 def _join_texts(parts: list[ResultPart]) -> list[ResultPart]:
-    """Ten thousand blocks of one line each are one text."""
+    """Join adjacent text blocks, because there are very many."""
     if len(parts) <= _MAX_TEXT_BLOCKS:
         return parts
     texts = [part for part in parts if part.reference is None]
@@ -316,12 +318,12 @@ def _as_object(value: Json) -> JsonObject:
 
 
 def _format_label(value: Json) -> str:
-    """A short text in one line, or nothing."""
+    """Return a short text on one line, or an empty text."""
     return " ".join(value[:_MAX_LABEL_LENGTH].split()) if isinstance(value, str) else ""
 
 
 def parse_result(data: bytes) -> JsonObject:
-    """A result as it was kept."""
+    """Parse a stored result."""
     value = cast("Json", parse_in_steps(data.decode()) if len(data) > LARGE_SIZE else json.loads(data))
     return value if isinstance(value, Mapping) else _NOTHING
 

@@ -1,4 +1,4 @@
-"""JSON trimmed to JSON: lists keep both ends and what was asked about, long strings are shortened."""
+"""Trims JSON to valid JSON: lists keep both ends and relevant items, long strings are shortened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIRST_KEYS: Final = parse_word_set("error errors message title name id url stat
 
 @frozen
 class TrimLimits:
-    """How much of a value stays."""
+    """Limits on how much of a value is kept."""
 
     items: int
     characters: int
@@ -39,16 +39,16 @@ class TrimLimits:
 
 
 def to_compact_json(value: Json) -> str:
-    """JSON text, as short as it can be written."""
+    """Return the shortest JSON text."""
     if isinstance(value, dict | list) and is_large_value(value):
-        # The encoder of the standard library would keep the interpreter to itself ten times as long.
+        # The standard library's encoder would hold the GIL ten times as long.
         with contextlib.suppress(TypeError, ValueError):
             return orjson.dumps(value).decode()
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def trim_json(value: Json, budget: int, stems: Sequence[str] = ()) -> tuple[Json, tuple[str, ...]]:
-    """`value` so that its text takes at most `budget` tokens, and what was left out."""
+    """Return `value` trimmed to at most `budget` tokens of text, and descriptions of what was removed."""
     near = _ItemRelevance(stems)
     best: _JsonTrimming | None = None
     for characters in _choose_lengths(budget):
@@ -65,7 +65,7 @@ def trim_json(value: Json, budget: int, stems: Sequence[str] = ()) -> tuple[Json
 
 
 def _choose_lengths(budget: int) -> list[int]:
-    """Lengths of strings to try: a single long text may have it all, a list of records less each."""
+    """Return string lengths to try. One long text may use the whole budget, records in a list less each."""
     return [length for length in (budget * 3, budget, budget // 3, 600, 200, 80, 30) if length >= 30]
 
 
@@ -89,7 +89,7 @@ def _trim_to_most_items(
 
 
 def _trim_to_smallest(value: Json, budget: int, near: _ItemRelevance) -> _JsonTrimming:
-    """The last resort: fewer keys and levels, down to a single mark."""
+    """Trim as a last resort: fewer keys and levels, down to a single marker."""
     tried = _JsonTrimming(TrimLimits(items=1, characters=30, keys=8, depth=4), budget, near).trim(value)
     while not tried.fits and (tried.measure.depth or tried.measure.keys > 1):
         measure = tried.measure
@@ -99,7 +99,7 @@ def _trim_to_smallest(value: Json, budget: int, near: _ItemRelevance) -> _JsonTr
 
 
 class _ItemRelevance:
-    """Which items of a list the request is about. Remembered: the same list is cut many times."""
+    """Relevance of list items to the request. Cached, because the same list is trimmed many times."""
 
     def __init__(self, stems: Sequence[str]) -> None:
         self._looked_for = stems
@@ -117,7 +117,7 @@ class _ItemRelevance:
         return self._ranked[id(items)]
 
     def shorten_text(self, text: str, characters: int) -> str:
-        """A long string, by its passages; a shorter one, by its beginning."""
+        """Shorten a long string to its relevant passages, a shorter one to its beginning."""
         key = (id(text), characters)
         if key not in self._shortened:
             if characters >= 200:
@@ -129,24 +129,24 @@ class _ItemRelevance:
 
 
 def _get_beginning(value: Json) -> str:
-    """Enough of a value's text to compare it by."""
+    """Return enough of a value's text to score it."""
     if isinstance(value, str):
         return value[:_SCORED_CHARACTERS]
     try:
         return to_compact_json(value)[:_SCORED_CHARACTERS]
-    except RecursionError:  # whatever is nested that deeply is not what was asked for
+    except RecursionError:  # nested too deeply to be relevant
         return ""
 
 
 class _JsonTrimming:
-    """One try with one measure."""
+    """One attempt to trim with given limits."""
 
     def __init__(self, measure: TrimLimits, budget: int, near: _ItemRelevance) -> None:
         self.measure = measure
         self.value: Json = None
         self.fits = False
         self._budget = budget
-        self._room = budget * 12 + 1_000  # characters; ordinary text that long does not fit
+        self._room = budget * 12 + 1_000  # characters; longer ordinary text does not fit
         self._near = near
         self._items = self._keys = self._strings = self._levels = 0
         self._largest = (0, 0)
@@ -254,7 +254,7 @@ class _JsonTrimming:
 
 
 def _is_short(items: Sequence[Json], characters: int) -> bool:
-    """Whether a list is no longer than a word or two: `["a", "b", "c"]`."""
+    """Return whether the list's text is very short: `["a", "b", "c"]`."""
     if len(items) > 12 or characters < _SHORT_LIST:
         return False
     return (
@@ -267,7 +267,7 @@ def _estimate_length(value: Json) -> int:
 
 
 def find_unused_key(entries: JsonObject) -> str:
-    """`…`, or as many of it as no entry is called yet."""
+    """Return `…`, repeated until no entry has this key."""
     mark = ELLIPSIS
     while mark in entries:
         mark += ELLIPSIS

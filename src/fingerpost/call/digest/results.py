@@ -1,4 +1,4 @@
-"""Full results and assets, kept for a while and read page by page by their handle."""
+"""Full results and assets, stored for a limited time and read page by page with their handle."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, create_id
 from fingerpost.store import Cache
 
-MAX_COUNTED_LENGTH: Final = 500_000  # characters; of longer texts the number of pages is estimated
-MAX_TEXTS: Final = 64  # whose pages are remembered
+MAX_COUNTED_LENGTH: Final = 500_000  # characters; for longer texts the number of pages is estimated
+MAX_TEXTS: Final = 64  # texts whose page starts are cached
 
-PageStarts = tuple[int, ...]  # of the pages from the first on, as many as were looked for; the end comes last
+PageStarts = tuple[int, ...]  # from the first page on, as far as searched; the end of the text is last
 
 
 class PageStartCache:
-    """The beginnings of pages that were found so far, of the texts read last."""
+    """The page starts found so far, for the most recently read texts."""
 
     def __init__(self) -> None:
         self._starts: OrderedDict[object, PageStarts] = OrderedDict()
@@ -40,7 +40,7 @@ class PageStartCache:
         return self._starts.get(text, (0,))
 
     def keep_starts(self, text: object, starts: PageStarts) -> None:
-        """They come in any order: what went further counts."""
+        """Store page starts. Calls may come in any order, so the longer list is kept."""
         with self._lock:
             self._starts[text] = max(starts, self.get_starts(text), key=len)
             self._starts.move_to_end(text)
@@ -49,9 +49,9 @@ class PageStartCache:
 
 
 def find_page_starts(text: str, page: int, tokens: int, known: PageStarts) -> PageStarts | None:
-    """The beginnings of pages up to the end of this one at least; None where there is no such page.
+    """Return the page starts at least up to the end of this page, or None if there is no such page.
 
-    Callers give any number: what is behind the end for certain is not looked for, and nothing further.
+    Callers may pass any number, so pages certainly beyond the end are not searched.
     """
     if page < 1 or page - 1 > len(text) // compute_min_page_length(tokens):
         return None
@@ -62,9 +62,9 @@ def find_page_starts(text: str, page: int, tokens: int, known: PageStarts) -> Pa
 
 
 def count_pages(text: str, page: int, tokens: int, known: PageStarts) -> tuple[int, PageStarts]:
-    """How many pages there are, and what was found on the way.
+    """Return the number of pages and the page starts found meanwhile.
 
-    Counted where that is quick, else estimated; never fewer than there are for certain.
+    Count if that is quick, else estimate. The number is never too low.
     """
     starts = list(known)
     if len(text) - starts[-1] > MAX_COUNTED_LENGTH:
@@ -76,15 +76,15 @@ def count_pages(text: str, page: int, tokens: int, known: PageStarts) -> tuple[i
 
 
 def compute_min_page_length(tokens: int) -> int:
-    """How many characters every page but the last has at least.
+    """Return the minimum number of characters of every page except the last.
 
-    None costs more than 10.5 tokens, and a page goes at least half as far as these would take it.
+    No character costs more than 10.5 tokens, and a page uses at least half of its tokens.
     """
     return max(1, tokens // 42)
 
 
 def find_page_end(text: str, start: int, tokens: int) -> int:
-    """Where the page from `start` ends: after a line where possible, always within `tokens`."""
+    """Return the end of the page from `start`: after a line if possible, always within `tokens`."""
     end = find_reach(text, start, tokens)
     if end < len(text):
         end = text.rfind("\n", (start + end) // 2, end) + 1 or end
@@ -92,7 +92,7 @@ def find_page_end(text: str, start: int, tokens: int) -> int:
 
 
 CACHE_SPACE: Final = "results"
-MAX_KEPT_BYTES: Final = 24 * 1024 * 1024  # packed; a larger one would push everything else out
+MAX_KEPT_BYTES: Final = 24 * 1024 * 1024  # compressed; a larger result would displace all others
 MAX_UNPACKED_BYTES: Final = 160 * 1024 * 1024
 PAGE_TOKENS: Final = 2_000
 _MIN_PAGE_TOKENS: Final = 50
@@ -108,13 +108,13 @@ class ResultPage:
     handle: str
     text: str
     page: int
-    pages: int  # about, for texts of millions of characters
+    pages: int  # estimated for texts of millions of characters
     tokens: int
     references: tuple[str, ...] = ()
 
 
 def build_handle(call_id: str) -> str:
-    """`res_` and thirteen letters: the same for the same call."""
+    """Return `res_` and thirteen letters, always the same for the same call."""
     number = int.from_bytes(hashlib.blake2b(call_id.encode(), digest_size=16).digest(), "big")
     letters: list[str] = []
     for _ in range(_LETTERS):
@@ -124,7 +124,7 @@ def build_handle(call_id: str) -> str:
 
 
 def find_handles(texts: Iterable[str]) -> tuple[str, ...]:
-    """The handles these texts name, each once, the latest first; only so many of the latest."""
+    """Return the handles named in these texts without duplicates, latest first, limited in number."""
     found = [handle for text in texts for handle in _HANDLE.findall(text)]
     return tuple(dict.fromkeys(reversed(found)))[:_MAX_HANDLES]
 
@@ -138,7 +138,7 @@ class ResultStore:
         self._bookmarks = PageStartCache()
 
     async def keep(self, call_id: str, result: JsonObject, *, caller: str | None = None) -> str:
-        """Keep the result, or as much of its text as is reasonable; the handle to fetch it by."""
+        """Store the result, or as much of its text as the size limit allows. Return its handle."""
         packed = await anyio.to_thread.run_sync(_pack, result)
         handle = build_handle(call_id)
         await self._cache.put(CACHE_SPACE, handle, _prefix_caller(caller, packed), ttl=self._keep_seconds)
@@ -147,9 +147,9 @@ class ResultStore:
     async def read_page(
         self, handle: str, *, page: int = 1, tokens: int = PAGE_TOKENS, caller: str | None = None
     ) -> ResultPage | None:
-        """One page of the text; None when the handle is unknown or its time is over, or no such page.
+        """Return one page of the text. None if the handle is unknown or expired, or there is no such page.
 
-        A caller reads their own results; without one it is the owner of the house who reads, any of them.
+        A caller can read only its own results. Without a caller, the operator reads any result.
         """
         packed = await self._get(handle, caller)
         if packed is None:
@@ -158,11 +158,11 @@ class ResultStore:
         return await anyio.to_thread.run_sync(_build_page, packed, handle, page, tokens, self._bookmarks)
 
     async def is_kept(self, handle: str, *, caller: str | None) -> bool:
-        """Whether this caller can read it (`read_page`) now."""
+        """Return whether this caller can read the result now (see `read_page`)."""
         return await self._get(handle, caller) is not None
 
     async def read_part(self, handle: str, index: int) -> tuple[str, bytes] | None:
-        """Kind and bytes of one part of the result, counted from 1."""
+        """Return the kind and bytes of one part of the result, counted from 1."""
         packed = await self._get(handle, None)
         if packed is None:
             return None
@@ -177,7 +177,7 @@ class ResultStore:
 
 
 def _prefix_caller(caller: str | None, packed: bytes) -> bytes:
-    """With whose it is, on a line of its own."""
+    """Prepend the caller on a separate line."""
     return json.dumps(caller).encode() + b"\n" + packed
 
 
@@ -188,14 +188,14 @@ def _pack(result: JsonObject) -> bytes:
     text = "\n".join(part.text for part in read_parts(result))
     text = f"{text[: MAX_KEPT_BYTES // 4]}\n… only this much was kept: the whole is too large …"
     packed = _compress({"content": [{"type": "text", "text": text}]})
-    assert packed is not None  # at most four bytes to a character, and packing never makes it longer by much
+    assert packed is not None  # at most four bytes per character, and compression adds little
     return packed
 
 
 def _compress(result: JsonObject) -> bytes | None:
     try:
         packed = zlib.compress(_serialize(result), 1)
-    except (RecursionError, ValueError, TypeError):  # not something that came over the wire
+    except (RecursionError, ValueError, TypeError):  # not a result that came from a server
         return None
     return packed if len(packed) <= MAX_KEPT_BYTES else None
 
@@ -203,7 +203,7 @@ def _compress(result: JsonObject) -> bytes | None:
 def _serialize(result: JsonObject) -> bytes:
     try:
         return orjson.dumps(result)
-    except TypeError:  # integers beyond 64 bits, half a character
+    except TypeError:  # integers beyond 64 bits, lone surrogates
         return json.dumps(result, ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -216,7 +216,7 @@ def _build_page(
 ) -> ResultPage | None:
     parts = read_parts(_unpack(packed))
     text = "\n".join(part.text for part in parts)
-    marked = (handle, packed[-4:], tokens)  # with its checksum: a call that goes on is kept again
+    marked = (handle, packed[-4:], tokens)  # with its checksum: a continued call stores its result again
     starts = find_page_starts(text, page, tokens, bookmarks.get_starts(marked))
     if starts is None:
         return None
@@ -254,22 +254,22 @@ MEDIA_TYPES: Final[Mapping[str, str]] = {
     "aac": "audio/aac",
 }
 FILE: Final = "application/octet-stream"
-MAX_ASSET_BYTES: Final = 16 * 1024 * 1024  # packed and as text it has to fit into what is kept of one result
+MAX_ASSET_BYTES: Final = 16 * 1024 * 1024  # must fit into `MAX_KEPT_BYTES` as compressed text
 
 
 @frozen
 class Asset:
-    """Bytes of a kind, under a name a file can have."""
+    """Bytes with a media type and a file name."""
 
     name: str
     media_type: str
     data: bytes
-    about: str = ""  # in words, such as `a bar chart with 4 bars`
+    about: str = ""  # a description such as `a bar chart with 4 bars`
 
 
 @frozen
 class KeptAsset:
-    """What was kept, and how to find it again."""
+    """A stored asset and its address."""
 
     handle: str
     name: str
@@ -283,7 +283,7 @@ class KeptAsset:
 
     @property
     def summary(self) -> str:
-        """One line for a model and a person: what it is, and how to get at it."""
+        """One line for models and people: what the asset is and how to fetch it."""
         return (
             f"Made {self.about}: {self.name}, {self.media_type}, {self.size:,} bytes, kept as {self.handle}. "
             f"To save it: `fingerpost result {self.handle} --out {self.name}`, "
@@ -292,7 +292,7 @@ class KeptAsset:
 
 
 async def keep_asset(results: ResultStore, asset: Asset, *, caller: str | None) -> KeptAsset:
-    """Keep it for this caller."""
+    """Store the asset for this caller."""
     block = await anyio.to_thread.run_sync(_build_block, asset)
     handle = await results.keep(create_id("ast"), {"content": [block]}, caller=caller)
     return KeptAsset(
@@ -305,12 +305,12 @@ async def keep_asset(results: ResultStore, asset: Asset, *, caller: str | None) 
 
 
 async def fetch_asset(results: ResultStore, handle: str, *, caller: str | None) -> Asset | None:
-    """The asset kept under this handle, or None: unknown, over, or somebody else's.
+    """Return the asset with this handle. None if it is unknown, expired, or of another caller.
 
-    Without a caller it is the owner of the house who asks.
+    Without a caller, the operator fetches any asset.
     """
     page = await results.read_page(handle, caller=caller)
-    if page is None or len(page.references) != 1:  # a result that holds something else
+    if page is None or len(page.references) != 1:  # a result with other content
         return None
     place = _URI_PREFIX.search(page.references[0])
     found = None if place is None else await results.read_part(handle, int(place[1]))
@@ -325,18 +325,20 @@ def build_asset_uri(handle: str, name: str) -> str:
 
 
 def parse_asset_handle(uri: str) -> str | None:
-    """The handle in an address of ours."""
+    """Return the handle in a Fingerpost result URI."""
     return uri.removeprefix(SCHEME).partition("/")[0] if uri.startswith(SCHEME) else None
 
 
 def parse_asset_name(reference: str) -> str:
-    """The name behind `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`; empty: it has none."""
+    """Return the name in `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`, or an empty
+    text.
+    """
     return unquote(reference.rpartition("/")[2]) if SCHEME in reference else ""
 
 
 def _build_block(asset: Asset) -> JsonObject:
     encoded = base64.b64encode(asset.data).decode()
-    # The handle is not known yet: it is made of the call's id. Who reads it back knows it.
+    # The handle depends on the call id and is not known yet. Readers of the URI know it.
     resource: JsonObject = {
         "uri": build_asset_uri("asset", asset.name),
         "mimeType": asset.media_type,
@@ -346,13 +348,13 @@ def _build_block(asset: Asset) -> JsonObject:
 
 
 def build_named_asset(stem: str, form: str, data: bytes, about: str) -> Asset:
-    """An asset of one of the forms above, named after what it is about."""
+    """Build an asset of one of the formats above, named after its topic."""
     return Asset(
         name=f"{build_file_stem(stem)}.{form}", media_type=MEDIA_TYPES.get(form, FILE), data=data, about=about
     )
 
 
 def build_file_stem(text: str, max_length: int = 40) -> str:
-    """A file's name out of any text: small ASCII letters, digits and dashes."""
+    """Return a file name made of lower-case ASCII letters, digits and dashes."""
     kept = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in text.lower())
     return "-".join(kept.split())[:max_length].strip("-") or "asset"

@@ -1,4 +1,4 @@
-"""Long text trimmed to its beginning, its end and the passages most relevant to the request; web pages as
+"""Trims long text to its beginning, its end and the passages relevant to the request. Converts web pages to
 text.
 """
 
@@ -29,11 +29,11 @@ _REQUEST_WORDS: Final = (
 
 
 def extract_stems(request: str) -> tuple[str, ...]:
-    """The telling words of a request, shortened to what their other forms share."""
+    """Return the significant words of a request, shortened to their stems."""
     said = request.lower()
     spoken = [word for word in split_words(request) if len(word) >= _MIN_WORD_LENGTH or word.isdigit()]
     telling = [word for word in spoken if word not in _REQUEST_WORDS] or spoken
-    # Words that stand together are worth more together: `order 4711` is not any order.
+    # Adjacent words weigh more together: `order 4711` is a specific order.
     pairs = [f"{one} {to_singular(other)}" for one, other in pairwise(telling) if f"{one} {other}" in said]
     return take_distinct([*map(_shorten_word, telling), *pairs], MAX_STEMS)
 
@@ -49,7 +49,7 @@ def _shorten_word(word: str) -> str:
 
 
 def score_texts(texts: Sequence[str], stems: Sequence[str]) -> list[float]:
-    """How near each text is to the request: what few texts mention counts more than what all do."""
+    """Score how relevant each text is to the request. Words found in few texts weigh more."""
     found = [[stem in text for text in texts] for stem in stems]
     weights = [math.log1p(len(texts) / (1 + sum(hits))) if any(hits) else 0.0 for hits in found]
     return [
@@ -58,9 +58,9 @@ def score_texts(texts: Sequence[str], stems: Sequence[str]) -> list[float]:
     ]
 
 
-MAX_PAGE_LENGTH: Final = 2_000_000  # characters of a page; what is beyond is rarely text
+MAX_PAGE_LENGTH: Final = 2_000_000  # characters of a page; the rest is rarely text
 
-_TAG = re.compile(r"<(?:/?([a-zA-Z][a-zA-Z0-9]*)|[!?])")  # a bare sign, as in `a < b`, is none
+_TAG = re.compile(r"<(?:/?([a-zA-Z][a-zA-Z0-9]*)|[!?])")  # a bare `<`, as in `a < b`, is no tag
 _HIDDEN_ELEMENTS: Final = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe"})
 _BLOCKS: Final = parse_word_set(
     "p div section article main header footer nav aside ul ol table tr br hr form blockquote pre "
@@ -80,7 +80,7 @@ _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 
 
 def extract_page_text(page: str) -> str:
-    """What the page says, without its markup."""
+    """Return the text of a web page without markup."""
     page = page[:MAX_PAGE_LENGTH]
     said: list[str] = []
     at = 0
@@ -96,7 +96,7 @@ def extract_page_text(page: str) -> str:
 
 
 def _skip_tag(page: str, tag: re.Match[str], texts: list[str]) -> int:
-    """Where reading goes on after this tag; negative when the page ends inside it."""
+    """Return the position after this tag, or a negative number if the page ends inside it."""
     if page.startswith("<!--", tag.start()):
         end = page.find("-->", tag.end())
         return end + 3 if end >= 0 else -1
@@ -118,15 +118,15 @@ def _choose_spacing(name: str, *, closing: bool) -> str:
 
 
 def _skip_element(page: str, at: int, name: str) -> int:
-    """Past the end of an element whose content nobody sees."""
+    """Return the position after an element with invisible content."""
     closing = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(page, at)
     return closing.end() if closing is not None else -1
 
 
 MAX_WHOLE_LENGTH: Final = 300_000  # characters that are split and scored completely
 _MAX_LINES: Final = 8_000
-_EDGE_SHARE: Final = 60_000  # of longer text, this much of the beginning and of the end
-_WINDOW_SIZE: Final = 400  # and this much on each side of a found word
+_EDGE_SHARE: Final = 60_000  # characters kept of the beginning and the end of longer text
+_WINDOW_SIZE: Final = 400  # characters kept on each side of a found word
 _MAX_HITS: Final = 40
 _MAX_PIECE_LENGTH: Final = 500
 _MIN_PIECE_LENGTH: Final = 80
@@ -138,7 +138,7 @@ _ALARM_SCORE: Final = 0.5
 
 @frozen(kw_only=False)
 class TextSpan:
-    """A stretch of the text."""
+    """A range of the text."""
 
     start: int
     end: int
@@ -146,7 +146,7 @@ class TextSpan:
 
 @frozen
 class TrimmedText:
-    """What is left of a part, and what was left out, in plain words."""
+    """The kept text, and descriptions of what was removed."""
 
     text: str
     dropped: tuple[str, ...] = ()
@@ -154,12 +154,12 @@ class TrimmedText:
 
 @frozen
 class TrimStyle:
-    """How a kind of text is cut."""
+    """How a kind of text is trimmed."""
 
     noun: str = "lines"
-    pinned: int = 0  # pieces at the beginning that always stay: the header of a table
-    context: int = 1  # neighbours that come along with a found piece
-    alarms: bool = False  # without being asked for, errors are worth keeping
+    pinned: int = 0  # first pieces that are always kept: the header of a table
+    context: int = 1  # neighbours kept with a found piece
+    alarms: bool = False  # keep error lines even if not requested
 
 
 LINES: Final = TrimStyle()
@@ -167,7 +167,7 @@ LOG: Final = TrimStyle(alarms=True)
 
 
 def trim_text(text: str, budget: int, stems: Sequence[str] = (), style: TrimStyle = LINES) -> TrimmedText:
-    """`text` within `budget` tokens; unchanged when it fits."""
+    """Return `text` within `budget` tokens, unchanged if it fits."""
     if count_tokens_within(text, budget) <= budget:
         return TrimmedText(text=text)
     longest = min(_MAX_PIECE_LENGTH, max(_MIN_PIECE_LENGTH, budget // 2))
@@ -186,7 +186,7 @@ def trim_text(text: str, budget: int, stems: Sequence[str] = (), style: TrimStyl
 
 
 def find_windows(text: str, stems: Sequence[str]) -> list[TextSpan]:
-    """The stretches of `text` worth splitting: all of it, unless it is very long."""
+    """Return the ranges of `text` to split: all of it, unless it is very long."""
     if len(text) <= MAX_WHOLE_LENGTH and text.count("\n") <= _MAX_LINES:
         return [TextSpan(0, len(text))]
     found = [TextSpan(0, _find_line_start(text, min(_EDGE_SHARE, len(text) // 2)))]
@@ -205,7 +205,7 @@ def find_windows(text: str, stems: Sequence[str]) -> list[TextSpan]:
 
 
 def _find_hits(text: str, stems: Sequence[str]) -> Iterator[int]:
-    """Where the words stand. Plain finding, because it reads a gigabyte in a second."""
+    """Yield the positions of the words. `str.find` reads a gigabyte per second."""
     for stem in stems:
         for form in dict.fromkeys((stem, stem.capitalize(), stem.upper())):
             at = -1
@@ -217,7 +217,7 @@ def _find_hits(text: str, stems: Sequence[str]) -> Iterator[int]:
 
 
 def _find_line_start(text: str, at: int) -> int:
-    """The beginning of the line that holds `at`, or `at` itself when that is far away."""
+    """Return the start of the line that contains `at`, or `at` if that is far away."""
     at = max(0, at)
     found = text.rfind("\n", max(0, at - _MAX_PIECE_LENGTH), at) + 1
     return found or (0 if at <= _MAX_PIECE_LENGTH else at)
@@ -230,19 +230,19 @@ def _find_line_end(text: str, at: int) -> int:
 
 
 def _split_pieces(text: str, stretches: Sequence[TextSpan], max_length: int) -> Iterator[TextSpan]:
-    """Lines; those longer than a piece may be at sentences."""
+    """Split into lines. Longer lines are split at sentences."""
     for stretch in stretches:
         start = stretch.start
         while start < stretch.end:
             end = text.find("\n", start, stretch.end) + 1 or stretch.end
-            if end - start > _MAX_PIECE_LENGTH:  # shorter lines stay whole: half a line of code is none
+            if end - start > _MAX_PIECE_LENGTH:  # shorter lines stay whole: half a line of code is useless
                 end = _find_sentence_end(text, start, start + max_length)
             yield TextSpan(start, end)
             start = end
 
 
 def _find_sentence_end(text: str, start: int, limit: int) -> int:
-    """A good place to break a very long line: after a sentence, else after a word, else anywhere."""
+    """Return where to break a very long line: after a sentence, else after a word, else anywhere."""
     best, at_space = 0, 0
     for match in _SENTENCE_END.finditer(text, (start + limit) // 2, limit):
         at_space = match.end()
@@ -252,7 +252,7 @@ def _find_sentence_end(text: str, start: int, limit: int) -> int:
 
 
 class _PieceChoice:
-    """Which pieces stay, within the budget."""
+    """Chooses the pieces to keep within the budget."""
 
     def __init__(self, text: str, pieces: Sequence[TextSpan], budget: int, style: TrimStyle) -> None:
         self._text = text
@@ -294,7 +294,7 @@ class _PieceChoice:
         )
 
     def _take_run(self, indexes: range, share: float) -> None:
-        """Take pieces one after the other while the share lasts."""
+        """Keep consecutive pieces while the share of the budget lasts."""
         floor = max(0.0, self._left - share)
         for index in indexes:
             if index not in self._kept and (not self._take(index, floor=floor)):
@@ -309,7 +309,7 @@ class _PieceChoice:
                 continue
             if not self._take(index, floor=floor):
                 refused += 1
-                if refused > 20:  # the share is used up; what is still small enough is not worth the search
+                if refused > 20:  # the share is used up; further search would find too little
                     return
                 continue
             for beside in range(index - reach, index + reach + 1):
@@ -327,9 +327,9 @@ class _PieceChoice:
         return True
 
     def _is_adjacent(self, first: int, second: int) -> bool:
-        """Whether one of the two is already kept, and they stand side by side in the text.
+        """Return whether one of the two is kept and they are adjacent in the text.
 
-        Beginning and end of the text count as kept: there is no gap before the first piece.
+        The beginning and end of the text count as kept: there is no gap before the first piece.
         """
         ends = self._pieces[first].end if first >= 0 else 0
         begins = self._pieces[second].start if second < len(self._pieces) else len(self._text)

@@ -1,20 +1,16 @@
-"""How many tokens a text takes, without knowing whose tokens.
+"""Estimates how many tokens a text takes, independent of the model.
 
-Every model family cuts text its own way, and a vocabulary is megabytes that a
-router has no business downloading. So this is an estimate, made to err on the
-side of too many: what fits by this count fits a model, or very nearly. Text is taken
-as runs (words, capitals, digits, spaces, marks, other scripts) and each run has a
-price. The prices were fitted against the vocabularies cl100k, o200k, Qwen and
-Claude 2. On English, code, JSON, tables and logs the estimate was 0.88 to 1.6 times
-each of their counts; on Hebrew 0.93 to 1.05 times those of the two that spend most
-on it, and about twice those of the two that know it well. On random text it was too
-low: 0.87 times for hexadecimal, 0.76 for base64.
+Text is split into runs (words, capitals, digits, spaces, punctuation, other scripts), and each run has a
+price. The estimate is meant to be too high rather than too low. Prices were fitted to the vocabularies
+cl100k, o200k, Qwen and Claude 2. For English, code, JSON, tables and logs, the estimate was 0.88 to 1.6 times
+their counts. For Hebrew it was 0.93 to 1.05 times the two highest counts and about twice the two lowest. For
+random text it was too low: 0.87 times for hexadecimal, 0.76 for base64.
 
-Two properties are relied upon and tested:
+Two tested properties:
 
-* a part never costs more than the whole;
-* the whole never costs more than its parts together, so whoever builds a text
-  piece by piece within a budget stays within it.
+- a part never costs more than the whole;
+- the whole never costs more than the sum of its parts, so a text that is built piece by piece within a
+  budget stays within it.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from typing import Final
 
 from fingerpost.catalog.tool_names import INVISIBLE
 
-# Beyond this many characters the middle is not read: beginning, middle and end speak for the rest.
+# For longer text, samples of the beginning, middle and end are counted.
 MAX_EXACT_LENGTH: Final = 200_000
 _SAMPLE: Final = 20_000
 _SAMPLES: Final = 5
@@ -33,11 +29,11 @@ _BLOCK: Final = 1_024
 
 _NON_LATIN = re.compile(r"[^\x00-\x7f]+")
 
-# Characters one cannot see, priced as what is shown in their stead (`\\u200b`).
+# Invisible characters are priced like the escapes shown instead (`\\u200b`).
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _INVISIBLE_PRICE: Final = 8.0
 
-# Price of one character, by the script it belongs to: the first range that holds it.
+# Price of one character by script: the first range that contains it.
 _SCRIPTS: Final = (
     (re.compile("[\u00a0-\u024f]"), 1.0),  # Latin with accents
     (re.compile("[\u0250-\u04ff]"), 0.65),  # Greek, Cyrillic
@@ -49,7 +45,7 @@ _OTHER_PRICE: Final = 2.5
 
 
 def count_tokens(text: str) -> int:
-    """About how many tokens `text` takes; for very long text from samples of it."""
+    """Estimate the tokens of `text`. Very long text is sampled."""
     if len(text) <= MAX_EXACT_LENGTH:
         return math.ceil(estimate_tokens(text))
     step = (len(text) - _SAMPLE) // (_SAMPLES - 1)
@@ -58,9 +54,9 @@ def count_tokens(text: str) -> int:
 
 
 class _RunPrices(dict[int, float]):
-    """The price of a run by its length: `each` for a character, `often` where long runs are one token.
+    """The price of a run by its length: `each` per character, `often` if long runs are one token.
 
-    Short runs are looked up, which is what makes counting quick.
+    Prices of short runs are precomputed for speed.
     """
 
     def __init__(self, *, each: float, least: float = 0.0, often: float = math.inf) -> None:
@@ -71,17 +67,17 @@ class _RunPrices(dict[int, float]):
         return min(max(self._least, self._each * length), 0.8 + self._often * length)
 
 
-# Each with the class its characters belong to, below.
+# Each with the class of its characters, see below.
 _RUNS: Final = (
     ("a", re.compile(r"[A-Z]?[a-z]+"), _RunPrices(each=1 / 6, least=1.0)),
     ("A", re.compile(r"[A-Z]+(?![a-z])"), _RunPrices(each=0.5, least=1.0)),
     (".", re.compile(r"[!-/:-@\[-^`{-~]+"), _RunPrices(each=0.5, least=1.0)),
-    ("0", re.compile(r"[0-9]+"), _RunPrices(each=0.85)),  # some vocabularies have a token for every digit
+    ("0", re.compile(r"[0-9]+"), _RunPrices(each=0.85)),  # some vocabularies have one token per digit
     (" ", re.compile(r"[ _]+"), _RunPrices(each=0.1, often=1 / 64)),
     ("\n", re.compile(r"[\t\n\r]+"), _RunPrices(each=0.4, often=1 / 32)),
 )
 _INVISIBLE_CLASS: Final = "?"
-# Every ASCII character as the first of its class: tells at once which kinds of runs there are at all.
+# Maps every ASCII character to the first of its class, to see which kinds of runs occur.
 _CLASSES: Final = {
     code: next((mark for mark, run, _ in _RUNS if run.match(chr(code))), _INVISIBLE_CLASS)
     for code in range(128)
@@ -89,7 +85,7 @@ _CLASSES: Final = {
 
 
 def estimate_tokens(text: str) -> float:
-    """The same, exactly and unrounded, however long it takes: for adding up."""
+    """Estimate the tokens of `text` without sampling and rounding, for sums."""
     classes = text.translate(_CLASSES)
     total = 0.0
     for mark, run, prices in _RUNS:
@@ -112,21 +108,21 @@ def _price_foreign(text: str) -> float:
 
 
 def count_tokens_within(text: str, budget: int) -> int:
-    """The same, exact wherever it decides whether `text` fits into `budget`."""
+    """Estimate the tokens of `text`, exactly where it decides whether `text` fits into `budget`."""
     estimate = count_tokens(text)
     near = len(text) > MAX_EXACT_LENGTH and estimate <= 2 * budget
     return math.ceil(estimate_tokens(text)) if near else estimate
 
 
 def clip_to_tokens(text: str, tokens: int) -> str:
-    """A beginning of `text` that takes at most `tokens`, as long as can be found quickly."""
-    # Ordinary text has four characters to a token; a longer beginning than this is mostly blanks.
+    """Return a beginning of `text` of at most `tokens`, as long as can be found quickly."""
+    # Ordinary text has four characters per token; a longer beginning is mostly white space.
     text = text[: max(0, tokens) * 12]
     return text if estimate_tokens(text) <= tokens else text[: find_reach(text, 0, tokens)]
 
 
 def find_reach(text: str, start: int, tokens: int) -> int:
-    """How far one gets from `start` with `tokens`: block by block, the last one by halving."""
+    """Return the position that `tokens` reach from `start`: by blocks, the last one by bisection."""
     left = float(tokens)
     while start < len(text) and (cost := estimate_tokens(text[start : start + _BLOCK])) <= left:
         left -= cost

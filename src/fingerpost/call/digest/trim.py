@@ -1,4 +1,4 @@
-"""From a raw result to a digest within its token budget: whole, summarised or trimmed, also as structured
+"""Builds a digest within its token budget from a raw result: whole, summarised or trimmed, also as structured
 content.
 """
 
@@ -57,7 +57,7 @@ _MAX_ENTRIES: Final = 20_000
 
 @frozen
 class ResultSummary:
-    """What to say first, what to say as far as there is room, and what that leaves out."""
+    """The lines that come first, the lines that follow if there is room, and what is omitted."""
 
     head: str
     body: str
@@ -68,7 +68,7 @@ Summariser = Callable[[str, Json, int], ResultSummary | None]
 
 
 def summarise_result(card: ToolCard, text: str, value: Json, room: int) -> ResultSummary | None:
-    """The summary for this tool's kind of result, if there is one, meant for `room` tokens."""
+    """Return the summary for this tool's kind of result, for `room` tokens, or None if there is none."""
     if len(text) > _MAX_TEXT_LENGTH:
         return None
     spoken = frozenset(split_words(card.name))
@@ -79,22 +79,20 @@ def summarise_result(card: ToolCard, text: str, value: Json, room: int) -> Resul
     return None
 
 
-# -- search results ---------------------------------------------------------------------------------
-
 _TITLE_KEYS: Final = ("title", "name", "headline")
 _ADDRESS_KEYS: Final = ("url", "link", "href", "uri")
 _SNIPPET_KEYS: Final = ("snippet", "description", "summary", "content", "text", "body")
 
 
 def summarise_search_results(text: str, value: Json, room: int) -> ResultSummary | None:
-    """Search results: title, address and the beginning of the snippet, numbered."""
+    """Summarise search results: numbered, with title, address and the beginning of the snippet."""
     del text
     items = _find_records(value)
     if not items:
         return None
     snippet = min(
         _SNIPPET_LENGTH, max(0, room * 3 // len(items) - _HIT_TOKENS)
-    )  # all the titles, before long snippets
+    )  # all titles come before long snippets
     hits = [hit for item in items if (hit := _format_hit(item, snippet)) is not None]
     if len(hits) < 2 or len(hits) < 0.7 * len(items):
         return None
@@ -121,7 +119,9 @@ def _get_first_text(item: JsonObject, names: Sequence[str]) -> str:
 
 
 def _find_records(value: Json) -> list[JsonObject]:
-    """The list of objects in a result: the result itself, or the longest list under one of its keys."""
+    """Return the list of objects in a result: the result itself, or the longest list under one of its
+    keys.
+    """
     lists = [value]
     if isinstance(value, Mapping):
         lists = [value, *value.values()]
@@ -134,13 +134,11 @@ def _find_records(value: Json) -> list[JsonObject]:
     return found[:_MAX_ENTRIES]
 
 
-# -- directory listings -----------------------------------------------------------------------------
-
 _LISTED = re.compile(r"\s*\[(FILE|DIR)\]\s+(.+)")
 
 
 def summarise_listing(text: str, value: Json, room: int) -> ResultSummary | None:
-    """A folder: how many of which kind, then the names."""
+    """Summarise a folder: counts by kind, then the names."""
     del room
     entries = _read_entries(text, value)
     if not 10 <= len(entries) < _MAX_ENTRIES:
@@ -183,15 +181,13 @@ def _read_entry(item: Json) -> tuple[str, bool] | None:
     return None
 
 
-# -- version control --------------------------------------------------------------------------------
-
 _DIFF_FILE = re.compile(r"^diff --git a/(\S+) b/(\S+)", re.MULTILINE)
 _COMMIT = re.compile(r"^commit:? '?([0-9a-f]{7,40})'?[^\n]*\n", re.MULTILINE | re.IGNORECASE)
 _FIELD = re.compile(r"^[ \t]*(author|date|message):\s*(.*)$", re.MULTILINE | re.IGNORECASE)
 
 
 def summarise_diff(text: str, value: Json, room: int) -> ResultSummary | None:
-    """A diff: lines added and removed in each file, then the diff itself."""
+    """Summarise a diff: lines added and removed in each file, then the diff itself."""
     del value, room
     starts = [*_DIFF_FILE.finditer(text)]
     if not starts:
@@ -210,7 +206,7 @@ def summarise_diff(text: str, value: Json, room: int) -> ResultSummary | None:
 
 
 def summarise_history(text: str, value: Json, room: int) -> ResultSummary | None:
-    """A log of commits: one line for each."""
+    """Summarise a commit log: one line per commit."""
     del value, room
     starts = [*_COMMIT.finditer(text)]
     if len(starts) < 2:
@@ -252,16 +248,16 @@ _REGISTRY: Final[tuple[tuple[_ToolTest, Summariser], ...]] = (
 
 
 MIN_BUDGET: Final = 50
-NOTE: Final = 60  # tokens set aside for the last line; it may have more where more is left
+NOTE: Final = 60  # tokens reserved for the last line; it may use more if available
 _MAX_REQUEST_LENGTH: Final = 4_000
 
 
 def compute_budget(
     card: ToolCard, context: CallContext, settings: DigestSettings, *, summary: bool = False
 ) -> int:
-    """How many tokens this result may take: the least of what tool, settings and context allow.
+    """Return the token budget of this result: the lowest limit of tool, settings and context.
 
-    `summary`: it is to be as short as a summary.
+    `summary`: use the limit for summaries.
     """
     allowed = min(card.intelligence.response.max_tokens.value, settings.max_tokens)
     if context.tokens_left is not None:
@@ -270,7 +266,7 @@ def compute_budget(
 
 
 def needs_summary(card: ToolCard, settings: Settings) -> bool:
-    """Whether long results of this tool are summarised; data is cut as data instead."""
+    """Return whether long results of this tool are summarised. Data is trimmed as data instead."""
     response = card.intelligence.response
     return settings.flags.result_summaries and response.needs_summary.value and not response.structured.value
 
@@ -278,10 +274,9 @@ def needs_summary(card: ToolCard, settings: Settings) -> bool:
 def build_digest(
     result: JsonObject, card: ToolCard, *, budget: int, request: str = "", handle: str | None = None
 ) -> Digest:
-    """The result within `budget` tokens, with what the request is about.
+    """Trim the result to `budget` tokens and keep what is relevant to the request.
 
-    `handle` is where the full result will be kept. It is named in the text, and in
-    the digest, only when there is more to fetch than the text says.
+    `handle` identifies the stored full result. It is included only if the result contains more than the text.
     """
     parts = read_parts(result)
     prices = _prices(parts, budget)
@@ -302,7 +297,7 @@ def build_digest(
 
 
 def digest_sentence(result: JsonObject, *, budget: int) -> Digest | None:
-    """What `digest_whole` gives for a result that is a line or two of text, and nothing for all others."""
+    """Return the digest of a result that is one or two lines of text, else None."""
     text = get_sentence(result)
     if text is None or (tokens := math.ceil(estimate_tokens(text))) > budget:
         return None
@@ -310,7 +305,7 @@ def digest_sentence(result: JsonObject, *, budget: int) -> Digest | None:
 
 
 def digest_whole(result: JsonObject, *, budget: int) -> Digest | None:
-    """The digest of a result that fits as it is, which most do; None when it has to be cut."""
+    """Return the digest of a result that fits unchanged, or None if it has to be trimmed."""
     parts = read_parts(result)
     return _digest_whole_parts(parts, _prices(parts, budget), budget)
 
@@ -342,11 +337,8 @@ def _get_content_type(part: ResultPart) -> str:
     return shape.value if shape in (TextShape.PAGE, TextShape.TABLE) else "text"
 
 
-# -- JSON, which stays JSON -------------------------------------------------------------------------
-
-
 def _find_only_json(part: ResultPart, card: ToolCard, room: int) -> Json:
-    """The value of a result that is one JSON text, unless a summary says it better."""
+    """Return the value of a result that is one JSON text, unless a summary is better."""
     if part.value is None:
         return None
     data = card.intelligence.response.structured.value
@@ -372,11 +364,8 @@ def _cut_tree(
 
 
 def _append_note(cut: dict[str, Json] | list[Json], note: str) -> Json:
-    """With the note as its last member, so that it is still JSON."""
+    """Append the note as the last member, so that the result is still JSON."""
     return {**cut, find_unused_key(cut): note} if isinstance(cut, dict) else [*cut, note]
-
-
-# -- everything else --------------------------------------------------------------------------------
 
 
 def _cut_parts(
@@ -401,7 +390,7 @@ def _cut_parts(
 
 
 def _share_room(prices: Sequence[int], room: int) -> list[int]:
-    """What each part may take: the small ones all they need, the large ones the same of what is left."""
+    """Distribute the room: small parts get all they need, large parts equal shares of the rest."""
     shares = [0] * len(prices)
     for position, index in enumerate(sorted(range(len(prices)), key=prices.__getitem__)):
         shares[index] = min(prices[index], max(0, room) // (len(prices) - position))
@@ -451,11 +440,8 @@ def _choose_table_style(text: str) -> TrimStyle:
     return TrimStyle(noun="rows", pinned=blank + header, context=0)
 
 
-# -- the note ---------------------------------------------------------------------------------------
-
-
 def _append_note_line(made: Digest, body: str, budget: int, handle: str | None) -> Digest:
-    """The body and its last line; without that line where there is no room even for it."""
+    """Append the note as the last line, if there is room for it."""
     if made.dropped or made.references:
         noted = f"{body}\n[{_build_note(made, budget - count_tokens(body), handle)}]"
         body = noted if count_tokens(noted) <= budget else clip_to_tokens(body, budget)
@@ -470,14 +456,14 @@ def _finish_digest(made: Digest, text: str, handle: str | None) -> Digest:
 
 
 def _build_note(made: Digest, room: int, handle: str | None) -> str:
-    """What is missing, as fully as there is room for, and the way to get it."""
+    """Describe what is missing, in as much detail as fits, and how to get it."""
     aside = "" if made.dropped else " --part N"
     how = f" All of it: fingerpost result {handle}{aside}, or the tool read_result" if handle else ""
     said = list(made.dropped[:6])
     while said:
         more = "; and more" if len(said) < len(made.dropped) else ""
         note = f"Left out: {'; '.join(said)}{more}.{how}"
-        if count_tokens(note) + 5 <= room:  # and its brackets, or what makes it a member of JSON
+        if count_tokens(note) + 5 <= room:  # plus brackets, or JSON syntax
             return note
         said.pop()
     return f"Cut to fit.{how}" if made.dropped else f"Kept aside: {len(made.references)} attached.{how}"
@@ -489,9 +475,9 @@ MANY_BLOCKS: Final = 100  # blocks
 async def build_fitted_digest(
     result: JsonObject, card: ToolCard, context: CallContext, settings: Settings, *, kept: bool = True
 ) -> Digest:
-    """The digest; of a large result in a thread, because cutting it takes a while.
+    """Build the digest. A large result is trimmed in a thread.
 
-    `kept`: the whole can be read on under the handle that is named.
+    `kept`: the full result is stored under the handle.
     """
     summary = needs_summary(card, settings)
     budget = compute_budget(card, context, settings.digest, summary=summary and not context.summarises)
@@ -501,14 +487,16 @@ async def build_fitted_digest(
     large = _is_large(result)
     handle = build_handle(context.call_id) if kept else None
     if not large and (whole := digest_whole(result, budget=budget)) is not None:
-        long = summary and whole.tokens > settings.digest.summary_tokens  # kept, for it will be summarised
+        long = (
+            summary and whole.tokens > settings.digest.summary_tokens
+        )  # stored, because it will be summarised
         return replace(whole, handle=handle) if long else whole
     cutting = partial(build_digest, result, card, budget=budget, request=context.request, handle=handle)
     return await run_in_thread(cutting) if large else cutting()
 
 
 def _is_large(result: JsonObject) -> bool:
-    """Whether cutting this result would hold up the event loop. A cheap look, no more."""
+    """Return whether trimming this result would block the event loop. This is a cheap estimate."""
     content = result.get("content")
     parts = content if isinstance(content, list | tuple) else ()
     return len(parts) > MANY_BLOCKS or is_large_value(
@@ -517,7 +505,7 @@ def _is_large(result: JsonObject) -> bool:
 
 
 def _get_readable(part: Json) -> Json:
-    """What of a block becomes text. Bytes are only named, and of a link no more than a line is read."""
+    """Return the part of a block that becomes text. Bytes are only named, and links take one line."""
     if not isinstance(part, dict):
         return part
     match part.get("type"):
@@ -531,7 +519,7 @@ def _get_readable(part: Json) -> Json:
         case "resource":
             return _get_readable_resource(part)
         case _:
-            return part  # written out as it is
+            return part  # written unchanged
 
 
 def _get_readable_resource(part: JsonObject) -> Json:
@@ -544,10 +532,10 @@ def _get_readable_resource(part: JsonObject) -> Json:
     return None if isinstance(resource.get("blob"), str) else part
 
 
-_TEXT_LENGTHS: Final = (2_000, 600, 200, 80)  # of texts to try, where longer ones leave no room for items
+_TEXT_LENGTHS: Final = (2_000, 600, 200, 80)  # text lengths to try, if longer ones leave no room for items
 _MAX_ITEMS: Final = 5
-_MIN_MEMBERS: Final = 64  # an object with more is not a record but a list by name
-_MAX_WORD_LENGTH: Final = 2_000  # addresses, dates and ids are of no use in part
+_MIN_MEMBERS: Final = 64  # a larger object is a list by name, not a record
+_MAX_WORD_LENGTH: Final = 2_000  # addresses, dates and ids are useless if cut
 _ROUNDS: Final = 6
 
 ValuePath = tuple[str | int, ...]
@@ -555,18 +543,20 @@ ValuePath = tuple[str | int, ...]
 
 @frozen
 class StructuredFit:
-    """What a client gets of a result that is too long: the same as text and as structured content."""
+    """A trimmed result for a client, as text and as structured content."""
 
     structured: Json
-    left_out: tuple[str, ...]  # nothing: the structured content is whole
-    text: str  # what the structured content says; empty where that is too long and may not be cut
-    beside: str  # what only the texts said
+    left_out: tuple[str, ...]  # empty: the structured content is complete
+    text: str  # the structured content as text; empty if it is too long and must not be cut
+    beside: str  # texts that the structured content does not contain
 
 
 def fit_structured(
     result: JsonObject, card: ToolCard, schema: JsonObject, *, budget: int, handle: str | None
 ) -> StructuredFit:
-    """The structured content of this result, and its text, within `budget` tokens where the schema allows."""
+    """Return the structured content and the text of this result, within `budget` tokens if the schema allows
+    it.
+    """
     value = result.get("structuredContent")
     said = [{"type": "text", "text": text} for text in find_additional_texts(result)]
     half = max(MIN_BUDGET, budget // 2)
@@ -584,7 +574,7 @@ def fit_structured(
 
 
 def _prune(value: Json, schema: JsonObject, budget: int) -> _Pruning | None:
-    """The most of the value that fits and is valid. Raises `Spent`."""
+    """Return the largest part of the value that fits and is valid. Raises `StepBudgetExceeded`."""
     check = _SchemaCheck(schema)
     best: _Pruning | None = None
     for characters in (budget * 3, *(length for length in _TEXT_LENGTHS if length < budget * 3)):
@@ -599,7 +589,9 @@ def _prune(value: Json, schema: JsonObject, budget: int) -> _Pruning | None:
 
 
 def _keep_most_items(value: Json, budget: int, characters: int, check: _SchemaCheck) -> _Pruning | None:
-    """With texts of this length: as many items as fit, with what must stay whole found out round by round."""
+    """Keep as many items as fit, with texts of this length. Values that must stay whole are found step by
+    step.
+    """
     whole: set[ValuePath] = set()
     for _ in range(_ROUNDS):
         found = _search_item_count(value, budget, characters, frozenset(whole))
@@ -632,14 +624,14 @@ def _search_item_count(
 
 
 class _SchemaCheck:
-    """Whether values keep to the schema, with a bound on the work."""
+    """Validates values against the schema, with a limit on the work."""
 
     def __init__(self, schema: JsonObject) -> None:
         self._validation = SchemaValidator(schema)
         self._effort = StepBudget(reserved=0)
 
     def find_invalid(self, value: Json) -> set[ValuePath]:
-        """Where the value does not. Raises `Spent`."""
+        """Return the paths of invalid values. Raises `StepBudgetExceeded`."""
         errors, complete = self._validation.find_errors(value, self._effort)
         if not complete:
             raise StepBudgetExceeded
@@ -647,7 +639,7 @@ class _SchemaCheck:
 
 
 class _Pruning:
-    """One try: so many items to a list, so many characters to a text; what is in `whole` is not cut."""
+    """One attempt with limits on list items and text length. Values in `whole` are not trimmed."""
 
     def __init__(self, items: int, characters: int, budget: int, whole: frozenset[ValuePath]) -> None:
         self.items = items
@@ -655,7 +647,7 @@ class _Pruning:
         self.fits = False
         self._characters = characters
         self._budget = budget
-        self._room = budget * 12 + 1_000  # characters; ordinary text that long does not fit
+        self._room = budget * 12 + 1_000  # characters; longer ordinary text does not fit
         self._whole = whole
         self._left = self._texts = 0
         self._largest = (0, 0)
@@ -721,7 +713,7 @@ class _Pruning:
 
 
 def _estimate_length(value: Json, limit: int) -> int:
-    """About as many characters as its text has; no more is looked at than it takes to pass `most`."""
+    """Estimate the characters of the value's text. Stop as soon as `limit` is exceeded."""
     length, todo = 0, [value]
     while todo and length <= limit:
         node = todo.pop()

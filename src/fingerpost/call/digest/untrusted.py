@@ -1,4 +1,4 @@
-"""Results of tools are fenced as data, so that text inside cannot give orders to the model."""
+"""Marks tool results as data, so that text inside them cannot give instructions to the model."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from fingerpost.call.digest.tokens import clip_to_tokens
 from fingerpost.catalog.tool_names import INVISIBLE, escape_invisible
 from fingerpost.redaction import scrub
 
-FENCE_TOKENS: Final = 120  # at most, for the lines around the text
+FENCE_TOKENS: Final = 120  # maximum for the lines around the text
 _MAX_TOOL_LENGTH: Final = 40  # tokens
-_MAX_INSPECTED: Final = 50_000  # characters at either end
+_MAX_INSPECTED: Final = 50_000  # characters at each end
 
 _HIDDEN_CHARACTERS = re.compile(f"[{INVISIBLE}]{{4,}}|[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
 
 def fence_as_data(text: str, tool: str) -> str:
-    """`text` between two lines that say it is data from `tool`; nothing inside can look like the last."""
+    """Return `text` between two lines that mark it as data from `tool`. The text cannot imitate the last
+    line.
+    """
     inside = escape_invisible(text)
     named = clip_to_tokens(
         escape_invisible(" ".join(scrub(tool).split())).replace('"', "'"), _MAX_TOOL_LENGTH
@@ -32,7 +34,7 @@ def fence_as_data(text: str, tool: str) -> str:
 
 
 def _build_marker(text: str) -> str:
-    """A word that does not occur in `text`, the same for the same text: prompts can be cached by it."""
+    """Return a marker that does not occur in `text`. It is deterministic, so that prompts can be cached."""
     digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
     while digest in text:
         digest = hashlib.blake2b(digest.encode(), digest_size=8).hexdigest()
@@ -82,7 +84,7 @@ _INJECTION_PATTERNS: Final = (
 
 
 def find_injection_signs(text: str) -> tuple[str, ...]:
-    """What in `text` looks like injected instructions, in plain words; empty when nothing does."""
+    """Describe what in `text` looks like injected instructions. Empty if nothing does."""
     if len(text) > 2 * _MAX_INSPECTED:
         text = f"{text[:_MAX_INSPECTED]}\n{text[-_MAX_INSPECTED:]}"
     return tuple(hint for hint, pattern in _INJECTION_PATTERNS if pattern.search(text))

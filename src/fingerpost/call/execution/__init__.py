@@ -1,4 +1,6 @@
-"""Running a permitted call: deadlines, retries, breakers, fallback, loops, cache, duplicates, background."""
+"""Runs a permitted call: deadlines, retries, breakers, fallback, loops, cache, duplicates, background
+calls.
+"""
 
 from fingerpost.call.execution.breaker import BreakerState, BreakerStatus
 from fingerpost.call.execution.concurrency import (

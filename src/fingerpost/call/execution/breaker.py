@@ -1,4 +1,4 @@
-"""Circuit breakers: stop calling a server that fails, and test carefully whether it works again."""
+"""Circuit breakers: stop calls to a failing server, and test with few calls whether it works again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fingerpost.events import BreakerMoved, EventSink
 from fingerpost.frozen import frozen
 from fingerpost.records import ErrorKind
 
-MAX_TRIALS = 2  # at once, while half-open
+MAX_TRIALS = 2  # concurrent, while half-open
 
 
 class BreakerState(StrEnum):
@@ -23,18 +23,18 @@ class BreakerState(StrEnum):
 
 @frozen
 class BreakerStatus:
-    """A breaker as a person sees it."""
+    """The state of a breaker for display."""
 
     server: str
     state: BreakerState
-    failures: int  # in a row
+    failures: int  # consecutive
     reason: str = ""  # why it is not closed
-    retry_in: float | None = None  # seconds until a trial, while open
+    retry_in: float | None = None  # seconds until the next trial, while open
 
 
 @frozen
 class BreakerLimits:
-    """When it opens, for how long, and how many trials it takes at once."""
+    """When a breaker opens, for how long, and how many trials run at once."""
 
     failures: int
     rate: float
@@ -45,7 +45,7 @@ class BreakerLimits:
 
 @frozen(kw_only=False, eq=False)
 class BreakerTicket:
-    """Leave to ask the server once, to be handed back with what came of it."""
+    """Permission for one call to the server. It is returned with the call's outcome."""
 
     period: int
     number: int
@@ -59,13 +59,13 @@ class Breaker:
         self._limits = limits
         self._clock = clock
         self._state = BreakerState.CLOSED
-        self._period = 0  # grows with every change of state
+        self._period = 0  # increases with every change of state
         self._admitted = 0
-        self._ended: list[tuple[int, bool]] = []  # number and whether it failed, by number
+        self._ended: list[tuple[int, bool]] = []  # ticket number and whether it failed, sorted by number
         self._failures = 0
         self._opened_at = 0.0
         self._reason = ""
-        self._out: set[BreakerTicket] = set()  # trials under way
+        self._out: set[BreakerTicket] = set()  # running trials
 
     @property
     def state(self) -> BreakerState:
@@ -82,13 +82,13 @@ class Breaker:
         )
 
     def is_refusing(self) -> bool:
-        """Whether `issue_ticket` would give no ticket now."""
+        """Whether `issue_ticket` would return None now."""
         if self._state is BreakerState.OPEN:
             return self._get_remaining_seconds() > 0
         return self._state is BreakerState.HALF_OPEN and len(self._out) >= self._limits.trials
 
     def issue_ticket(self) -> BreakerTicket | None:
-        """Leave to ask the server once, or None: fail fast."""
+        """Return a ticket for one call, or None to fail fast."""
         if self.is_refusing():
             return None
         if self._state is BreakerState.OPEN:
@@ -100,7 +100,7 @@ class Breaker:
         return ticket
 
     def record_success(self, ticket: BreakerTicket) -> None:
-        """The server answered, if only with an error of the tool's."""
+        """Record that the server answered, even with a tool error."""
         if not self._is_current(ticket):
             return
         if self._state is BreakerState.HALF_OPEN:
@@ -109,7 +109,7 @@ class Breaker:
             self._record(ticket, failed=False)
 
     def record_failure(self, ticket: BreakerTicket, reason: str) -> None:
-        """The server did not answer, or with something that is no answer."""
+        """Record that the server did not answer, or sent an invalid answer."""
         if not self._is_current(ticket):
             return
         if self._state is BreakerState.HALF_OPEN:
@@ -122,11 +122,11 @@ class Breaker:
             self._set_state(BreakerState.OPEN)
 
     def return_ticket(self, ticket: BreakerTicket) -> None:
-        """Nobody learned how the server is: the call was given up, or never sent."""
+        """Return a ticket without a result: the call was cancelled or never sent."""
         self._is_current(ticket)
 
     def close(self) -> None:
-        """Forget the past."""
+        """Close the breaker and forget past failures."""
         self._reason = ""
         self._failures = 0
         if self._state is not BreakerState.CLOSED:
@@ -134,7 +134,7 @@ class Breaker:
         self._ended.clear()
 
     def allow_trial_now(self) -> None:
-        """The server has reconnected: what is open may be tried at once."""
+        """Allow a trial at once if the breaker is open, because the server has reconnected."""
         if self._state is BreakerState.OPEN:
             self._opened_at = self._clock() - self._limits.seconds
 
@@ -183,7 +183,7 @@ _STATE_WORDS = {
 
 
 class BreakerRegistry:
-    """One breaker for each server, made when first needed."""
+    """One breaker for each server, created on first use."""
 
     def __init__(self, limits: BreakerLimits, *, events: EventSink, clock: TimeSource) -> None:
         self._limits = limits
@@ -195,7 +195,7 @@ class BreakerRegistry:
         return {server: breaker.status for server, breaker in self._all.items()}
 
     def get_refusal(self, server: str) -> Failure | None:
-        """Why nothing is asked of this server now."""
+        """Return why this server is not called now, or None."""
         breaker = self._get_breaker(server)
         return self._build_refusal(breaker) if breaker.is_refusing() else None
 
@@ -207,7 +207,7 @@ class BreakerRegistry:
         return ticket or self._build_refusal(breaker)
 
     def record_outcome(self, server: str, ticket: BreakerTicket, failure: Failure | None) -> None:
-        """Tell what became of an admitted call; no failure means a good result."""
+        """Record the outcome of an admitted call. No failure means success."""
         breaker = self._get_breaker(server)
         before = breaker.state
         if failure is None or failure.answered:
@@ -222,14 +222,14 @@ class BreakerRegistry:
         self._get_breaker(server).return_ticket(ticket)
 
     def reset(self, server: str) -> None:
-        """A person says that the server is well."""
+        """Close the server's breaker, because a person says that the server works."""
         breaker = self._get_breaker(server)
         before = breaker.state
         breaker.close()
         self._emit_change(breaker, before, "reset by hand")
 
     def allow_trial_now(self, server: str) -> None:
-        """The server has reconnected."""
+        """Allow a trial at once, because the server has reconnected."""
         if (breaker := self._all.get(server)) is not None:
             breaker.allow_trial_now()
 

@@ -24,15 +24,15 @@ from fingerpost.redaction import scrub
 from fingerpost.servers.requests import RequestClock
 from fingerpost.tasks import cancel_and_exit
 
-# What event loops count by, without asking which loop this is: that is a system call each time.
+# The clock of asyncio event loops. Looking up the running loop costs a system call each time.
 loop_time = time.monotonic
 
 
 class ToolDeadline:
-    """The time one tool's turn has: its own, and over that the caller's patience.
+    """The deadline of one tool: its own timeout, limited by the caller's deadline.
 
-    The tool's own time stands still while its call waits for a slot: that is our queue, and says nothing
-    about the server. Waiting has as much time of its own, in all.
+    The tool's timeout does not run while its call waits for a slot, because this queue says nothing about the
+    server. The total wait has the same limit as the timeout.
     """
 
     __slots__ = ("_own", "_seconds", "_waiting", "until")
@@ -41,15 +41,15 @@ class ToolDeadline:
         self._seconds = seconds
         self._own = loop_time() + seconds
         self._waiting = seconds
-        self.until = until  # the caller's patience
+        self.until = until  # the caller's deadline
 
     def renew(self) -> ToolDeadline:
-        """The same from now on, within the same patience of the caller."""
+        """Return a new deadline with the full timeout, within the same caller's deadline."""
         return ToolDeadline(self._seconds, until=self.until)
 
     @property
     def expires_at(self) -> float:
-        """When it is over, as things stand."""
+        """The earlier of the two deadlines."""
         return min(self._own, self.until)
 
     @property
@@ -58,11 +58,11 @@ class ToolDeadline:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the caller's patience is over, and the tool had not yet had its own time."""
+        """Whether the caller's deadline has passed before the tool's own timeout."""
         return self.until < self._own and loop_time() >= self.until
 
     def get_wait_deadline(self, now: float) -> float:
-        """How long a call that begins to wait for a slot now may do so."""
+        """Return until when a call that starts to wait for a slot now may wait."""
         return min(now + self._waiting, self.until)
 
     def add_wait(self, seconds: float) -> None:
@@ -72,11 +72,11 @@ class ToolDeadline:
 
 MAX_WAITING_PER_SERVER = 256  # calls of one caller to one server
 MAX_WAITING = 4096  # calls to one server
-MAX_LENT = 256  # slots of one server; a call that waits for a person beyond that keeps its own
+MAX_LENT = 256  # slots of one server; beyond that, a call that waits for a person keeps its slot
 
 
 class NoSlotAvailable(Exception):
-    """There was no slot in time. Carries the failure to report."""
+    """No slot became free in time. Contains the failure to report."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -85,14 +85,16 @@ class NoSlotAvailable(Exception):
 
 @frozen(kw_only=False)
 class SlotOwner:
-    """For whom a slot is taken: a caller, and which of their conversations."""
+    """The caller and conversation that use a slot."""
 
     caller: str = ""
     conversation: str = ""
 
 
 def get_slot_owner(context: CallContext) -> SlotOwner:
-    """Local programs have one name: their sessions tell them apart."""
+    """Return the owner of a call's slot. Local programs share a caller name, so the conversation
+    distinguishes them.
+    """
     return SlotOwner(context.caller or "", context.conversation or "")
 
 
@@ -100,33 +102,33 @@ UNKNOWN_OWNER: Final = SlotOwner()
 
 
 class _SlotQueue:
-    """The slots of one server, and who waits for one."""
+    """The slots of one server, and the queue for them."""
 
     __slots__ = ("_served", "_turns", "free", "lent", "number_waiting", "running", "waiting")
 
     def __init__(self, free: int) -> None:
-        self.free = free  # below zero while calls that had lent theirs run beside those who got it
+        self.free = free  # negative while calls with reclaimed slots run beside their borrowers
         self.lent = 0
         self.waiting: dict[str, dict[str, deque[asyncio.Future[bool]]]] = {}  # by caller and conversation
         self.number_waiting: Counter[str] = Counter()  # by caller
         self.running: Counter[str | SlotOwner] = Counter()  # by caller, and by caller and conversation
         self._turns = 0
-        self._served: dict[str | SlotOwner, int] = {}  # the last turn of each who waits
+        self._served: dict[str | SlotOwner, int] = {}  # the last turn of each waiting owner
 
     def begin(self, owner: SlotOwner) -> None:
-        """A call of theirs has a slot."""
+        """Count a running call of this owner."""
         self.running[owner.caller] += 1
         self.running[owner] += 1
 
     def end(self, owner: SlotOwner) -> None:
-        """It has none any more, for good or for now."""
+        """Stop counting a call of this owner, permanently or while its slot is lent."""
         for key in (owner.caller, owner):
             self.running[key] -= 1
             if not self.running[key]:
                 del self.running[key]
 
     def release(self, owner: SlotOwner) -> None:
-        """To the next in turn, unless more run than there are slots."""
+        """Give the slot to the next waiter, unless more calls run than there are slots."""
         self.end(owner)
         if not self.waiting or self.free < 0:
             self.free += 1
@@ -149,7 +151,7 @@ class _SlotQueue:
         self.number_waiting[owner.caller] += 1
 
     def _remove(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
-        """Remove the entry of a caller that waits no more."""
+        """Remove a waiter from the queue."""
         conversations = self.waiting[owner.caller]
         line = conversations[owner.conversation]
         line.remove(waiter)
@@ -163,7 +165,7 @@ class _SlotQueue:
             self._served.pop(owner.caller, None)
 
     def withdraw(self, waiter: asyncio.Future[bool], owner: SlotOwner) -> None:
-        """Somebody waits no more. A slot that came in the same moment goes to the next."""
+        """Remove a waiter that gave up. A slot granted at the same moment goes to the next waiter."""
         if waiter.done() and not waiter.cancelled() and waiter.result():
             self.release(owner)
         elif waiter in self.waiting.get(owner.caller, {}).get(owner.conversation, ()):
@@ -181,7 +183,9 @@ class SlotPool:
         max_lent: int = MAX_LENT,
         unbounded: Collection[str] = (),
     ) -> None:
-        """Servers that are `unbounded` have calls begin others of their own, which must not wait for them."""
+        """Calls to `unbounded` servers start other calls on them, so they need no slot: waiting would
+        deadlock.
+        """
         self._unbounded = frozenset(unbounded)
         self._each = per_server
         self._most_waiting = max_waiting
@@ -189,16 +193,14 @@ class SlotPool:
         self._queues: dict[str, _SlotQueue] = {}
 
     async def acquire(self, server: str, owner: SlotOwner = UNKNOWN_OWNER, *, until: float) -> None:
-        """Take a slot of this server, to be given back. Raises `NoSlotAvailable` when none is free before
-        `until`.
-        """
+        """Acquire a slot of this server. Raises `NoSlotAvailable` if none is free before `until`."""
         if server in self._unbounded:
             return
         queue = self._queues.get(server)
         if queue is None:
             queue = self._queues[server] = _SlotQueue(self._each)
         if queue.free > 0:
-            queue.free -= 1  # nobody waits while one is free
+            queue.free -= 1  # there are no waiters while a slot is free
             queue.begin(owner)
         elif not await self._wait(server, queue, owner, until):
             raise NoSlotAvailable(
@@ -210,7 +212,7 @@ class SlotPool:
             self._queues[server].release(owner)
 
     def lend_slot(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> bool:
-        """Let others have the slot for now. False: so many do that already that this one stays taken."""
+        """Lend the slot to other calls. Return False if too many slots are lent already."""
         queue = self._queues.get(server)
         if queue is None or queue.lent >= self._most_lent:
             return False
@@ -219,14 +221,16 @@ class SlotPool:
         return True
 
     def reclaim(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> None:
-        """Have a lent slot again, at once."""
+        """Take back a lent slot immediately."""
         queue = self._queues[server]
         queue.lent -= 1
         queue.free -= 1
         queue.begin(owner)
 
     async def _wait(self, server: str, queue: _SlotQueue, owner: SlotOwner, until: float) -> bool:
-        """Whether there was one in time. A plain future and a timer: under load nearly every call waits."""
+        """Return whether a slot became free in time. Uses a plain future and a timer, because under load
+        nearly every call waits.
+        """
         theirs = queue.number_waiting[owner.caller]
         if theirs >= self._most_waiting or (theirs and queue.number_waiting.total() >= MAX_WAITING):
             raise NoSlotAvailable(
@@ -247,7 +251,7 @@ class SlotPool:
 
 
 class SlotClock(RequestClock):
-    """The clock of a call that has a slot: while it stands still for a person, the slot is lent."""
+    """The clock of a call with a slot. The slot is lent while the clock is paused for a person."""
 
     def __init__(
         self,
@@ -275,7 +279,7 @@ class SlotClock(RequestClock):
         self._reclaim()
 
     def end(self) -> None:
-        """The call is over, and has its slot to give back, though a question of it may still be open."""
+        """End the call and reclaim its slot for release, even if a question is still open."""
         self._over = True
         self._reclaim()
 
@@ -316,7 +320,7 @@ class ParallelJob(Generic[T]):
 async def run_in_parallel(
     jobs: Sequence[ParallelJob[T]], *, max_parallel: int = MAX_PARALLEL
 ) -> tuple[T, ...]:
-    """What every job came to. When one raises, the others are cancelled."""
+    """Return the results of all jobs in order. If one raises, the others are cancelled."""
     results: dict[int, T] = {}
     limit = anyio.Semaphore(max_parallel)
 
@@ -332,7 +336,7 @@ async def run_in_parallel(
 
 
 def _group_in_lanes(jobs: Sequence[ParallelJob[T]]) -> list[list[int]]:
-    """Jobs that follow each other: the writes to one server. Every read goes alone."""
+    """Group jobs that must run in sequence: writes to one server. Every read is its own group."""
     lanes: list[list[int]] = []
     writes: dict[str, list[int]] = {}
     for index, job in enumerate(jobs):
@@ -358,12 +362,12 @@ class BackgroundState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     CANCELLED = "cancelled"
-    FAILED = "failed"  # our own mistake: what a tool does wrong is a result like any other
+    FAILED = "failed"  # an internal error: a tool's error is an ordinary result
 
 
 @frozen
 class BackgroundStatus:
-    """How far a piece of work has come."""
+    """The progress of a background call."""
 
     handle: str
     tool: str
@@ -375,7 +379,7 @@ class BackgroundStatus:
 
 
 class _BackgroundJob(Generic[T]):
-    """One piece of work."""
+    """One background call."""
 
     def __init__(self, handle: str, tool: str, owner: str | None, began: float) -> None:
         self.handle = handle
@@ -394,7 +398,7 @@ class _BackgroundJob(Generic[T]):
 
 
 class BackgroundCalls(Generic[T]):
-    """The work under way and the results not yet forgotten. Leaving it calls everything off."""
+    """Running background calls and recent results. Leaving the context cancels all calls."""
 
     def __init__(
         self,
@@ -426,7 +430,7 @@ class BackgroundCalls(Generic[T]):
     def start(
         self, work: Callable[[ProgressReporter], Awaitable[T]], *, tool: str, owner: str | None = None
     ) -> str:
-        """Begin, and return the handle at once. `owner` alone may then use it."""
+        """Start the work and return its handle at once. Only `owner` may use the handle."""
         if self._tasks is None:
             message = "background work is started inside `async with Background()`"
             raise RuntimeError(message)
@@ -441,7 +445,7 @@ class BackgroundCalls(Generic[T]):
         return piece.handle
 
     def poll(self, handle: str, *, owner: str | None = None) -> BackgroundStatus:
-        """How it is coming along. Raises `CallError` for a handle that is not, or no longer, known."""
+        """Return the status. Raises `CallError` if the handle is unknown or expired."""
         piece = self._find(handle, owner)
         ended = self._clock() if piece.ended is None else piece.ended
         progress, total, message = piece.progress
@@ -456,14 +460,14 @@ class BackgroundCalls(Generic[T]):
         )
 
     async def result(self, handle: str, *, timeout: float = 0.0, owner: str | None = None) -> T | None:
-        """The result, waiting up to `timeout` seconds for it; None when there is none (yet): see `poll`."""
+        """Wait up to `timeout` seconds and return the result, or None if there is none (see `poll`)."""
         piece = self._find(handle, owner)
         with anyio.move_on_after(timeout):
             await piece.over.wait()
         return piece.result
 
     async def cancel(self, handle: str, *, timeout: float = 10.0, owner: str | None = None) -> bool:
-        """Call it off and wait until it has ended. False when it was over already."""
+        """Cancel the call and wait until it has ended. Return False if it had ended already."""
         piece = self._find(handle, owner)
         if piece.over.is_set():
             return False
@@ -479,7 +483,7 @@ class BackgroundCalls(Generic[T]):
                 job.result = await work(job.report_progress)
                 state = BackgroundState.DONE
         except Exception:
-            # One failed piece must not call off the others.
+            # A failed job must not cancel the others.
             logger.exception("background work on %s failed", job.tool)
             state = BackgroundState.FAILED
         finally:

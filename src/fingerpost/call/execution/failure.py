@@ -1,4 +1,4 @@
-"""What went wrong in one attempt, whether it may have taken effect, and when to retry."""
+"""The failure of one attempt: its kind, whether the call may have taken effect, and when to retry."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ MAY_HAVE_TAKEN_EFFECT = "it may have taken effect: check before you repeat it"
 
 @frozen
 class Failure:
-    """Why an attempt gave no result."""
+    """The reason why an attempt gave no result."""
 
     kind: ErrorKind
     detail: str
     hint: str = ""
-    effect_possible: bool = False  # the world may have changed nevertheless
-    cause: ErrorKind | None = None  # what went wrong, where `kind` says only what is known of the effect
-    transient: bool = False  # the same call may succeed a moment later
-    retry_after: float | None = None  # for how many seconds the server asks to be left alone
-    answered: bool = False  # the server is well: the error is the tool's
+    effect_possible: bool = False  # the call may have taken effect
+    cause: ErrorKind | None = None  # the error, if `kind` only says that the effect is unknown
+    transient: bool = False  # a retry may succeed
+    retry_after: float | None = None  # seconds that the server asks to wait
+    answered: bool = False  # the server works: it is the tool's error
     server_fault: bool = False  # counts against the server's breaker
-    result: JsonObject | None = None  # what the tool said of its error, in full
-    code: int | None = None  # the server's own, when it answered with an error
+    result: JsonObject | None = None  # the tool's full error result
+    code: int | None = None  # the server's error code
     data: Json = None
 
 
 def explain_exception(error: Exception, call: Call, *, sent: bool) -> Failure:
-    """The failure behind an error of ours, or of code that should have raised one of ours."""
+    """Convert an exception to a failure."""
     failure = _explain_after_sending(error) if sent else _explain_before_sending(error)
     failure = replace(failure, cause=failure.kind)
     if sent and call.effect is not Effect.READ and _is_outcome_open(error):
@@ -129,15 +129,15 @@ _KINDS = {
 
 
 def _is_outcome_open(error: Exception) -> bool:
-    """Whether a write that ended so may or may not have happened."""
+    """Return whether a write that ended with this error may have taken effect."""
     if isinstance(error, SignInRequired | SessionRejected | RequestNotExecuted | ToolFailed):
-        return False  # it never left us, the server turned it away, or said itself how it ended
+        return False  # never sent, rejected by the server, or with a reported outcome
     known = ServerUnavailable | ToolTimeout | ServerReplyInvalid | LimitReached
     return isinstance(error, known) or not isinstance(error, FingerpostError)
 
 
 def classify_result(result: JsonObject, call: Call, *, takes_rounds: bool = False) -> Failure | None:
-    """The failure a result reports, or None when it is one the caller can do something with."""
+    """Return the failure that a result reports, or None if the caller can use the result."""
     if result.get("isError") is True:
         fault = parse_fault(result)
         wrong = fault is not None and fault.parameter
@@ -159,7 +159,7 @@ def classify_result(result: JsonObject, call: Call, *, takes_rounds: bool = Fals
     return None
 
 
-# What file servers in JavaScript and Python say when the system refuses a path.
+# Messages of JavaScript and Python file servers when the system refuses a path.
 _SYSTEM_ERROR = re.compile(
     r"(?:(?P<code>ENOENT|EACCES|EEXIST): [^'\n]{1,80}'|\[Errno (?P<number>2|13|17)\] [^'\n]{1,80}')"
     r"(?P<path>[^'\n]{1,1000})'"
@@ -172,7 +172,7 @@ _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 
 
 def parse_fault(result: JsonObject) -> CallFault | None:
-    """What a failed result says of its kind: in the words of our own servers, or of the system."""
+    """Return the fault of a failed result, as reported by built-in servers or by the operating system."""
     text = _get_text(result)[: 2 * MAX_DETAIL_LENGTH]
     meta = result.get("_meta")
     told = cast("JsonObject", meta).get(FAULT) if isinstance(meta, dict) else None
@@ -196,7 +196,7 @@ _FAULTS = frozenset(ParameterFault)
 
 
 def describe_fault(fault: CallFault | None) -> dict[str, Json]:
-    """What an outcome's metadata say of the fault: its type where it has one, and the path that was tried."""
+    """Return the fault for an outcome's metadata: its type, if known, and the path."""
     if fault is None:
         return {}
     told: dict[str, Json] = {"error_type": fault.error_type, "attemptedPath": fault.path}
@@ -204,7 +204,7 @@ def describe_fault(fault: CallFault | None) -> dict[str, Json]:
 
 
 def get_parameter_errors(fault: CallFault | None) -> tuple[ParameterError, ...]:
-    """The argument to correct, where the fault names one."""
+    """Return the argument to correct, if the fault names one."""
     if fault is None or not fault.parameter:
         return ()
     words = f"{fault.parameter}: {fault.message}"
@@ -212,7 +212,7 @@ def get_parameter_errors(fault: CallFault | None) -> tuple[ParameterError, ...]:
 
 
 def build_cancelled_failure(call: Call, *, sent: bool) -> Failure:
-    """What is recorded of an attempt whose caller went away."""
+    """Build the failure of an attempt whose caller cancelled it."""
     if sent and call.effect is not Effect.READ:
         return Failure(
             kind=ErrorKind.UNKNOWN,
@@ -242,43 +242,43 @@ def _format_error(error: Exception) -> str:
 
 
 def _get_hint(error: Exception) -> str:
-    """The error's own hint. Whether a call may have taken effect is judged here, not where it was sent."""
+    """Return the error's hint, without its statement about a possible effect, which is judged here."""
     hint = error.hint if isinstance(error, FingerpostError) else None
     return hint if hint is not None and hint != UNKNOWN_OUTCOME else ""
 
 
 def _sanitize(text: str) -> str:
-    """Text from outside: without secrets, valid, of bounded length."""
+    """Return external text without secrets, valid and limited in length."""
     text = to_valid_text(scrub(text[: 2 * MAX_DETAIL_LENGTH])).strip()
     return text if len(text) <= MAX_DETAIL_LENGTH else text[: MAX_DETAIL_LENGTH - 1] + "…"
 
 
 FIRST_WAIT_SECONDS = 0.2
 MAX_WAIT_SECONDS = 5.0
-MAX_RETRY_AFTER_SECONDS = 30.0  # what a server may ask us to wait; who wants more is not asked again
+MAX_RETRY_AFTER_SECONDS = 30.0  # longer requested waits are not retried
 
 
 def may_retry(failure: Failure, rule: RetryRule, *, failures: int, retries: int, pause: float = 0.0) -> bool:
-    """Whether the same call may be tried once more, after `failures` failed tries and a `pause`.
+    """Return whether the call may be retried after `failures` failed attempts and a `pause`.
 
-    Never sooner than the server asked for.
+    A retry never comes sooner than the server requested.
     """
     soon = failure.retry_after is not None and failure.retry_after > pause
     if failures > retries or soon or (failure.effect_possible and not rule.repeatable.value):
         return False
-    if failure.cause is None:  # it was refused before it was tried: the breaker, the slots
+    if failure.cause is None:  # refused before the attempt, by a breaker or for lack of slots
         return failure.transient
     if failure.transient and failure.cause is ErrorKind.EXECUTION_FAILED:
-        return True  # the tool's question could not be put to anybody, and it asks no more when called again
+        return True  # the tool's question could not be asked; a repeated call would not ask again
     wanted = failure.cause.value in rule.conditions.value
     return wanted and (failure.transient or failure.cause is ErrorKind.EXECUTION_FAILED)
 
 
 def compute_retry_wait(failures: int, *, chance: float, retry_after: float | None = None) -> float:
-    """Seconds to wait after `failures` failed tries; `chance` is a random number from 0 to 1.
+    """Return the seconds to wait after `failures` failed attempts. `chance` is a random number from 0 to 1.
 
-    Full jitter: callers that failed together do not come back together. `asked` is how long the server
-    wants to be left alone; it is not waited for where that is too long.
+    Full jitter keeps callers that failed together from retrying together. `retry_after` is the wait that the
+    server requested; it is ignored if too long.
     """
     jitter = chance * min(MAX_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(failures - 1, 30))
     return jitter if retry_after is None or retry_after > MAX_RETRY_AFTER_SECONDS else retry_after + jitter

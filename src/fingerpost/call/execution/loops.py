@@ -1,4 +1,4 @@
-"""Refuse calls that go round in circles, and identical writes that look like an accident."""
+"""Refuses calls that repeat in a loop, and identical writes that look accidental."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POLLING_WORDS = frozenset({
 
 @lru_cache(maxsize=4096)
 def is_polling_tool(name: str) -> bool:
-    """Whether the tool asks how something is coming along."""
+    """Return whether the tool polls the state of something."""
     return not _POLLING_WORDS.isdisjoint(_split_words(name))
 
 
@@ -36,20 +36,20 @@ def _split_words(name: str) -> set[str]:
 
 READ_FACTOR = 2
 POLLING_FACTOR = 10
-MAX_ROUND_LENGTH = 4  # steps that take turns
-MAX_STEPS = 240  # remembered of one conversation
+MAX_ROUND_LENGTH = 4  # different steps in one round of a loop
+MAX_STEPS = 240  # kept per conversation
 MAX_CONVERSATIONS = 1000
 PAUSE_SECONDS = 60.0
-QUICK_SECONDS = 0.1  # no model reads a result and writes its next call within that
+QUICK_SECONDS = 0.1  # a model cannot read a result and write its next call within this time
 
 
 @frozen(kw_only=False)
 class LoopStep:
-    """One call that was made, and what came of it."""
+    """A call and its result."""
 
     tool: str
-    call: str  # its fingerprint
-    result: str  # its imprint
+    call: str  # fingerprint
+    result: str  # hash
     limit: int
     at: float
 
@@ -59,7 +59,7 @@ class LoopStep:
 
 @dataclass(slots=True)
 class _ConversationSteps:
-    """What is remembered of one conversation."""
+    """The recent calls of one conversation."""
 
     steps: deque[LoopStep] = field(default_factory=lambda: deque[LoopStep](maxlen=MAX_STEPS))
     told: dict[str, float] = field(default_factory=dict[str, float])  # when a call was refused
@@ -72,7 +72,7 @@ class _ConversationSteps:
 
 
 class LoopGuard:
-    """The latest steps of every conversation, and whether the next call would go round again."""
+    """Keeps the latest calls of every conversation and detects loops."""
 
     def __init__(
         self, *, repeat_limit: int, clock: TimeSource, conversations: int = MAX_CONVERSATIONS
@@ -81,12 +81,12 @@ class LoopGuard:
         self._clock = clock
         self._conversations = conversations
         self._talks: OrderedDict[str, _ConversationSteps] = OrderedDict()
-        self._at_work: dict[tuple[str, str], int] = {}  # how many of the same call
+        self._at_work: dict[tuple[str, str], int] = {}  # number of equal calls
 
     def check(self, conversation: str, call: Call, *, may_insist: bool = False) -> str | None:
-        """Why this call must not be made again, or None when it may.
+        """Return why this call must not be repeated, or None if it may.
 
-        `may_insist`: a read that is asked for again at once was asked for by a program, and goes through.
+        `may_insist`: a refused read that is repeated at once comes from a program and is allowed.
         """
         talk = self._talks.get(conversation)
         if talk is None or (conversation, call.fingerprint) in self._at_work:
@@ -94,7 +94,7 @@ class LoopGuard:
         lately = islice(reversed(talk.steps), MAX_ROUND_LENGTH)
         last = next((step for step in lately if step.call == call.fingerprint), None)
         if last is None:
-            return None  # most calls are new: they need no closer look
+            return None  # most calls are new and need no further check
         now = self._clock()
         if may_insist and call.effect is Effect.READ and _is_insisting(talk, last, now):
             return None
@@ -104,12 +104,14 @@ class LoopGuard:
         return reason
 
     def begin(self, conversation: str, call: Call) -> None:
-        """The call is being made; it has to be ended."""
+        """Record that the call starts. `end` must follow."""
         key = (conversation, call.fingerprint)
         self._at_work[key] = self._at_work.get(key, 0) + 1
 
     def end(self, conversation: str, call: Call) -> bool:
-        """Whether it was the last of those made at once, whose result is to be noted for all of them."""
+        """Return whether this was the last of concurrent equal calls. Its result is recorded for all of
+        them.
+        """
         key = (conversation, call.fingerprint)
         left = self._at_work.pop(key) - 1
         if left:
@@ -117,9 +119,9 @@ class LoopGuard:
         return not left
 
     def record_result(self, conversation: str, call: Call, result: str, *, tolerance: int = 1) -> None:
-        """Remember what came of a call; `result` is the same for the same result.
+        """Record the result of a call. `result` is equal for equal results.
 
-        `patience` is how many times more often than usual it may come again.
+        `tolerance` multiplies the number of allowed repetitions.
         """
         talk = self._talks.get(conversation)
         if talk is None:
@@ -138,7 +140,7 @@ class LoopGuard:
 
 
 def _is_insisting(conversation: _ConversationSteps, last: LoopStep, now: float) -> bool:
-    """Whether the call of this step was refused, and has hardly been out of sight since."""
+    """Return whether this call was refused and is repeated almost without pause."""
     at = conversation.told.get(last.call)
     return at is not None and now - max(at, last.at) <= QUICK_SECONDS
 
@@ -153,10 +155,10 @@ def _find_round(steps: deque[LoopStep], call: Call, now: float) -> str | None:
 
 
 def _count_rounds(steps: deque[LoopStep], length: int) -> int:
-    """How often the last `length` steps were made, when that is too often; otherwise 0."""
+    """Return how often the last `length` steps were repeated if that is too often, else 0."""
     backwards = list(islice(reversed(steps), length))
     limit = max(step.limit for step in backwards)
-    # Taking turns shows itself sooner: two full rounds of A B are four calls for nothing.
+    # Alternating steps are refused earlier: two rounds of A B are four useless calls.
     enough = limit if length == 1 else max(2, limit - 1)
     enough = min(enough, MAX_STEPS // length)
     if len(steps) < enough * length:
@@ -176,14 +178,14 @@ def _describe_round(steps: list[LoopStep], rounds: int) -> str:
     return f"{' and '.join(tools)} were called in turn {rounds} times and gave the same results"
 
 
-REMEMBERED_SECONDS: Final = 60.0  # how long an interrupted write is remembered
+REMEMBERED_SECONDS: Final = 60.0  # for interrupted writes
 MAX_REMEMBERED: Final = 1000
 
 DuplicateKey = tuple[str, str, str | None, str]
 
 
 def build_duplicate_key(plan: CallPlan) -> DuplicateKey | None:
-    """What two identical writes of one conversation have in common; None: the call is not looked at."""
+    """Return the key that identical writes of one conversation share, or None if the call is not checked."""
     call, context = plan.call, plan.context
     where = context.conversation or context.packet_id or context.asker
     if (
@@ -197,7 +199,7 @@ def build_duplicate_key(plan: CallPlan) -> DuplicateKey | None:
 
 
 class DuplicateGuard:
-    """The writes that run now, and those whose caller left before their end."""
+    """The running writes, and those whose caller cancelled them."""
 
     def __init__(self, *, clock: TimeSource) -> None:
         self._clock = clock
@@ -205,7 +207,7 @@ class DuplicateGuard:
         self._interrupted: dict[DuplicateKey, float] = {}
 
     def check_duplicate(self, key: DuplicateKey, call: Call) -> Execution | None:
-        """Why this call is not run, or None when it may."""
+        """Return why this call is not run, or None if it may run."""
         if key in self._running:
             return _build_duplicate_refusal(
                 call,
@@ -224,7 +226,7 @@ class DuplicateGuard:
 
     @contextmanager
     def track_running(self, key: DuplicateKey, attempt_log: AttemptLog) -> Generator[None]:
-        """Around a write that runs."""
+        """Track a running write."""
         self._running.add(key)
         try:
             yield

@@ -25,7 +25,7 @@ class ResultHash:
 
 
 def hash_result(result: JsonObject) -> ResultHash:
-    """Over everything but `_meta`, which servers fill afresh on every reply."""
+    """Hash everything except `_meta`, which servers change with every response."""
     told = {key: value for key, value in result.items() if key != "_meta"}
     try:
         data = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
@@ -35,17 +35,19 @@ def hash_result(result: JsonObject) -> ResultHash:
 
 
 def hash_error(error: ErrorKind, detail: str) -> str:
-    """What a tool says of its error is its answer; what we say of a server may hold a countdown."""
+    """Hash an error. A tool's own message is included; other messages may contain a countdown."""
     told = detail if error is ErrorKind.EXECUTION_FAILED else ""
     return f"{error}:{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"
 
 
 _EMPTY_VALUES = frozenset({"", "[]", "{}", "null", '""'})
-_MAX_CHECKED_LENGTH = 64  # a longer text is not white space around brackets
+_MAX_CHECKED_LENGTH = 64  # longer text cannot be just brackets and white space
 
 
 def is_empty_result(result: JsonObject) -> bool:
-    """No structured content, and no content but blank text or an empty list, object or null."""
+    """Return whether a result has no structured content and only blank text or an empty list, object or
+    null.
+    """
     if is_input_required(result):
         return False
     structured = result.get("structuredContent")
@@ -76,14 +78,14 @@ def _is_empty_block(block: Json) -> bool:
     return len(stripped) <= _MAX_CHECKED_LENGTH and "".join(stripped.split()) in _EMPTY_VALUES
 
 
-MAX_SHOWN: Final = 3  # of the blocks left out
+MAX_SHOWN: Final = 3  # invalid entries
 MAX_SHOWN_LENGTH: Final = 100  # characters of each
 _TEXT_KEYS: Final = {"true": True, "false": False}
 _BYTE_KEYS: Final = ("image", "audio")
 
 
 def normalize_result(result: JsonObject, call: Call) -> JsonObject:
-    """The very same result where it is right. Raises `ServerReplyInvalid` for what is none at all."""
+    """Return the result, unchanged if it is valid. Raises `ServerReplyInvalid` if it is no result."""
     if _is_valid(result):
         return result
     if is_input_required(result):
@@ -105,7 +107,7 @@ def _is_valid(result: JsonObject) -> bool:
 
 
 def _is_block(block: Json) -> bool:
-    """Whether it is one that clients can read. Kinds nobody knows yet are for those who know them."""
+    """Return whether clients can read the block. Unknown kinds are passed on."""
     if not isinstance(block, dict):
         return False
     kind = block.get("type")
@@ -153,13 +155,13 @@ def _repair_result(result: JsonObject) -> JsonObject:
     failed = result.get("isError")
     if failed is None:
         made.pop("isError", None)
-    elif not isinstance(failed, bool):  # what a server cannot say rightly did not go well
+    elif not isinstance(failed, bool):  # an invalid flag counts as a failure
         made["isError"] = _TEXT_KEYS.get(failed, True) if isinstance(failed, str) else True
     return made
 
 
 def _split_blocks(content: Json) -> tuple[list[Json], list[Json]]:
-    """The blocks, and what stood among them and is none."""
+    """Return the valid blocks and the invalid entries."""
     if content is None:
         return [], []
     if isinstance(content, str):
@@ -174,7 +176,7 @@ def _split_blocks(content: Json) -> tuple[list[Json], list[Json]]:
 
 
 def _repair_block(entry: Json) -> Json:
-    """A text among blocks, or a block without its type or name, where there is only one way to read it."""
+    """Convert a plain text, or a block without type or name, if there is only one reading."""
     if isinstance(entry, str):
         return {"type": "text", "text": entry}
     if not isinstance(entry, Mapping):
@@ -193,7 +195,7 @@ def _build_note(left_out: Sequence[Json]) -> str:
 
 
 def _show_beginning(entry: Json) -> str:
-    """The beginning of it. What is long is not written out for that."""
+    """Return the beginning of the entry without serialising all of it."""
     if isinstance(entry, Mapping):
         return f"a block of the type {json.dumps(entry.get('type'), default=str)[:MAX_SHOWN_LENGTH]}"
     if isinstance(entry, list | tuple):
@@ -207,7 +209,7 @@ MAX_ENTRY_BYTES = 8 * 1024 * 1024
 
 @frozen(kw_only=False)
 class CachedResult:
-    """An answer from memory, and how many seconds old it is."""
+    """A cached result and its age in seconds."""
 
     result: JsonObject
     age: float
@@ -226,7 +228,7 @@ CacheKey = tuple[str, str | None, str | None, str | None]
 
 
 class ResultCache:
-    """Bounded in number, bytes and age; what was used least recently goes first."""
+    """An LRU cache of results, limited in number, bytes and age."""
 
     def __init__(self, *, entries: int, clock: TimeSource, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._entries = entries
@@ -242,15 +244,15 @@ class ResultCache:
         return self._bytes
 
     def is_cacheable(self, call: Call) -> bool:
-        """Whether answers to this call are kept at all."""
+        """Return whether results of this call are cached at all."""
         return self._entries > 0 and call.cache_seconds > 0 and call.effect is Effect.READ
 
     def get_epoch(self, server: str) -> int:
-        """The number of writes so far: take it before asking, give it when keeping."""
+        """Return the number of writes so far. Read it before the call and pass it to `keep`."""
         return self._epochs.get(server, 0)
 
     def find(self, call: Call, context: CallContext) -> CachedResult | None:
-        """The answer to the same call of the same caller, when it is fresh."""
+        """Return the fresh result of the same call by the same caller, or None."""
         key = _build_cache_key(call, context)
         kept = self._kept.get(key) if self.is_cacheable(call) else None
         if kept is None:
@@ -263,7 +265,7 @@ class ResultCache:
         return CachedResult(kept.result, now - kept.since)
 
     def keep(self, call: Call, context: CallContext, result: JsonObject, *, size: int, epoch: int) -> None:
-        """Keep a good answer that was asked for in `get_epoch`."""
+        """Cache a result. It is ignored if a write has happened since `epoch`."""
         if not self.is_cacheable(call) or size > min(MAX_ENTRY_BYTES, self._most_bytes):
             return
         if epoch != self.get_epoch(call.server):
@@ -277,7 +279,7 @@ class ResultCache:
             self._drop(next(iter(self._kept)))
 
     def invalidate(self, server: str) -> None:
-        """Something was, or may have been, written: what was read there before is stale."""
+        """Drop the server's results, because something was or may have been written."""
         self._epochs[server] = self.get_epoch(server) + 1
         for key in [key for key, kept in self._kept.items() if kept.server == server]:
             self._drop(key)
@@ -289,6 +291,6 @@ class ResultCache:
 
 
 def _build_cache_key(call: Call, context: CallContext) -> CacheKey:
-    # A caller without a name is known by the conversation only.
+    # A caller without a name is identified by the conversation only.
     conversation = context.conversation if context.caller is None else None
     return (call.fingerprint, context.caller, context.profile, conversation)

@@ -28,78 +28,78 @@ from fingerpost.servers.requests import RequestContext
 
 @frozen
 class CallPlan:
-    """A permitted call, whose it is, how long it may take, and what may stand in for it."""
+    """A permitted call with its context, timeout and possible fallbacks."""
 
     call: Call
     permit: Permit
     context: CallContext
     latency: LatencyProfile
     alternatives: Alternatives = find_no_alternatives
-    before_fallback: BeforeFallback = do_nothing_before_fallback  # has the tools that could take over arrive
+    before_fallback: BeforeFallback = do_nothing_before_fallback  # connects servers of possible fallbacks
     permitting: PermitFallback = permit_no_fallback
     on_progress: ProgressReporter | None = None
     latency_of: GetLatency | None = None
-    request_context: RequestContext | None = None  # what goes between caller and server beside it
+    request_context: RequestContext | None = None  # data exchanged between caller and server beside the call
 
     @property
     def is_continuation(self) -> bool:
-        """Whether this is a further round of a call already begun."""
+        """Whether this is a later round of a call."""
         return self.request_context is not None and self.request_context.is_continuation
 
     @property
     def is_proxied(self) -> bool:
-        """Whether a caller of their own stands behind it, whom we only pass on.
+        """Whether the call is proxied for an MCP client.
 
-        They get every answer of the server itself, and may repeat a call as often as they mean to.
+        Such a client gets every result of the server itself and may repeat calls intentionally.
         """
         return self.request_context is not None and self.request_context.caller is not None
 
     @property
     def has_no_session(self) -> bool:
-        """Whether the caller speaks the protocol without sessions: nothing ties one call to the next."""
+        """Whether the caller uses the protocol without sessions, so that its calls are unrelated."""
         passage = self.request_context
         return passage is not None and passage.caller is not None and passage.caller.accepts_input_required
 
 
 @frozen
 class ToolRun:
-    """One tool's turn in a run: the call, the leave to make it, and the time it has."""
+    """One tool in a run: the call, its permit and its deadline."""
 
     call: Call
     permit: Permit
-    time: ToolDeadline  # over all attempts of this tool
+    time: ToolDeadline  # for all attempts of this tool
     fallback: bool = False
     on_progress: ProgressReporter | None = None
     request_context: RequestContext | None = None
-    dialogue: WatchedCaller | None = None  # with the caller, watched
+    dialogue: WatchedCaller | None = None  # the caller's side, with a record of questions
 
     @property
     def has_begun_dialogue(self) -> bool:
-        """Whether caller and server are talking already: then nothing of it may begin anew."""
+        """Whether the server has asked the caller something. Then the call must not be restarted."""
         if self.request_context is not None and self.request_context.is_continuation:
             return True
         return self.dialogue is not None and self.dialogue.begun
 
     @property
     def has_caller_credentials(self) -> bool:
-        """Whether the caller's own credentials may go to the server: its answers are theirs alone."""
+        """Whether the caller's own credentials may be sent. Then the results belong to this caller only."""
         if self.dialogue is not None:
             return self.dialogue.authorization is not None
         return self.request_context is not None and self.request_context.authorization is not None
 
     def renew_deadline(self) -> ToolRun:
-        """The same, with the tool's whole time again."""
+        """Return the run with the tool's full timeout again."""
         return replace(self, time=self.time.renew())
 
 
 @dataclass(slots=True, kw_only=True)
 class RunningAttempt:
-    """An attempt under way."""
+    """A running attempt."""
 
     number: int
     began: datetime = field(default_factory=utc_now)
-    waited: float = 0.0  # for a slot, or before repeating
-    asked_at: float | None = None  # when the server's own time began; None when it was never asked
+    waited: float = 0.0  # for a slot, or before a retry
+    asked_at: float | None = None  # when the server was asked; None if it was not
     sent: bool = False
 
 
@@ -110,7 +110,7 @@ class AttemptLog:
         self.context = context
         self._events = events
         self._attempts: list[Attempt] = []
-        self.in_flight: Call | None = None  # a call that is not a read, and of which no end is known
+        self.in_flight: Call | None = None  # a write whose outcome is not known
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -120,11 +120,11 @@ class AttemptLog:
         return RunningAttempt(number=len(self._attempts) + 1, waited=waited)
 
     def build_started_event(self, tool_run: ToolRun, attempt: RunningAttempt) -> AttemptStarted:
-        """The event that goes before a call is sent; not told yet."""
+        """Build the event that precedes the sending of a call, without emitting it."""
         return AttemptStarted(**self._get_start_fields(tool_run, attempt))
 
     def emit_started(self, tool_run: ToolRun, attempt: RunningAttempt) -> None:
-        """Tell that a call is about to be sent."""
+        """Record that a call is about to be sent."""
         self._events.record(AttemptStarted, **self._get_start_fields(tool_run, attempt))
 
     def _get_start_fields(self, tool_run: ToolRun, attempt: RunningAttempt) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class AttemptLog:
         self._events.record(AttemptFinished, packet_id=self._packet_id, call_id=call_id, attempt=done)
 
     def record_skipped(self, call: Call, reason: str) -> None:
-        """A fallback that was not even tried."""
+        """Record a fallback that was not tried."""
         self.record_finished(call, self.begin(), Failure(kind=ErrorKind.DENIED, detail=reason))
 
     def emit_fallback(self, to: Call, *, instead_of: Call, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Run a permitted call: attempts, retries and fallbacks. The only place from which a tool is called."""
+"""Runs a permitted call: attempts, retries and fallbacks. Tools are called only from here."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ from fingerpost.servers.requests import CALL_ID, RequestContext
 from fingerpost.settings.model import CallSettings, FlagSettings
 from fingerpost.tasks import create_cancel_scope, run_in_thread
 
-GRACE_SECONDS = 1.0  # for a door that keeps its own deadline, to say so in its own words
+GRACE_SECONDS = 1.0  # lets an upstream with its own deadline report the timeout itself
 
 
 class AttemptRunner:
-    """Makes attempts. Failures come back as values; only cancellation is raised."""
+    """Runs attempts. Failures are returned as values; only cancellation is raised."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class AttemptRunner:
         flush_soon: Callable[[], None],
         check_tool: Callable[[Call], None],
     ) -> None:
-        """`assure` raises where a tool is no longer the one that a call was permitted for."""
+        """`check_tool` raises if a tool is no longer the one for which the call was permitted."""
         self._door = upstream
         self._slots = slots
         self._breakers = breakers
@@ -103,7 +103,7 @@ class AttemptRunner:
     async def attempt_once(
         self, attempt_log: AttemptLog, tool_run: ToolRun, *, waited: float
     ) -> JsonObject | Failure:
-        """Try the tool once, and record how it went. `waited` is the pause that went before."""
+        """Try the tool once and record the result. `waited` is the pause before this attempt."""
         attempt = attempt_log.begin(waited=waited)
         try:
             outcome = await self._attempt_in_slot(attempt_log, tool_run, attempt)
@@ -114,14 +114,14 @@ class AttemptRunner:
             raise
         attempt_log.record_finished(tool_run.call, attempt, outcome if isinstance(outcome, Failure) else None)
         if tool_run.call.effect is not Effect.READ:
-            self._hasten()  # until it is on disk, another process has to take it for lost
+            self._hasten()  # until it is on disk, other processes must treat the call as lost
         return outcome
 
     async def _attempt_in_slot(
         self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
     ) -> JsonObject | Failure:
         server = tool_run.call.server
-        # Asked before waiting, so that a server that is left alone fails fast.
+        # Checked before waiting for a slot, so that an open breaker fails fast.
         if (refusal := self._breakers.get_refusal(server)) is not None:
             return refusal
         began = loop_time()
@@ -162,7 +162,7 @@ class AttemptRunner:
     ) -> JsonObject | Failure:
         try:
             await self._door.ensure(tool_run.call.server, timeout=tool_run.time.remaining)
-            self._assure(tool_run.call)  # its server may have come back with another tool of that name
+            self._assure(tool_run.call)  # the server may have reconnected with another tool of this name
             await self._record_start(attempt_log, tool_run, attempt)
             result = normalize_result(await self._send(attempt_log, tool_run, attempt), tool_run.call)
         except Exception as error:  # noqa: BLE001 - whatever a door does to us is a failed attempt
@@ -176,7 +176,7 @@ class AttemptRunner:
     async def _record_start(
         self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
     ) -> None:
-        """Say that a call is about to be sent. For anything but a read: returns when that is on disk."""
+        """Record that a call is about to be sent. For writes, return only when the record is on disk."""
         if tool_run.call.effect is Effect.READ:
             attempt_log.emit_started(tool_run, attempt)
             return
@@ -225,7 +225,7 @@ class AttemptRunner:
 
 
 def _wrap_progress(report: ProgressReporter | None, clock: SlotClock) -> ProgressReporter | None:
-    """What the server says of its progress, which gives it time."""
+    """Wrap the reporter so that reported progress extends the server's time."""
     if report is None:
         return None
 
@@ -242,7 +242,7 @@ def _build_no_time_error(tool_run: ToolRun) -> ToolTimeout:
 
 
 def _can_take_rounds(attempt_log: AttemptLog, tool_run: ToolRun) -> bool:
-    """Whether somebody comes back with the answers: the caller themselves, or the request on its way."""
+    """Return whether the caller, or the running request, can answer the server's questions."""
     if tool_run.dialogue is None:
         return attempt_log.context.packet_id is not None
     return tool_run.dialogue.accepts_input_required
@@ -251,7 +251,7 @@ def _can_take_rounds(attempt_log: AttemptLog, tool_run: ToolRun) -> bool:
 logger = logging.getLogger("fingerpost.call")
 
 MAX_FALLBACKS = 8
-MAX_ALTERNATIVES = 100  # alternatives looked at, should the hierarchy never end
+MAX_ALTERNATIVES = 100  # limit on alternatives, in case of an endless hierarchy
 
 _FALLBACK_ERRORS = frozenset(
     {
@@ -266,7 +266,7 @@ _STRENGTH = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
 
 @frozen(kw_only=False)
 class ToolRunResult:
-    """What one tool's turn came to."""
+    """The result of one tool in a run."""
 
     call: Call
     outcome: JsonObject | Failure
@@ -292,7 +292,7 @@ class ToolRunResult:
 
 
 def get_fallback_reason(tool_result: ToolRunResult) -> str | None:
-    """Why another tool should have a turn, or None when this outcome stands."""
+    """Return why another tool should be tried, or None if this result is final."""
     if isinstance(tool_result.outcome, Failure):
         failure = tool_result.outcome
         stands = failure.effect_possible or failure.kind not in _FALLBACK_ERRORS
@@ -303,7 +303,7 @@ def get_fallback_reason(tool_result: ToolRunResult) -> str | None:
 
 
 def iterate_candidates(asked: Call, alternatives: Alternatives) -> Iterator[Call]:
-    """The tools that could take over, each once, in order; never the asked one."""
+    """Yield the possible fallbacks in order, each once, without the requested tool."""
     seen = {asked.tool}
     try:
         for call in islice(alternatives(asked), MAX_ALTERNATIVES):
@@ -314,17 +314,19 @@ def iterate_candidates(asked: Call, alternatives: Alternatives) -> Iterator[Call
             if len(seen) > MAX_FALLBACKS:
                 return
     except Exception:
-        # The asked call has failed already; a broken hierarchy must not hide why.
+        # The requested call has failed already; an error here must not hide why.
         logger.exception("the alternatives of %s could not be found", asked.tool)
 
 
 def does_more(call: Call, *, than: Call) -> bool:
-    """Whether `call` could change what the asked call would leave alone."""
+    """Return whether `call` could change something that the requested call would not."""
     return _STRENGTH[call.effect] > _STRENGTH[than.effect]
 
 
 def choose_best_result(results: list[ToolRunResult]) -> ToolRunResult:
-    """The turn to report: what may have taken effect, else the first result, else the first failure."""
+    """Return the result to report: one that may have taken effect, else the first non-empty, else the first
+    empty, else the first failure.
+    """
     if len(results) == 1:
         return results[0]
     for turn in results:
@@ -339,11 +341,11 @@ def choose_best_result(results: list[ToolRunResult]) -> ToolRunResult:
     return next(iter(full or empty or results))
 
 
-PROXIED_TOLERANCE = 4  # somebody else's agent that presses a key four times is in no loop
+PROXIED_TOLERANCE = 4  # a proxied agent may repeat calls intentionally
 
 
 class CallRunner:
-    """Runs permitted calls, and remembers what that teaches about servers and conversations."""
+    """Runs permitted calls and keeps the state of servers and conversations."""
 
     def __init__(
         self,
@@ -361,7 +363,7 @@ class CallRunner:
     ) -> None:
         self._settings = settings
         self._flags = flags
-        # A sink that fails changes nothing about a call that is under way.
+        # A failing sink must not affect a running call.
         self._events = events if isinstance(events, DeferredRecorder) else ImmediateRecorder(events)
         self._chance = random_number
         limits = BreakerLimits(
@@ -385,22 +387,18 @@ class CallRunner:
         entries = settings.cache_entries if flags.result_cache else 0
         self._cache = ResultCache(entries=entries, clock=clock)
 
-    # -- breakers -----------------------------------------------------------------------------------
-
     @property
     def breakers(self) -> Mapping[str, BreakerStatus]:
-        """The breaker of every server that was called, by the server's name."""
+        """The breaker of every called server, by server name."""
         return self._breakers.get_statuses()
 
     def reset_breaker(self, server: str) -> None:
-        """A person says that the server is well: ask it again."""
+        """Close the server's breaker, because a person says that the server works."""
         self._breakers.reset(server)
 
     def on_reconnected(self, server: str) -> None:
-        """The server came back by itself: an open breaker may be tried at once."""
+        """Allow a trial at once if the breaker is open, because the server has reconnected."""
         self._breakers.allow_trial_now(server)
-
-    # -- running ------------------------------------------------------------------------------------
 
     async def run(
         self,
@@ -416,7 +414,7 @@ class CallRunner:
         latency_of: GetLatency | None = None,
         request_context: RequestContext | None = None,
     ) -> Execution:
-        """Run the call, or what may stand in for it. `latency_of` gives a fallback its own time-out."""
+        """Run the call or its fallbacks. `latency_of` gives a fallback its own timeout."""
         return await self.execute(
             CallPlan(
                 call=call,
@@ -433,9 +431,9 @@ class CallRunner:
         )
 
     async def run_many(self, plans: Sequence[CallPlan]) -> tuple[Execution, ...]:
-        """Run independent calls side by side; results in the order given.
+        """Run independent calls in parallel and return results in the given order.
 
-        Writes to one server keep their order: the second may rest on the first.
+        Writes to one server keep their order: one may depend on an earlier one.
         """
         for plan in plans:
             _check_plan(plan)
@@ -446,13 +444,13 @@ class CallRunner:
         return await run_in_parallel(jobs)
 
     async def execute(self, plan: CallPlan) -> Execution:
-        """Run one plan."""
+        """Run one plan, unless it repeats in a loop."""
         _check_plan(plan)
-        # A model goes round within one request: who asks the same again in another wants it again.
+        # Loops are detected within one request: the same call in another request is intended.
         talk = plan.context.packet_id or plan.context.conversation
-        # A further round is the same step, not one more of it; and where there are no sessions, all that
-        # a key's holders ask would look like one conversation.
-        # A key says which repetitions are meant.
+        # A later round is the same step. Without sessions, all calls with one API key would look like one
+        # conversation.
+        # An idempotency key marks intended repetitions.
         exempt = plan.is_continuation or plan.has_no_session or plan.context.idempotency_key is not None
         if talk is None or exempt or not self._flags.loop_guard:
             return await self._run_without_duplicate(plan)
@@ -482,7 +480,7 @@ class CallRunner:
             return await self._run_with_fallbacks(plan, journey, until)
 
     async def _run_with_fallbacks(self, plan: CallPlan, attempt_log: AttemptLog, until: float) -> Execution:
-        """The asked tool, then those in line behind it, until one has something to say."""
+        """Run the requested tool, then its fallbacks, until one gives a usable result."""
         leg = self._build_tool_run(plan, plan.call, plan.permit, plan.latency, until=until)
         turns = [await self._run_tool(attempt_log, leg)]
         reason = get_fallback_reason(turns[0])
@@ -508,7 +506,7 @@ class CallRunner:
         return self._flags.fallback and plan.context.fallback and not tool_run.has_begun_dialogue
 
     async def _permit_fallback(self, plan: CallPlan, attempt_log: AttemptLog, call: Call) -> Permit | None:
-        """Leave to make a fallback call. A fallback is policed like any call."""
+        """Return a permit for a fallback call, which the policy checks like any other."""
         if does_more(call, than=plan.call):
             attempt_log.record_skipped(
                 call, f"skipped: it could {call.effect}, which {plan.call.tool} would not"
@@ -525,7 +523,7 @@ class CallRunner:
         return permit
 
     async def _run_tool(self, attempt_log: AttemptLog, tool_run: ToolRun) -> ToolRunResult:
-        """One tool, from the cache or with as many attempts as are safe."""
+        """Return one tool's result from the cache, or run as many attempts as are safe."""
         call = tool_run.call
         cacheable = not tool_run.has_begun_dialogue and not tool_run.has_caller_credentials
         cached = self._cache.find(call, attempt_log.context) if cacheable else None
@@ -556,7 +554,7 @@ class CallRunner:
             repeatable = may_retry(outcome, rule, failures=failures, retries=retries, pause=pause)
             if not repeatable or tool_run.has_begun_dialogue:
                 return outcome
-            anew = outcome.cause is ErrorKind.TIMEOUT  # the tool has the same time again
+            anew = outcome.cause is ErrorKind.TIMEOUT  # the tool gets its full timeout again
             if pause >= (tool_run.time.until - loop_time() if anew else tool_run.time.remaining):
                 return outcome
             await anyio.sleep(pause)
@@ -567,8 +565,6 @@ class CallRunner:
         if self._cache.is_cacheable(call) and not is_input_required(result) and not is_empty_result(result):
             made = await run_in_thread(hash_result, result) if is_large_value(result) else hash_result(result)
             self._cache.keep(call, context, result, size=made.size, epoch=epoch)
-
-    # -- time ---------------------------------------------------------------------------------------
 
     def _build_tool_run(
         self,
@@ -591,7 +587,7 @@ class CallRunner:
         )
 
     def _get_timeout(self, latency: LatencyProfile | None) -> float:
-        """A tool's time-out: what is known about it, or what is set for all."""
+        """Return the tool's own timeout if known, else the default."""
         if latency is None or latency.timeout.source is Source.DEFAULT:
             return self._settings.timeout
         return latency.timeout.value / 1000

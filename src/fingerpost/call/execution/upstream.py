@@ -1,5 +1,5 @@
-"""What execution needs from outside as types: servers, policy and fallbacks; and the caller a server may ask
-during a call.
+"""Interfaces that execution needs: servers, policy, fallbacks, and the caller whom a server may ask during a
+call.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from fingerpost.servers.requests import CallerChannel, RequestClock, RequestCont
 
 
 class ProgressReporter(Protocol):
-    """Told how far a call has come."""
+    """A callback for the progress of a call."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
 class ToolUpstream(Protocol):
-    """The way to the tools. `Servers` is one."""
+    """The interface through which tools are called. `ServerPool` implements it."""
 
     async def ensure(self, name: str, *, timeout: float) -> None:
-        """Have the server connected. What fails here was never sent."""
+        """Connect the server if necessary. If this fails, the call was not sent."""
         ...
 
     async def call(
@@ -36,7 +36,7 @@ class ToolUpstream(Protocol):
         meta: Mapping[str, Json] | None = None,
         context: RequestContext | None = None,
     ) -> JsonObject:
-        """Call the tool. What fails here may have taken effect."""
+        """Call the tool. If this fails, the call may have taken effect."""
         ...
 
 
@@ -49,30 +49,30 @@ TimeSource: TypeAlias = Callable[[], float]
 
 
 def find_no_alternatives(_: Call) -> Iterable[Call]:
-    """For a tool that nothing can stand in for."""
+    """Return no alternatives."""
     return ()
 
 
 async def do_nothing_before_fallback(_: Call) -> None:
-    """For a caller whose tools are all there already."""
+    """Do nothing, because all tools are available already."""
 
 
 async def permit_no_fallback(_: Call) -> Permit | None:
-    """For a caller that allows no fallback."""
+    """Permit no fallback."""
     return None
 
 
 class WatchedCaller:
-    """The caller's side of one call, with a note of whether anything was asked of them."""
+    """The caller's side of one call. Records whether the server asked the caller anything."""
 
     def __init__(self, caller: CallerChannel, request_context: RequestContext) -> None:
         self._caller = caller
         self._passage = request_context
-        self._clock = RequestClock()  # of the attempt under way
+        self._clock = RequestClock()  # of the current attempt
         self.begun = False
 
     def build_context(self, clock: RequestClock) -> RequestContext:
-        """What goes along in one attempt: with the caller watched, and its time kept by us alone."""
+        """Build the context of one attempt, with the watched caller and this clock."""
         self._clock = clock
         return self._passage.replace_caller(self, clock)
 
@@ -102,7 +102,7 @@ class WatchedCaller:
 
 
 def watch_caller(request_context: RequestContext | None) -> WatchedCaller | None:
-    """The watch over the passage's caller; no caller, nothing to watch."""
+    """Return a watch on the context's caller, or None if there is no caller."""
     return (
         None
         if request_context is None or request_context.caller is None
@@ -111,5 +111,5 @@ def watch_caller(request_context: RequestContext | None) -> WatchedCaller | None
 
 
 def is_input_required(result: JsonObject) -> bool:
-    """Whether the server asks for more before it answers (2026-07-28); nothing has come of the call yet."""
+    """Return whether the server asks for more input before it answers (protocol 2026-07-28)."""
     return result.get("resultType") == "input_required"
