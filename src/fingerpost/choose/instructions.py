@@ -84,7 +84,7 @@ request needs live data, or something to be done that you cannot do here, say so
 Never write a tool call into an answer. Answer in the language the person writes in."""
 
 
-MAX_PURPOSE_LENGTH: Final = 160  # characters of a server's text; an administrator's text is not cut
+MAX_PURPOSE_LENGTH: Final = 160  # characters of a server's text; written instructions have a larger limit
 MAX_GUIDE_NAME_LENGTH: Final = 60
 MAX_EXAMPLE_LENGTH: Final = 200
 MAX_GUIDE_TEXT_LENGTH: Final = 2000

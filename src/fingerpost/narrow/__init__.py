@@ -1,1 +1,1 @@
-"""Narrowing: from a request and the catalog to a shortlist of tools."""
+"""Narrowing: select a shortlist of tools from the catalog for a request."""

@@ -1,4 +1,4 @@
-"""The components of the narrower as protocols, and the default ones."""
+"""The components of the narrower as protocols, and the default components."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Vector = NDArray[np.float32]
 
 
 class RequestReader(Protocol):
-    """Reads off a request what needs no knowledge of the tools' texts."""
+    """Extracts the signals of a request."""
 
     def prepare(self, cards: Sequence[ToolCard]) -> None: ...
 
@@ -32,7 +32,7 @@ class RequestReader(Protocol):
 
 
 class NeedEstimator(Protocol):
-    """Says whether a request needs a tool at all."""
+    """Estimates whether a request needs a tool."""
 
     def classify(
         self,
@@ -48,7 +48,7 @@ class NeedEstimator(Protocol):
 
 
 class TextScorer(Protocol):
-    """Scores every card for a query; what a `Scorer` does, without its name."""
+    """Scores every card for a query. A `Scorer` without the signal name."""
 
     def prepare(self, cards: Sequence[ToolCard]) -> None: ...
 
@@ -56,23 +56,23 @@ class TextScorer(Protocol):
 
 
 class EmbeddingScorer(TextScorer, Protocol):
-    """A scorer by meaning: its vectors come up in the background and may be missing for a while."""
+    """A scorer by meaning. Its vectors are computed in the background and may be missing at first."""
 
     @property
     def ready(self) -> float:
-        """The share of the cards whose vectors are there."""
+        """The share of the cards that have a vector."""
         ...
 
     def prioritize(self, rows: Sequence[int]) -> None:
-        """The cards in these rows are likely to be meant: make their vectors first, in a moment."""
+        """Compute the vectors of the cards in these rows first, with a short wait."""
         ...
 
     def encode_query(self, text: str) -> Vector:
-        """The request as a vector. Raises a `FingerpostError` when there is no encoder."""
+        """Return the request as a vector. Raises a `FingerpostError` when there is no encoder."""
         ...
 
     def wait(self, timeout: float) -> bool:
-        """Whether all vectors that can be made are, at most `timeout` seconds from now."""
+        """Wait at most `timeout` seconds. Return whether all possible vectors are computed."""
         ...
 
     def close(self) -> None: ...
@@ -80,7 +80,7 @@ class EmbeddingScorer(TextScorer, Protocol):
 
 @frozen
 class NarrowComponents:
-    """Everything a `Narrower` works with."""
+    """The components of a `Narrower`."""
 
     reader: RequestReader
     judge: NeedEstimator
@@ -98,7 +98,7 @@ def build_default_components(
     corrections: Corrections | None = None,
     preferences: Preferences | None = None,
 ) -> NarrowComponents:
-    """The parts of the package, as the settings want them."""
+    """Build the default components for these settings."""
     return NarrowComponents(
         reader=SignalReader(),
         judge=NeedClassifier(settings.narrow),

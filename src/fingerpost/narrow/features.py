@@ -19,7 +19,7 @@ Rows = NDArray[np.intp]
 Scores = NDArray[np.float32]
 
 _MIDDLE_PRIORITY: Final = 50
-_DESCRIPTION_LENGTH: Final = 300  # characters that say what a tool is for
+_DESCRIPTION_LENGTH: Final = 300  # characters that describe the tool's purpose
 _SLOWNESS_BY_TIER: Final = {
     LatencyTier.FAST: 0.0,
     LatencyTier.MEDIUM: 0.15,
@@ -28,7 +28,7 @@ _SLOWNESS_BY_TIER: Final = {
 }
 
 
-# How strongly a tool changes things; nothing where that is only assumed.
+# How strongly a tool changes something.
 _CHANGE_BY_EFFECT: Final = {Effect.READ: 0.0, Effect.WRITE: 0.7, Effect.DESTROY: 1.0}
 _KEEPS_NOTES: Final = re.compile(
     r"\b(?:notes?|knowledge|memor(?:y|ies)|remember\w*|recall|minutes|wiki|handbook)\b"
@@ -38,8 +38,8 @@ _KEEPS_NOTES: Final = re.compile(
 _SEARCH_WORDS: Final = re.compile(
     r"\b(?:search\w*|recall|quer(?:y|ies)|find|look(?:s|ing)? (?:up|for)|retrieve)\b", re.IGNORECASE
 )
-_READ_ONLY_RECALL: Final = 0.6  # of what a tool that searches gets
-# The last word of a parameter's name, by what it takes.
+_READ_ONLY_RECALL: Final = 0.6  # relative to a search tool
+# The last word of a parameter's name, by entity kind.
 _PARAMETER_WORDS: Final = {
     EntityKind.PATH: parse_word_set("path file filename filepath filenames paths files pathname"),
     EntityKind.URL: parse_word_set("url uri link urls href website webpage"),
@@ -48,26 +48,26 @@ _PARAMETER_WORDS: Final = {
 
 @frozen
 class ToolColumns:
-    """The tools of one snapshot, by row."""
+    """The tools of one snapshot as columns, indexed by row."""
 
     version: int
     cards: tuple[ToolCard, ...]
     rows: Mapping[str, int]  # by key
     servers: tuple[str, ...]
-    server_of: Rows  # a row's server, as a position in `servers`
+    server_of: Rows  # index into `servers`
     by_server: Mapping[str, Rows]
     by_category: Mapping[str, Rows]
-    priority: Scores  # -1..1; 0 where nobody said anything
+    priority: Scores  # -1..1; 0: not set
     slowness: Scores  # 0..1
     changes: Scores  # 0..1
-    recalls: Scores  # 0..1: it looks into what was written down or remembered
-    takes: Mapping[EntityKind, Rows]  # rows of tools with a parameter for such a thing
-    wants_id: Scores  # 1 where a required parameter is an id
-    twin_of: Rows  # rows with the same number are the same tool on several servers
-    ranked_pairs: tuple[tuple[int, int], ...]  # (tool, the fallback a person wrote for it)
+    recalls: Scores  # 0..1: it searches notes or a memory
+    takes: Mapping[EntityKind, Rows]  # rows of tools with a parameter for this kind
+    wants_id: Scores  # 1 if a required parameter is an id
+    twin_of: Rows  # the same number: the same tool on several servers
+    ranked_pairs: tuple[tuple[int, int], ...]  # (tool, written fallback)
     conflicts: Mapping[int, frozenset[int]]
-    exclusive: tuple[tuple[int, str], ...]  # tools that alone are offered for an intent
-    keywords: tuple[tuple[int, frozenset[str], float], ...]  # words a person wrote for a tool, their weight
+    exclusive: tuple[tuple[int, str], ...]  # tools that are the only ones offered for an intent
+    keywords: tuple[tuple[int, frozenset[str], float], ...]  # written keywords and their weight
 
     @property
     def size(self) -> int:
@@ -75,7 +75,7 @@ class ToolColumns:
 
 
 def build_columns(snapshot: Snapshot) -> ToolColumns:
-    """The same tools, as columns."""
+    """Build the columns of a snapshot."""
     cards = snapshot.cards
     rows = {card.key: row for row, card in enumerate(cards)}
     servers = tuple(dict.fromkeys(card.server for card in cards))
@@ -118,8 +118,9 @@ def _group_rows(pairs: Iterable[tuple[str, int]]) -> dict[str, Rows]:
 
 
 def _get_priority(card: ToolCard) -> float:
-    """What is usual for a category says nothing about one request; what a person wrote does,
-    and so does a tool that calls itself deprecated."""
+    """Return a written priority, or one below the middle (a deprecated tool). The default of a category is
+    ignored.
+    """
     known = card.intelligence.priority
     if known.source is Source.WRITTEN or known.value < _MIDDLE_PRIORITY:
         return max(-1.0, min(1.0, (known.value - _MIDDLE_PRIORITY) / _MIDDLE_PRIORITY))
@@ -127,7 +128,9 @@ def _get_priority(card: ToolCard) -> float:
 
 
 def _get_change_strength(card: ToolCard) -> float:
-    """Nothing for a tool that reads as well: by an operation, or because it does what it is told."""
+    """Return how strongly the tool changes something. It is 0 for a tool that also reads, or that runs a
+    program or query.
+    """
     if card.effect.source is Source.DEFAULT or Effect.READ in card.effects:
         return 0.0
     told = find_program_parameter(card.definition) or find_query_language(card.definition, card.description)
@@ -135,7 +138,9 @@ def _get_change_strength(card: ToolCard) -> float:
 
 
 def _get_recall_strength(card: ToolCard) -> float:
-    """Whether the tool only reads, and speaks of notes, a knowledge base or a memory; most if it searches."""
+    """Return whether a read-only tool accesses notes, a knowledge base or a memory. Search tools get the full
+    value.
+    """
     text = f"{card.name.replace('_', ' ').replace('-', ' ')} {card.description[:_DESCRIPTION_LENGTH]}"
     if card.effect.value is not Effect.READ or _KEEPS_NOTES.search(text) is None:
         return 0.0
@@ -168,7 +173,7 @@ def _group_kind_rows(pairs: Iterable[tuple[EntityKind, int]]) -> dict[EntityKind
 
 
 def _number_twins(cards: Sequence[ToolCard]) -> Rows:
-    """The same name and the same description: the same tool, reached through several servers."""
+    """Give tools with the same name and description the same number: they are one tool on several servers."""
     seen: dict[tuple[str, str], int] = {}
     return np.fromiter(
         (seen.setdefault((card.name, card.description), len(seen)) for card in cards), np.intp, len(cards)
@@ -176,7 +181,9 @@ def _number_twins(cards: Sequence[ToolCard]) -> Rows:
 
 
 def _find_fallback_pairs(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> Iterable[tuple[int, int]]:
-    """Only what was written: an inferred fallback is an equal on another server, not a second choice."""
+    """Return written fallbacks only. An inferred fallback is an equal tool on another server, not a second
+    choice.
+    """
     for row, card in enumerate(cards):
         hierarchy = card.intelligence.hierarchy
         if hierarchy.source is Source.WRITTEN:
@@ -184,7 +191,7 @@ def _find_fallback_pairs(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> 
 
 
 def _find_conflicts(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> dict[int, frozenset[int]]:
-    """Both ways, whoever of the two was told."""
+    """Return the conflicts in both directions, even if only one tool declares them."""
     found: dict[int, set[int]] = {}
     for row, card in enumerate(cards):
         for key in card.intelligence.conflicts.value:
@@ -195,7 +202,9 @@ def _find_conflicts(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> dict[
 
 
 def _collect_keywords(cards: Sequence[ToolCard]) -> Iterable[tuple[int, frozenset[str], float]]:
-    """Keywords nobody wrote come from the tool's own text, which the word scorer has read already."""
+    """Return written keywords only. Inferred ones come from the tool's text, which the lexical scorer already
+    uses.
+    """
     for row, card in enumerate(cards):
         signals = card.intelligence.signals
         if signals.keywords.source is Source.WRITTEN and signals.keywords.value:

@@ -1,4 +1,6 @@
-"""Feedback from people: corrections, preferences, remembered decisions, and how they adjust scores."""
+"""Feedback from people: corrections, preferences and remembered decisions, and the score adjustments from
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,10 @@ from fingerpost.records import Choice, Feedback, FeedbackVerdict
 
 MIN_WORD_SIMILARITY: Final = 0.5
 MIN_MEANING_SIMILARITY: Final = 0.7
-# Between these, words count more and more; below, the same words mean something else.
+# Word similarity counts increasingly between these; below, the same words have another meaning.
 MAX_UNRELATED_SIMILARITY: Final = 0.5
 AGREED_SIMILARITY: Final = 0.75
-SAME_REQUEST_SIMILARITY: Final = 0.6  # from here on two requests are one request said twice
+SAME_REQUEST_SIMILARITY: Final = 0.6  # from here, two requests count as the same
 
 _SIMILARITY_WORD: Final = re.compile(r"[^\W_]+")
 _DESTROY_WORDS: Final = STRONG_DESTROY_VERBS | parse_word_set("cancel clear reset revoke undo trash")
@@ -46,11 +48,15 @@ _OPPOSITE_WORDS: Final = (
 
 
 class RequestSimilarity:
-    """Past requests, and how much each bears on a new one. `vectors` has a row each; zeros: not known."""
+    """Past requests and their similarity to a new one. `vectors` has one row per request; zeros mean
+    unknown.
+    """
 
     def __init__(self, texts: Sequence[str], vectors: Floats | None = None) -> None:
         self._texts = tuple(texts)
-        self._past = PastRequests(self._texts, by_rarity=False)  # ten requests alike do not make them less so
+        self._past = PastRequests(
+            self._texts, by_rarity=False
+        )  # many similar requests must not reduce the similarity
         self._vectors = vectors
         self._known = None if vectors is None else vectors.any(axis=1)
 
@@ -59,7 +65,7 @@ class RequestSimilarity:
         return self._vectors is not None
 
     def compute_weights(self, text: str, vector: Floats | None = None) -> Floats:
-        """0 for most; 1 for the same words."""
+        """Return a weight for each past request: 0 for most, 1 for the same words."""
         if not self._texts:
             return np.zeros(0, np.float32)
         words = self._past.compute_similarity(text)
@@ -78,7 +84,7 @@ class RequestSimilarity:
 
 
 def are_opposed(one: str, other: str) -> bool:
-    """Whether two requests, alike as they may be, want opposite things."""
+    """Return whether two similar requests ask for opposite things."""
     ours, theirs = _find_opposite_sides(one), _find_opposite_sides(other)
     if ours == theirs:
         return False
@@ -101,21 +107,21 @@ def _find_opposite_sides(text: str) -> frozenset[str]:
 
 
 def _rescale_between(values: Floats, low: float, high: float) -> Floats:
-    """0 up to `low`, rising to 1 at `high`."""
+    """Rescale linearly: 0 up to `low`, 1 from `high`."""
     return np.clip((values - low) / (high - low), 0.0, 1.0).astype(np.float32, copy=False)
 
 
 MAX_CORRECTIONS: Final = 2_000
-SETTLED_COUNT: Final = 3  # corrections of one request that agree
-MIN_WORTH: Final = 0.25  # of a correction, after two half-lives: older ones settle nothing
+SETTLED_COUNT: Final = 3  # corrections of the same request that agree
+MIN_WORTH: Final = 0.25  # after two half-lives; older corrections settle nothing
 NEGATIVE_WEIGHT: Final = 0.5
 _CORRECTION_PRIOR: Final = 1.0
-_MAX_NAMED_PEOPLE: Final = 3  # people
+_MAX_NAMED_PEOPLE: Final = 3
 
 
 @frozen
 class Correction:
-    """What is remembered of one tool for one request, by likeness and age."""
+    """The feedback on one tool for one request, weighted by similarity and age."""
 
     right: float = 0.0
     wrong: float = 0.0
@@ -124,17 +130,19 @@ class Correction:
     blamed: int = 0
     by: tuple[str, ...] = ()
     settled: bool = False
-    settled_for: str = ""  # all words of the requests that settle it; for comparing, not to be shown
+    settled_for: str = ""  # the texts of the requests that settle it; for comparison only, never shown
 
     @property
     def score(self) -> float:
-        """-AGAINST (always wrong) to 1 (always right); 0 without evidence."""
+        """The score from -`NEGATIVE_WEIGHT` (always wrong) to 1 (always right); 0 without evidence."""
         net = self.right - self.wrong
         score = net / (self.right + self.wrong + _CORRECTION_PRIOR)
         return score if score > 0 else NEGATIVE_WEIGHT * score
 
     def describe(self, reader: str | None) -> str:
-        """For the explanation. It tells no words, and others' names only to whoever runs the house."""
+        """Describe the correction for the explanation, without request texts. A `reader` sees only their own
+        name; None sees all names.
+        """
         said = [
             f"{text} {_format_times(count)}"
             for count, text in ((self.times, "corrected"), (self.praised, "called right"))
@@ -165,13 +173,13 @@ class _CorrectionTally:
     times: int = 0
     praised: int = 0
     blamed: int = 0
-    same: list[str] = field(default_factory=list[str])  # this very request, as often as it was corrected
+    same: list[str] = field(default_factory=list[str])  # the same request, once per correction
     by: dict[str, None] = field(default_factory=dict[str, None])
 
 
 @frozen
 class _CorrectionSnapshot:
-    """Everything known at one moment; replaced as a whole, so that no reader sees half of a change."""
+    """All known feedback. It is replaced as a whole, so that readers never see a partial update."""
 
     feedback: tuple[Feedback, ...] = ()
     worth: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # by age
@@ -179,10 +187,12 @@ class _CorrectionSnapshot:
 
 
 class Corrections:
-    """Weighs tools by what people said. Safe to read while it learns."""
+    """Adjusts tools by people's feedback. Can be read while it learns."""
 
     def __init__(self, *, shared: bool = True) -> None:
-        """`shared`: what one person said counts for everybody, else for themselves."""
+        """Create an empty set. With `shared`, feedback counts for all people, otherwise only for its
+        author.
+        """
         self._shared = shared
         self._memory = _CorrectionSnapshot()
 
@@ -198,7 +208,7 @@ class Corrections:
         half_life: timedelta,
         vectors: Floats | None = None,
     ) -> None:
-        """This is what people said, newest first; whatever was known before is forgotten."""
+        """Replace the known feedback. `feedback` is sorted newest first."""
         kept = tuple(feedback[:MAX_CORRECTIONS])
         ages = [max(0.0, (now - one.at) / half_life) for one in kept]
         self._memory = _CorrectionSnapshot(
@@ -212,7 +222,9 @@ class Corrections:
     def find_corrections(
         self, text: str, vector: Floats | None = None, *, person: str | None = None
     ) -> Mapping[str, Correction]:
-        """What bears on this request of this person, by tool; None: of whoever runs the house."""
+        """Return the corrections for this request, by tool. With a `person` of None, the feedback of all
+        people counts.
+        """
         memory = self._memory
         only = None if self._shared else person
         tallies: defaultdict[str, _CorrectionTally] = defaultdict(_CorrectionTally)
@@ -258,11 +270,11 @@ def _build_correction(tally: _CorrectionTally) -> Correction:
 
 
 MAX_KEPT_VECTORS: Final = 4_000
-BATCH_SIZE: Final = 32  # a request waits for them, some milliseconds each
+BATCH_SIZE: Final = 32  # a request waits for them, a few milliseconds each
 
 
 class RequestVectors:
-    """Vectors by text. `encode` is the encoder's; it may be missing, and then there are none."""
+    """Vectors by request text. Without a usable encoder there are none."""
 
     def __init__(self, encode: Callable[[str], Floats]) -> None:
         self._encode = encode
@@ -270,7 +282,7 @@ class RequestVectors:
         self._broken = False
 
     def fill(self, texts: Iterable[str], most: int = BATCH_SIZE) -> bool:
-        """Make some that are missing, the first ones first. Whether all are there now."""
+        """Compute up to `most` missing vectors, in order. Return whether all are computed now."""
         wanted = list(dict.fromkeys(texts))[:MAX_KEPT_VECTORS]
         missing = [text for text in wanted if text not in self._known]
         for text in islice(missing, most):
@@ -278,7 +290,7 @@ class RequestVectors:
                 return True
             try:
                 self._known[text] = self._encode(text)
-            except FingerpostError:  # the scorer tells about it, once
+            except FingerpostError:  # the scorer logs it once
                 self._broken = True
         if len(self._known) > MAX_KEPT_VECTORS:
             kept = set(wanted)
@@ -290,12 +302,12 @@ class RequestVectors:
         return self._known
 
     def get_rows(self, texts: Sequence[str]) -> Floats | None:
-        """One row each, zeros where it is not known; None where none is."""
+        """Return one row per text, zeros for unknown ones. Return None if all are unknown."""
         return build_rows(texts, self._known)
 
 
 def build_rows(texts: Sequence[str], known: Mapping[str, Floats]) -> Floats | None:
-    """One row for each text, zeros where it is not known; None where none is."""
+    """Return one row per text, zeros for unknown ones. Return None if all are unknown."""
     found = next((known[text] for text in texts if text in known), None)
     if found is None:
         return None
@@ -305,13 +317,13 @@ def build_rows(texts: Sequence[str], known: Mapping[str, Floats]) -> Floats | No
 
 MAX_DECISIONS: Final = 2_000
 MIN_DECISION_SIMILARITY: Final = 0.8
-MIN_USES: Final = 2  # that worked, none that failed; a person's word counts for as many
+MIN_USES: Final = 2  # successful uses without a failure; one feedback counts as many
 MAX_REMEMBERED_TOOLS: Final = 3
 
 
 @frozen
 class RememberedDecision:
-    """The tools that were right for a request, and how often that was so."""
+    """The tools that were right for a request, and how often."""
 
     tools: tuple[str, ...]
     times: int
@@ -331,14 +343,14 @@ class _DecisionSnapshot:
 
 
 class PastDecisions:
-    """Answers from what was right before. Safe to read while it learns."""
+    """Remembered decisions. Can be read while it learns."""
 
     def __init__(self) -> None:
         self._memory = _DecisionSnapshot()
 
     @property
     def count(self) -> int:
-        """How many requests something is remembered for."""
+        """The number of requests with a remembered decision."""
         return len({fact.request for fact in self._memory.facts if fact.worth > 0})
 
     def learn(
@@ -349,14 +361,16 @@ class PastDecisions:
         since: datetime,
         vectors: Mapping[str, Floats] | None = None,
     ) -> None:
-        """From what was chosen and said after `since`."""
+        """Learn from the choices and feedback after `since`."""
         facts = tuple(_collect_facts(choices, feedback, since))[:MAX_DECISIONS]
         texts = [fact.request for fact in facts]
         rows = None if vectors is None else build_rows(texts, vectors)
         self._memory = _DecisionSnapshot(facts=facts, similarity=RequestSimilarity(texts, rows))
 
     def recall(self, text: str, vector: Floats | None = None) -> RememberedDecision | None:
-        """What was right for (nearly) this request, if it was so often enough and never wrong."""
+        """Return the tools that were right for nearly the same request, often enough and never wrong, or
+        None.
+        """
         memory = self._memory
         alike = memory.similarity.compute_weights(text, vector)
         worth: dict[str, int] = {}
@@ -388,14 +402,14 @@ def _collect_facts(
 
 
 MAX_PEOPLE: Final = 1_000
-MAX_PREFERRED_TOOLS: Final = 200  # of one person
-_FEEDBACK_WEIGHT: Final = 3.0  # as many uses one word counts for
+MAX_PREFERRED_TOOLS: Final = 200  # per person
+_FEEDBACK_WEIGHT: Final = 3.0  # uses that one feedback counts for
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 _NO_PREFERENCES: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Preferences:
-    """Habits by person: how much each of them uses which tool."""
+    """How much each person uses each tool."""
 
     def __init__(self) -> None:
         self._habits: Mapping[str, Mapping[str, float]] = {}
@@ -409,7 +423,9 @@ class Preferences:
         half_life: timedelta,
         marks: Mapping[str, datetime],
     ) -> None:
-        """From what was chosen and said after a person's mark, and after everybody's (the one of "")."""
+        """Learn from choices and feedback after the person's mark and after the common mark (key ""),
+        whichever is later.
+        """
         counted: dict[str, Counter[str]] = {}
         everybody = marks.get("", _EARLIEST)
 
@@ -430,7 +446,7 @@ class Preferences:
         }
 
     def get_for(self, person: str | None) -> Mapping[str, float]:
-        """Their tools, each with how much they use it; nobody's where nobody is named."""
+        """Return the person's tools with their weights. Return nothing for None."""
         return _NO_PREFERENCES if person is None else self._habits.get(person, _NO_PREFERENCES)
 
     @property
@@ -448,9 +464,9 @@ __all__ = [
 ]
 
 
-CORRECTION_POINTS: Final = 0.25  # at most, for; half of it against
+CORRECTION_POINTS: Final = 0.25  # maximum; at most half of it is subtracted
 PREFERENCE_POINTS: Final = 0.05
-EQUAL_SCORE_MARGIN: Final = 0.05  # so near the best one's score a habit decides
+EQUAL_SCORE_MARGIN: Final = 0.05  # within this distance of the best score, a habit decides
 _HABIT_PRIOR: Final = 2.0
 _SCORE_STEP: Final = 0.001
 _NO_CORRECTIONS: Final[Mapping[str, Correction]] = MappingProxyType({})
@@ -459,13 +475,13 @@ _NO_HABITS: Final[Mapping[str, float]] = MappingProxyType({})
 
 @frozen
 class FeedbackAdjustments:
-    """By row: what people said, and what this person is used to."""
+    """The corrections and the person's habits, by row."""
 
     corrections: Mapping[int, Correction]
     habits: Mapping[int, float]
     person: str | None = None
-    excluded_rows: frozenset[int] = frozenset()  # may not be put first: their server cannot be used now
-    mentioned_tools: tuple[str, ...] = ()  # words by which the request names tools itself
+    excluded_rows: frozenset[int] = frozenset()  # never put first: the server is not usable now
+    mentioned_tools: tuple[str, ...] = ()  # tool names as the request writes them
 
     @classmethod
     def from_request(
@@ -478,7 +494,7 @@ class FeedbackAdjustments:
         *,
         vector: Floats | None = None,
     ) -> FeedbackAdjustments:
-        """What bears on this request, as far as it is about tools there are."""
+        """Collect the feedback on this request for the current tools."""
         said = (
             _NO_CORRECTIONS
             if corrections is None
@@ -499,11 +515,11 @@ class FeedbackAdjustments:
 
     @property
     def settled_rows(self) -> frozenset[int]:
-        """The tools that corrections agree on."""
+        """The tools on which enough corrections agree."""
         return frozenset(row for row, said in self.corrections.items() if said.settled)
 
     def compute_correction_points(self, columns: ToolColumns) -> Iterator[ScoreContribution]:
-        """What people said, for and against."""
+        """Compute the points from corrections, positive and negative."""
         points = np.zeros(columns.size, np.float32)
         for row, said in self.corrections.items():
             points[row] = CORRECTION_POINTS * said.score
@@ -514,7 +530,7 @@ class FeedbackAdjustments:
     def compute_decisive_points(
         self, columns: ToolColumns, scores: Scores, eligible: Rows
     ) -> Iterator[ScoreContribution]:
-        """What stands above the scores: the tool that corrections agree on, and a habit between equals."""
+        """Compute points that override the scores: a settled correction, and a habit between equal tools."""
         yield from self._compute_settled_points(columns, scores, eligible)
         yield from self._compute_preference_points(columns, scores, eligible)
 
@@ -525,7 +541,7 @@ class FeedbackAdjustments:
         if not agreed:
             return
         first = max(agreed, key=lambda row: self.corrections[row].right - self.corrections[row].wrong)
-        # Naming a tool is the last word, unless the same name stood there when people corrected it.
+        # A tool named in the request wins, unless the corrected requests contained the same name.
         if any(name not in self.corrections[first].settled_for for name in self.mentioned_tools):
             return
         others = eligible[eligible != first]

@@ -1,4 +1,4 @@
-"""Fuse the scores of all signals into one score per tool, and estimate whether any tool fits."""
+"""Combine the scores of all signals into one score per tool, and estimate whether any tool fits."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from fingerpost.records import Part, Signals
 
 @frozen
 class ScoreContribution:
-    """What one signal adds to or takes from every tool, and why."""
+    """The points that one signal adds to or subtracts from each tool, with the reason."""
 
     signal: str
     points: Scores  # by row
-    note: str = ""  # for all rows that have points
-    notes: Mapping[int, str] = field(default_factory=dict[int, str])  # or for one row
+    note: str = ""  # for all rows with points
+    notes: Mapping[int, str] = field(default_factory=dict[int, str])  # for single rows
 
     def get_part(self, row: int) -> Part | None:
-        """This share of one tool's score, if it has any."""
+        """Return the part of one tool's score, or None if it has no points."""
         points = float(self.points[row])
         if points == 0:
             return None
@@ -36,7 +36,7 @@ class ScoreContribution:
 
 
 def sum_contributions(shares: Iterable[ScoreContribution], size: int) -> Scores:
-    """Their sum, by row."""
+    """Return the sum by row."""
     score = np.zeros(size, np.float32)
     for share in shares:
         score += share.points
@@ -44,34 +44,34 @@ def sum_contributions(shares: Iterable[ScoreContribution], size: int) -> Scores:
 
 
 def list_score_parts(shares: Iterable[ScoreContribution], row: int) -> tuple[Part, ...]:
-    """How one tool's score came about; shares of the same signal and reason stand as they came."""
+    """Return the parts of one tool's score in order. Parts with the same signal are not merged."""
     found = (share.get_part(row) for share in shares)
     return tuple(part for part in found if part is not None)
 
 
-# The share of meaning. The encoder was trained on English: it counts less for a request in another
-# language, and for one known only by the English words of its vocabulary (a gloss).
+# The weight of meaning. The encoder was trained on English: it counts less for a request in another
+# language, and for a request that is known only by its English gloss.
 ENGLISH_MEANING_WEIGHT: Final = 0.55
 GLOSS_MEANING_WEIGHT: Final = 0.5
 FOREIGN_MEANING_WEIGHT: Final = 0.25
 
-# A tool gains from able neighbours: this much of the mean of its server's best few.
+# A tool gains this share of the mean of its server's best scores.
 SERVER_WEIGHT: Final = 0.2
 SERVER_BEST_COUNT: Final = 3
 
-# Meaning as words would suggest it, for a catalog whose vectors are still being made.
+# Meaning estimated from words, while the vectors are being computed.
 _PRIOR_LEVEL: Final = 0.15
 _PRIOR_SLOPE: Final = 0.9
-_PRIOR_STRENGTH: Final = 0.5  # in what is usual, as much as in so large a sum of squares of what was seen
+_PRIOR_STRENGTH: Final = 0.5  # weight of the prior, as a sum of squares of word scores
 
 
 @frozen
 class TextEvidence:
-    """What the text of each tool says about one need, by row."""
+    """The text scores of each tool for one need, by row."""
 
     words: Scores
-    meaning: Scores | None  # None: words alone
-    meaning_weight: float  # of meaning
+    meaning: Scores | None  # None: words only
+    meaning_weight: float
 
     @property
     def base(self) -> Scores:
@@ -80,7 +80,7 @@ class TextEvidence:
         return _mix_scores(self.words, self.meaning, self.meaning_weight)
 
     def mix_with(self, own: TextEvidence, part: float) -> TextEvidence:
-        """This evidence with so much of another: a need seen before the background of its request."""
+        """Mix in a share `part` of other evidence: the scores of a need with those of the whole request."""
         if self.meaning is None or own.meaning is None:
             return TextEvidence(
                 words=_mix_scores(self.words, own.words, part), meaning=None, meaning_weight=0.0
@@ -92,7 +92,7 @@ class TextEvidence:
         )
 
     def to_contributions(self) -> tuple[ScoreContribution, ...]:
-        """The two witnesses, each with what it adds to the base."""
+        """Return the contributions of words and meaning to the base score."""
         if self.meaning is None:
             return (ScoreContribution(signal="words", points=self.words),)
         return (
@@ -110,14 +110,16 @@ def _mix_scores(whole: Scores, own: Scores, part: float) -> Scores:
 
 
 def get_meaning_weight(signals: Signals) -> float:
-    """How far the encoder can be trusted with this request."""
+    """Return how reliable the encoder is for this request."""
     if signals.language in ("en", "und"):
         return ENGLISH_MEANING_WEIGHT
     return GLOSS_MEANING_WEIGHT if signals.gloss else FOREIGN_MEANING_WEIGHT
 
 
 def fuse_scores(words: Scores, meaning: Scores | None, share: float) -> TextEvidence:
-    """Both witnesses. Where the meaning of a tool is not known yet, its words stand in for it."""
+    """Combine word and meaning scores. Where a tool has no vector yet, its meaning is estimated from its
+    words.
+    """
     unknown = np.isnan(meaning) if meaning is not None else None
     if meaning is None or unknown is None or unknown.all():
         return TextEvidence(words=words, meaning=None, meaning_weight=0.0)
@@ -127,10 +129,10 @@ def fuse_scores(words: Scores, meaning: Scores | None, share: float) -> TextEvid
 
 
 def _estimate_meaning(words: Scores, meaning: Scores, known: NDArray[np.bool_]) -> Scores:
-    """A straight line: the usual one, bent by the tools that have both.
+    """Estimate meaning as a linear function of the word score, fitted to the tools that have both.
 
-    Tools whose words all say little bend it little. They are those of one server, say, whose vectors
-    were made first, and what lies far from them is not to be guessed from them.
+    The prior slope dominates while the known word scores are small. This happens when only the vectors of one
+    server are ready, which say little about other tools.
     """
     x, y = words[known], meaning[known] - _PRIOR_LEVEL
     slope = (_PRIOR_STRENGTH * _PRIOR_SLOPE + float(x @ y)) / (_PRIOR_STRENGTH + float(x @ x))
@@ -138,13 +140,13 @@ def _estimate_meaning(words: Scores, meaning: Scores, known: NDArray[np.bool_]) 
 
 
 def compute_server_bonus(base: Scores, columns: ToolColumns, eligible: Rows) -> ScoreContribution:
-    """What a tool gains from its server: nothing where there is but one.
+    """Compute what each tool gains from the best tools of its server. It is 0 when there is only one server.
 
-    Only tools that may be found count, so that a hidden one cannot be felt.
+    Only eligible tools count, so that a hidden tool has no visible effect.
     """
     points = np.zeros(columns.size, np.float32)
     owners = columns.server_of[eligible]
-    # Rows are sorted by server, so each server's tools lie side by side.
+    # Rows are sorted by server, so the tools of a server are adjacent.
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     if len(starts) > 1:
         mean = _average_best(base[eligible], starts)
@@ -153,7 +155,7 @@ def compute_server_bonus(base: Scores, columns: ToolColumns, eligible: Rows) -> 
 
 
 def _average_best(scores: Scores, starts: Rows) -> Scores:
-    """The mean of the best few of each stretch; equal scores count once."""
+    """Return the mean of the best few scores of each server. Equal scores count once."""
     left = scores.copy()
     lengths = np.diff(starts, append=len(scores))
     total = np.zeros(len(starts), np.float32)
@@ -168,12 +170,12 @@ def _average_best(scores: Scores, starts: Rows) -> Scores:
 
 
 FIT_FEATURES: Final = ("meaning", "words", "tools")
-_MAX_LOG_ODDS: Final = 30.0  # log odds; beyond, a probability is 0 or 1 in print
+_MAX_LOG_ODDS: Final = 30.0  # beyond this, a probability rounds to 0 or 1
 
 
 @frozen(kw_only=False)
 class LogisticModel:
-    """A logistic model over the figures it names."""
+    """A logistic model over named features."""
 
     bias: float
     coefficients: Mapping[str, float]
@@ -185,13 +187,13 @@ class LogisticModel:
 
 @frozen(kw_only=False)
 class FitModels:
-    """The model for when meaning is known, and the one for words alone."""
+    """The model for words and meaning, and the one for words alone."""
 
     both: LogisticModel
     words: LogisticModel
 
     def estimate_fit(self, evidence: TextEvidence, eligible: Rows) -> float:
-        """The probability that one of the eligible tools suits the request."""
+        """Return the probability that one of the eligible tools suits the request."""
         if not len(eligible):
             return 0.0
         model = self.words if evidence.meaning is None else self.both
@@ -199,7 +201,7 @@ class FitModels:
 
 
 def compute_fit_features(evidence: TextEvidence, eligible: Rows) -> dict[str, float]:
-    """What the models look at."""
+    """Compute the features of the fit models."""
     meaning = evidence.meaning
     return {
         "meaning": 0.0 if meaning is None else float(np.max(meaning[eligible])),
@@ -210,7 +212,7 @@ def compute_fit_features(evidence: TextEvidence, eligible: Rows) -> dict[str, fl
 
 @cache
 def load_fit_models() -> FitModels:
-    """The models as they were fitted."""
+    """Load the fitted models."""
     written = json.loads((files("fingerpost.narrow") / "fit.json").read_text(encoding="utf-8"))
     return FitModels(both=_parse_model(written["both"]), words=_parse_model(written["words"]))
 

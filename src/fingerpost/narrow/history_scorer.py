@@ -1,4 +1,4 @@
-"""The history scorer: tools that worked for similar requests rise, tools that failed sink."""
+"""The history scorer: tools that worked for similar requests gain points, tools that failed lose points."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fingerpost.records import Choice, ToolCard, ToolFollower
 MAX_PAST_REQUEST_LENGTH: Final = 500  # what the store keeps of a request
 _PAST_WORD = re.compile(r"[^\W_]+")
 _UNSPACED_SCRIPT = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-_TRIGRAM_WEIGHT: Final = 1.0  # together, against 1 for the word itself
+_TRIGRAM_WEIGHT: Final = 1.0  # all trigrams of a word together; the word itself has 1
 _COMMON_WORD_WEIGHT: Final = 0.15
 _COMMON_WORDS: Final = STOP_WORDS | parse_word_set(
     """
@@ -33,7 +33,7 @@ Floats = NDArray[np.float32]
 
 
 def extract_text_features(text: str) -> dict[str, float]:
-    """The words of a text, whole and in triples, each with how much it counts there."""
+    """Return the words and trigrams of a text with their weights."""
     counted: Counter[str] = Counter()
     for word in _PAST_WORD.findall(text[:MAX_PAST_REQUEST_LENGTH].casefold()):
         counted.update(_extract_word_features(word))
@@ -56,10 +56,10 @@ def _extract_word_features(word: str) -> dict[str, float]:
 
 
 class PastRequests:
-    """An index over some thousand short texts: one pass over the features of a query.
+    """An index over some thousand short texts, queried in one pass over the features.
 
-    `by_rarity`: words that few of them hold count more. Without it, two requests are as alike
-    however many others like them there are.
+    With `by_rarity`, rare words count more. Without it, the similarity of two requests does not depend on how
+    many others are similar.
     """
 
     def __init__(self, texts: Sequence[str], *, by_rarity: bool = True) -> None:
@@ -83,7 +83,9 @@ class PastRequests:
         }
 
     def compute_similarity(self, text: str) -> Floats:
-        """0 (nothing in common) to 1 (the same words) for every past request, in their order."""
+        """Return the similarity with every past request in order: 0 (nothing in common) to 1 (the same
+        words).
+        """
         alike = np.zeros(self.count, np.float32)
         asked = extract_text_features(text)
         length = self._compute_norm(asked)
@@ -99,31 +101,35 @@ class PastRequests:
 
 
 MAX_CHOICES: Final = 2_000
-# Requests less alike than this say nothing about each other.
+# Less similar requests have no influence on each other.
 MIN_SIMILARITY: Final = 0.4
 MIN_COSINE: Final = 0.75
 SUCCESSOR_WEIGHT: Final = 0.3
-_PRIOR_COUNT: Final = 1.0  # as if one more similar request had ended undecided
+_PRIOR_COUNT: Final = 1.0  # like one more similar request with an undecided result
 _SUCCESSOR_PRIOR_COUNT: Final = 2.0
 
 
 @frozen
 class ToolHistory:
-    """What is remembered about one tool for one query. `worked` and `failed` count likeness, not calls."""
+    """The history of one tool for one query. `worked` and `failed` sum up similarity, not calls."""
 
     worked: float = 0.0
     failed: float = 0.0
-    follows: float = 0.0  # how regularly it came after the tool just used, 0..1
+    follows: float = 0.0  # how regularly it followed the last used tool, 0..1
 
     @property
     def score(self) -> float:
-        """-1 (always failed) to 1 (always worked, and is what comes next); 0 without evidence."""
+        """The score from -1 (always failed) to 1 (always worked and usually comes next); 0 without
+        evidence.
+        """
         use = (self.worked - self.failed) / (self.worked + self.failed + _PRIOR_COUNT)
         return max(-1.0, min(1.0, use + SUCCESSOR_WEIGHT * self.follows))
 
     @property
     def note(self) -> str:
-        """For the explanation. The remembered words stay out of it: they may be another person's."""
+        """The text for the explanation. It contains no request texts, because they may come from another
+        person.
+        """
         said = [
             text
             for value, text in (
@@ -137,7 +143,7 @@ class ToolHistory:
 
 
 class HistoryScorer:
-    """Scores every card by what became of earlier choices."""
+    """Scores every card by the results of earlier choices."""
 
     signal: Final = "learned"
 
@@ -157,10 +163,10 @@ class HistoryScorer:
         *,
         vectors: Floats | None = None,
     ) -> None:
-        """This is what is remembered now, newest first; whatever was known before is forgotten.
+        """Replace the known choices. `choices` is sorted newest first.
 
-        `vectors`, one row of unit length per choice (or of zeros, where it is not known), add likeness
-        in meaning to that in words.
+        `vectors` has one row per choice, of unit length or zeros if unknown. It adds similarity in meaning to
+        that in words.
         """
         kept = tuple(choices[:MAX_CHOICES])
         after: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -174,11 +180,11 @@ class HistoryScorer:
         )
 
     def prepare(self, cards: Sequence[ToolCard]) -> None:
-        """These are the tools now."""
+        """Set the tools."""
         self._places = {card.key: place for place, card in enumerate(cards)}
 
     def score(self, query: ScorerQuery, vector: Floats | None = None) -> NDArray[np.float32]:
-        """-1 to 1 for every card; 0 where nothing is remembered."""
+        """Return -1 to 1 for every card; 0 without a history."""
         scores = np.zeros(len(self._places), np.float32)
         for tool, evidence in self.get_tool_histories(query, vector).items():
             if (place := self._places.get(tool)) is not None:
@@ -188,7 +194,7 @@ class HistoryScorer:
     def get_tool_histories(
         self, query: ScorerQuery, vector: Floats | None = None
     ) -> Mapping[str, ToolHistory]:
-        """What is remembered that bears on this query, by tool; tools that are gone included."""
+        """Return the history relevant to this query by tool, including removed tools."""
         memory = self._memory
         worked: Counter[str] = Counter()
         failed: Counter[str] = Counter()
@@ -206,7 +212,7 @@ class HistoryScorer:
 
 @frozen
 class _HistorySnapshot:
-    """Everything known at one moment; replaced as a whole, so that no reader sees half of a change."""
+    """All known choices. It is replaced as a whole, so that readers never see a partial update."""
 
     choices: tuple[Choice, ...] = ()
     past: PastRequests = field(default_factory=lambda: PastRequests(()))
@@ -214,7 +220,7 @@ class _HistorySnapshot:
     after: Mapping[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
 
     def compute_weights(self, text: str, vector: Floats | None) -> Floats:
-        """How much each past choice bears on this request: 0 for most, 1 for the same words."""
+        """Return the weight of each past choice for this request: 0 for most, 1 for the same words."""
         if not self.choices:
             return np.zeros(0, np.float32)
         weights = _rescale_above(self.past.compute_similarity(text), MIN_SIMILARITY)
@@ -231,7 +237,7 @@ class _HistorySnapshot:
 
 
 def _rescale_above(likeness: Floats, threshold: float) -> Floats:
-    """0 up to the threshold, rising to 1 for complete likeness."""
+    """Rescale linearly: 0 up to the threshold, 1 for equal texts."""
     above = np.maximum(likeness - threshold, 0.0) / (1.0 - threshold)
     return above.astype(np.float32, copy=False)
 

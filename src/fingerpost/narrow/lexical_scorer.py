@@ -28,7 +28,7 @@ OWN_LENGTH_WEIGHT: Final = 0.75
 
 @frozen(kw_only=False)
 class TermBag:
-    """The different terms of one tool, with how often each stands there."""
+    """The distinct terms of one tool, each with its count."""
 
     terms: TermNumbers
     counts: TermWeights
@@ -36,21 +36,21 @@ class TermBag:
 
 @frozen(kw_only=False)
 class TermIndex:
-    """The tools of one moment, by term. Never changed: a new catalog gets a new one."""
+    """The current tools by term. Immutable: a new catalog gets a new index."""
 
-    size: int  # tools
-    # Lists, not arrays: a query reads them one by one.
-    rarity: list[float]  # by term; how much one mention of it weighs
-    starts: list[int]  # where a term's tools begin in the two below
+    size: int  # number of tools
+    # Lists, not arrays, because a query reads single items.
+    rarity: list[float]  # by term; weight of one occurrence
+    starts: list[int]  # by term; start of its tools in the two fields below
     rows: TermNumbers
     weights: TermWeights
 
     def is_used(self, term: int) -> bool:
-        """Whether any tool has it: terms of tools that are gone keep their numbers for a while."""
+        """Return whether any tool has the term. Terms of removed tools keep their numbers for a while."""
         return term < len(self.rarity) and self.starts[term] < self.starts[term + 1]
 
     def sum_weights(self, terms: Sequence[int], weights: Sequence[float]) -> TermWeights:
-        """The sum over these terms, by tool."""
+        """Return the weighted sum over these terms, by tool."""
         if not terms or not self.size:
             return np.zeros(self.size, np.float32)
         spans = [slice(self.starts[term], self.starts[term + 1]) for term in terms]
@@ -62,7 +62,7 @@ class TermIndex:
 
 
 def build_term_index(bags: Sequence[TermBag], terms: int) -> TermIndex:
-    """An index of these tools, in their order; `terms` is how many terms there are numbers for."""
+    """Build an index of these tools in order. `terms` is the number of numbered terms."""
     size = len(bags)
     lengths = np.fromiter((len(bag.terms) for bag in bags), np.int64, size)
     numbers = np.concatenate([bag.terms for bag in bags]) if bags else np.zeros(0, np.int32)
@@ -88,8 +88,8 @@ def _compute_lengths(rows: TermNumbers, weights: TermWeights, size: int) -> NDAr
     return OWN_LENGTH_WEIGHT * own + (1 - OWN_LENGTH_WEIGHT) * usual
 
 
-MIN_CORRECTED_LENGTH: Final = 5  # below, one slip leads from anything to anything
-LONG_WORD_LENGTH: Final = 8  # from here on, two slips are forgiven
+MIN_CORRECTED_LENGTH: Final = 5  # in a shorter word, one typo can match anything
+LONG_WORD_LENGTH: Final = 8  # from this length, two typos are allowed
 MIN_COMPOUND_PART: Final = 3
 MIN_SHARED_TRIGRAM_SHARE: Final = 0.35
 MAX_CANDIDATES: Final = 12
@@ -97,21 +97,21 @@ MAX_SPELLING_MATCHES: Final = 2
 
 
 def get_trigrams(word: str) -> set[str]:
-    """The three-letter pieces of a word, its edges marked."""
+    """Return the trigrams of a word with marked edges."""
     marked = f"^^{word}$"
     return {marked[place : place + 3] for place in range(len(marked) - 2)}
 
 
 class SpellingIndex:
-    """Known words by their pieces. Words are only ever added, each under its number."""
+    """Known words by trigram. Words are numbered and never removed."""
 
     def __init__(self) -> None:
         self._by_piece: dict[str, list[int]] = {}
         self._words: list[str] = []
-        self._counts: list[int] = []  # of pieces
+        self._counts: list[int] = []  # of trigrams
 
     def add(self, words: Iterable[str]) -> None:
-        """These words follow those already known."""
+        """Append these words to the known ones."""
         for word in words:
             number = len(self._words)
             own = get_trigrams(word) if _is_correctable(word) else ()
@@ -121,7 +121,7 @@ class SpellingIndex:
                 self._by_piece.setdefault(piece, []).append(number)
 
     def find_nearest(self, word: str, is_used: Callable[[int], bool]) -> list[tuple[int, float]]:
-        """The numbers of the nearest words in use, each with how near it is (below 1)."""
+        """Return the numbers of the nearest used words, each with its similarity (below 1)."""
         if not _is_correctable(word):
             return []
         most = 2 if len(word) >= LONG_WORD_LENGTH else 1
@@ -136,7 +136,9 @@ class SpellingIndex:
         return [(number, 1 - least / len(word)) for number in nearest[:MAX_SPELLING_MATCHES]]
 
     def _find_candidates(self, word: str, is_used: Callable[[int], bool]) -> list[int]:
-        """Words that begin alike and share pieces, most alike first, equals by the alphabet."""
+        """Return words with the same beginning and common trigrams, most similar first, ties in alphabetical
+        order.
+        """
         own = get_trigrams(word)
         lists = [np.array(numbers, np.int64) for piece in own if (numbers := self._by_piece.get(piece))]
         if not lists:
@@ -154,12 +156,14 @@ class SpellingIndex:
 
 
 def _is_correctable(word: str) -> bool:
-    """A word of an alphabet; not a number, not a pair of Chinese characters."""
+    """Return whether the word consists of letters and is neither a number nor a pair of Chinese
+    characters.
+    """
     return len(word) >= MIN_CORRECTED_LENGTH and word.isalpha()
 
 
 def split_compound(word: str, is_known: Callable[[str], bool]) -> tuple[str, str] | None:
-    """`webpage` as `web` and `page`, when both are known; the first long enough wins."""
+    """Split `webpage` into `web` and `page` if both are known. The first sufficiently long split wins."""
     for place in range(MIN_COMPOUND_PART, len(word) - MIN_COMPOUND_PART + 1):
         if is_known(word[:place]) and is_known(word[place:]):
             return word[:place], word[place:]
@@ -170,20 +174,20 @@ SYNONYM_WEIGHT: Final = 0.35
 COMPOUND_WEIGHT: Final = 0.7
 CORRECTED_WEIGHT: Final = 0.8
 
-MAX_REQUEST_TERMS: Final = 256  # different terms of one request
-MAX_UNKNOWN_WORDS: Final = 12  # words of one request that are looked up by spelling
+MAX_REQUEST_TERMS: Final = 256  # distinct terms of one request
+MAX_UNKNOWN_WORDS: Final = 12  # words of one request looked up by spelling
 
 
 @frozen(kw_only=False)
 class TermVocabulary:
-    """The terms of the tools of one moment. `numbers` and `spelling` may already know more than the index."""
+    """The terms of the current tools. `numbers` and `spelling` may contain more terms than the index."""
 
     index: TermIndex
     numbers: Mapping[str, int]
     spelling: SpellingIndex
 
     def get_number(self, term: str) -> int | None:
-        """The number of a term some tool has."""
+        """Return the number of a term that some tool has, or None."""
         number = self.numbers.get(term)
         return number if number is not None and self.index.is_used(number) else None
 
@@ -191,7 +195,7 @@ class TermVocabulary:
         return self.get_number(stem_word(word)) is not None
 
     def weigh_terms(self, text: str, gloss: str = "") -> dict[int, float]:
-        """The terms of a request by number, with their weights."""
+        """Return the terms of a request by number, with their weights."""
         said = tuple(iterate_terms(clean_line(text, MAX_REQUEST_LENGTH)))
         counts = dict(
             islice(
@@ -232,7 +236,9 @@ class TermVocabulary:
             if others is None:
                 continue
             own = self.get_number(term)
-            most = math.inf if own is None else rarity[own]  # a rare synonym says no more than the word did
+            most = (
+                math.inf if own is None else rarity[own]
+            )  # a rare synonym counts no more than the word itself
             for other in others:
                 if (number := self.get_number(other)) is not None:
                     yield number, SYNONYM_WEIGHT * min(rarity[number], most)
@@ -248,7 +254,7 @@ class TermVocabulary:
                 yield number, CORRECTED_WEIGHT * near
 
 
-# How much a mention counts by where it stands.
+# The weight of an occurrence by its place in the text.
 SERVER_WEIGHT: Final = 1.5
 NAME_WEIGHT: Final = 2.0
 DESCRIPTION_WEIGHT: Final = 1.0
@@ -256,11 +262,11 @@ PARAMETER_WEIGHT: Final = 1.0
 PARAMETER_TEXT_WEIGHT: Final = 0.5
 
 MAX_TERMS_PER_TOOL: Final = 400
-MAX_DEAD_TERMS: Final = 20_000  # numbers of terms nobody uses any more, before they are given out anew
+MAX_DEAD_TERMS: Final = 20_000  # unused term numbers before the terms are renumbered
 
 
 class LexicalScorer:
-    """Scores by words. Safe to use from several threads at once."""
+    """Scores tools by words. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -277,7 +283,7 @@ class LexicalScorer:
         return "words"
 
     def prepare(self, cards: Sequence[ToolCard]) -> None:
-        """These are the tools now; only those that changed are read again."""
+        """Set the tools. Only changed ones are processed."""
         with self._lock:
             index = self._build_index(cards)
             used = int(np.count_nonzero(np.diff(index.starts)))
@@ -291,7 +297,7 @@ class LexicalScorer:
         bags: dict[tuple[str, str, str], TermBag] = {}
         rows: list[TermBag] = []
         for card in cards:
-            # The fingerprint covers what the server sent; a person may describe the tool anew.
+            # The fingerprint covers what the server sent; the settings may override the description.
             identity = (card.key, card.fingerprint, card.description)
             bag = bags.get(identity) or self._bags.get(identity)
             bags[identity] = bag = self._read_card(card) if bag is None else bag
@@ -307,11 +313,11 @@ class LexicalScorer:
 
     @property
     def term_count(self) -> int:
-        """How many different terms are held in memory."""
+        """The number of distinct terms in memory."""
         return len(self._numbers)
 
     def score(self, query: ScorerQuery) -> Scores:
-        """One number per tool, mostly between 0 and 1; 0 where no word is shared."""
+        """Return one number per tool, mostly between 0 and 1; 0 without a common word."""
         vocabulary = self._vocabulary
         weights = vocabulary.weigh_terms(query.text, query.signals.gloss)
         length = math.sqrt(sum(weight * weight for weight in weights.values())) or 1.0
@@ -319,7 +325,7 @@ class LexicalScorer:
 
 
 def count_terms(text: ToolText) -> dict[str, float]:
-    """The terms of a tool, each with its mentions weighed by where they stand."""
+    """Return the terms of a tool, each with its occurrences weighted by their place in the text."""
     counts: dict[str, float] = {}
     for passage, weight in _weigh_passages(text):
         for term in iterate_terms(passage):

@@ -1,4 +1,4 @@
-"""Terms of a text for lexical scoring: stems, tokens and synonyms."""
+"""Terms of a text for the lexical scorer: stems, tokens and synonyms."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _HAS_VOWEL = re.compile(f"^(?:{_CONSONANTS})?[aeiouy]")
 _DOUBLED = re.compile(r"([^aeiouylsz])\1$")
 _SHORT_END = re.compile(f"^{_CONSONANTS}[aeiouy][^aeiouwxy]$")
 
-MIN_STEMMED_LENGTH: Final = 3  # shorter words have nothing to cut
+MIN_STEMMED_LENGTH: Final = 3  # shorter words have no ending
 MAX_STEMMED_LENGTH: Final = 40  # longer ones are not words
 
 
 def _parse_endings(table: str) -> tuple[tuple[str, str], ...]:
-    """`ational-ate` says that -ational becomes -ate; the longest ending is tried first."""
+    """Parse a table of endings: `ational-ate` replaces -ational by -ate. The longest ending is tried
+    first.
+    """
     pairs = (entry.partition("-") for entry in table.split())
     return tuple(sorted(((old, new) for old, _, new in pairs), key=lambda pair: -len(pair[0])))
 
@@ -41,10 +43,10 @@ _STEP_4_ENDINGS: Final = _parse_endings(
 
 @lru_cache(maxsize=65_536)
 def stem_word(word: str) -> str:
-    """The stem of a word in small letters."""
+    """Return the stem of a lower-case word."""
     if not MIN_STEMMED_LENGTH <= len(word) <= MAX_STEMMED_LENGTH or not (word.isascii() and word.isalpha()):
         return word
-    initial_y = word.startswith("y")  # at the beginning, y is a consonant
+    initial_y = word.startswith("y")  # an initial y is a consonant
     if initial_y:
         word = "Y" + word[1:]
     word = _replace_final_y(_remove_past(_remove_plural(word)))
@@ -71,7 +73,7 @@ def _remove_past(word: str) -> str:
 
 
 def _restore_ending(base: str) -> str:
-    """What is left once -ed or -ing is gone: `creat` is `create`, `planned` was `plan`."""
+    """Restore the base after -ed or -ing was removed: `creat` becomes `create`, `plann` becomes `plan`."""
     if base.endswith(("at", "bl", "iz")):
         return base + "e"
     if _DOUBLED.search(base):
@@ -118,12 +120,12 @@ UNSPACED: Final = (
 _WORD_RUN = re.compile(f"(?P<unspaced>[{UNSPACED}]+)|(?P<word>[^\\W_{UNSPACED}]+)")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+[a-z]*|[^\W\d_A-Za-z]+")
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
-_MAX_NUMBER_DIGITS: Final = 2  # `2` may say 2D; dates, amounts and ids say nothing about a tool
+_MAX_NUMBER_DIGITS: Final = 2  # `2` may mean 2D; dates, amounts and ids say nothing about a tool
 
 # Combining accents, Hebrew points, Arabic vowel marks.
 _ACCENT_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670]")
 
-# Words that say nothing about what is wanted: the grammar of English, and the manners of requests.
+# Words without content: English function words and polite phrases.
 _EMPTY_WORDS: Final = """
 a an the and or but of to in on at by for from with as is are was were be been being am it its this that
 these those there here i me my we our us you your he she his her they them their who whom which what when
@@ -137,14 +139,14 @@ EMPTY_TERMS: Final = frozenset(map(stem_word, _EMPTY_WORDS.split()))
 
 
 def remove_accents(text: str) -> str:
-    """Without accents and points, wide and narrow forms alike."""
+    """Remove accents and vowel points, and unify full-width and half-width forms."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", _ACCENT_MARKS.sub("", unicodedata.normalize("NFKD", text)))
 
 
 def iterate_terms(text: str) -> Iterator[str]:
-    """The terms of a text, in order, repeats included, empty words left out."""
+    """Yield the terms of a text in order, with repetitions, without stop words."""
     return (term for term in _iterate_all_terms(text) if term not in EMPTY_TERMS)
 
 
@@ -164,7 +166,7 @@ def _split_camel_case(word: str) -> Iterator[str]:
     parts = _CAMEL_PART.findall(word)
     for part in parts:
         yield stem_word(part.lower())
-    if len(parts) == 2:  # brands are written both ways, GitHub and github; names of tools are not
+    if len(parts) == 2:  # brands have both spellings (GitHub, github); tool names do not
         yield stem_word("".join(parts).lower())
 
 
@@ -356,12 +358,12 @@ pdf docx txt csv xlsx json -> file document
 csv xlsx excel spreadsheet -> sheet table
 """
 
-MAX_SYNONYMS: Final = 24  # related terms of one term, at most
+MAX_SYNONYMS: Final = 24  # per term
 
 
 @cache
 def build_synonym_map() -> dict[str, tuple[str, ...]]:
-    """For each stem, the stems that may stand for it."""
+    """Return the synonyms of each stem, as stems."""
     found: dict[str, dict[str, None]] = {}
     for line in MUTUAL_SYNONYMS.strip().splitlines():
         group = tuple(dict.fromkeys(map(stem_word, line.split())))

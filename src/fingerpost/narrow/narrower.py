@@ -1,4 +1,4 @@
-"""The narrower: from thousands of tools to the few that matter for one request."""
+"""The narrower: select the few relevant tools out of thousands for one request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class ExpiringCache(Generic[T]):
-    """The newest answers, each for so many seconds. Safe to use from several threads."""
+    """A cache of the latest results, each with a lifetime in seconds. Thread-safe."""
 
     def __init__(self, *, seconds: float, entries: int, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -65,7 +65,9 @@ class ExpiringCache(Generic[T]):
 
 
 def build_cache_key(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
-    """Everything the answer to `request` depends on, given this catalog and this share of ready vectors."""
+    """Return the cache key: everything the result for `request` depends on, including the catalog and the
+    share of ready vectors.
+    """
     return (
         bound_text(request.text),
         _hash_history(request.history),
@@ -95,7 +97,7 @@ def _hash_history(history: tuple[Message, ...]) -> bytes:
 
 
 class ReadWriteLock:
-    """A lock for many readers or one writer. A waiting writer goes before new readers."""
+    """A lock for many readers or one writer. A waiting writer has precedence over new readers."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -135,7 +137,7 @@ class ReadWriteLock:
 def group_scores_by_server(
     scored: ScoredTools, columns: ToolColumns, eligible: Rows
 ) -> Mapping[str, Sequence[float]]:
-    """Each tool as it suits best: for the request as a whole, or for one of its needs."""
+    """Return the tools' scores by server. Each score is the maximum over the whole request and its needs."""
     best = np.max(np.stack((scored.whole, *scored.by_need)), axis=0)
     found: dict[str, list[float]] = {}
     for row in eligible:
@@ -143,11 +145,11 @@ def group_scores_by_server(
     return found
 
 
-MAX_HISTORY_MESSAGES: Final = 40  # messages looked at, the latest
+MAX_HISTORY_MESSAGES: Final = 40  # the latest messages
 
 
 class Narrower:
-    """Narrows the catalog for requests."""
+    """Narrows the catalog for requests. Thread-safe."""
 
     def __init__(
         self,
@@ -173,7 +175,7 @@ class Narrower:
         return self._parts
 
     def prepare(self, snapshot: Snapshot) -> None:
-        """These are the tools now. Costs nothing when they are the same as before."""
+        """Set the tools. Does nothing when the snapshot is the same as before."""
         if snapshot is self._snapshot:
             return
         columns = build_columns(snapshot)
@@ -189,24 +191,24 @@ class Narrower:
             self._generation += 1
 
     def wait_until_ready(self, seconds: float) -> bool:
-        """Wait, at most so long, until every tool can be compared by meaning. Blocks.
+        """Wait at most `seconds` until every tool has a vector. Blocks.
 
-        What is loaded with the first request is loaded now: nobody's request pays for it.
+        It also loads the encoder, so that the first request does not have to.
         """
         self._encode_for_need("a request", Signals())
         return self._parts.meaning is None or self._parts.meaning.wait(seconds)
 
     def clear_cache(self) -> None:
-        """Answer nothing from memory that was worked out before now (what was learned has changed)."""
+        """Remove all cached results, because the learned data has changed."""
         self._recent.clear()
 
     def close(self) -> None:
-        """Stop working in the background."""
+        """Stop the background work."""
         if self._parts.meaning is not None:
             self._parts.meaning.close()
 
     async def narrow_snapshot(self, snapshot: Snapshot, request: NarrowRequest) -> Narrowing:
-        """`narrow` over this snapshot, in a worker thread."""
+        """Run `narrow` on this snapshot in a worker thread."""
 
         def work() -> Narrowing:
             self.prepare(snapshot)
@@ -215,35 +217,35 @@ class Narrower:
         return await anyio.to_thread.run_sync(work)
 
     def narrow(self, request: NarrowRequest) -> Narrowing:
-        """Whether the request needs a tool, and which few suit it, with reasons for everything."""
+        """Decide whether the request needs a tool and which tools suit it, with reasons."""
         started = time.perf_counter()
         with self._turnstile.lock_for_reading():
             narrowing = self._narrow_cached(request)
         return replace(narrowing, milliseconds=round((time.perf_counter() - started) * 1000, 3))
 
     def read_signals(self, text: str) -> Signals:
-        """What the request says about itself."""
+        """Return the signals of the request."""
         with self._turnstile.lock_for_reading():
             return self._parts.reader.read(bound_text(text))
 
     def encode(self, text: str) -> Vector:
-        """A request's vector; a foreign one's is that of its English words. Raises a `FingerpostError`."""
+        """Return the vector of a request, or of its English gloss. Raises a `FingerpostError`."""
         assert self._parts.meaning is not None
         return self._parts.meaning.encode_query(self.read_signals(text).gloss or text)
 
     def encode_signals(self, text: str, signals: Signals) -> Vector | None:
-        """The same for a request that was read already; None where there is no encoder."""
+        """Return the vector of a request with known signals, or None without an encoder."""
         return self._encode_for_need(bound_text(text), signals)
 
     def is_tool_unneeded(self, request: NarrowRequest, signals: Signals) -> bool:
-        """Whether it is plain at a glance, by words alone, that the request needs no tool."""
+        """Return whether the words alone show that the request needs no tool."""
         with self._turnstile.lock_for_reading():
             history = request.history[-MAX_HISTORY_MESSAGES:]
             need = self._parts.judge.classify(bound_text(request.text), signals, history, None)
         return need.verdict is NeedVerdict.NONE
 
     def score_servers(self, request: NarrowRequest, signals: Signals) -> Mapping[str, Sequence[float]]:
-        """How well the tools of each server suit the request, for choosing among servers."""
+        """Return the tools' scores for the request by server, for the choice of servers."""
         with self._turnstile.lock_for_reading():
             columns, text = self._columns, bound_text(request.text)
             eligible = _find_eligible_rows(columns, replace(request, servers=None))
@@ -326,18 +328,20 @@ class Narrower:
         return self._scoring if settings is None else replace(self._scoring, flags=settings.flags)
 
     def _encode_for_need(self, text: str, signals: Signals) -> Vector | None:
-        """The request's vector for the judge of need; a foreign request's is that of its English words."""
+        """Return the vector of the request, or of its English gloss, for the need classifier. Return None
+        without an encoder.
+        """
         meaning = self._parts.meaning
         if meaning is None or not text or not self._settings.flags.dense_scores:
             return None
         try:
             return meaning.encode_query(signals.gloss or text)
-        except FingerpostError:  # told about by the scorer itself, once
+        except FingerpostError:  # the scorer logs it once
             return None
 
 
 def _find_eligible_rows(columns: ToolColumns, request: NarrowRequest) -> Rows:
-    """The rows that may be found: in scope, on a chosen server, not hidden."""
+    """Return the rows of tools that are allowed, on a chosen server, and not hidden."""
     if request.allowed is not None:
         rows = sorted(row for key in request.allowed if (row := columns.rows.get(key)) is not None)
         eligible = np.array(rows, np.intp)
@@ -351,7 +355,7 @@ def _find_eligible_rows(columns: ToolColumns, request: NarrowRequest) -> Rows:
 
 
 def _remove_hidden_mentions(signals: Signals, request: NarrowRequest, columns: ToolColumns) -> Signals:
-    """What was read off the request, without names of tools and servers that the caller may not see."""
+    """Return the signals without mentions of tools and servers that the caller must not see."""
     if not signals.mentions or not request.hidden:
         return signals
     shown = [key for key in columns.rows if key not in request.hidden]

@@ -1,4 +1,4 @@
-"""The request to narrow for: its text, its needs, and how far it depends on earlier turns."""
+"""The request to narrow for: its text, its needs, and its dependence on earlier turns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fingerpost.records import Effort, HiddenTool, Message, ServerChoice
 from fingerpost.records.json import to_valid_text
 from fingerpost.settings import Settings
 
-# What a request is about stands at its beginning, what is wanted often at its very end;
-# between them lies what was pasted in.
+# The topic of a request is at its beginning and the instruction often at its end;
+# pasted text is in between.
 FIRST_CHARACTERS: Final = 4000
 LAST_CHARACTERS: Final = 1000
 _CUT_NOTE: Final = "\n…\n"
@@ -26,9 +26,8 @@ _CUT_NOTE: Final = "\n…\n"
 class NarrowRequest:
     """One request to narrow the catalog for.
 
-    `hidden` is what policy keeps from this caller: never found, never scored,
-    named in explanations alone. `health` holds the servers that cannot be used
-    now, each with the reason; a server not named there is well.
+    `hidden` are tools that policy hides from this caller: they are not scored and appear only in
+    explanations. `health` maps unusable servers to the reason; all other servers are healthy.
     """
 
     text: str
@@ -39,54 +38,54 @@ class NarrowRequest:
     allowed: frozenset[str] | None = None  # only these tools, by key; None: all
     hidden: Mapping[str, HiddenTool] = field(default_factory=dict[str, HiddenTool])
     servers: ServerChoice | None = None
-    max_tools: int | None = None  # None: as the settings say
+    max_tools: int | None = None  # None: from the settings
     health: Mapping[str, str] = field(default_factory=dict[str, str])
-    used: tuple[str, ...] = ()  # tools this conversation has used, the latest last
-    person: str | None = None  # whose habits count, and who may be told who said what; None: nobody, all
-    settings: Settings | None = None  # as they hold for this request, where they differ from the usual
-    effort: Effort | None = None  # a quick or a thorough answer is wanted
-    about: str | None = None  # a tool (by key) to explain even if it came in far behind
+    used: tuple[str, ...] = ()  # tools used in this conversation, latest last
+    person: str | None = (
+        None  # their habits count; decides which names explanations show. None: no habits, all names
+    )
+    settings: Settings | None = None  # settings of this request, if they differ from the default
+    effort: Effort | None = None  # a quick or a thorough answer is requested
+    about: str | None = None  # key of a tool to explain even with a low score
 
 
 def bound_text(text: str) -> str:
-    """The request as it is read: valid text, the beginning and the end of one that is huge."""
+    """Return valid text of limited length: of a very long request, the beginning and the end."""
     if len(text) > FIRST_CHARACTERS + LAST_CHARACTERS:
         text = text[:FIRST_CHARACTERS] + _CUT_NOTE + text[-LAST_CHARACTERS:]
     return to_valid_text(text).strip()
 
 
 def get_earlier_turns(history: tuple[Message, ...], most: int = 2) -> tuple[str, ...]:
-    """What the person said before, the latest first."""
+    """Return the person's earlier messages, latest first."""
     said = (bound_text(message.text) for message in reversed(history[-40:]) if message.role == "user")
     return tuple(text for text, _ in zip((text for text in said if text), range(most), strict=False))
 
 
-# How much an earlier turn may count beside the request, at most.
+# The maximum weight of an earlier turn.
 MAX_EARLIER_WEIGHT: Final = 0.4
-_LATER_TURN_FACTOR: Final = 0.5  # each turn before the last counts this much of the one after it
-_INDEPENDENT_WORDS: Final = 8  # content words with which a request speaks for itself
-_COMPLETE_SENTENCE_WEIGHT: Final = (
-    0.25  # of the weight a request of that length would have if it referred to something
-)
-_MAX_FRAGMENT_WORDS: Final = 6  # words behind what opens it
-_MAX_NAME_WORDS: Final = 2  # words of a fragment that only names something: "Paris?"
+_LATER_TURN_FACTOR: Final = 0.5  # weight of each earlier turn relative to the next one
+_INDEPENDENT_WORDS: Final = 8  # content words that make a request independent
+_COMPLETE_SENTENCE_WEIGHT: Final = 0.25  # relative to a request of the same length that refers to something
+_MAX_FRAGMENT_WORDS: Final = 6  # words after the opening
+_MAX_NAME_WORDS: Final = 2  # words of a fragment that is only a name: "Paris?"
 
 
 class Dependence(Enum):
-    """On what was said before."""
+    """How a request depends on earlier turns."""
 
     COMPLETE = auto()
     REFERS = auto()
     FRAGMENT = auto()
 
 
-# "and in Paris?": what opens a fragment, and the rest of it.
+# The opening of a fragment: "and in Paris?"
 _FOLLOWUP_OPENING: Final = re.compile(
     r"^\W*(?:(?:(?:and|or|but|ok|okay|so|then|now)\s+)*(?:what|how)\s+about\b|(?:and|or|but)\b(?:\s+(?:now|then|also))?"
     r"|also\b|same\b|again\b|instead\b|ומה (?:עם|לגבי)|מה (?:עם|לגבי)|וגם|אותו הדבר|אותו דבר|שוב)",
     re.IGNORECASE,
 )
-# Hebrew writes "and" as a letter before the next word; before these it opens a clause, not a fragment.
+# In Hebrew "and" is a prefix letter. Before these letters it starts a clause, not a fragment.
 _HEBREW_AND: Final = re.compile(r"^\W*ו(?=[א-ת]{2})(?!(?:ת|א|נ|י)[א-ת]{3})")
 _AGAIN: Final = re.compile(
     r"\b(?:do|run|try|repeat|show|give|make|check) (?:it|that|this|them|the same|another|more)\b"
@@ -95,7 +94,7 @@ _AGAIN: Final = re.compile(
     r"|(?<!\w)(?:עוד (?:אחד|אחת|פעם)|שוב|אותו (?:הדבר|דבר)|גם ל|תעשה (?:אותו|את אותו))",
     re.IGNORECASE,
 )
-# A clause of its own begins with one of these; behind them something is asked or told to be done.
+# First words of a full clause with a question or an instruction.
 _CLAUSE: Final = parse_word_set(
     """
     what what's which who who's whose whom where where's when when's why how how's is are am was were do does
@@ -105,7 +104,7 @@ _CLAUSE: Final = parse_word_set(
     זה זאת זו אלה
     """
 )
-# Without an opening a fragment begins with one of these, or is but a word or a name.
+# Without an opening, a fragment starts with one of these or is a single word or name.
 _BEGINS_FRAGMENT: Final = parse_word_set(
     """
     in on at for to from with without by of about the this that these those another only just not tomorrow
@@ -121,7 +120,7 @@ _POINTING: Final = re.compile(
     r"(?!\w)",
     re.IGNORECASE,
 )
-# "there is", "is it raining", "what time is it": these words point at nothing.
+# In "there is", "is it raining", "what time is it" these words refer to nothing.
 _EXPLETIVES: Final = re.compile(
     r"\b(?:is|are|was|were) there\b|\bthere(?:'s| is| are| was| were)\b|\btime is it\b|\bit's \d"
     r"|\b(?:is|was|will) it (?:be )?(?:rain|snow|warm|cold|hot|sunny|windy|late|true|possible|safe|ok|worth)"
@@ -143,7 +142,7 @@ _SAYS_LITTLE: Final = STOP_WORDS | parse_word_set(
 
 
 def classify_dependence(text: str) -> Dependence:
-    """How far the request needs what was said before to be understood."""
+    """Return how the request depends on earlier turns."""
     if _is_fragment(text):
         return Dependence.FRAGMENT
     if _POINTING.search(_EXPLETIVES.sub(" ", text)) is not None:
@@ -169,7 +168,7 @@ def _is_fragment(text: str) -> bool:
 
 
 def compute_history_weight(text: str) -> float:
-    """How much of what was said before belongs to the request: 0 nothing, up to 1."""
+    """Return how much earlier turns count for the request, 0 to 1."""
     content = sum(1 for word in _LETTERS.findall(text) if word.casefold() not in _SAYS_LITTLE)
     silence = max(0.0, 1 - content / _INDEPENDENT_WORDS)
     needs = classify_dependence(text)
@@ -181,17 +180,17 @@ def compute_history_weight(text: str) -> float:
 
 
 def compute_turn_weights(text: str, turns: int) -> tuple[float, ...]:
-    """How much each earlier turn counts beside the request, the latest first."""
+    """Return the weight of each earlier turn, latest first."""
     first = MAX_EARLIER_WEIGHT * compute_history_weight(text)
     return tuple(first * _LATER_TURN_FACTOR**place for place in range(turns))
 
 
 MAX_NEEDS: Final = 4
-MAX_SPLIT_LENGTH: Final = 5000  # characters looked at
+MAX_SPLIT_LENGTH: Final = 5000  # characters examined
 _MIN_NEED_WORDS: Final = 2
 _MIN_NEED_LETTERS: Final = 8
 
-# What people ask an assistant to do, beside what tools call themselves.
+# Common request verbs that are not in tool names.
 _EVERYDAY_VERBS: Final = parse_word_set(
     """
     arrange bring brief call cancel chart check collect contact deliver determine draw email ensure
@@ -203,7 +202,7 @@ _EVERYDAY_VERBS: Final = parse_word_set(
 _ASKING_VERBS: Final = (
     READ_VERBS | WRITE_VERBS | AMBIGUOUS_VERBS | DESTROY_VERBS | _EVERYDAY_VERBS
 ) - parse_word_set("has is exists head help info command script shell bash sudo cmd")
-# Words that are as often nouns ("a movie and book list"): a verb only when something follows to act on.
+# Words that are often nouns ("a movie and book list"): verbs only when an object follows.
 _DOUBTFUL_VERBS: Final = (
     NOUN_LIKE
     | parse_word_set(
@@ -264,7 +263,7 @@ _OTHER_JOINT: Final = re.compile(
 )
 _JOINTS: Final = {"en": _ENGLISH_JOINT, "he": _HEBREW_JOINT}
 
-# Not after one letter ("J.K. Rowling", "10 a.m.").
+# Not after a single letter ("J.K. Rowling", "10 a.m.").
 _SENTENCE_END: Final = re.compile(
     r"(?<=\w\w[.!?])\s+|(?<=[!?])\s+|(?<=[\d)\]\"'”’][.!?])\s+(?=[A-Z])|(?<=[;。！？；])\s*|\n+"
 )
@@ -287,7 +286,7 @@ _ASKS_SOMETHING: Final = re.compile(
     re.IGNORECASE,
 )
 
-# Words of asking and pointing: a piece made of these alone ("can you help me with that?") wants nothing new.
+# A part with only these words ("can you help me with that?") is not a separate need.
 _EMPTY_PIECE: Final = STOP_WORDS | parse_word_set(
     """
     able additional additionally advance again also am and appreciate appreciated assist assistance be can
@@ -299,11 +298,11 @@ _EMPTY_PIECE: Final = STOP_WORDS | parse_word_set(
     """
 )
 _SPLIT_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
-_WIDE_GAP: Final = re.compile(r"[^\S\n]{20,}")  # a joint would be tried at each blank, each time to the end
+_WIDE_GAP: Final = re.compile(r"[^\S\n]{20,}")  # long white space would make the joint patterns slow
 
 
 def split_needs(text: str, language: str = "en", most: int = MAX_NEEDS) -> tuple[str, ...]:
-    """The wishes of a request, in its own words and order; the request itself when it holds but one."""
+    """Split a request into its needs, in order. Return the whole request when it has only one."""
     whole = text.strip()
     if not whole:
         return ()
@@ -320,7 +319,7 @@ def _split_pieces(text: str, language: str) -> Iterator[str]:
 
 
 def _split_list_items(text: str) -> list[str]:
-    """The items of a list; before the first one stands an introduction."""
+    """Return the items of a list, with the introduction first."""
     for mark in (_LIST_ITEM, _INLINE_LIST_ITEM):
         if len(mark.findall(text)) > 1:
             return mark.split(text)
@@ -328,7 +327,7 @@ def _split_list_items(text: str) -> list[str]:
 
 
 def _join_small_parts(parts: Iterable[str]) -> Iterator[str]:
-    """Parts too small to be a wish of their own go back to the one before ("find it, read, send")."""
+    """Join parts that are too small to be a need with the part before ("find it, read, send")."""
     kept = ""
     for part in parts:
         piece = part.strip(" ,;:\t")
@@ -362,7 +361,7 @@ def _has_content(piece: str) -> bool:
 
 
 def _merge_shortest(most: int, needs: list[str]) -> tuple[str, ...]:
-    """Neighbours joined, the shortest first, until there are few enough."""
+    """Merge neighbours, the shortest first, until at most `most` are left."""
     joined = list(needs)
     while len(joined) > most:
         lengths = [len(joined[i]) + len(joined[i + 1]) for i in range(len(joined) - 1)]

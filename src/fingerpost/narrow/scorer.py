@@ -1,4 +1,4 @@
-"""The scorer protocol, and the texts of tools and requests that scorers get."""
+"""The scorer protocol, and the texts of tools and requests for scorers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from fingerpost.frozen import frozen
 from fingerpost.records import Signals, ToolCard
 
-if TYPE_CHECKING:  # loading numpy takes a tenth of a second, which only narrowing should pay
+if TYPE_CHECKING:  # importing numpy takes 0.1 seconds, so only narrowing imports it
     import numpy as np
     from numpy.typing import NDArray
 
@@ -25,12 +25,12 @@ from fingerpost.records.json import to_valid_text
 
 @frozen
 class ScorerQuery:
-    """A request as scorers see it."""
+    """A request in the form scorers use."""
 
-    text: str  # the request in the person's words (or one of its needs), bounded in length
-    sentences: tuple[str, ...] = ()  # its sentences when it has several, at most a few
+    text: str  # the request or one of its needs, of limited length
+    sentences: tuple[str, ...] = ()  # its sentences if it has several; limited in number
     signals: Signals = field(default_factory=Signals)
-    used: tuple[str, ...] = ()  # keys of the tools used in this conversation, the latest last
+    used: tuple[str, ...] = ()  # keys of the tools used in this conversation, latest last
 
 
 class Scorer(Protocol):
@@ -38,15 +38,15 @@ class Scorer(Protocol):
 
     @property
     def signal(self) -> str:
-        """The name of its share in explanations, such as `words` or `meaning`."""
+        """The name of its part in explanations, such as `words` or `meaning`."""
         ...
 
     def prepare(self, cards: Sequence[ToolCard]) -> None:
-        """These are the tools now. Only what changed since the last time is worked out anew."""
+        """Set the tools. Only changes since the last call are processed."""
         ...
 
     def score(self, query: ScorerQuery) -> Scores:
-        """One number per prepared card, in their order; NaN where the card is not ready yet."""
+        """Return one number per prepared card, in order; NaN for a card that is not ready."""
         ...
 
 
@@ -59,27 +59,27 @@ MAX_VALUES: Final = 20
 MAX_REQUEST_LENGTH: Final = 8000
 MAX_SENTENCES: Final = 4
 
-# Controls, zero-width and direction marks, private use: they carry no meaning and can hide some.
+# Control, zero-width, direction and private-use characters: invisible, and able to hide text.
 _NOT_TEXT = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\ue000-\uf8ff\U000e0000-\U000e0fff]+"
 )
 _SPACES = re.compile(r"\s+")
 
-# `HTTPServer` is two words, `getUser` is two, `mp3` is one; `_`, `-`, `.`, `/` and the like divide.
+# `HTTPServer` and `getUser` are two words, `mp3` is one; `_`, `-`, `.` and `/` separate words.
 _NAME_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_A-Za-z]+")
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;。！？；])\s+|(?<=[。！？；])|\n+")
 MIN_SENTENCE_WORDS: Final = 3
 MIN_SENTENCE_LENGTH: Final = 25
-MIN_UNSPACED_LENGTH: Final = 6  # characters, in scripts that write no spaces
+MIN_UNSPACED_LENGTH: Final = 6  # characters, in scripts without spaces
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 
 def clean_line(text: str, max_length: int) -> str:
-    """The beginning of `text` on one line, with nothing in it that cannot be seen."""
+    """Return the beginning of `text` on one line, without invisible characters."""
     text = text[: max_length * 2]
     if not text.isascii():
         text = to_valid_text(text)
@@ -87,17 +87,19 @@ def clean_line(text: str, max_length: int) -> str:
 
 
 def split_tool_name(name: str) -> str:
-    """`getUserById`, `get-user-by-id` and `get_user_by_id` are all `get user by id`."""
+    """Split a tool's name: `getUserById`, `get-user-by-id` and `get_user_by_id` all become `get user by
+    id`.
+    """
     return " ".join(map(str.lower, _NAME_WORD.findall(clean_line(name, MAX_TEXT_NAME_LENGTH))))
 
 
 @frozen
 class ParameterText:
-    """One parameter: its name as words, what its description begins with, and the values it may take."""
+    """One parameter: its name as words, the beginning of its description, and its allowed values."""
 
     name: str
     description: str = ""
-    values: tuple[str, ...] = ()  # as words; encoders do not read them
+    values: tuple[str, ...] = ()  # as words; not part of the encoder's text
 
     def format_short(self) -> str:
         if len(self.description) <= SHORT_PARAMETER_LENGTH:
@@ -107,7 +109,7 @@ class ParameterText:
 
 @frozen
 class ToolText:
-    """What there is to read about one tool."""
+    """The text of one tool for scoring."""
 
     server: str
     name: str
@@ -115,7 +117,7 @@ class ToolText:
     parameters: tuple[ParameterText, ...] = ()
 
     def format_long(self) -> str:
-        """All of it in one line, the most telling first: what does not fit an encoder is cut at the end."""
+        """Return the text on one line, the most important part first, because an encoder cuts off the end."""
         text = f"{self.server} - " if self.server else ""
         text += f"{self.name}: {self.description}" if self.name else self.description
         if self.parameters:
@@ -124,7 +126,7 @@ class ToolText:
 
 
 def build_tool_text(card: ToolCard) -> ToolText:
-    """The words of a card."""
+    """Build the text of a card."""
     return ToolText(
         server=split_tool_name(card.server),
         name=split_tool_name(card.name),
@@ -154,7 +156,9 @@ def _build_parameter_text(name: str, schema: Json) -> ParameterText:
 
 
 def _list_allowed_values(schema: Json) -> tuple[str, ...]:
-    """What the schema allows, when that is a list of words: `create`, `delete`, … tell what a tool does."""
+    """Return the allowed values if they are a list of words: `create`, `delete`, … describe what a tool
+    does.
+    """
     allowed = schema.get("enum") if isinstance(schema, Mapping) else None
     if isinstance(allowed, str) or not isinstance(allowed, Sequence):
         return ()
@@ -162,7 +166,7 @@ def _list_allowed_values(schema: Json) -> tuple[str, ...]:
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
-    """The sentences of a request that has several: the first few of those long enough to mean something."""
+    """Return the first few sufficiently long sentences of a request that has several."""
     found: list[str] = []
     for piece in _SENTENCE_END.split(text[:MAX_REQUEST_LENGTH]):
         sentence = clean_line(piece, MAX_REQUEST_LENGTH)

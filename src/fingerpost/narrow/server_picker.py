@@ -1,4 +1,4 @@
-"""Pick the servers of a turn by a model or by scores, and count how well that works."""
+"""Pick the servers of a turn by a model or by scores, and measure the results."""
 
 from __future__ import annotations
 
@@ -35,33 +35,35 @@ from fingerpost.settings import SmartRoutingSettings
 from fingerpost.store import Store
 
 _PAGE_SIZE: Final = 1000
-RECENT_RUNS: Final = 200  # choices that thresholds follow
-MIN_RUNS: Final = 20  # before that, thresholds stay as they are
+RECENT_RUNS: Final = 200  # choices used to adapt the thresholds
+MIN_RUNS: Final = 20  # below this number, the thresholds do not change
 REFRESH_INTERVAL_S: Final = 60.0
-# The thresholds are multiplied by the first factor whose line holds: at least this share of choices fell
-# back, or at most this share of tools was left out. Choosing that does not pay is done later.
+# Factor, minimum fallback rate, maximum reduction. The first matching rule raises the thresholds,
+# so that servers are picked later when picking has little benefit.
 _RAISE_RULES: Final = ((2.0, 0.5, 0.1), (1.5, 0.25, 0.3))
-# At most this share fell back and at least this share was left out: choosing that pays is done earlier.
+# Factor, maximum fallback rate, minimum reduction: pick earlier when picking has a large benefit.
 _LOWER_RULES: Final = ((0.5, 0.05, 0.6), (0.75, 0.1, 0.45))
 
 
 @frozen
 class SmartRoutingStats:
-    """Over all choices. One falls back when every tool stays, by failure or because nothing stood out."""
+    """Statistics over all choices. A fallback is a choice that kept every tool, by failure or without a clear
+    result.
+    """
 
     runs: int = 0
-    widened: int = 0  # how often a later turn added servers to a choice
+    widened: int = 0  # later turns that added servers to a choice
     by_model: int = 0
-    success_rate: float = 0.0  # runs that came to a choice
-    fallback_rate: float = 0.0  # runs after which all tools stayed
-    reduction: float = 0.0  # the share of tools left out, in the mean
+    success_rate: float = 0.0  # share of runs with a choice
+    fallback_rate: float = 0.0  # share of runs that kept all tools
+    reduction: float = 0.0  # mean share of tools left out
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     tokens_saved: int = 0
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> SmartRoutingStats:
-        """The figures of these events; others among them are passed over."""
+        """Compute the statistics of these events. Events of other kinds are ignored."""
         told = [event for event in events if isinstance(event, SmartRoutingEnd)]
         ends = [event for event in told if not event.widened]
         if not ends:
@@ -81,7 +83,7 @@ class SmartRoutingStats:
 
 
 async def read_stored_stats(store: Store) -> SmartRoutingStats:
-    """The figures of everything the journal holds."""
+    """Compute the statistics of the whole journal."""
     found: list[Event] = []
     after = 0
     while page := await store.journal.list_events(
@@ -97,12 +99,12 @@ def _compute_share_left_out(end: SmartRoutingEnd) -> float:
 
 
 def _get_quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that so many are not above."""
+    """Return the smallest value that is at least as large as this share of the values."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def adapt_settings(settings: SmartRoutingSettings, stats: SmartRoutingStats) -> SmartRoutingSettings:
-    """The settings with thresholds moved by what choosing servers was worth: to a half or double at most."""
+    """Return the settings with thresholds adapted to the measured benefit, by a factor from 0.5 to 2."""
     if stats.runs < MIN_RUNS:
         return settings
     fell_back, left_out = stats.fallback_rate, stats.reduction
@@ -117,7 +119,7 @@ def adapt_settings(settings: SmartRoutingSettings, stats: SmartRoutingStats) -> 
 
 
 class RecentRoutingStats:
-    """The figures of the newest choices in the journal, of all processes; read again now and then."""
+    """The statistics of the latest choices in the journal, of all processes. Refreshed at intervals."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -145,13 +147,13 @@ ConversationKey = tuple[str | None, str]  # caller and conversation
 
 @frozen
 class ServerDecision:
-    """The servers that are kept, and those there were when it was decided."""
+    """The servers to keep, and the servers that were known at the time."""
 
     kept: frozenset[str]
     known: frozenset[str]
     by: str
     reasoning: str
-    widened: tuple[str, ...] = ()  # of `kept`: added by later turns, in this order
+    widened: tuple[str, ...] = ()  # the part of `kept` added by later turns, in this order
 
 
 @dataclass(slots=True)
@@ -161,7 +163,7 @@ class _RunningDecision:
 
 
 class ServerDecisionCache:
-    """The newest conversations: at most `limit`, each until it was not used for `seconds`."""
+    """The decisions of recent conversations: at most `limit`, each until it is unused for `seconds`."""
 
     def __init__(
         self, limit: int, *, seconds: Callable[[], float], clock: Callable[[], float] = time.monotonic
@@ -185,7 +187,7 @@ class ServerDecisionCache:
     async def get_or_decide(
         self, conversation: ConversationKey, decide: Callable[[], Awaitable[ServerDecision]]
     ) -> ServerDecision:
-        """The decision of this conversation, made by `decide` if there is none."""
+        """Return the decision of this conversation. Call `decide` if there is none."""
         while (known := self._find(conversation)) is None:
             running = self._running.get(conversation)
             if running is None:
@@ -219,12 +221,12 @@ TokenCounter = Callable[[str], int]
 
 
 def estimate_tokens(text: str) -> int:
-    """About four characters to a token: good enough to compare two lists by."""
+    """Return about one token per four characters. This is exact enough to compare two lists."""
     return -(-len(text) // 4)
 
 
 class DefinitionCosts:
-    """Tokens by tool, each counted once for as long as its definition stays the same."""
+    """The tokens of each tool's definition, cached until the definition changes."""
 
     def __init__(self, count: TokenCounter = estimate_tokens) -> None:
         self._count = count
@@ -242,11 +244,11 @@ class DefinitionCosts:
         return tokens
 
 
-CLEAR_INTENT_SCORE: Final = 0.5  # an intent one plain word speaks for has this much
+CLEAR_INTENT_SCORE: Final = 0.5  # the score of an intent with one clear word
 
 
 def find_related_servers(snapshot: Snapshot, signals: Signals) -> frozenset[str]:
-    """The servers most of whose tools belong to a category the request clearly speaks for."""
+    """Return the servers whose most common tool category is a clear intent of the request."""
     wanted = {intent.category for intent in signals.intents if intent.score >= CLEAR_INTENT_SCORE} - {GENERAL}
     if not wanted:
         return frozenset()
@@ -256,12 +258,12 @@ def find_related_servers(snapshot: Snapshot, signals: Signals) -> frozenset[str]
     return frozenset(server for server, found in kinds.items() if found.most_common(1)[0][0] in wanted)
 
 
-BEST_TOOLS_PER_SERVER: Final = 3  # tools that speak for their server
-MIN_BEST_SHARE: Final = 0.35  # of the best server's score: whoever has less stays behind
-MIN_SERVERS: Final = 3  # servers kept, however clear it is
-MIN_BEST_SCORE: Final = 0.12  # a best server below this says nothing: all stay
-MAX_BEST_TOOLS: Final = 4  # tools that may add their servers to a choice
-NEAR_BEST_SHARE: Final = 0.7  # of the best tool's score: only tools this good add their server
+BEST_TOOLS_PER_SERVER: Final = 3  # tools that determine a server's score
+MIN_BEST_SHARE: Final = 0.35  # minimum share of the best server's score
+MIN_SERVERS: Final = 3  # servers that are always kept
+MIN_BEST_SCORE: Final = 0.12  # if the best server is below this, all servers are kept
+MAX_BEST_TOOLS: Final = 4  # best tools that may add their servers to a choice
+NEAR_BEST_SHARE: Final = 0.7  # minimum share of the best tool's score to add a server
 
 
 def pick_by_scores(
@@ -273,10 +275,10 @@ def pick_by_scores(
     share: float = MIN_BEST_SHARE,
     min_best_score: float = MIN_BEST_SCORE,
 ) -> ServerChoice:
-    """The servers to keep. `scores` holds each server's tools' scores, in any order.
+    """Pick the servers to keep. `scores` contains the scores of each server's tools, in any order.
 
-    A server in `mentions` (named in the request) or `related` (its category is what the
-    request is about) is kept whatever its score, and so is one that has no score yet.
+    A server in `mentions` (named in the request) or `related` (its category fits the request) is always kept,
+    and so is a server without scores.
     """
     known = {
         server: value
@@ -306,7 +308,9 @@ def find_best_outside(
     min_share: float = NEAR_BEST_SHARE,
     min_best_score: float = MIN_BEST_SCORE,
 ) -> Mapping[str, float]:
-    """The servers outside `kept` that have one of the turn's best tools, each with that tool's score."""
+    """Return the servers outside `kept` that have one of the best tools of the turn, with that tool's
+    score.
+    """
     tools = ((score, server) for server, found in scores.items() for score in found if math.isfinite(score))
     leading = heapq.nlargest(most, tools)
     if not leading or leading[0][0] < min_best_score:
@@ -319,7 +323,7 @@ def find_best_outside(
 
 
 def _average_best_scores(scores: Sequence[float]) -> float | None:
-    """The mean of the best few; None where nothing is known."""
+    """Return the mean of the best few scores, or None without finite scores."""
     best = heapq.nlargest(BEST_TOOLS_PER_SERVER, (score for score in scores if math.isfinite(score)))
     return sum(best) / len(best) if best else None
 
@@ -332,7 +336,7 @@ def _explain_score_choice(leaders: Sequence[str], known: Mapping[str, float], me
 
 ServerScores = Callable[[], Mapping[str, Sequence[float]]]
 
-MODEL_TIMEOUT_S: Final = 20.0  # seconds for the model; a light call that takes longer helps nobody
+MODEL_TIMEOUT_S: Final = 20.0  # for the model; a slower choice has no benefit
 MAX_CONVERSATIONS: Final = 1000
 _MAX_ERROR_LENGTH: Final = 300
 BY_MEMORY: Final = "remembered"
@@ -343,7 +347,7 @@ NONE_TAKEN_REASON: Final = "none of the offered tools was taken"
 
 @dataclass(frozen=True)
 class _PickerTurn:
-    """One turn of a conversation, as the picker looks at it."""
+    """The input of the picker for one turn."""
 
     text: str
     history: Sequence[Message]
@@ -353,15 +357,15 @@ class _PickerTurn:
     scores: ServerScores
     signals: Signals
     packet_id: str | None
-    settings: SmartRoutingSettings  # as they were when it began
+    settings: SmartRoutingSettings  # at the start of the turn
     model: ChatModel | None
-    remembered: frozenset[str] = frozenset()  # were right for the same request before
-    corrected_servers: frozenset[str] = frozenset()  # people said that one of its tools is the right one
-    none_taken: bool = False  # a model took none of the tools it was offered for this turn
+    remembered: frozenset[str] = frozenset()  # right for the same request before
+    corrected_servers: frozenset[str] = frozenset()  # servers of tools that corrections name as right
+    none_taken: bool = False  # a model used none of the tools offered in this turn
 
     @property
     def conversation_key(self) -> ConversationKey | None:
-        """What a choice is kept by: the conversation, which is its caller's; alone, the request itself."""
+        """The cache key of a choice: the caller and the conversation or, without one, the request."""
         kept_by = self.conversation or self.packet_id
         return None if kept_by is None else _build_conversation_key(self.caller, kept_by)
 
@@ -375,7 +379,7 @@ class _PickerTurn:
 
     @cached_property
     def mentions(self) -> frozenset[str]:
-        """Servers named in the request, or one of whose tools is, there or by people who corrected it."""
+        """Servers that the request names, directly or by a tool, and servers from corrections."""
         by_key = {card.key: card.server for card in self.snapshot.cards} if self.signals.mentions else {}
         named = {by_key.get(mention.name, mention.name) for mention in self.signals.mentions}
         return self.servers & (named | set(self.names.find_in_text(self.text)) | self.corrected_servers)
@@ -383,7 +387,7 @@ class _PickerTurn:
 
 @dataclass(slots=True)
 class _PickerRun:
-    """A choice in the making: what its end event will say."""
+    """The state of a running choice, for its end event."""
 
     by: str
     began: float = field(default_factory=time.perf_counter)
@@ -395,16 +399,16 @@ class _PickerRun:
 
 
 def should_pick_servers(settings: SmartRoutingSettings, *, tools: int, servers: int) -> bool:
-    """Whether servers are chosen among so many: there is something to choose, and it is asked for."""
+    """Return whether servers are picked for this number of tools and servers under these settings."""
     if settings.mode == "off" or servers < 2:
         return False
     return settings.mode == "on" or (tools > settings.max_tools and servers > settings.max_servers)
 
 
 class ServerPicker:
-    """Chooses servers by `model` once in a conversation, or by scores each turn where there is none.
+    """Picks servers by `model` once per conversation, or by scores in each turn without a model.
 
-    `live` gives the settings as they are at each request, where they may change meanwhile.
+    `live` returns the current settings, which may change between requests.
     """
 
     def __init__(
@@ -431,11 +435,11 @@ class ServerPicker:
         )
 
     def is_enabled(self, tools: int, servers: int) -> bool:
-        """Whether there is something to choose, and it is wanted."""
+        """Return whether servers are picked for this number of tools and servers."""
         return should_pick_servers(self._live(), tools=tools, servers=servers)
 
     def has_chosen(self, conversation: str | None, *, caller: str | None = None) -> bool:
-        """Whether a model chose for this conversation already."""
+        """Return whether a model has already chosen for this conversation."""
         return (
             conversation is not None and _build_conversation_key(caller, conversation) in self._conversations
         )
@@ -457,15 +461,14 @@ class ServerPicker:
         taught: frozenset[str] = frozenset(),
         none_taken: bool = False,
     ) -> ServerChoice:
-        """The servers for this turn. Never raises: in doubt, all of them.
+        """Pick the servers for this turn. Never raises: on an error it keeps all servers.
 
-        `model` is asked instead of the picker's own, by whoever counts what it costs; without
-        `ask_model` none is.
-        `scores` is asked in a worker thread, unless a model has just chosen. Whatever
-        policy hides from the caller must not be in `snapshot`: a model is shown it.
-        `remembered` servers were right for the same request before: they are kept beside those that
-        the scores keep, and no model is asked. `corrected_servers` are kept like those it names.
-        `none_taken`: a model took none of the tools of the servers chosen for this turn.
+        `model` replaces the picker's own model, so that the caller can count its cost; without `ask_model` no
+        model is asked. `scores` is called in a worker thread, unless a model has just chosen. `snapshot` must
+        not contain tools hidden from the caller, because a model sees it. `remembered` servers were right for
+        the same request before: they are kept in addition to those chosen by scores, and no model is asked.
+        `taught` servers (from corrections) are kept like named ones. `none_taken` means that a model used
+        none of the tools offered in this turn.
         """
         began = time.perf_counter()
         settings = self._live()
@@ -498,7 +501,9 @@ class ServerPicker:
         )
 
     async def _get_decision(self, turn: _PickerTurn) -> ServerDecision:
-        """Of a model, made now or in an earlier turn and widened for this one; else of the scores."""
+        """Return the model's decision, made now or in an earlier turn and widened for this one. Without a
+        model, decide by scores.
+        """
         place = turn.conversation_key
         if place is None or (turn.model is None and place not in self._conversations):
             return await self._decide(turn)
@@ -514,7 +519,7 @@ class ServerPicker:
     async def _widen(
         self, place: ConversationKey, decision: ServerDecision, turn: _PickerTurn
     ) -> ServerDecision:
-        """The decision with the servers this turn adds to it, which stay."""
+        """Return the decision with the servers that this turn adds. They stay in later turns."""
         outside = (turn.servers & decision.known) - decision.kept
         if not outside:
             return decision
@@ -538,7 +543,7 @@ class ServerPicker:
     async def _find_added_servers(
         self, turn: _PickerTurn, kept: frozenset[str]
     ) -> tuple[frozenset[str], str]:
-        """The servers to add, and why."""
+        """Return the servers to add, with the reason."""
         found = await anyio.to_thread.run_sync(turn.scores)
         scores = {server: found.get(server, ()) for server in turn.servers}
         if turn.none_taken:
@@ -550,7 +555,7 @@ class ServerPicker:
         return turn.mentions | best.keys(), "; ".join(reasons)
 
     async def _decide(self, turn: _PickerTurn) -> ServerDecision:
-        """One run, between its two events."""
+        """Make one decision and emit its start and end events."""
         run = _PickerRun(by=BY_MEMORY if turn.remembered else "scores" if turn.model is None else "model")
         self._emit_start(turn)
         everything = ServerDecision(

@@ -1,4 +1,4 @@
-"""The prompt that asks a model for servers, and parsing its reply."""
+"""The prompt that asks a model for servers, and the parser of its reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fingerpost.settings import SmartRoutingSettings
 
 MAX_SERVER_NAME_LENGTH: Final = 200
 MAX_SEARCHED_TEXT_LENGTH: Final = 20_000
-_MIN_LENGTH_IN_TEXT: Final = 3  # a server called "a" is not meant by every article
+_MIN_LENGTH_IN_TEXT: Final = 3  # a server named "a" must not match the article
 _MIN_LENGTH_TO_GUESS: Final = 4
 _MIN_NAME_SIMILARITY: Final = 0.82
 
@@ -33,7 +33,7 @@ _SERVER_AFFIXES: Final = frozenset({"mcp", "server", "servers", "the"})
 
 
 class ServerNames:
-    """The names of the servers there are."""
+    """A lookup of server names."""
 
     def __init__(self, servers: Iterable[str]) -> None:
         self._servers = tuple(dict.fromkeys(servers))
@@ -47,7 +47,7 @@ class ServerNames:
             self._short.setdefault(_remove_affixes(server), server)
 
     def resolve(self, written: str) -> str | None:
-        """The server meant by a name on its own, spelt nearly right; None when there is no such server."""
+        """Return the server with this name, also in a similar spelling, or None."""
         whole = written.strip().strip("\"'`*_.,;[](){}<> ")[:MAX_SERVER_NAME_LENGTH]
         for name in dict.fromkeys(
             (written.strip()[:MAX_SERVER_NAME_LENGTH], whole, _NAME_REMARK.sub("", whole))
@@ -68,7 +68,7 @@ class ServerNames:
         return found
 
     def find_in_text(self, text: str) -> tuple[str, ...]:
-        """The servers whose name stands somewhere in running text, as words of its own."""
+        """Return the servers whose names occur in the text as whole words."""
         spoken = f" {' '.join(_split_words(text[:MAX_SEARCHED_TEXT_LENGTH]))} "
         return tuple(
             server
@@ -86,7 +86,7 @@ def _remove_separators(text: str) -> str:
 
 
 def _remove_affixes(text: str) -> str:
-    """Without what says only that it is a server."""
+    """Remove words that only mean "server"."""
     words = _split_words(text)
     return "".join(word for word in words if word not in _SERVER_AFFIXES) or "".join(words)
 
@@ -95,12 +95,12 @@ SERVERS_PLACEHOLDER: Final = "{servers}"
 MAX_DESCRIBED_TOOLS: Final = 5
 MAX_DESCRIPTION_LENGTH: Final = 100
 
-# More than a model can read anyway. A list longer than this has shorter descriptions, then none.
+# Beyond the context window of models. Above it, descriptions are shortened, then removed.
 MAX_SERVER_LIST_LENGTH: Final = 200_000
 MAX_CONVERSATION_LENGTH: Final = 200_000
 MAX_CALL_LENGTH: Final = 2000
 _MAX_PROMPT_FILE_LENGTH: Final = 100_000
-_KEPT_BEGINNING_SHARE: Final = 0.3  # of what is kept of a conversation too long: how it began
+_KEPT_BEGINNING_SHARE: Final = 0.3  # share of the beginning in what is kept of a long conversation
 
 _recent_lists: deque[tuple[Snapshot, str]] = deque(maxlen=4)
 
@@ -122,7 +122,9 @@ Answer with JSON only: {"relevant_servers": ["name", ...], "reasoning": "one sho
 
 
 def read_template(settings: SmartRoutingSettings) -> str:
-    """The prompt in use: the person's own file, or ours. Reads a file, so call it off the event loop."""
+    """Return the configured prompt or the default one. It reads a file, so do not call it on the event
+    loop.
+    """
     if settings.prompt is None:
         return DEFAULT_TEMPLATE
     path = Path(settings.prompt).expanduser()
@@ -150,7 +152,7 @@ def _describe_read_error(error: Exception) -> str:
 def build_server_question(
     template: str, snapshot: Snapshot, text: str, history: Sequence[Message]
 ) -> tuple[Message, ...]:
-    """The messages for the model."""
+    """Build the messages for the model."""
     listed = template.replace(SERVERS_PLACEHOLDER, format_server_list(snapshot))
     return (
         Message(role="system", text=listed),
@@ -159,9 +161,9 @@ def build_server_question(
 
 
 def format_server_list(snapshot: Snapshot) -> str:
-    """Every server with its tools counted and the first five described, in the order of their names.
+    """Return every server by name, with its number of tools and the first five described.
 
-    Those of the last few catalogs are kept: every conversation asks for one.
+    The lists of the last few catalogs are cached, because every conversation needs one.
     """
     for known, listed in tuple(_recent_lists):
         if known is snapshot:
@@ -173,7 +175,7 @@ def format_server_list(snapshot: Snapshot) -> str:
 
 def _format_servers(snapshot: Snapshot) -> str:
     by_server: dict[str, list[ToolCard]] = {}
-    for card in snapshot.cards:  # sorted by key: the same tools are always the first ones
+    for card in snapshot.cards:  # sorted by key, so the first tools are always the same
         by_server.setdefault(card.server, []).append(card)
     servers = sorted(by_server.items())
     listed = ""
@@ -210,7 +212,7 @@ def _cut_text(text: str, characters: int) -> str:
 
 
 def format_transcript(text: str, history: Sequence[Message], *, limit: int = MAX_CONVERSATION_LENGTH) -> str:
-    """The whole conversation with the request last. One too long loses its middle, and says so."""
+    """Return the whole conversation with the request last. In a long one, a note replaces the middle."""
     messages = [*history, Message(role="user", text=text)]
     lines = [_format_message(message, limit // 2) for message in messages]
     if sum(map(len, lines)) + len(lines) <= limit:
@@ -234,13 +236,13 @@ def _format_message(message: Message, limit: int) -> str:
 
 
 def _format_call(call: JsonObject) -> str:
-    """What a planning agent called, and with what: its plan stands in its calls as often as in its words."""
+    """Format a call of a planning agent with its arguments. Its plan is often in its calls."""
     function = as_mapping(call.get("function"))
     return _cut_text(f"{function.get('name')} {function.get('arguments')}", MAX_CALL_LENGTH)
 
 
 def _take_fitting_lines(lines: Sequence[str], room: int) -> list[str]:
-    """The first lines, as many as there is room for."""
+    """Return as many of the first lines as fit."""
     kept: list[str] = []
     for line in lines:
         room -= len(line) + 1
@@ -266,7 +268,7 @@ REPLY_SCHEMA: Final = ResponseSchema(
         "additionalProperties": False,
     },
 )
-# What we accept is wider than what we ask for: the list is what counts.
+# The accepted schema is wider than the requested one: only the list matters.
 _ACCEPTED_SCHEMA: Final = {
     "type": "object",
     "properties": {"relevant_servers": {"type": "array"}},
@@ -283,12 +285,12 @@ MAX_NAMES: Final = 500
 MAX_REPLY_LENGTH: Final = 20_000
 MAX_TRUNCATED_LENGTH: Final = 4000
 MAX_REASONING_LENGTH: Final = 500
-_MAX_NAME_WORDS: Final = 6  # longer than this, a line is a sentence and not a name
+_MAX_NAME_WORDS: Final = 6  # a longer line is a sentence, not a name
 
 
 @frozen
 class PickedServers:
-    """The servers a reply names, those it names that do not exist, and its reasons."""
+    """The servers that a reply names, the unknown names, and the reasons."""
 
     servers: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -296,7 +298,7 @@ class PickedServers:
 
 
 def parse_server_choice(reply: str, names: ServerNames) -> PickedServers:
-    """The choice in `reply`. Never raises; a reply that says nothing gives no servers."""
+    """Parse the choice in `reply`. Never raises; an unusable reply gives no servers."""
     found = structured(reply, _ACCEPTED_SCHEMA)
     if isinstance(found, Mapping):
         return _match_names(
@@ -312,7 +314,7 @@ def parse_server_choice(reply: str, names: ServerNames) -> PickedServers:
 
 
 def _get_listed_names(value: Json) -> list[str]:
-    """Names as texts, or as objects that have one."""
+    """Return names given as strings or as objects with a name."""
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     found = (item.get("name") or item.get("server") if isinstance(item, Mapping) else item for item in items)
     return [item for item in found if isinstance(item, str)]
@@ -331,7 +333,7 @@ def _match_names(written: Iterable[str], names: ServerNames, reasoning: str) -> 
 
 
 def _find_names_in_text(said: str, names: ServerNames) -> PickedServers:
-    """Names as items of a list, and names anywhere in the text: in doubt, all of them."""
+    """Return names in list items and anywhere in the text. All possible names count."""
     items = (_BULLET.sub("", item).strip() for item in _LIST_BREAK.split(said))
     listed = [item for item in items if item and len(item.split()) <= _MAX_NAME_WORDS]
     found = [server for item in listed[:MAX_NAMES] if (server := names.resolve(item)) is not None]

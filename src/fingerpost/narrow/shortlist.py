@@ -1,4 +1,4 @@
-"""Build the shortlist: rank tools over all needs, decide which are offered, add prerequisite tools."""
+"""Build the shortlist: rank tools over all needs, decide which are offered, and add prerequisite tools."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from fingerpost.records import (
 )
 from fingerpost.settings import Settings
 
-# What a tool of a need loses for each tool of that need taken before it.
+# What a tool loses for each tool already picked for the same need.
 NEED_TURN_PENALTY: Final = 0.07
 
 
 @frozen(kw_only=False)
 class RankedTool:
-    """A tool, the need it serves, and its score when it was taken."""
+    """A tool, the need it serves, and its score when it was picked."""
 
     row: int
     need: int
     score: float
-    skipped_score: float = 0.0  # what its need had lost by then
-    lifted: float = 0.0  # what it got to stand where it does
+    skipped_score: float = 0.0  # penalty for earlier picks of the same need
+    lifted: float = 0.0  # points added to justify its position
 
 
 def find_best_rows(scores: Scores, eligible: Rows, count: int) -> Rows:
-    """The best `count` of the eligible rows, best first; equal ones in their order."""
+    """Return the best `count` eligible rows, best first. Ties keep their order."""
     among = scores[eligible]
     if len(among) > count:
         least = np.partition(among, len(among) - count)[len(among) - count]
@@ -57,7 +57,7 @@ def find_best_rows(scores: Scores, eligible: Rows, count: int) -> Rows:
 def rank_over_needs(
     whole: Scores, needs: Sequence[Scores], eligible: Rows, count: int, *, offered_count: int
 ) -> tuple[RankedTool, ...]:
-    """The order of tools over all needs. `places` is how many of them will be offered."""
+    """Rank the tools over all needs. `offered_count` is the number of tools that will be offered."""
     if len(needs) < 2:
         return tuple(
             RankedTool(int(row), 0, float(whole[row])) for row in find_best_rows(whole, eligible, count)
@@ -110,18 +110,18 @@ def _take_best(
     return best
 
 
-# A tool is left out when it has less than this share of the score of the best one for its need,
+# A tool is left out below this share of the best score for its need
 MIN_BEST_SHARE: Final = 0.7
-MIN_BEST_SHARE_IF_THOROUGH: Final = 0.4  # where a thorough answer is wanted,
-# and less than this share of what sets the best one apart from the tools that are merely there.
+MIN_BEST_SHARE_IF_THOROUGH: Final = 0.4  # if a thorough answer is requested
+# and below this share of the best tool's lead over the last candidate.
 MIN_LEAD_SHARE: Final = 0.6
-_MAX_RECALL_TOOLS: Final = 2  # notes and a memory: what was said may be in either
-_MIN_PICKS_TO_COMPARE: Final = 8  # candidates; with fewer there is no "rest"
+_MAX_RECALL_TOOLS: Final = 2  # notes and a memory: either may have the answer
+_MIN_PICKS_TO_COMPARE: Final = 8  # with fewer candidates, the last one is no baseline
 
 
 @frozen(kw_only=False)
 class OfferDecision:
-    """A pick, and why it is not offered (empty: it is)."""
+    """A pick, and the reason why it is not offered (empty if it is offered)."""
 
     pick: RankedTool
     rejection: str = ""
@@ -141,12 +141,12 @@ def decide_offers(
     effort: Effort | None = None,
     recalls: bool = False,
 ) -> tuple[OfferDecision, ...]:
-    """Every pick in its order, each offered or with the reason why not.
+    """Return every pick in order, either offered or with the reason why not.
 
-    `recalls`: the request asks for what was written or said before, so the best tools that look
-    there are offered, however well others score.
+    With `recalls`, the request asks for earlier notes or messages, so the best tools that search these are
+    offered with any score.
 
-    `exclusive`, by need, are the tools that alone are offered for it, with the intent that says so.
+    `exclusive` contains, for each need, the tools that are the only ones offered for it, with the intent.
     """
     picked = {pick.row for pick in picks if columns.cards[pick.row].server not in health}
     soles = [{row: sole[row] for row in sole if row in picked} for sole in exclusive]
@@ -193,7 +193,7 @@ def _explain_exclusion(pick: RankedTool, sole: Mapping[int, str], columns: ToolC
 def _explain_slowness(
     pick: RankedTool, picks: Sequence[RankedTool], columns: ToolColumns, health: Mapping[str, str]
 ) -> str:
-    """A slow tool, where a faster one suits the same need not much less."""
+    """Return the reason to leave out a slow tool: a faster one suits the same need nearly as well."""
     if not _is_slow(pick, columns):
         return ""
     for other in picks:
@@ -246,7 +246,7 @@ _IDENTIFIER_WORDS: Final = parse_word_set("id ids uuid guid key slug handle sku"
 _FIND_VERBS: Final = parse_word_set("list search find query lookup browse resolve autocomplete all")
 _READ_VERBS: Final = parse_word_set("get fetch retrieve show")
 _NON_SUBJECT_WORDS: Final = _FIND_VERBS | _READ_VERBS | parse_word_set("by for of the a an my user s")
-# Keys one is given, not finds.
+# Keys that are given, not found by a tool.
 _SECRET_WORDS: Final = parse_word_set(
     "api access auth session secret client app application private public token"
 )
@@ -269,7 +269,9 @@ class Prerequisite:
 def find_prerequisite(
     columns: ToolColumns, row: int, text: str, signals: Signals, base: Scores, candidates: Iterable[int]
 ) -> Prerequisite | None:
-    """A tool among `may` that finds an identifier `row` requires and the request does not hold."""
+    """Return a tool among `candidates` that finds an identifier which `row` requires and the request does not
+    contain.
+    """
     if any(entity.kind in _GIVEN_KINDS for entity in signals.entities) or _SHORT_NUMBER.search(text):
         return None
     card = columns.cards[row]
@@ -288,7 +290,7 @@ def find_prerequisite(
 
 
 def _get_identified_thing(argument: str, card: ToolCard) -> str | None:
-    """What kind of thing the argument identifies: `issue_id` an issue, the bare `id` of `close_issue` too."""
+    """Return what the argument identifies: an issue for `issue_id`, and for `id` of `close_issue`."""
     parts = split_words(argument)
     if not parts or parts[-1] not in _IDENTIFIER_WORDS or _SECRET_WORDS.intersection(parts):
         return None
@@ -325,7 +327,7 @@ def _is_search_tool(card: ToolCard) -> bool:
 
 
 def _returns_field(card: ToolCard, argument: str) -> bool:
-    """Its output schema has that very field, at the top or in what it lists."""
+    """Return whether the output schema has this field, at the top level or nested."""
     schema = card.definition.get("outputSchema")
     return isinstance(schema, Mapping) and _has_field(schema, argument, depth=4)
 
@@ -341,16 +343,14 @@ def _has_field(schema: Mapping[str, Json], name: str, depth: int) -> bool:
     return any(isinstance(part, Mapping) and _has_field(part, name, depth - 1) for part in inner[:64])
 
 
-_MAX_PREREQUISITE_SEEKERS: Final = (
-    2  # how many of the offered tools may call for one that finds their arguments
-)
+_MAX_PREREQUISITE_SEEKERS: Final = 2  # offered tools for which a prerequisite is searched
 _SCORE_STEP: Final = 0.001
-_CONFIDENCE_LEVELS: Final = ((0.7, "high"), (0.4, "medium"))  # of confidence
+_CONFIDENCE_LEVELS: Final = ((0.7, "high"), (0.4, "medium"))
 
 
 @frozen
 class ShortlistInput:
-    """Everything a shortlist is made from."""
+    """The input for building a shortlist."""
 
     columns: ToolColumns
     scored: ScoredTools
@@ -358,7 +358,7 @@ class ShortlistInput:
     request: NarrowRequest
     signals: Signals
     settings: Settings
-    fit: float  # is there a suitable tool at all
+    fit: float  # probability that any tool suits
 
     @property
     def max_offered(self) -> int:
@@ -371,7 +371,7 @@ class ShortlistInput:
 
 
 def build_shortlist(listing: ShortlistInput) -> tuple[Candidate, ...]:
-    """The candidates, best first."""
+    """Return the candidates, best first."""
     scored = listing.scored
     picks = rank_over_needs(
         scored.whole,
@@ -427,7 +427,9 @@ def _build_candidate(listing: ShortlistInput, place: OfferDecision) -> Candidate
 
 
 def _classify_confidence(listing: ShortlistInput, need: int, row: int) -> str:
-    """How sure we are that a tool suits: by the fit, and by how near it comes to the best for its need."""
+    """Return the confidence level of a tool, from the fit and its score relative to the best tool for the
+    need.
+    """
     scores = listing.scored.by_need[need]
     best = float(scores[listing.eligible].max())
     sure = listing.fit * max(float(scores[row]), 0.0) / best if best > 0 else 0.0
@@ -435,7 +437,9 @@ def _classify_confidence(listing: ShortlistInput, need: int, row: int) -> str:
 
 
 def _find_prerequisite(listing: ShortlistInput, places: list[OfferDecision]) -> Prerequisite | None:
-    """A tool that finds what one of the first offered needs, if there is room for it."""
+    """Return a tool that finds an argument of one of the first offered tools, if another tool can be
+    offered.
+    """
     offered = [place.pick.row for place in places if place.is_offered]
     if not offered or len(offered) >= listing.max_offered:
         return None
@@ -455,7 +459,7 @@ def _find_prerequisite(listing: ShortlistInput, places: list[OfferDecision]) -> 
 def _insert_prerequisite(
     listing: ShortlistInput, candidates: list[Candidate], found: Prerequisite
 ) -> list[Candidate]:
-    """The list with that tool right behind the offered ones."""
+    """Insert the tool directly after the offered ones."""
     key = listing.columns.cards[found.row].key
     wanted_by = listing.columns.cards[found.wanted_by].key
     need = next(candidate.need for candidate in candidates if candidate.tool == wanted_by)
@@ -479,7 +483,7 @@ def _insert_prerequisite(
 
 
 def _add_requested_tool(listing: ShortlistInput, candidates: list[Candidate]) -> Iterator[Candidate]:
-    """The tool a person asks about, when it is not among the candidates."""
+    """Yield the tool of `request.about` if it is not among the candidates."""
     key = listing.request.about
     row = listing.columns.rows.get(key) if key is not None else None
     if row is None or row not in listing.eligible or any(candidate.tool == key for candidate in candidates):

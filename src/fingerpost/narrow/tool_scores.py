@@ -29,32 +29,36 @@ from fingerpost.narrow.signals.intents import is_asking_whether
 from fingerpost.records import Effort, EntityKind, Signals
 from fingerpost.settings.model import FlagSettings
 
-TOOL_MENTION_POINTS: Final = 0.30  # the request names the tool: strong, and yet not absolute
+TOOL_MENTION_POINTS: Final = 0.30  # the request names the tool: strong but not decisive
 SERVER_MENTION_POINTS: Final = 0.08
-INTENT_POINTS: Final = 0.01  # the tool's category is what the request is about, at full certainty
-KEYWORD_POINTS: Final = 0.05  # a word a person wrote for the tool, times its weight
+INTENT_POINTS: Final = 0.01  # the request has the tool's category with full certainty
+KEYWORD_POINTS: Final = 0.05  # for each written keyword, times its weight
 MAX_KEYWORD_POINTS: Final = 0.15
-MIN_EXCLUSIVE_INTENT: Final = 0.5  # certainty from which the request's first category is its intent
-PRIORITY_POINTS: Final = 0.03  # at priority 100; as much taken at 0
+MIN_EXCLUSIVE_INTENT: Final = 0.5  # minimum score of the first category to count as the intent
+PRIORITY_POINTS: Final = 0.03  # at priority 100; the negative at 0
 URGENT_SLOW_POINTS: Final = -0.06  # for the slowest tier
-EFFORT_SLOW_POINTS: Final = 0.06  # taken from the slowest tier for a quick answer, given for a thorough one
-UNHEALTHY_POINTS: Final = -0.50  # its server cannot be reached: behind everything that can
+EFFORT_SLOW_POINTS: Final = (
+    0.06  # for the slowest tier: subtracted for a quick answer, added for a thorough one
+)
+UNHEALTHY_POINTS: Final = -0.50  # the server is unusable: ranks after all usable ones
 CHANGE_IN_QUESTION_SHARE: Final = (
     -0.2
-)  # of its base: it destroys something, and the request only asks; writing: less
-MISSING_ID_SHARE: Final = -0.25  # of its base: it needs an id; the request asks whether there is something
-RECALL_POINTS: Final = 0.25  # it looks into what was written down, and that is asked for
-ENTITY_POINTS: Final = 0.12  # the request names a file or an address, and it has a parameter for one
-HISTORY_POINTS: Final = 0.10  # at most, either way
-MIN_FALLBACK_SHARE: Final = 0.7  # the share of its fallback's score with which a tool still goes first
+)  # of the base score, for a destructive tool if the request only asks; less for writing
+MISSING_ID_SHARE: Final = (
+    -0.25
+)  # of the base score, if it needs an id and the request asks whether something exists
+RECALL_POINTS: Final = 0.25  # the request asks for notes or memories, and the tool searches them
+ENTITY_POINTS: Final = 0.12  # the request names a file or an address, and the tool has a parameter for it
+HISTORY_POINTS: Final = 0.10  # maximum in both directions
+MIN_FALLBACK_SHARE: Final = 0.7  # minimum share of the fallback's score for a tool to rank first
 FALLBACK_STEP: Final = 0.001
-EXCLUSIVE_STEP: Final = 0.1  # how far an exclusive tool stands before all others
+EXCLUSIVE_STEP: Final = 0.1  # lead of an exclusive tool over all others
 
 _KEYWORD_WORD: Final = re.compile(r"\w+")
 
 
 def compute_adjustments(columns: ToolColumns, text: str, signals: Signals) -> Iterator[ScoreContribution]:
-    """Everything that speaks for or against tools apart from their text."""
+    """Compute all contributions that do not come from the tools' texts."""
     yield from _adjust_for_mentions(columns, signals)
     yield from _adjust_for_intents(columns, signals)
     yield from _adjust_for_keywords(columns, text, signals)
@@ -82,7 +86,9 @@ def compute_adjustments(columns: ToolColumns, text: str, signals: Signals) -> It
 def adjust_for_mood(
     columns: ToolColumns, base: Scores, text: str, signals: Signals
 ) -> Iterator[ScoreContribution]:
-    """Tools that change something lose a part of their base where the request only asks."""
+    """Reduce the score of tools that change something if the request only asks, and of tools that need an
+    unknown id.
+    """
     if signals.asks and columns.changes.any():
         points = np.asarray(CHANGE_IN_QUESTION_SHARE * columns.changes * np.maximum(base, 0), np.float32)
         yield ScoreContribution(
@@ -97,7 +103,7 @@ def adjust_for_mood(
 
 
 def adjust_for_effort(columns: ToolColumns, effort: Effort | None) -> Iterator[ScoreContribution]:
-    """A quick answer takes points from slow tools, a thorough one gives them some."""
+    """Subtract points from slow tools for a quick answer and add points for a thorough one."""
     if effort is None or not columns.slowness.any():
         return
     points = EFFORT_SLOW_POINTS if effort is Effort.THOROUGH else -EFFORT_SLOW_POINTS
@@ -106,7 +112,7 @@ def adjust_for_effort(columns: ToolColumns, effort: Effort | None) -> Iterator[S
 
 
 def adjust_for_health(columns: ToolColumns, health: Mapping[str, str]) -> Iterator[ScoreContribution]:
-    """Tools of servers that cannot be used now sink, and say why."""
+    """Subtract points from tools of unusable servers, with the reason."""
     for server, reason in health.items():
         if (rows := columns.by_server.get(server)) is not None:
             yield _build_contribution(
@@ -115,7 +121,7 @@ def adjust_for_health(columns: ToolColumns, health: Mapping[str, str]) -> Iterat
 
 
 def adjust_for_history(columns: ToolColumns, history: Mapping[int, ToolHistory]) -> ScoreContribution | None:
-    """What worked or failed for similar requests, by row, within its bounds."""
+    """Compute points from successes and failures with similar requests, within limits."""
     points = np.zeros(columns.size, np.float32)
     for row, evidence in history.items():
         points[row] = HISTORY_POINTS * evidence.score
@@ -124,7 +130,7 @@ def adjust_for_history(columns: ToolColumns, history: Mapping[int, ToolHistory])
 
 
 def adjust_for_fallbacks(columns: ToolColumns, scores: Scores) -> ScoreContribution | None:
-    """A tool stands before the fallback a person wrote for it, when both suit the request."""
+    """Rank a tool before its written fallback when both suit the request."""
     points = np.zeros(columns.size, np.float32)
     notes: dict[int, str] = {}
     for first, second in columns.ranked_pairs:
@@ -136,7 +142,7 @@ def adjust_for_fallbacks(columns: ToolColumns, scores: Scores) -> ScoreContribut
 
 
 def find_exclusive_intents(columns: ToolColumns, text: str, signals: Signals) -> Mapping[int, str]:
-    """The tools whose exclusive intent the request has, by row, each with the intent."""
+    """Return the tools with an exclusive intent that the request has, by row, with the intent."""
     if not columns.exclusive:
         return {}
     meant = {intent.category for intent in signals.intents if intent.category == OFFICIAL_DATA}
@@ -149,7 +155,7 @@ def find_exclusive_intents(columns: ToolColumns, text: str, signals: Signals) ->
 def adjust_for_exclusive_intents(
     columns: ToolColumns, scores: Scores, found: Mapping[int, str], eligible: Rows
 ) -> ScoreContribution | None:
-    """Tools that alone are offered for an intent stand before all others."""
+    """Rank the tools with an exclusive intent before all others."""
     rows = [row for row in found if row in eligible]
     others = eligible[~np.isin(eligible, rows)]
     if not rows or not len(others):
@@ -212,7 +218,7 @@ def _adjust_for_keywords(columns: ToolColumns, text: str, signals: Signals) -> I
 def _find_keywords(
     columns: ToolColumns, text: str, signals: Signals
 ) -> Iterator[tuple[int, list[str], float]]:
-    """Which of the words a person wrote for tools stand in the request: row, words, weight."""
+    """Return the written keywords that occur in the request: row, words, weight."""
     if not columns.keywords:
         return
     said = f"{text} {signals.gloss}".casefold()
@@ -223,25 +229,25 @@ def _find_keywords(
             yield row, found, weight
 
 
-LIKELY_TOOLS: Final = 8  # tools by words alone, whose meaning is worth a moment's wait
-OWN_NEED_WEIGHT: Final = 0.3  # of a need's own words beside the whole request's
+LIKELY_TOOLS: Final = 8  # best tools by words, whose vectors are worth a short wait
+OWN_NEED_WEIGHT: Final = 0.3  # weight of a need's own text against the whole request
 
 
 @frozen
 class ScoredTools:
-    """The tools by row: for the request as a whole, and for each need."""
+    """The scores by row, for the whole request and for each need."""
 
     needs: tuple[str, ...]
-    evidence: TextEvidence  # of the whole
+    evidence: TextEvidence  # of the whole request
     contributions: tuple[tuple[ScoreContribution, ...], ...]  # by need
     whole: Scores
     by_need: tuple[Scores, ...]
-    exclusive: tuple[Mapping[int, str], ...]  # by need: rows that alone are offered for it, and the intent
+    exclusive: tuple[Mapping[int, str], ...]  # by need: rows of exclusive tools, with the intent
 
 
 @frozen
 class ToolScorer:
-    """Weighs tools with the given parts."""
+    """Scores tools with the given components."""
 
     components: NarrowComponents
     flags: FlagSettings
@@ -250,8 +256,8 @@ class ToolScorer:
         self, text: str, signals: Signals, request: NarrowRequest, columns: ToolColumns, eligible: Rows
     ) -> ScoredTools:
         needs = split_needs(text, signals.language) if self.flags.split_needs else (text,)
-        # Where there are several needs, they are the sentences: looked at once more, each would cost
-        # another encoding and add nothing.
+        # With several needs, the needs are the sentences: encoding them again would
+        # cost time and add nothing.
         sentences = needs if len(needs) > 1 else split_sentences(text)
         query = ScorerQuery(text=text, sentences=sentences, signals=signals, used=request.used)
         whole = self.gather_evidence(query)
@@ -298,7 +304,7 @@ class ToolScorer:
         )
 
     def gather_evidence(self, query: ScorerQuery) -> TextEvidence:
-        """What words and meaning say about every tool."""
+        """Score every tool by words and meaning."""
         words = self.components.words.score(query)
         meaning = self.components.meaning
         if meaning is None or not self.flags.dense_scores:
@@ -310,7 +316,9 @@ class ToolScorer:
     def _find_exclusive_tools(
         self, text: str, signals: Signals, taught: FeedbackAdjustments, columns: ToolColumns
     ) -> Mapping[int, str]:
-        """The tools that alone are offered for this text, unless a person named or taught another one."""
+        """Return the exclusive tools for this text. Return none if the request or a settled correction names
+        another tool.
+        """
         if not self.flags.intent_signals:
             return {}
         found = find_exclusive_intents(columns, text, signals)
@@ -328,7 +336,7 @@ class ToolScorer:
         eligible: Rows,
         sole: Mapping[int, str],
     ) -> tuple[ScoreContribution, ...]:
-        """Text, server, and what they have in common; what people said of the order comes last."""
+        """Combine text, server and common contributions. Decisive feedback comes last."""
         shares = (
             *evidence.to_contributions(),
             compute_server_bonus(evidence.base, columns, eligible),
@@ -356,7 +364,7 @@ class ToolScorer:
     def _read_feedback(
         self, query: ScorerQuery, request: NarrowRequest, columns: ToolColumns
     ) -> FeedbackAdjustments:
-        """What people taught about this request."""
+        """Return the feedback on this request."""
         corrections, preferences = self.components.corrections, self.components.preferences
         if corrections is None and preferences is None:
             return NO_FEEDBACK
@@ -366,17 +374,17 @@ class ToolScorer:
         )
 
     def _get_vector(self, query: ScorerQuery) -> Vector | None:
-        """The request's vector, which its scorer has made a moment ago."""
+        """Return the request's vector, which the scorer has cached, or None."""
         meaning = self.components.meaning
         if meaning is None or not self.flags.dense_scores:
             return None
         try:
             return meaning.encode_query(query.signals.gloss or query.text)
-        except FingerpostError:  # told about by the scorer itself, once
+        except FingerpostError:  # the scorer logs it once
             return None
 
     def _score_earlier_turns(self, text: str, request: NarrowRequest) -> list[ScoreContribution]:
-        """Earlier turns, for a request that leans on them."""
+        """Score earlier turns, for a request that depends on them."""
         turns = get_earlier_turns(request.history)
         shares: list[ScoreContribution] = []
         for turn, weight in zip(turns, compute_turn_weights(text, len(turns)), strict=True):
@@ -408,6 +416,6 @@ class ToolScorer:
 
 
 def _find_likely_rows(words: Scores) -> list[int]:
-    """The rows of the tools that share the most words with the request."""
+    """Return the rows of the tools with the best word scores."""
     best = np.argsort(-words, kind="stable")[:LIKELY_TOOLS]
     return [int(row) for row in best if words[row] > 0]

@@ -1,4 +1,4 @@
-"""Scoring by meaning: the routing encoder, its vectors on disk, and the scorer that compares them."""
+"""Scoring by meaning: the routing encoder, its vectors on disk, and the scorer."""
 
 from fingerpost.narrow.dense.encoder import OnnxEncoder, TextEncoder
 from fingerpost.narrow.dense.scorer import DenseScorer, get_default_vectors_folder

@@ -1,8 +1,7 @@
-"""Text to vector: the one place that knows onnxruntime and tokenizers.
+"""The text encoder. Only this module uses onnxruntime and tokenizers.
 
-The model is loaded when the first text comes, which takes a fifth of a second;
-until then having an encoder costs nothing. Texts go through one at a time: with
-dynamic int8, a text's vector would otherwise depend on its neighbours in the batch.
+The model is loaded with the first text, which takes about 0.2 seconds. Texts are encoded one at a time: with
+dynamic int8 quantization, a text's vector would otherwise depend on the other texts in the batch.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ Vector = NDArray[np.float32]
 
 DIMENSIONS: Final = 384
 MAX_TOKENS: Final = 128
-MAX_CHARACTERS: Final = 2000  # more than fits those tokens
+MAX_CHARACTERS: Final = 2000  # more than the token limit
 WEIGHTS: Final = "routing-encoder.onnx"
 TOKENIZER: Final = "tokenizer.json"
 
 
 class TextEncoder(Protocol):
-    """Anything that turns a text into a unit vector, always the same one."""
+    """Encodes a text as a unit vector. The same text always gives the same vector."""
 
     @property
     def identity(self) -> str:
-        """Two encoders with the same identity give the same vectors."""
+        """An identifier of the encoder. Encoders with the same identity give the same vectors."""
         ...
 
     def encode(self, text: str) -> Vector: ...
 
 
 class OnnxEncoder:
-    """The routing encoder that comes with the package. Safe to use from several threads."""
+    """The routing encoder of the package. Thread-safe."""
 
     def __init__(self, folder: Path | None = None, *, threads: int = 1) -> None:
         self._folder = folder or Path(__file__).parent
@@ -54,7 +53,7 @@ class OnnxEncoder:
 
     @property
     def is_installed(self) -> bool:
-        """Whether the files of the model are where they belong."""
+        """Whether the model files exist."""
         return all((self._folder / name).is_file() for name in (WEIGHTS, TOKENIZER))
 
     @property
@@ -70,24 +69,24 @@ class OnnxEncoder:
         return self._identity
 
     def encode(self, text: str) -> Vector:
-        """The meaning of a text, as a vector of length one."""
+        """Return the text as a unit vector."""
         try:
             with self._lock:
                 if self._run is None:
                     self._run = _load(self._folder, self._threads)
             return self._run(clean_line(text, MAX_CHARACTERS))
-        except Exception as error:  # both libraries raise kinds of their own
+        except Exception as error:  # both libraries raise their own exception types
             raise _build_encoder_error(self._folder, error) from error
 
 
 @cache
 def get_shared_encoder() -> OnnxEncoder:
-    """The one that comes with the package, once for all who compare meanings in this process."""
+    """Return the encoder of the package, shared by the whole process."""
     return OnnxEncoder(threads=1)
 
 
 def _load(folder: Path, threads: int) -> Callable[[str], Vector]:
-    """A function from text to vector."""
+    """Load the model. Return a function from text to vector."""
     tokenize = _load_tokenizer(folder / TOKENIZER)
     session = _load_session(folder / WEIGHTS, threads)
 
@@ -104,7 +103,7 @@ class _OnnxSession(Protocol):
     def run(self, outputs: None, inputs: dict[str, NDArray[np.int64]]) -> list[NDArray[np.float32]]: ...
 
 
-# Neither library says much about its types, so both are loaded by name and given ours.
+# Both libraries have incomplete type information, so they are imported by name and cast.
 def _load_tokenizer(path: Path) -> Callable[[str], list[int]]:
     tokenizer: Any = import_module("tokenizers").Tokenizer.from_file(str(path))
     tokenizer.enable_truncation(MAX_TOKENS)
@@ -113,17 +112,17 @@ def _load_tokenizer(path: Path) -> Callable[[str], list[int]]:
 
 
 def _load_session(path: Path, threads: int) -> _OnnxSession:
-    # Nothing about this machine or anybody's requests leaves it. The library notes the machine for its maker
-    # while it is being imported, before it could be asked not to, unless the environment says so.
+    # No data may leave this machine. The library sends telemetry to its vendor
+    # during import unless this environment variable is set.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     onnxruntime: Any = import_module("onnxruntime")
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # it pays for one fixed length, and ours vary
+    options.enable_mem_pattern = False  # only useful for inputs of a fixed length
     options.log_severity_level = 3
-    # Idle threads of the model must not spin: they would take the time of the event loop.
+    # Idle model threads must not spin: they would take CPU time from the event loop.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 

@@ -1,8 +1,8 @@
-"""Tools by meaning: the cosine between the vector of the request and the vector of each tool.
+"""The scorer by meaning: the cosine of the request's vector with each tool's vector.
 
-Tools whose vectors are on disk count at once; the others get theirs in the background
-and score NaN until then. The comparison is exact, over all tools: for ten thousand of them
-it takes a millisecond, less than the request's own encoding.
+Vectors on disk are used at once. The others are computed in the background; until then the tool's score is
+NaN. The comparison is exact over all tools: for ten thousand tools it takes a millisecond, less than encoding
+the request.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from fingerpost.settings.model import NarrowSettings
 if TYPE_CHECKING:
     from fingerpost.narrow.scorer import Scores
 
-LONG_REQUEST: Final = 25  # words, above which sentences are compared too: each costs an encoding
+LONG_REQUEST: Final = (
+    25  # words; a longer request is also compared by sentence, each of which must be encoded
+)
 MAX_SENTENCES: Final = 4
 MAX_CACHED_QUERIES: Final = 512  # vectors of requests
-PRIORITY_TIMEOUT_S: Final = (
-    0.3  # at most that a request waits for vectors: of eight tools, if the machine is busy
-)
+PRIORITY_TIMEOUT_S: Final = 0.3  # longest wait of a request for vectors; eight tools on a busy machine
 
 CardIdentity = tuple[str, str, str]
 
 
 def get_default_vectors_folder() -> Path:
-    """Where vectors are kept when the settings name no folder."""
+    """Return the folder for vectors when the settings name none."""
     return platformdirs.user_cache_path("fingerpost", appauthor=False) / "vectors"
 
 
 class DenseScorer:
-    """Scores by meaning. Synchronous, and safe to use from several threads at once.
+    """Scores tools by meaning. Synchronous and thread-safe.
 
-    `folder` is where vectors are kept between runs (None: nowhere); `workers` is how many
-    threads fill the index; `progress` is told how many of how many texts are done, on one of those.
+    `folder` stores vectors between runs (None: they are not stored). `workers` is the number of threads that
+    fill the index. `progress` is called on one of them with the number of finished texts and the total.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class DenseScorer:
         self._index = VectorIndex(
             encoder, folder, complaint="meanings cannot be compared", workers=workers, progress=progress
         )
-        self._preparing = Lock()  # over the keys
+        self._preparing = Lock()  # guards the keys
         self._keys: dict[CardIdentity, bytes] = {}
-        self._lock = Lock()  # over the requests
+        self._lock = Lock()  # guards the cached queries
         self._asked: OrderedDict[str, Vector] = OrderedDict()
 
     @classmethod
     def from_settings(
         cls, settings: NarrowSettings, *, progress: VectorProgress | None = None
     ) -> DenseScorer:
-        """With the encoder that comes with the package."""
+        """Create a scorer with the encoder of the package."""
         folder = Path(settings.vectors).expanduser() if settings.vectors else get_default_vectors_folder()
-        # One text per thread fills an index faster than several threads per text.
+        # One text per thread fills the index faster than several threads per text.
         return cls(get_shared_encoder(), folder=folder, workers=settings.threads, progress=progress)
 
     def __enter__(self) -> DenseScorer:
@@ -87,31 +87,33 @@ class DenseScorer:
 
     @property
     def ready(self) -> float:
-        """The share of tools that can be compared, 0..1."""
+        """The share of tools that have a vector, 0..1."""
         return self._index.matrix.ready
 
     def wait(self, timeout: float) -> bool:
-        """Whether all that can be encoded is, at most `timeout` seconds from now."""
+        """Wait at most `timeout` seconds. Return whether all possible vectors are computed."""
         return self._index.wait(timeout)
 
     def close(self) -> None:
-        """Stop filling the index. What is known can still be asked for."""
+        """Stop filling the index. Existing vectors can still be used."""
         self._index.close()
 
     def prepare(self, cards: Sequence[ToolCard]) -> None:
-        """These are the tools now; only those whose text changed are encoded, in the background."""
+        """Set the tools. Only tools with changed text are encoded, in the background."""
         with self._preparing:
             keys = self._get_text_keys(cards)
             by_key = dict(zip(keys, cards, strict=True))
             self._index.replace(keys, lambda key: build_tool_text(by_key[key]).format_long())
 
     def prioritize(self, rows: Sequence[int]) -> None:
-        """These tools are likely to be meant: their vectors are made now, before the others'."""
+        """Compute the vectors of these tools now, before the others."""
         if missing := self._index.matrix.get_missing(rows):
             self._index.prioritize(missing, PRIORITY_TIMEOUT_S)
 
     def score(self, query: ScorerQuery) -> Scores:
-        """The cosine with each tool; NaN where it is not known yet, everywhere without an encoder."""
+        """Return the cosine with each tool. It is NaN for a tool without a vector, and for all tools without
+        an encoder.
+        """
         matrix = self._index.matrix
         text = query.signals.gloss or query.text
         if matrix.is_blank or not any(map(str.isalnum, text)):
@@ -126,14 +128,14 @@ class DenseScorer:
         return matrix.compare(whole, parts)
 
     def encode_query(self, text: str) -> Vector:
-        """The vector of a request; those of the latest requests are remembered."""
+        """Return the vector of a request. Recent ones are cached."""
         text = clean_line(text, MAX_REQUEST_LENGTH)
         with self._lock:
             if (known := self._asked.get(text)) is not None:
                 self._asked.move_to_end(text)
                 return known
         vector = self._encoder.encode(text)
-        vector.setflags(write=False)  # it is handed out
+        vector.setflags(write=False)  # callers share the cached array
         with self._lock:
             self._asked[text] = vector
             while len(self._asked) > MAX_CACHED_QUERIES:
@@ -141,10 +143,10 @@ class DenseScorer:
         return vector
 
     def _get_text_keys(self, cards: Sequence[ToolCard]) -> tuple[bytes, ...]:
-        """The keys of the cards' texts; cards seen before are not read again."""
+        """Return the keys of the cards' texts. The keys of known cards are cached."""
         keys: dict[CardIdentity, bytes] = {}
         for card in cards:
-            # The fingerprint covers what the server sent; a person may describe the tool anew.
+            # The fingerprint covers what the server sent; the settings may override the description.
             identity = (card.key, card.fingerprint, card.description)
             keys[identity] = self._keys.get(identity) or hash_text(build_tool_text(card).format_long())
         self._keys = keys
@@ -152,7 +154,7 @@ class DenseScorer:
 
 
 def _get_query_sentences(query: ScorerQuery) -> tuple[str, ...]:
-    """The sentences of a long request. A gloss has none: it is a list of words."""
+    """Return the sentences of a long request. A gloss has none, because it is a list of words."""
     if query.signals.gloss or len(query.text.split()) <= LONG_REQUEST:
         return ()
     return query.sentences[:MAX_SENTENCES]

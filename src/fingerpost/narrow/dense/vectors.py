@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 from fingerpost.errors import FingerpostError
 from fingerpost.narrow.dense.encoder import DIMENSIONS, TextEncoder, Vector
 
-WHOLE_REQUEST_WEIGHT: Final = 0.5  # how much the whole request counts where its best sentence counts too
+WHOLE_REQUEST_WEIGHT: Final = 0.5  # weight of the whole request when its best sentence counts too
 
 
 class VectorMatrix:
-    """Rows are filled in while they are being read: a row counts from the moment `known` says so."""
+    """The vectors of all tools. Rows are filled while others read them; a row is used once `known` marks
+    it.
+    """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._place = {key: place for place, key in enumerate(dict.fromkeys(keys))}
@@ -37,11 +39,11 @@ class VectorMatrix:
 
     @property
     def missing(self) -> list[bytes]:
-        """The texts without a vector, in the order of the tools."""
+        """The keys of texts without a vector, in tool order."""
         return [key for key, known in zip(self._place, self._known.tolist(), strict=True) if not known]
 
     def get_missing(self, rows: Sequence[int]) -> list[bytes]:
-        """The texts of these tools that have no vector yet."""
+        """Return the keys of these tools' texts that have no vector yet."""
         return [self.keys[row] for row in rows if not self._known[self._rows[row]]]
 
     @property
@@ -50,7 +52,7 @@ class VectorMatrix:
 
     @property
     def ready(self) -> float:
-        """The share of tools that have their vector."""
+        """The share of tools that have a vector."""
         return float(self._known[self._rows].mean()) if len(self._rows) else 1.0
 
     def get(self, key: bytes) -> Vector | None:
@@ -58,19 +60,21 @@ class VectorMatrix:
         return self._vectors[place] if place is not None and self._known[place] else None
 
     def fill(self, vectors: Mapping[bytes, Vector]) -> None:
-        """These are known now; texts that are not in the catalog are passed over."""
+        """Add these vectors. Texts that are not in the catalog are ignored."""
         for key, vector in vectors.items():
             if (place := self._place.get(key)) is not None:
                 self._vectors[place] = vector
                 self._known[place] = True
 
     def build_unknown_scores(self) -> NDArray[np.float32]:
-        """The scores when nothing can be said."""
+        """Return NaN for every tool."""
         return np.full(len(self._rows), np.nan, np.float32)
 
     def compare(self, whole: Vector, sentences: Sequence[Vector] = ()) -> NDArray[np.float32]:
-        """The cosine of each tool with a request and its best sentence; NaN where the tool is not known."""
-        known = self._known.copy()  # before the product: a row filled meanwhile waits for the next request
+        """Return the cosine of each tool with the request and its best sentence. It is NaN for tools without
+        a vector.
+        """
+        known = self._known.copy()  # before the product: a row filled meanwhile counts for the next request
         cosines = self._compute_cosines(whole)
         if sentences:
             best = self._compute_cosines(sentences[0])
@@ -83,8 +87,8 @@ class VectorMatrix:
         return cosines[self._rows]
 
     def _compute_cosines(self, vector: Vector) -> NDArray[np.float32]:
-        # Row by row, not as a matrix product: that would wake all the threads of the linear algebra
-        # library, which on a busy machine costs thirty times as much, and other threads their turn.
+        # Row by row, not as a matrix product, which would use all threads of the linear algebra
+        # library. On a busy machine that is thirty times slower and delays other threads.
         return np.vecdot(self._vectors, vector)
 
 
@@ -93,23 +97,23 @@ log = logging.getLogger(__name__)
 KEY_BYTES: Final = 16
 _FILE_HEADER: Final = b"fingerpost vectors 1\n".ljust(32, b" ")
 _VECTOR_RECORD: Final = np.dtype([("key", f"V{KEY_BYTES}"), ("vector", "<f2", (DIMENSIONS,)), ("sum", "<u4")])
-MAX_CACHE_BYTES: Final = 64 * 2**20  # bytes: about 85,000 vectors
+MAX_CACHE_BYTES: Final = 64 * 2**20  # about 85,000 vectors
 LOCK_TIMEOUT_S: Final = 2.0
-MAX_UNUSED_S: Final = 30 * 86_400.0  # after which another encoder's file is swept away
+MAX_UNUSED_S: Final = 30 * 86_400.0  # then the file of another encoder is removed
 
 
 def hash_text(text: str) -> bytes:
-    """The name of a text in the cache."""
+    """Return the cache key of a text."""
     return hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest()
 
 
 def round_vector(vector: Vector) -> Vector:
-    """The vector as it comes back from disk, so that a restart changes no score."""
+    """Round the vector to the precision on disk, so that a restart does not change scores."""
     return vector.astype(np.float16).astype(np.float32)
 
 
 class VectorCache:
-    """The vectors of one encoder in one folder. Any number of processes may share it."""
+    """The vectors of one encoder in one folder. Several processes can share it."""
 
     def __init__(self, folder: Path, identity: str, *, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._folder = folder
@@ -118,7 +122,7 @@ class VectorCache:
         self._complained = False
 
     def find(self, keys: Collection[bytes]) -> dict[bytes, Vector]:
-        """Those of the vectors that are there, by key."""
+        """Return the stored vectors for these keys."""
         if not keys:
             return {}
         wanted = set(keys)
@@ -130,7 +134,7 @@ class VectorCache:
         return found
 
     def add(self, vectors: Mapping[bytes, Vector]) -> None:
-        """Keep these too, as far as there is room."""
+        """Store these vectors. Old vectors are dropped when the file is full."""
         if not vectors:
             return
         try:
@@ -144,7 +148,7 @@ class VectorCache:
                 log.warning("vectors cannot be kept in %s: %s", self._folder, error)
 
     def _read_records(self) -> NDArray[np.void]:
-        """All records, the good and the bad; a torn one at the end is left out."""
+        """Return all records, valid or not. An incomplete record at the end is skipped."""
         try:
             with self._path.open("rb") as file:
                 if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
@@ -173,7 +177,7 @@ class VectorCache:
             self._remove_unused_files()
 
     def _find_valid_size(self) -> int:
-        """Up to where the file is good; 0 when it is not one of ours, or not there."""
+        """Return the size of the complete records with the header, or 0 without a valid file."""
         try:
             with self._path.open("rb") as file:
                 if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
@@ -184,7 +188,7 @@ class VectorCache:
         return size - (size - len(_FILE_HEADER)) % _VECTOR_RECORD.itemsize
 
     def _make_room(self, records: NDArray[np.void]) -> None:
-        """The newest half of the room stays; readers see the old file or the new one, never half of one."""
+        """Replace the file with the newest records, up to half the size limit. The replacement is atomic."""
         most = max(self._largest // 2 // _VECTOR_RECORD.itemsize, 1)
         kept = np.concatenate([self._read_records(), records])[-most:]
         fresh = self._path.with_suffix(f".{os.getpid()}.new")
@@ -195,7 +199,7 @@ class VectorCache:
             fresh.unlink(missing_ok=True)
 
     def _remove_unused_files(self) -> None:
-        """Files of encoders nobody has used for long."""
+        """Remove files of encoders that were not used for `MAX_UNUSED_S`."""
         before = time.time() - MAX_UNUSED_S
         for path in self._folder.glob("*.vectors"):
             with suppress(OSError):
@@ -204,7 +208,7 @@ class VectorCache:
 
     @contextmanager
     def _lock_file(self) -> Generator[bool]:
-        """Alone with the file, or False when that could not be had in time."""
+        """Hold the file lock. Yield False when it is not free before the timeout."""
         with (self._folder / "lock").open("w") as file:
             deadline = time.monotonic() + LOCK_TIMEOUT_S
             while True:
@@ -216,7 +220,7 @@ class VectorCache:
                         return
                     time.sleep(0.01)
                 else:
-                    yield True  # closing the file lets go of the lock
+                    yield True  # closing the file releases the lock
                     return
 
 
@@ -234,15 +238,15 @@ def _is_record_valid(record: np.void) -> bool:
     return bool(zlib.crc32(key + vector.tobytes()) == int(record["sum"]))
 
 
-MAX_PAUSE_S: Final = 0.25  # seconds: a busy router must not stop the index for ever
+MAX_PAUSE_S: Final = 0.25  # a busy router must not stop the index forever
 CLOSE_TIMEOUT_S: Final = 5.0
 LOW_PRIORITY: Final = 10
 
 
 class EncodingQueue:
-    """Works off texts, each once, by calling `work(key, text)` on threads of its own.
+    """A queue of texts. Worker threads call `work(key, text)` once for each text.
 
-    Neither `work` nor `rest` may raise; `rest` is called by each thread that finds nothing left to do.
+    `work` and `rest` must not raise. Each thread calls `rest` when the queue is empty.
     """
 
     def __init__(
@@ -259,7 +263,7 @@ class EncodingQueue:
         self._closed = False
 
     def replace(self, waiting: Mapping[bytes, str]) -> None:
-        """These are wanted now; what waited before and is not among them no longer is."""
+        """Replace the waiting texts."""
         with self._changed:
             if self._closed:
                 return
@@ -270,12 +274,12 @@ class EncodingQueue:
                 thread.start()
 
     def wait(self, timeout: float) -> bool:
-        """Whether nothing is left, at most `timeout` seconds from now."""
+        """Wait at most `timeout` seconds. Return whether the queue is empty and idle."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._threads and not self._at_work, timeout)
 
     def prioritize(self, keys: Sequence[bytes], seconds: float) -> None:
-        """These are wanted now: they are worked off on this thread, as far as `seconds` reach."""
+        """Process these texts now, on this thread, for at most `seconds`."""
         deadline = time.monotonic() + seconds
         did_any = False
         for key in keys:
@@ -288,7 +292,7 @@ class EncodingQueue:
             self._work(key, text)
             self._mark_done(key)
             did_any = True
-        with self._changed:  # what another thread had begun
+        with self._changed:  # wait for texts that another thread has started
             self._changed.wait_for(
                 lambda: self._at_work.isdisjoint(keys), max(deadline - time.monotonic(), 0.0)
             )
@@ -298,7 +302,7 @@ class EncodingQueue:
 
     @contextmanager
     def pause(self) -> Generator[None]:
-        """While something more urgent runs."""
+        """Pause the worker threads while more urgent work runs."""
         with self._changed:
             self._pauses += 1
         try:
@@ -309,12 +313,12 @@ class EncodingQueue:
                 self._changed.notify_all()
 
     def clear(self) -> None:
-        """Nothing is wanted any more."""
+        """Remove all waiting texts."""
         with self._changed:
             self._waiting = {}
 
     def close(self) -> None:
-        """No more work; what is being done is finished, at most a few seconds."""
+        """Stop. Wait a few seconds at most for texts in progress."""
         with self._changed:
             self._closed = True
             self._waiting = {}
@@ -327,19 +331,19 @@ class EncodingQueue:
             key, text = item
             self._work(key, text)
             self._mark_done(key)
-            if first:  # now, because threads the model starts would inherit the priority
+            if first:  # not earlier: threads that the model starts would inherit the priority
                 first = False
                 _lower_priority()
 
     def _wait_for_next(self) -> tuple[bytes, str] | None:
-        """The next text, or None when this thread is to end."""
+        """Return the next text, or None when this thread must end."""
         with self._changed:
             self._changed.wait_for(lambda: not self._pauses or self._closed, MAX_PAUSE_S)
             if item := self._take():
                 return item
         self._rest()
         with self._changed:
-            if item := self._take():  # something came meanwhile
+            if item := self._take():  # added in the meantime
                 return item
             self._threads.discard(threading.current_thread())
             self._changed.notify_all()
@@ -359,7 +363,7 @@ class EncodingQueue:
 
 
 def _lower_priority() -> None:
-    """Of this thread alone, which only Linux can do."""
+    """Lower the priority of this thread only. Only Linux supports this."""
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
@@ -371,11 +375,11 @@ VectorProgress = Callable[[int, int], None]
 
 
 class VectorIndex:
-    """The vectors of all texts of one moment. Safe to use from several threads at once.
+    """The vectors of the current texts. Thread-safe.
 
-    `folder` is where vectors are kept between runs (None: nowhere), `largest` how many bytes it may
-    take; `complaint` opens the one warning there is when the encoder cannot be used; `workers` is how many
-    threads encode; `progress` is told how many of how many texts are done, on one of those.
+    `folder` stores vectors between runs (None: they are not stored), with at most `max_bytes`. `complaint` is
+    the text of the single warning when the encoder cannot be used. `workers` is the number of threads that
+    encode. `progress` is called on one of them with the number of finished texts and the total.
     """
 
     def __init__(
@@ -394,10 +398,10 @@ class VectorIndex:
         self._largest = max_bytes
         self._progress = progress
         self._backlog = EncodingQueue(self._encode, self._save, workers=workers)
-        self._replacing = Lock()  # over the cache and what was looked for in it
+        self._replacing = Lock()  # guards the cache and `_looked_for`
         self._cache: VectorCache | None = None
         self._looked_for: frozenset[bytes] = frozenset()
-        self._lock = Lock()  # over everything below
+        self._lock = Lock()  # guards everything below
         self._matrix = VectorMatrix(())
         self._unsaved: dict[bytes, Vector] = {}
         self._complained = False
@@ -405,28 +409,28 @@ class VectorIndex:
 
     @property
     def matrix(self) -> VectorMatrix:
-        """The vectors of the texts there are now."""
+        """The vectors of the current texts."""
         return self._matrix
 
     def wait(self, seconds: float) -> bool:
-        """Whether all that can be encoded is, at most so long from now."""
+        """Wait at most `seconds`. Return whether all possible vectors are computed."""
         return self._backlog.wait(seconds)
 
     def prioritize(self, keys: Sequence[bytes], seconds: float) -> None:
-        """Somebody waits for these: they come before the others, as far as `seconds` reach."""
+        """Encode these texts before the others, for at most `seconds`."""
         self._backlog.prioritize(keys, seconds)
 
     def pause_background(self) -> AbstractContextManager[None]:
-        """While somebody waits for an answer, the background does not take the processor."""
+        """Pause background encoding while a request is processed."""
         return self._backlog.pause()
 
     def close(self) -> None:
-        """Stop encoding. What is known can still be asked for."""
+        """Stop encoding. Existing vectors can still be used."""
         self._backlog.close()
         self._save()
 
     def replace(self, keys: Sequence[bytes], text_of: Callable[[bytes], str]) -> VectorMatrix:
-        """These are the texts now; only those not known are read and encoded, in the background."""
+        """Set the texts. Only unknown texts are loaded and encoded, in the background."""
         with self._replacing:
             old = self._matrix
             if tuple(keys) == old.keys and not old.missing:
@@ -445,14 +449,14 @@ class VectorIndex:
             return new
 
     def warn_once(self, error: Exception) -> None:
-        """Once: the same will be the matter with every text."""
+        """Log the error only once, because every text would cause the same error."""
         with self._lock:
             first, self._complained = not self._complained, True
         if first:
             log.warning("%s: %s", self._complaint, error)
 
     def _load_cached(self, matrix: VectorMatrix) -> dict[bytes, Vector]:
-        """Each is looked for once while it is there: whatever comes later to the disk comes from us."""
+        """Load missing vectors from disk, each key only once: later entries on disk are our own."""
         fresh = [key for key in matrix.missing if key not in self._looked_for]
         if not fresh or (cache := self._open_cache()) is None:
             return {}
@@ -468,10 +472,10 @@ class VectorIndex:
         return self._cache
 
     def _encode(self, key: bytes, text: str) -> None:
-        """On a thread of the backlog."""
+        """Encode one text, on a thread of the queue."""
         try:
             vector = round_vector(self._encoder.encode(text))
-        except FingerpostError as error:  # no encoder for this text, so none for any
+        except FingerpostError as error:  # the encoder is not usable for any text
             self.warn_once(error)
             self._backlog.clear()
             return

@@ -1,1 +1,1 @@
-"""Hebrew requests: word forms and their English meanings."""
+"""Hebrew requests: word forms and their English translations."""

@@ -1,4 +1,4 @@
-"""Translate a Hebrew request word by word into English, names by their sound."""
+"""Translate a Hebrew request into English word by word. Names are matched by sound."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _REPEATED_LETTERS: Final = re.compile(r"(.)\1+")
 
 
 def get_hebrew_skeleton(word: str) -> str:
-    """The consonants of a folded Hebrew word."""
+    """Return the consonants of a folded Hebrew word."""
     return _REPEATED_LETTERS.sub(r"\1", "".join(_HEBREW_CONSONANTS.get(letter, "") for letter in word))
 
 
 def get_latin_skeleton(word: str) -> str:
-    """The consonants of a Latin word, in the same classes."""
+    """Return the consonants of a Latin word, in the same classes as the Hebrew ones."""
     word = word.lower()
     for pair, sound in _LATIN_DIGRAPHS:
         word = word.replace(pair, sound)
@@ -49,7 +49,7 @@ def get_latin_skeleton(word: str) -> str:
 
 
 class SoundIndex:
-    """Latin names that can be found by how they sound in Hebrew letters.
+    """Latin names, indexed by their sound in Hebrew letters.
 
     Two consonants are enough for a brand (`אוקטה`, Okta); for any other word they would match too much.
     """
@@ -63,14 +63,14 @@ class SoundIndex:
                 self._by_sound.setdefault(skeleton, []).append(name)
 
     def find_similar(self, word: str) -> tuple[str, ...]:
-        """The names a folded Hebrew word may stand for."""
+        """Return the names that a folded Hebrew word may stand for."""
         return tuple(
             name for name in self._by_sound.get(get_hebrew_skeleton(word), ()) if _has_same_start(word, name)
         )
 
 
 def _has_same_start(word: str, name: str) -> bool:
-    """Whether both begin with a vowel or both with a consonant: `אפל` is no `Paul`."""
+    """Return whether both start with a vowel or both with a consonant: `אפל` is not `Paul`."""
     return (word[0] in "אעיהו") == (name[0].lower() in "aeiouyhw")
 
 
@@ -78,7 +78,7 @@ MAX_GLOSSED_LENGTH: Final = 4000
 _MAX_ENGLISH_WORDS: Final = 3
 _MAX_IDIOM_WORDS: Final = 4
 _MIN_CONVERSION_UNITS: Final = 2
-_UNSURE_COST: Final = 2  # from this cost on, a reading that is nearly as likely is named too
+_UNSURE_COST: Final = 2  # from this cost on, nearly equal meanings are included too
 
 Gloss = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -86,7 +86,9 @@ _NO_NAMES: Final = SoundIndex()
 
 
 def gloss_words(text: str, names: SoundIndex = _NO_NAMES) -> Gloss:
-    """Each word (or idiom) of the text with its English words, best first; none when it has no say."""
+    """Return each word or idiom of the text with its English words, best first. Words without meaning have
+    none.
+    """
     known = get_lexicon()
     found = list(_iterate_glosses(list(tokenize(text[:MAX_GLOSSED_LENGTH])), known, names))
     if _is_conversion_question(found, known):
@@ -95,14 +97,14 @@ def gloss_words(text: str, names: SoundIndex = _NO_NAMES) -> Gloss:
 
 
 def _is_conversion_question(found: list[tuple[str, tuple[str, ...]]], lexicon: Lexicon) -> bool:
-    """`How much is a mile in kilometres` never says convert; naming two units in a question does."""
+    """Return whether a question names two units: "How much is a mile in kilometres" asks for a conversion."""
     asks = any(words[:1] == ("how",) for _, words in found)
     named = {words[0] for word, words in found if words and lexicon.is_unit(fold_word(word))}
     return asks and len(named) >= _MIN_CONVERSION_UNITS
 
 
 def join_gloss(glossed: Gloss) -> str:
-    """The English words of a gloss in order, each once."""
+    """Return the English words of a gloss in order, without duplicates."""
     return " ".join(dict.fromkeys(word for _, words in glossed for word in words))
 
 
@@ -126,7 +128,7 @@ def _translate_word(word: HebrewToken, lexicon: Lexicon, names: SoundIndex) -> t
     readings = lexicon.look_up(word.plain)
     if not readings:
         return _match_by_sound(word.plain, names)
-    # In turns: the first word of each reading, then the second of each.
+    # Alternate: the first word of each meaning, then the second of each.
     turns = zip_longest(*(reading.entry.english for reading in _keep_likely(readings)))
     return tuple(dict.fromkeys(word for turn in turns for word in turn if word))[:_MAX_ENGLISH_WORDS]
 

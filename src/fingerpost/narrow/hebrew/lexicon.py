@@ -12,14 +12,14 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 
-MAX_WORD_LENGTH: Final = 40  # no Hebrew word is longer; what is, is junk and not worth analysing
+MAX_WORD_LENGTH: Final = 40  # no Hebrew word is longer; longer input is not analysed
 
 _VOWEL_POINTS: Final = "".join(map(chr, range(0x0591, 0x05C8)))
 _QUOTES: Final = "'\"’‘`´“”׳״"
 _FOLDED_LETTERS: Final = str.maketrans("ךםןףץ", "כמנפצ", _VOWEL_POINTS + _QUOTES)
 _DOUBLED_LETTERS: Final = re.compile(r"י{2,}|ו{2,}")
 
-# A Hebrew word may hold marks between its letters: `צ'אט`, `דו"ח`, vowel points.
+# A Hebrew word may contain marks between its letters: `צ'אט`, `דו"ח`, vowel points.
 _HEBREW_WORD: Final = rf"[א-ת](?:[{_QUOTES}{_VOWEL_POINTS}]{{0,4}}[א-ת]){{0,80}}['׳’]?"
 _LATIN_WORD: Final = r"[^\W_א-ת]+(?:[._/@+'-][^\W_א-ת]+){0,40}"
 _HEBREW_PLURAL: Final = r"(?:(?:ים|ות)(?![א-ת]))?"  # a Hebrew plural of a Latin word: `PRים`
@@ -28,7 +28,7 @@ _WORD_TOKEN: Final = re.compile(rf"(?P<hebrew>{_HEBREW_WORD})|(?P<other>{_LATIN_
 
 @frozen(kw_only=False)
 class HebrewToken:
-    """A word of a request: as it stands there, and as the lexicon would spell it."""
+    """A word of a request, as written and in the spelling of the lexicon."""
 
     text: str
     plain: str
@@ -36,12 +36,12 @@ class HebrewToken:
 
 
 def remove_points(word: str) -> str:
-    """The word without points, quotes and final letters."""
+    """Remove vowel points, quotes and final letter forms."""
     return word.translate(_FOLDED_LETTERS)
 
 
 def fold_word(word: str) -> str:
-    """The word as it is compared: unquoted, and yod and vav never doubled."""
+    """Return the word in the form used for comparison: without quotes, with single yod and vav."""
     word = word.translate(_FOLDED_LETTERS)
     if "יי" in word or "וו" in word:
         return _DOUBLED_LETTERS.sub(lambda found: found.group()[0], word)
@@ -49,7 +49,7 @@ def fold_word(word: str) -> str:
 
 
 def tokenize(text: str) -> Iterator[HebrewToken]:
-    """The words of a text in order, in whatever script."""
+    """Return the words of a text in order, in any script."""
     for found in _WORD_TOKEN.finditer(text):
         hebrew = found.lastgroup == "hebrew"
         word = found["hebrew"] if hebrew else found["other"]
@@ -70,11 +70,11 @@ PREFIXES: Final = frozenset(
 ) - {""}
 _MAX_PREFIX_LENGTH: Final = max(map(len, PREFIXES))
 _PREFIX_COST: Final = 2  # more than a common form costs, less than a rare one
-_RARE_PREFIX_COST: Final = 1  # "as" is the one that is seldom meant
+_RARE_PREFIX_COST: Final = 1  # "as", which is rarely meant
 
 
 def split_prefixes(word: str) -> Iterator[tuple[int, str]]:
-    """The word itself, then what remains of it behind each prefix it may have, with what that costs."""
+    """Return the word, then the rest after each possible prefix, with the cost of that reading."""
     yield 0, word
     for length in range(1, min(_MAX_PREFIX_LENGTH, len(word) - _MIN_REST_LENGTH) + 1):
         if (prefix := word[:length]) in PREFIXES:
@@ -82,14 +82,14 @@ def split_prefixes(word: str) -> Iterator[tuple[int, str]]:
 
 
 class FormRank(IntEnum):
-    """How sure a form points at its word; lower is surer."""
+    """How certainly a form belongs to its word. Lower is more certain."""
 
-    GIVEN = 0  # as the lexicon has it
-    COMMON = 2  # plural, construct, imperative, infinitive, the future that asks
-    RARE = 4  # other persons and tenses, action nouns that look like something else
+    GIVEN = 0  # as in the lexicon
+    COMMON = 2  # plural, construct, imperative, infinitive, future used for requests
+    RARE = 4  # other persons and tenses, ambiguous action nouns
 
 
-# my, your, his, her, our …, on one thing and on several; longest first
+# my, your, his, her, our …, after singular and plural nouns; longest first
 _POSSESSIVE_ENDINGS = (
     "יהמ",
     "יהנ",
@@ -112,11 +112,11 @@ _POSSESSIVE_ENDINGS = (
     "נ",
 )
 _MIN_POSSESSED_LENGTH = 3
-_FUTURE_PREFIXES = "איתנ"  # I, he, you or she, we: the first letter of a future
+_FUTURE_PREFIXES = "איתנ"  # I, he, you or she, we: the first letter of the future
 
 
 def generate_noun_forms(word: str) -> Iterator[tuple[str, FormRank]]:
-    """The forms of a noun or adjective, itself first: other gender, plural, construct."""
+    """Generate the forms of a noun or adjective, the base form first: other gender, plural, construct."""
     yield word, FormRank.GIVEN
     for form in _decline_noun(word):
         yield fold_word(form), FormRank.COMMON
@@ -138,16 +138,16 @@ def _decline_noun(word: str) -> tuple[str, ...]:
 
 
 def _list_other_gender(word: str) -> tuple[str, ...]:
-    """The other gender, which only adjectives and people have."""
+    """Return the other gender, which only adjectives and nouns for people have."""
     if word.endswith("ה"):
         return (word[:-1] + "ימ",)
     return () if word.endswith(("ימ", "ת")) else (word + "ה", word + "ת")
 
 
 def strip_possessive(word: str) -> Iterator[str]:
-    """What a word may be when its end says whose it is: `חשבוני`, `הודעותיה`.
+    """Return the possible base forms of a word with a possessive ending: `חשבוני`, `הודעותיה`.
 
-    People rarely speak so to a program; these are asked for only when nothing else explains a word.
+    Such forms are rare in requests. They are tried only when nothing else matches.
     """
     for owner in _POSSESSIVE_ENDINGS:
         stem = word.removesuffix(owner)
@@ -161,7 +161,7 @@ def strip_possessive(word: str) -> Iterator[str]:
 
 
 def generate_verb_forms(past: str) -> Iterator[tuple[str, FormRank]]:
-    """The forms of a verb, given as the past (he did), itself first."""
+    """Generate the forms of a verb, the base form first. The base form is the past, third person."""
     yield fold_word(past), FormRank.COMMON
     for form, rank in _generate_by_pattern(past):
         yield fold_word(form), rank
@@ -183,7 +183,7 @@ def _generate_by_pattern(past: str) -> Iterator[tuple[str, FormRank]]:
 
 
 def _generate_future(stem: str, *, plural_stem: str | None = None) -> Iterator[tuple[str, FormRank]]:
-    """The future, which is how people ask: `תשלח`, `תשלחי`, `נשלח`."""
+    """Generate the future forms, which are used for requests: `תשלח`, `תשלחי`, `נשלח`."""
     yield from ((subject + stem, FormRank.COMMON) for subject in _FUTURE_PREFIXES)
     short = stem if plural_stem is None else plural_stem
     yield from (("ת" + short + end, FormRank.COMMON) for end in "יו")
@@ -238,7 +238,7 @@ def _generate_nifal(root: str) -> Iterator[tuple[str, FormRank]]:
 
 
 def _generate_paal(past: str) -> Iterator[tuple[str, FormRank]]:
-    if len(past) < 3:  # hollow verbs differ too much among themselves: the lexicon lists their forms
+    if len(past) < 3:  # hollow verbs are too irregular; the lexicon lists their forms
         return
     first, second, third = past
     full = first + second + "ו" + third
@@ -289,18 +289,20 @@ def _generate_piel_he(past: str, stem: str) -> Iterator[tuple[str, FormRank]]:
     yield from _add_endings(past[:-1], FormRank.RARE, "תה", "ו", "יתי", "ינו")
 
 
-# Earlier fields win where a word belongs to several; verbs come last, because a noun that
+# Earlier fields win when a word is in several. Verbs come last, because a noun that
 # looks like a verb form is nearly always the noun.
 LEXICON_FIELDS: Final = (
     "function", "numbers", "software", "office", "money", "world", "science", "units", "life", "culture",
     "general", "verbs",
 )  # fmt: skip
 
-_SAME_SOUND: Final = str.maketrans("טקעס", "תכאש", "וי")  # letters that sound alike; vowels are left out
+_SAME_SOUND: Final = str.maketrans(
+    "טקעס", "תכאש", "וי"
+)  # letters with the same sound; vowel letters are removed
 _VOWEL_LETTERS: Final = str.maketrans("", "", "וי")
 _SAME_SOUND_FIRST: Final = str.maketrans("טקעס", "תכאש")
 _MIN_SOUND_LENGTH: Final = 4
-_MIN_TYPO_LENGTH: Final = 5  # shorter ones are as likely somebody's name
+_MIN_TYPO_LENGTH: Final = 5  # a shorter word may be a person's name
 _POSSESSIVE_COST: Final = 5
 _SOUND_COST: Final = 6
 _TYPO_COST: Final = 3
@@ -316,7 +318,7 @@ class LexiconEntry:
 
 @frozen(kw_only=False)
 class WordMeaning:
-    """One way to understand a word. A lower cost is a likelier one."""
+    """One meaning of a word. A lower cost is more likely."""
 
     entry: LexiconEntry
     cost: int
@@ -324,21 +326,21 @@ class WordMeaning:
 
 @frozen(kw_only=False)
 class LexiconIdiom:
-    """Words that mean something together; each word is given by everything it may be matched by."""
+    """A phrase with its own meaning. Each word is given by all keys that match it."""
 
     words: tuple[set[str | int], ...]
     entry: LexiconEntry
 
 
 class Lexicon:
-    """Looks Hebrew words up, in whatever form they come."""
+    """A lookup of Hebrew words in any form."""
 
     def __init__(self, fields: Mapping[str, Iterable[str]]) -> None:
         self._forms: dict[str, list[tuple[FormRank, LexiconEntry]]] = {}
         self._alike: dict[str, list[str]] | None = None
         self._idioms: dict[str | int, list[LexiconIdiom]] = {}
         self._cached = lru_cache(maxsize=4096)(self._look_up_uncached)
-        # Idioms are taken in when all words are known.
+        # Idioms are added after all words are known.
         idioms = [
             found for field, lines in fields.items() for line in lines for found in self._add(line, field)
         ]
@@ -346,7 +348,7 @@ class Lexicon:
             self._add_idiom(words, entry)
 
     def _add(self, line: str, field: str) -> Iterator[tuple[str, LexiconEntry]]:
-        """Take the words of a line in, and give its idioms back."""
+        """Add the words of a line. Return its idioms."""
         mark, line = (line[0], line[1:]) if line[0] in "*=" else ("", line)
         words = line.split()
         entry = LexiconEntry(tuple(word for word in words if not is_hebrew(word)), field)
@@ -361,7 +363,9 @@ class Lexicon:
                 self._add_forms(generate_noun_forms(fold_word(word)), entry)
 
     def _add_forms(self, forms: Iterable[tuple[str, FormRank]], entry: LexiconEntry) -> None:
-        """The surest of equal forms comes first, because that is how they are made."""
+        """Add the forms of an entry. The most certain of equal forms comes first, because they are generated
+        in that order.
+        """
         for form, rank in forms:
             known = self._forms.get(form)
             if known is None:
@@ -376,15 +380,15 @@ class Lexicon:
             self._idioms.setdefault(key, []).append(idiom)
 
     def look_up(self, word: str) -> tuple[WordMeaning, ...]:
-        """What a folded word may mean, likeliest first; nothing when it is unknown."""
+        """Return the meanings of a folded word, most likely first. Return nothing for an unknown word."""
         return self._cached(word) if len(word) <= MAX_WORD_LENGTH else ()
 
     def is_unit(self, word: str) -> bool:
-        """Whether a folded word is a unit of measurement, among other things perhaps."""
+        """Return whether a unit of measurement is one of the meanings of a folded word."""
         return any(reading.entry.field == "units" for reading in self.look_up(word)[:3])
 
     def _look_up_uncached(self, word: str) -> tuple[WordMeaning, ...]:
-        """A form that is in the table explains a word best; then an owner's ending; then another spelling."""
+        """Try a known form first, then a possessive ending, then another spelling."""
         found: dict[int, WordMeaning] = {}
         for cost, rest in split_prefixes(word):
             for rank, entry in self._forms.get(rest, ()):
@@ -402,11 +406,13 @@ class Lexicon:
         return tuple(sorted(found.values(), key=lambda reading: reading.cost))
 
     def _find_same_sound(self, word: str) -> Iterator[tuple[int, LexiconEntry]]:
-        """Words spelled otherwise that sound the same: `תכנית` and `תוכנית`, `תלגרם` and `טלגרם`."""
+        """Return words with another spelling and the same sound: `תכנית` and `תוכנית`, `תלגרם` and
+        `טלגרם`.
+        """
         if self._alike is None:
             self._alike = self._build_sound_index()
         for form in self._alike.get(_fold_sound(word), ()):
-            # Leaving a vowel out is spelling; taking another consonant is a mistake.
+            # A missing vowel is a spelling variant; another consonant is a mistake.
             mistake = _strip_vowels(form) != _strip_vowels(word)
             if mistake and len(_fold_sound(form)) < _MIN_TYPO_LENGTH:
                 continue
@@ -422,7 +428,7 @@ class Lexicon:
         return alike
 
     def find_idiom(self, words: Sequence[str]) -> tuple[LexiconEntry, int] | None:
-        """The longest idiom these words begin with, and its length."""
+        """Return the longest idiom at the start of these words and its length, or None."""
         if len(words) < 2:
             return None
         keys = [self._get_match_keys(word) for word in words]
@@ -434,13 +440,13 @@ class Lexicon:
         return longest.entry, len(longest.words)
 
     def _get_match_keys(self, word: str) -> set[str | int]:
-        """What a word of a request may match an idiom by: its spellings, and what it is a form of."""
+        """Return the keys of a request word for idioms: its spellings and the entries it is a form of."""
         keys: set[str | int] = {rest for _, rest in split_prefixes(word)}
         keys.update(id(reading.entry) for reading in self.look_up(word) if reading.entry.english)
         return keys
 
     def _get_idiom_keys(self, word: str) -> set[str | int]:
-        """Everything a word of an idiom may be matched by. It has no prefixes that are not meant."""
+        """Return all keys that match a word of an idiom. Its prefixes are always intended."""
         sure = (
             entry for rank, entry in self._forms.get(word, ()) if rank <= FormRank.COMMON and entry.english
         )
@@ -471,8 +477,8 @@ def _strip_vowels(word: str) -> str:
 
 
 def read_field_lines(field: str) -> tuple[str, ...]:
-    """The entries of one field, without comments."""
-    # The loader reads it, so that it works from a zip too and counts as importing, not as file access.
+    """Return the entries of one field, without comments."""
+    # Read by the loader, so that it works from a zip too and counts as an import, not as file access.
     data = pkgutil.get_data(__package__ or "", f"words/{field}.txt") or b""
     lines = (line.strip() for line in data.decode().splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
@@ -480,5 +486,5 @@ def read_field_lines(field: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def get_lexicon() -> Lexicon:
-    """The lexicon of the house, made on first use."""
+    """Return the lexicon. It is built on first use."""
     return Lexicon({field: read_field_lines(field) for field in LEXICON_FIELDS})

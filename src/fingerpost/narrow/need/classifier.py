@@ -1,4 +1,4 @@
-"""The need classifier: does a request need a tool at all?"""
+"""The need classifier: whether a request needs a tool."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ from fingerpost.settings import NarrowSettings
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-MIN_EXPLAINED_POINTS: Final = 0.15  # log odds; what moved the score less is no reason
+MIN_EXPLAINED_POINTS: Final = 0.15  # log odds; a smaller contribution is not a reason
 WEIGHTS_FILE: Final = Path(__file__).with_name("weights.npz")
 
 
 @frozen(kw_only=False)
 class CueContribution:
-    """What one cue, or the words it has none for, added to the score (as log odds)."""
+    """The contribution of one cue or word to the score, in log odds."""
 
-    cue: str  # "" for words, "vector" for the meaning as a whole
+    cue: str  # "" for words, "vector" for the meaning
     text: str
     points: float
 
@@ -69,7 +69,7 @@ class LinearHead:
     def compute_contributions(
         self, reading: NeedFeatures, vector: Vector | None = None
     ) -> tuple[float, list[CueContribution]]:
-        """The log odds that a tool is needed, and what of them is worth naming."""
+        """Return the log odds that a tool is needed, and the contributions worth naming."""
         odds = self.bias
         shares: list[CueContribution] = []
         for name, text in reading.cues.items():
@@ -91,7 +91,7 @@ class LinearHead:
 
 @frozen(kw_only=False)
 class NeedModel:
-    """Both heads."""
+    """The weights for words and for meaning."""
 
     words: LinearHead
     meaning: LinearHead | None
@@ -111,7 +111,7 @@ class NeedModel:
 
 @cache
 def load_need_model(path: Path = WEIGHTS_FILE) -> NeedModel:
-    """The weights that came with the package. Read once."""
+    """Load the weights of the package. The result is cached."""
     with np.load(path, allow_pickle=False) as file:
         names = [str(name) for name in file["names"]]
         if names != [cue.name for cue in CUES] or file["words"].shape != (FEATURE_SLOTS,):
@@ -133,18 +133,18 @@ def load_need_model(path: Path = WEIGHTS_FILE) -> NeedModel:
 
 MAX_REASONS: Final = 4
 _SUPPORTED_LANGUAGES: Final = frozenset(("en", "he", "und"))
-# A fragment says little itself, unless it names what only a tool can do or know.
+# A fragment counts little by itself, unless it names something that needs a tool.
 _FRAGMENT_WEIGHT: Final = 0.2
-_MAX_FRAGMENT_LOG_ODDS: Final = 2.5  # log odds
-_STATEMENT_LOG_ODDS: Final = -1.4  # log odds that what a person tells calls for a tool, at most
+_MAX_FRAGMENT_LOG_ODDS: Final = 2.5
+_STATEMENT_LOG_ODDS: Final = -1.4  # maximum for a statement about the person
 _TOOL_CUES: Final = ("act", "command", "live", "file", "own", "seek")
-# A question for knowledge or an opinion stays one when it refers to a result ("why is it called that?").
+# A question for knowledge needs no tool even if it refers to a result ("why is it called that?").
 _KNOWLEDGE_CUES: Final = frozenset(
     ("explain", "fact", "opinion", "advice", "write", "rework", "people", "sum", "chat")
 )
-# Log odds of need and fit together, up to which a verdict against tools is final.
+# Up to this sum of the log odds of need and fit, a verdict against tools is final.
 _SURE_LOG_ODDS: Final = -3.3
-_SURE_LOG_ODDS_FOR_MODEL_TASK: Final = -1.6  # for what the request says itself that a model can do
+_SURE_LOG_ODDS_FOR_MODEL_TASK: Final = -1.6  # for requests with a cue of a model task
 _MODEL_TASK_CUES: Final = frozenset(
     ("explain", "write", "rework", "role", "opinion", "advice", "code", "life", "sum", "given text", "blank")
 )
@@ -153,13 +153,13 @@ _REASON_BY_CUE: Final = {cue.name: cue.reason for cue in CUES}
 
 
 class NeedClassifier:
-    """Says whether a request needs a tool. Reads its weights once, when made."""
+    """Decides whether a request needs a tool. The weights are loaded once, on creation."""
 
     def __init__(self, settings: NarrowSettings) -> None:
         self._tool_above = settings.tool_above
         self._none_below = settings.none_below
         self._model = load_need_model()
-        extract_features("warm up", Signals())  # the word lists are read here, not with the first request
+        extract_features("warm up", Signals())  # load the word lists now, not with the first request
 
     def classify(
         self,
@@ -168,7 +168,7 @@ class NeedClassifier:
         history: Sequence[Message] = (),
         vector: NDArray[np.float32] | None = None,
     ) -> Need:
-        """The verdict on one request. `vector` is the encoder's, of the gloss where there is one."""
+        """Return the verdict on one request. `vector` is that of the gloss, if there is one."""
         text = cut_middle(text)
         reading = extract_features(text, signals)
         if history and (need := self._decide_by_conversation(text, reading, signals, history)) is not None:
@@ -191,7 +191,9 @@ class NeedClassifier:
         odds: float,
         reasons: tuple[str, ...],
     ) -> tuple[float, tuple[str, ...]]:
-        """What the request it continues or refers to adds; a complete request is judged by itself."""
+        """Add the score of the request that this one continues or refers to. A complete request is scored
+        alone.
+        """
         wants = not reading.cues.keys().isdisjoint(_TOOL_CUES)
         if (earlier := find_continued_request(text, history)) is not None:
             before, why = self._weigh_alone(earlier, signals)
@@ -214,9 +216,10 @@ class NeedClassifier:
     def adjust_to_tools(
         self, need: Need, text: str, signals: Signals, *, fit: float, can_recall: bool
     ) -> Need:
-        """The verdict in view of the tools there are: only a certain "none" holds where one of them suits.
+        """Adjust the verdict to the available tools: if one of them fits, only a certain NONE remains.
 
-        `fit`: how probably one suits the request. `can_recall`: one looks into what was written down.
+        `fit` is the probability that a tool suits the request. `can_recall` means that a tool searches notes
+        or a memory.
         """
         if need.certain:
             return need
@@ -237,7 +240,7 @@ class NeedClassifier:
     def _decide_by_conversation(
         self, text: str, reading: NeedFeatures, signals: Signals, history: Sequence[Message]
     ) -> Need | None:
-        """What the conversation decides by itself."""
+        """Return the verdict if the conversation alone decides it, else None."""
         if is_accepting_offer(text, history):
             return self._build_need(LIKELY_SCORE, ("agrees to what was offered",))
         if (
@@ -252,7 +255,7 @@ class NeedClassifier:
         return None
 
     def _weigh_alone(self, text: str, signals: Signals) -> tuple[float, tuple[str, ...]]:
-        """An earlier request, by its words: of its signals only the gloss is worked out again."""
+        """Score an earlier request by its words. Of its signals, only the gloss is computed again."""
         text = cut_middle(text)
         alone = Signals(
             language=signals.language,
@@ -268,7 +271,7 @@ class NeedClassifier:
     ) -> tuple[float, tuple[str, ...]]:
         odds, shares = self._model.compute_contributions(reading, vector)
         if signals.language not in _SUPPORTED_LANGUAGES and not signals.gloss:
-            # Neither our words nor our data know this language: only what needs no language counts.
+            # The word lists and weights do not cover this language, so only language-independent cues count.
             shares = [share for share in shares if share.cue in ("path", "url", "email", "id")]
             odds = sum(share.points for share in shares)
         finding = apply_tool_rules(text.lower(), reading, signals)
@@ -298,7 +301,9 @@ def _to_log_odds(chance: float) -> float:
 def _explain_score(
     odds: float, shares: Sequence[CueContribution], finding: RuleFinding | None
 ) -> tuple[str, ...]:
-    """What moved the score most, in words; for a score in the middle, from both sides."""
+    """Return the reasons with the largest effect on the score. For a score near the middle, use both
+    sides.
+    """
     side = 0.0 if abs(odds) < 0.4 else math.copysign(1.0, odds)
     points: dict[str, float] = defaultdict(float)
     words: list[tuple[float, str]] = []

@@ -16,7 +16,7 @@ from fingerpost.records import EntityKind, Signals
 
 @frozen(kw_only=False)
 class NeedCue:
-    """`side`: +1 may only speak for a tool, -1 only against one, 0 either way."""
+    """A cue. `side` limits its effect: +1 only for a tool, -1 only against one, 0 either."""
 
     name: str
     side: int
@@ -102,7 +102,7 @@ _WORD_LISTS_FOLDER: Final = Path(__file__).parent / "words"
 
 @cache
 def read_phrases(language: str) -> dict[str, tuple[str, ...]]:
-    """Each phrase of the language's word list, and the lists it stands in. Read once."""
+    """Return each phrase of the language with the names of its lists. The result is cached."""
     found: dict[str, tuple[str, ...]] = {}
     name = ""
     for line in (_WORD_LISTS_FOLDER / f"{language}.txt").read_text(encoding="utf-8").splitlines():
@@ -120,9 +120,9 @@ def read_phrases(language: str) -> dict[str, tuple[str, ...]]:
 FIRST_CHARACTERS: Final = 1200
 LAST_CHARACTERS: Final = 400
 FEATURE_SLOTS: Final = 1 << 14
-_MAX_WORDS: Final = 200  # of these cues and features are made
-_SMALL_TALK_WORDS: Final = 7  # words
-_MAX_EXPRESSION_LENGTH: Final = 80  # characters
+_MAX_WORDS: Final = 200  # limit for cues and features
+_SMALL_TALK_WORDS: Final = 7
+_MAX_EXPRESSION_LENGTH: Final = 80
 
 _REMOVED_PATTERNS: Final = (
     ("url", re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)),
@@ -152,7 +152,7 @@ _TOKEN: Final = re.compile(
 )
 _SENTENCE_ENDS: Final = frozenset(".!?;:\n")
 _BREAKS: Final = _SENTENCE_ENDS | {","}
-# After these an instruction begins: "can you send", "please send", "and send", "want to send".
+# Words before an instruction: "can you send", "please send", "and send", "want to send".
 _BEFORE_AN_INSTRUCTION: Final = parse_word_set(
     """
     please kindly you u and then or also just now hey hi me let's lets i'll בבקשה אפשר ואז וגם רק
@@ -192,7 +192,7 @@ _NAMED: Final = re.compile(r"(?<=[a-z,א-ת] )[A-Z][\w&'’.-]*[a-z]\w*")
 _ODD_NAME: Final = re.compile(
     r"\b[A-Z]?[a-z]+[A-Z]\w*\b|\b(?=\w*\d)(?=\w*[A-Z])[A-Z0-9][\w-]{3,}\b|\b[A-Z]{2,}\d+\w*\b|#\w+|\br/\w+"
 )
-# What stands in quotes is what the request is about, not what it asks for.
+# Quoted text is the topic of the request, not the instruction.
 _QUOTED: Final = re.compile(r"(?<!\w)(?:\"[^\"]{2,600}\"|“[^”]{2,600}”|«[^»]{2,600}»|'[^'\n]{2,200}')(?!\w)")
 _GIVEN: Final = re.compile(r"[:\n]\s{0,9}\S{1,60}(?:\s{1,9}\S{1,60}){3}")
 _BLANK: Final = re.compile(r"_{2,}|\.{4,}|<\w+>|\[\w*\]|…\s*\?")
@@ -205,11 +205,11 @@ _CONDITION: Final = re.compile(r"^(?:if|suppose|imagine|assuming|let's say|אם|
 
 @frozen(kw_only=False)
 class NeedFeatures:
-    """A request as the judge sees it."""
+    """The words, cues and features of a request."""
 
-    words: tuple[str, ...]  # lower case, with punctuation that ends something
-    cues: dict[str, str]  # which cues hold, and the words that showed them ("" for its form)
-    features: tuple[tuple[int, str], ...]  # hashed features, each with the words behind it
+    words: tuple[str, ...]  # lower case, with punctuation that ends a clause
+    cues: dict[str, str]  # each cue with the words that show it ("" for a cue of form)
+    features: tuple[tuple[int, str], ...]  # hashed features, each with its words
 
     @property
     def spoken_words(self) -> tuple[str, ...]:
@@ -217,14 +217,16 @@ class NeedFeatures:
 
 
 def cut_middle(text: str) -> str:
-    """The beginning and the end: what is wanted stands there, what was pasted between."""
+    """Keep the beginning and the end of a long text. The actual request is usually there, pasted text in
+    between.
+    """
     if len(text) > FIRST_CHARACTERS + LAST_CHARACTERS:
         text = f"{text[:FIRST_CHARACTERS]}\n{text[-LAST_CHARACTERS:]}"
     return text.replace("’", "'").replace("״", '"').replace("׳", "'")
 
 
 def extract_features(text: str, signals: Signals) -> NeedFeatures:
-    """The cues and features of a request."""
+    """Return the cues and features of a request."""
     cues: dict[str, str] = {}
     text = _remove_entities(cut_middle(text), signals, cues)
     lowered = text.lower()
@@ -252,7 +254,7 @@ def _remove_entities(text: str, signals: Signals, cues: dict[str, str]) -> str:
 
 
 def _list_word_forms(word: str) -> tuple[str, ...]:
-    """The word, and for Hebrew what remains without one or two prefix letters."""
+    """Return the word and, for Hebrew, the rest without one or two prefix letters."""
     if not "א" <= word[0] <= "ת" or len(word) < 4:
         return (word,)
     found = [word]
@@ -265,7 +267,7 @@ def _list_word_forms(word: str) -> tuple[str, ...]:
 
 
 def _find_phrases_at(words: Sequence[str], index: int) -> Iterator[tuple[str, str]]:
-    """Every word list with a phrase that begins at this place, and the phrase."""
+    """Return each phrase that starts at this index, with the name of its list."""
     known = read_phrases("hebrew") if "א" <= words[index][0] <= "ת" else read_phrases("english")
     for form in _list_word_forms(words[index]):
         phrase = form
@@ -298,7 +300,7 @@ def _read_words(words: Sequence[str], cues: dict[str, str]) -> None:
                 if place - owner <= 3 or (hebrew and _is_followed_by_owner(words, place)):
                     cues.setdefault("own", phrase)
                 continue
-            # English verbs are nouns elsewhere: "book a table" acts, "a good book" does not.
+            # English verbs may be nouns: "book a table" is an action, "a good book" is not.
             if name in ("act", "command") and not hebrew and not _is_instruction_start(words, place):
                 continue
             if _has_other_meaning(name, phrase, place, words):
@@ -309,16 +311,16 @@ def _read_words(words: Sequence[str], cues: dict[str, str]) -> None:
 
 
 def _has_other_meaning(name: str, phrase: str, index: int, words: Sequence[str]) -> bool:
-    if name == "chat":  # "hey, can you check the build?" is more than a greeting; a "not" is no "no"
+    if name == "chat":  # "hey, can you check the build?" is not only a greeting; "not" is not "no"
         return len(words) > _SMALL_TALK_WORDS or (index > 0 and phrase in _YES_OR_NO)
-    return phrase in _PLUS and not any(word[0].isdigit() for word in words)  # "and also", in Hebrew
+    return phrase in _PLUS and not any(word[0].isdigit() for word in words)  # "and also" in Hebrew
 
 
 def _is_followed_by_owner(words: Sequence[str], index: int) -> bool:
     return any(word in _HEBREW_OWNERS for word in words[max(0, index - 3) : index + 4])
 
 
-# A gloss has no word order: of its words only those count that mean one thing alone.
+# A gloss has no word order, so only unambiguous words count.
 _GLOSS_CUES: Final = frozenset(
     ("file", "live", "reference", "service", "artefact", "convert", "current", "offer")
 )
@@ -391,7 +393,7 @@ def _get_feature_stem(word: str) -> str:
 def _hash_features(
     words: Sequence[str], cues: dict[str, str], signals: Signals
 ) -> tuple[tuple[int, str], ...]:
-    """Words, word pairs and how the request opens, each in a slot of its own (or nearly so)."""
+    """Hash words, word pairs and the beginning of the request into feature slots."""
     found: dict[int, str] = {}
     before = "^"
     for word in words:

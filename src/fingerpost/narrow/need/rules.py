@@ -13,12 +13,12 @@ from fingerpost.narrow.need.features import NeedFeatures, cut_middle, extract_fe
 from fingerpost.narrow.request import Dependence, classify_dependence
 from fingerpost.records import EntityKind, Message, Signals
 
-_LOOK_BACK_MESSAGES: Final = 40  # messages searched for what was said
-_SHORT_REQUEST_WORDS: Final = 9  # words
-_MIN_REQUEST_WORDS: Final = 3  # words; a shorter turn says less than what it follows
-_MAX_REPLY_WORDS: Final = 3  # words
-_MAX_RECALL_WORDS: Final = 30  # words; nobody asks longer for what was said
-_MAX_YES_LENGTH: Final = 60  # characters
+_LOOK_BACK_MESSAGES: Final = 40  # messages searched for the answer
+_SHORT_REQUEST_WORDS: Final = 9
+_MIN_REQUEST_WORDS: Final = 3  # a shorter turn depends on the turn before it
+_MAX_REPLY_WORDS: Final = 3
+_MAX_RECALL_WORDS: Final = 30  # a longer request is not a question about the conversation
+_MAX_YES_LENGTH: Final = 60
 
 _ALREADY_SAID: Final = re.compile(
     r"\b(?:did (?:i|you|we) (?:just )?(?:say|tell|mention|decide|agree|call|write|suggest|recommend)"
@@ -69,7 +69,7 @@ _CONTENTLESS_WORDS: Final = parse_word_set(
 
 
 def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Message]) -> bool:
-    """Whether the request asks for what an earlier message holds."""
+    """Return whether an earlier message contains the answer."""
     if len(reading.spoken_words) > _MAX_RECALL_WORDS or reading.cues.get("act", "remind") != "remind":
         return False
     lowered = text.lower()
@@ -79,7 +79,7 @@ def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Mess
     asked = [_get_root(word) for word in reading.spoken_words if word not in _CONTENTLESS_WORDS]
     if not asked:
         return said
-    # Of what was said to be said most must be there; of a fact of the person, all of it.
+    # At least half of the words must match; for a fact about the person, all of them.
     wanted = len(asked) / 2 if said else len(asked)
     return any(
         sum(root in told for root in asked) >= wanted
@@ -91,7 +91,7 @@ def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Mess
 
 
 def is_about_wording(reading: NeedFeatures, text: str, history: Sequence[Message]) -> bool:
-    """Whether the request only wants the last answer put differently."""
+    """Return whether the request only asks to rephrase the last answer."""
     answered = any(message.role == "assistant" for message in history[-2:])
     return (
         answered
@@ -101,7 +101,7 @@ def is_about_wording(reading: NeedFeatures, text: str, history: Sequence[Message
 
 
 def is_accepting_offer(text: str, history: Sequence[Message]) -> bool:
-    """Whether the request says yes to something the assistant offered to do."""
+    """Return whether the request accepts an offer of the assistant."""
     last = next((message for message in reversed(history[-3:]) if message.role == "assistant"), None)
     if last is None or len(text) > _MAX_YES_LENGTH or _OFFER.search(cut_middle(last.text)) is None:
         return False
@@ -109,14 +109,14 @@ def is_accepting_offer(text: str, history: Sequence[Message]) -> bool:
 
 
 def find_continued_request(text: str, history: Sequence[Message]) -> str | None:
-    """The earlier request of which this one is a fragment, or to whose question it is the reply."""
+    """Return the earlier request that this one completes or answers a question about, or None."""
     if classify_dependence(text) is not Dependence.FRAGMENT and not _is_reply_to_question(text, history):
         return None
     return find_referred_request(history)
 
 
 def find_referred_request(history: Sequence[Message]) -> str | None:
-    """The latest request of the person that can be understood by itself."""
+    """Return the latest user request that is complete by itself, or None."""
     asked = [message.text for message in history[-_LOOK_BACK_MESSAGES:] if message.role == "user"]
     whole = (
         said
@@ -127,7 +127,7 @@ def find_referred_request(history: Sequence[Message]) -> str | None:
 
 
 def _is_reply_to_question(text: str, history: Sequence[Message]) -> bool:
-    """Whether it is but a few words, said when the assistant had asked something back."""
+    """Return whether the text is a short reply to a question of the assistant."""
     last = next((message for message in reversed(history[-2:]) if message.role == "assistant"), None)
     if last is None or not last.text.rstrip().endswith(("?", "？")) or "?" in text:
         return False
@@ -138,7 +138,7 @@ def _is_reply_to_question(text: str, history: Sequence[Message]) -> bool:
     )
 
 
-# A few words with one of these cues are no reply: they say what they want, or that nothing is wanted.
+# A short text with one of these cues is no reply: it is a request or needs nothing.
 _SELF_CONTAINED_CUES: Final = frozenset(
     ("act", "command", "seek", "make", "write", "explain", "fact", "opinion", "chat", "role", "live", "sum")
 )
@@ -150,7 +150,7 @@ def _tokenize_history(text: str) -> list[str]:
 
 
 def _get_root(word: str) -> str:
-    """Close enough to see that "cats" and "cat's", "מספר" and "המספר" are the same."""
+    """Return a rough stem, so that "cats" and "cat's", "מספר" and "המספר" match."""
     word = word.removesuffix("'s").removesuffix("s")
     if "א" <= word[:1] <= "ת":
         while len(word) > 3 and word[0] in "והבלמשכ":
@@ -166,7 +166,7 @@ LIKELY_SCORE: Final = 0.8
 
 @frozen(kw_only=False)
 class RuleFinding:
-    """What a rule found: the score (or the least score) and why."""
+    """The score (or minimum score) from a rule, with the reason."""
 
     score: float
     reason: str
@@ -188,7 +188,7 @@ _GREETING_WORDS: Final = parse_word_set(
     """
 )
 _MAX_GREETING_WORDS: Final = 8
-# "see you" greets, "see the log" does not: at least one of these must be there.
+# At least one of these must be present: "see you" is a greeting, "see the log" is not.
 _REQUIRED_GREETING_WORDS: Final = parse_word_set(
     """
     hi hello hey hiya yo heya howdy greetings morning afternoon evening night thanks thank thx ty cheers
@@ -200,7 +200,7 @@ _REQUIRED_GREETING_WORDS: Final = parse_word_set(
     """
 )
 
-# What people say to an answer they liked, or took note of.
+# Positive reactions to an answer.
 _FEEDBACK: Final = re.compile(
     r"\b(?:(?:nice|good|great|excellent|fine|lovely|brilliant) (?:work|job|one|idea|point|to know|to hear)"
     r"|well done|i see|i understand|understood|makes sense|phew|interesting|love it|i like it"
@@ -209,13 +209,13 @@ _FEEDBACK: Final = re.compile(
     r"|(?<!\w)(?:כל הכבוד|הבנתי|עבודה יפה|אתה (?:אלוף|גדול|תותח)|איזה יופי|מעניין|זה הכל)(?!\w)"
 )
 
-# A person says who they are. Behind "I am" stands a name, or anything else that one can be.
+# Introductions. After "I am" a name may follow, or something else.
 _INTRODUCES: Final = re.compile(
     r"(?<!\S)(?:(?P<certain>my name(?:'s| is)|שמי|השם שלי(?: הוא)?|קוראים לי)"
     r"|i am|i'm|im|this is|it's|call me|אני|כאן) (?P<name>[^\W\d_]+(?: [^\W\d_]+)?)(?= [!.,\n]|$)"
 )
 
-# The strong patterns: an instruction, and in the same breath what only a tool can reach.
+# An instruction together with an object that only a tool can access.
 _STRONG: Final = (
     (
         "asks to read, find or change a file",
@@ -247,7 +247,7 @@ _STRONG: Final = (
     ),
 )
 _FILE_VERBS: Final = ("act", "seek", "command", "make")
-# "Write milk into list.md" is something to be done; "write a script that saves to list.md" is a text.
+# "Write milk into list.md" is an action; "write a script that saves to list.md" asks for a text.
 _WRITE_REQUEST: Final = re.compile(
     r"^\W*(?:please |can you |could you |now |then |and )*(?:write|put|dump|jot|note|type|print)\b"
     r"|^\W*(?:ו?תכתוב|ו?כתוב|תכתבי|כתבי|לכתוב|רשום|תרשום|לרשום|תרשמי)(?!\w)"
@@ -261,13 +261,13 @@ _DESTINATION: Final = re.compile(
     r"(?:\s+(?:the|a|an|my|our|new|file|called|named|הקובץ|קובץ|בשם)){0,4}\s*[\"'`“”]?$"
 )
 
-# Before a tool's name these say that the request is about the tool, or that the name only stands in a text.
+# With one of these before a tool's name, the request is about the tool or the name is part of a text.
 _TOOL_TOPIC_CUES: Final = frozenset(("explain", "advice", "opinion", "code", "role", "rework"))
 _WHAT_QUESTION: Final = re.compile(r"\bwhat(?:'s|\s+(?:is|are|was|does|do|did))\b[^.!?\n]*$")
 
 
 def apply_clear_rules(text: str, reading: NeedFeatures) -> RuleFinding | None:
-    """Requests that need no weighing: nothing at all, small talk, a plain sum."""
+    """Decide requests that need no classification: empty ones, small talk, plain arithmetic."""
     spoken = reading.spoken_words
     if not spoken and not reading.cues.keys() & {"path", "url", "email", "id"}:
         return RuleFinding(NO_REQUEST_SCORE, "nothing was asked")
@@ -283,13 +283,13 @@ def apply_clear_rules(text: str, reading: NeedFeatures) -> RuleFinding | None:
 
 
 def _remove_introduction(text: str, reading: NeedFeatures) -> tuple[str, ...]:
-    """The spoken words without the person's name where they say it: "Hello, I am Dana!"."""
+    """Return the words without an introduction by name, as in "Hello, I am Dana!"."""
     said = " ".join(reading.words)
     found = _INTRODUCES.search(said)
     if found is None:
         return reading.spoken_words
     first = found["name"].split()[0]
-    named = re.search(rf"(?<!\w){first.title()}(?!\w)", text) is not None  # written like a name
+    named = re.search(rf"(?<!\w){first.title()}(?!\w)", text) is not None  # with a capital letter
     unknown = re.match("[א-ת]", first) is not None and not any(meanings for _, meanings in gloss_words(first))
     if not (found["certain"] or named or unknown):
         return reading.spoken_words
@@ -310,12 +310,12 @@ _WISH_CUES: Final = frozenset(
 
 
 def is_only_statement(text: str, reading: NeedFeatures) -> bool:
-    """Whether the request states something about the person and wishes for nothing."""
+    """Return whether the request only states something about the person."""
     return _STATEMENT.search(text.lower()) is not None and not reading.cues.keys() & _WISH_CUES
 
 
 def apply_tool_rules(text: str, reading: NeedFeatures, signals: Signals) -> RuleFinding | None:
-    """Requests that reach for something only a tool has."""
+    """Find requests for something that only a tool can access."""
     if (tool := _find_named_tool(text, signals)) is not None:
         return RuleFinding(SURELY_SCORE, f'names the tool "{tool}"')
     if reading.cues.keys() & {"path", "url"} and any(name in reading.cues for name in _FILE_VERBS):
@@ -324,7 +324,7 @@ def apply_tool_rules(text: str, reading: NeedFeatures, signals: Signals) -> Rule
     if "path" in reading.cues and _is_writing_to_file(text, signals):
         return RuleFinding(SURELY_SCORE, "asks to write into a file")
     if reading.cues.keys() & {"write", "explain", "advice", "code", "role", "given text"}:
-        return None  # "write a script that opens the file" opens nothing
+        return None  # "write a script that opens the file" opens no file
     if reading.cues.keys() & {"path", "url"}:
         return RuleFinding(LIKELY_SCORE, "names a file" if "path" in reading.cues else "names a web address")
     if signals.mentions:
@@ -336,9 +336,9 @@ def apply_tool_rules(text: str, reading: NeedFeatures, signals: Signals) -> Rule
 
 
 def _find_named_tool(text: str, signals: Signals) -> str | None:
-    """The key of a tool named together with its server, where what stands before the name is not about it.
+    """Return the key of a tool named together with its server, unless the text before it is about the tool.
 
-    Its own words, and those behind it, do not count: `note/write_note` asks for no text to be written.
+    The words of the name and after it are ignored: `note/write_note` is no request to write a text.
     """
     lowered = text.lower()
     for mention in signals.mentions:
@@ -358,7 +358,7 @@ def _is_about_tool(before: str) -> bool:
 
 
 def _is_writing_to_file(text: str, signals: Signals) -> bool:
-    """Whether a file named in the request is where something is to be written."""
+    """Return whether the request asks to write to a file it names."""
     lowered = text.lower()
     if _WRITE_REQUEST.search(lowered) is None:
         return False

@@ -1,4 +1,4 @@
-"""Entities in a request: paths, addresses, dates, times, ids, amounts and quotations."""
+"""Entities in a request: paths, addresses, dates, times, ids, amounts and quoted texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from fingerpost.frozen import frozen
 from fingerpost.records import Entity, EntityKind
 
-# A Hebrew letter or two before a Latin name, joined by a hyphen, is a preposition: `ב-main.py`.
+# One or two Hebrew letters joined to a Latin name by a hyphen are a preposition: `ב-main.py`.
 GLUED_PREFIXES: Final = re.compile(r"^[א-ת]{1,3}-(?=[\w~/.])")
 TRAILING_PUNCTUATION: Final = ".,;:!?)]}>״\"'"
 
@@ -21,7 +21,7 @@ _FILE_ENDINGS: Final = (
 _FRAMEWORKS: Final = r"(?:node|next|vue|react|nuxt|three|d3|express|discord|chart)\.js\b"
 _DOMAINS: Final = "com|org|net|io|dev|ai|app|gov|edu|co|il|uk|de|fr|eu|us|info|me|tv|xyz"
 _ROOTS: Final = "tmp|etc|home|usr|var|opt|data|mnt|root|Users|srv|app|workspace|dev|proc|media|Volumes"
-_PATH_REST: Final = r"[^\s\"'`<>|;,]"  # what may stand in a path or an address
+_PATH_REST: Final = r"[^\s\"'`<>|;,]"  # characters of a path or an address
 
 _MONTHS: Final = (
     "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
@@ -53,7 +53,7 @@ def _compile_alternatives(*alternatives: str) -> re.Pattern[str]:
 
 @frozen(kw_only=False)
 class EntityPattern:
-    """One kind of thing, what it looks like, and what a text in small letters must hold for it."""
+    """One kind of entity, its pattern, and a cheap check that a lower-case text must pass first."""
 
     kind: EntityKind
     pattern: re.Pattern[str]
@@ -65,10 +65,10 @@ _LETTER_HE: Final = re.compile("[א-ת]")
 _DOT: Final = re.compile(r"\.\w|://")
 _SLASH: Final = re.compile(r"\.\w|[/\\]")
 _AT: Final = re.compile("@")
-# One of these is in every date written in words.
+# Every date in words contains one of these.
 _DATE_WORD: Final = re.compile("day|night|tomorrow|week|month|quarter|year|hour|minute|second")
 
-# In order of preference: what an earlier pattern took, a later one does not take apart.
+# In order of precedence: a match of an earlier pattern is not split by a later one.
 ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
     EntityPattern(
         EntityKind.URL,
@@ -193,13 +193,13 @@ QUOTED_TEXT: Final = _compile_alternatives(
 MAX_ENTITIES: Final = 40
 _OPEN_ENDED_KINDS: Final = frozenset(
     {EntityKind.URL, EntityKind.PATH}
-)  # their pattern may run into punctuation
+)  # their patterns may include trailing punctuation
 
 TextSpan = tuple[int, int]
 
 
 def find_entities(text: str) -> tuple[Entity, ...]:
-    """Paths, addresses, dates, times, ids, amounts and quotations, in the order they stand."""
+    """Return paths, addresses, dates, times, ids, amounts and quoted texts, in text order."""
     found: list[tuple[TextSpan, Entity]] = []
     taken: list[TextSpan] = []
     lowered = text.lower()
@@ -209,7 +209,7 @@ def find_entities(text: str) -> tuple[Entity, ...]:
         new = [item for item in _iterate_matches(look.kind, look.pattern, text) if _is_free(item[0], taken)]
         found.extend(new)
         taken.extend(span for span, _ in new)
-    # A quotation is one thing even where it holds another: "save it as 'notes.txt'".
+    # A quoted text is an entity even if it contains another: "save it as 'notes.txt'".
     found.extend(_iterate_matches(EntityKind.QUOTED, QUOTED_TEXT, text))
     found.sort(key=lambda item: item[0])
     return tuple(entity for _, entity in found[:MAX_ENTITIES])

@@ -92,7 +92,7 @@ CATEGORY_WORDS: Final = {
     ),
 }
 
-# Several words that say more together than apart.
+# Phrases that mean more than their single words.
 CATEGORY_PHRASES: Final = {
     "files": ("my documents", "hard drive", "working directory", "save it as", "save as", "in this folder"),
     "code": (
@@ -169,7 +169,7 @@ CATEGORY_PHRASES: Final = {
     ),
 }
 
-# Said about anything: they lean, they never decide alone.
+# General words: they count little and never decide alone.
 WEAK_WORDS: Final = parse_word_set(
     """
         account add analyze answer article ask book call cancel card class contact cost create cycle
@@ -187,7 +187,7 @@ _PHRASE_WEIGHT: Final = 1.5
 _MAX_EVIDENCE: Final = 6
 _MAX_EVIDENCE_LENGTH: Final = 60
 
-# What an argument says about the kind of work; a date or a number says nothing.
+# Categories suggested by an entity. Dates and numbers suggest none.
 _CATEGORY_BY_ENTITY: Final = {
     EntityKind.PATH: ("files", 0.8),
     EntityKind.URL: ("web_page", 0.8),
@@ -198,7 +198,7 @@ IntentVote = tuple[str, float, str]  # category, weight, the words
 
 
 def find_intents(text: str, glossed: Gloss, found: Iterable[Entity]) -> tuple[IntentMatch, ...]:
-    """The categories the request speaks for, best first, scored 0 to 1 by how much speaks for each."""
+    """Return the categories of the request, best first, each with a score from 0 to 1."""
     weights: dict[str, dict[str, float]] = {}
     for category, weight, words in (
         *_vote_by_words(text),
@@ -222,7 +222,7 @@ def _vote_by_words(text: str) -> Iterator[IntentVote]:
     words = [found.group() for found in _INTENT_WORD.finditer(text.lower())]
     for word in dict.fromkeys(words):
         yield from _vote_for_word(word, word)
-    # Phrases go by the word they begin with, so that their number costs nothing.
+    # Phrases are indexed by their first word, so that their number does not matter.
     for place, word in enumerate(words):
         for category, phrase in _build_phrase_index().get(word, ()):
             if tuple(words[place : place + len(phrase)]) == phrase:
@@ -230,13 +230,13 @@ def _vote_by_words(text: str) -> Iterator[IntentVote]:
 
 
 def _vote_by_gloss(glossed: Gloss) -> Iterator[IntentVote]:
-    """Hebrew speaks by its own words where a category lists them, and by its English ones."""
+    """Vote by Hebrew words that a category lists, and by their English translations."""
     for word, english in glossed:
         if not english or english == (word,):
             continue
         own = [(name, word) for name in _find_hebrew_categories(word)]
         yield from ((name, _STRONG_WEIGHT, spoken) for name, spoken in own)
-        # The first English word is the likeliest; each further one is a guess.
+        # The first English word is the most likely; later ones count less.
         for place, meaning in enumerate(english):
             yield from (
                 (name, weight / (place + 1), word) for name, weight, _ in _vote_for_word(meaning, word)
@@ -320,7 +320,7 @@ _OFFICIAL_CUES: Final = re.compile(
 
 
 def find_official_data_intent(text: str) -> tuple[IntentMatch, ...]:
-    """The intent, with the words that say so, where the request has it."""
+    """Return the intent for official data with the words that show it, if the request has it."""
     found = tuple(dict.fromkeys(match.group().strip() for match in _OFFICIAL_CUES.finditer(text)))
     return (IntentMatch(category=OFFICIAL_DATA, score=1.0, words=found[:4]),) if found else ()
 
@@ -328,7 +328,7 @@ def find_official_data_intent(text: str) -> tuple[IntentMatch, ...]:
 MAX_MOOD_LENGTH: Final = 2000
 
 _POLITE: Final = r"^\W{0,5}(?:(?:please|and|so|ok|okay|hey|hi|then|now|also|but|well|ו?בבקשה|אז)\W+){0,3}"
-# A question by its first word.
+# A question, by its first word.
 _QUESTION_START: Final = re.compile(
     _POLITE + r"(?:what|which|who|whose|whom|when|where|how|why|is|are|am|was|were|does|do|did|has|have|had"
     r"|isn't|aren't|don't|doesn't|didn't|any|anything"
@@ -359,13 +359,13 @@ _HEBREW_CHANGE_VERB: Final = (
     r"(?:ת?מחקי?|ת?כתו?בי?|צרי?|ת?צורי?|הוסיפי?|תוסיפי?|העבירי?|תעבירי?|שלחי?|תשלחי?|תשנה|שנה|ת?עדכני?"
     r"|תשמו?רי?|שמו?רי?|תבטלי?|בטלי?|תזמיני?|תקבעי?|קבעי?|תעתיקי?|תריצי?|תפעילי?)"
 )
-# "… and send it to Ruth": behind the question something is to be done.
+# An action after the question: "… and send it to Ruth".
 _LATER_CHANGE: Final = re.compile(
     rf"(?:\b(?:and|then|to|please)|[,;.!?])\s+(?:please |then |also |just )*{_CHANGE_VERB}\b"
     rf"|(?:^|\s)ו{_HEBREW_CHANGE_VERB}(?!\w)|[,;.]\s*{_HEBREW_CHANGE_VERB}(?!\w)",
     re.IGNORECASE,
 )
-# An instruction to look; not where it goes on to change something ("find the old ones and delete them").
+# An instruction to look, unless a change follows ("find the old ones and delete them").
 _LOOK_VERB: Final = re.compile(
     _POLITE + r"(?:(?:can|could|would|will) you (?:please )?)?"
     r"(?:show|list|read|open|find|search|look|tell me|give me|print|display|count|summari[sz]e)\b"
@@ -411,7 +411,7 @@ _RECALL_REQUEST: Final = re.compile(
 
 
 def is_only_asking(text: str) -> bool:
-    """Whether the request wants something to be looked at, and nothing to be changed."""
+    """Return whether the request only reads and changes nothing."""
     said = text[:MAX_MOOD_LENGTH].strip()
     if _LOOK_VERB.match(said) is not None:
         return _ANY_CHANGE_VERB.search(said) is None
@@ -423,12 +423,14 @@ def is_only_asking(text: str) -> bool:
 
 
 def is_asking_whether(text: str) -> bool:
-    """Whether the request asks if something is there, or how much of it: no one thing is known yet."""
+    """Return whether the request asks if something exists or how much of it, so that no specific item is
+    known.
+    """
     return is_only_asking(text) and _WHETHER_QUESTION.match(text.strip()) is not None
 
 
 def is_asking_to_recall(text: str) -> bool:
-    """Whether the request asks for what was written down, decided or remembered before."""
+    """Return whether the request asks for something written down, decided or remembered earlier."""
     return _RECALL_REQUEST.search(text[:MAX_MOOD_LENGTH].replace("’", "'")) is not None
 
 
@@ -436,7 +438,7 @@ _URGENT_THINGS: Final = (
     "care|tickets?|issues?|e-?mails?|mails?|messages?|tasks?|todos?|items?|cases?|requests?|orders?"
     "|bugs?|matters?|alerts?|reminders?|flags?|labels?|priority|ones?"
 )
-# Said about something else, or denied.
+# Urgency of something else, or negated.
 _NOT_URGENT: Final = re.compile(
     rf"\burgent (?:{_URGENT_THINGS})\b"
     r"|\b(?:mark|marked|label|labell?ed|tag|tagged|flag|flagged|priority|severity)(?: it| them)?(?: as)?"
@@ -463,7 +465,7 @@ _URGENT_WORDS: Final = re.compile(
 )
 
 
-# No pattern matches without one of these in the text, and looking for them costs nothing.
+# Every pattern needs one of these in the text, and this check is cheap.
 _URGENCY_CUES: Final = (
     "urgent", "asap", "a.s.a.p", "immediately", "hurry", "quick", "time", "as soon", "as fast", "away",
     "delay", "at once", "rush", "right now", "this is", "is down",
@@ -473,7 +475,7 @@ _URGENCY_CUES: Final = (
 
 
 def is_urgent(text: str) -> bool:
-    """Whether the request says that it cannot wait."""
+    """Return whether the request is marked as urgent."""
     lowered = text.lower()
     if not any(cue in lowered for cue in _URGENCY_CUES):
         return False

@@ -13,12 +13,12 @@ from fingerpost.narrow.hebrew.gloss import Gloss
 from fingerpost.narrow.hebrew.lexicon import LEXICON_FIELDS, read_field_lines
 from fingerpost.records import Mention, ToolCard
 
-# What people leave out when they speak of a server.
+# Words that people omit from a server's name.
 _FILLER_NAME_WORDS: Final = parse_word_set(
     "mcp server servers the official api client connector integration plugin"
 )
 
-# Brands among the words of the lexicon and of the categories. All other words there are ordinary.
+# Brands among the words of the lexicon and the categories. All other words there are ordinary.
 _BRAND_NAMES: Final = parse_word_set(
     """
     adobe airbnb airtable aliexpress amazon angular apache arxiv asana aws azure bigquery binance
@@ -34,7 +34,7 @@ _BRAND_NAMES: Final = parse_word_set(
     waze whatsapp wikipedia wix wordpress xbox youtube zapier zendesk zoom
     """
 )
-# Brands that are ordinary words too; a capital inside a sentence makes them names.
+# Brands that are also ordinary words. A capital inside a sentence marks them as names.
 _ORDINARY_WORDS: Final = parse_word_set(
     """
     apple brave calculator docs everything filesystem linear monday notion orders playground puppet
@@ -44,13 +44,13 @@ _ORDINARY_WORDS: Final = parse_word_set(
 
 
 def get_spoken_name(server: str) -> tuple[str, ...]:
-    """The words a server is called by; all of its words when every one of them is a filler."""
+    """Return the words of a server's name without fillers, or all words if every one is a filler."""
     spoken = split_words(server)
     return tuple(word for word in spoken if word not in _FILLER_NAME_WORDS) or spoken
 
 
 def is_ordinary_name(name: tuple[str, ...]) -> bool:
-    """Whether a name would often be said without meaning the server."""
+    """Return whether the name is often used without meaning the server."""
     return all(
         len(word) < 3 or word.isdigit() or not _load_ordinary_words().isdisjoint(_list_roots(word))
         for word in name
@@ -58,7 +58,7 @@ def is_ordinary_name(name: tuple[str, ...]) -> bool:
 
 
 def _list_roots(word: str) -> tuple[str, ...]:
-    """A word and what it may be a form of: `orders`, `finding`, `located`."""
+    """Return a word and its possible base forms: `orders`, `finding`, `located`."""
     return word, to_singular(word), word.removesuffix("ing"), word.removesuffix("ed"), word.removesuffix("er")
 
 
@@ -80,9 +80,9 @@ MAX_MENTIONS: Final = 8
 
 _MENTION_WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _IDENTIFIER_PATTERN: Final = re.compile(r"(?<![\w/.:-])[A-Za-z][\w-]{0,128}(?:(?:[/.:]|::)[\w-]{1,128}){0,4}")
-_IDENTIFIER_SHAPE: Final = re.compile(r"[_\-/.:]|[a-z][A-Z]|\d")  # what no plain word has inside
+_IDENTIFIER_SHAPE: Final = re.compile(r"[_\-/.:]|[a-z][A-Z]|\d")  # characters that no ordinary word contains
 
-# Behind an ordinary word these make it a name, and so do these before it when nothing follows.
+# These after an ordinary word mark it as a name, and so do the next ones before it if nothing follows.
 _KIND_WORD: Final = frozenset({"server", "tool", "mcp", "connector", "integration", "plugin", "extension"})
 _BY_WORD: Final = frozenset({"use", "using", "via", "invoke", "through"})
 _NAME_ENDS: Final = frozenset({"to", "and", "for", "please", "now", ""})
@@ -91,7 +91,7 @@ _QUOTE_MARKS: Final = frozenset("`'\"“”")
 
 @frozen(kw_only=False)
 class _SpokenName:
-    """A name in speech, and what it stands for."""
+    """A name as words, and the servers or tools it refers to."""
 
     words: tuple[str, ...]
     kind: str
@@ -100,7 +100,7 @@ class _SpokenName:
 
 
 class MentionFinder:
-    """Knows the names of one catalog."""
+    """Finds mentions of the tools and servers of one catalog."""
 
     def __init__(self, cards: Iterable[ToolCard] = ()) -> None:
         self._identifiers: dict[str, dict[str, None]] = {}
@@ -123,7 +123,7 @@ class MentionFinder:
         self._names.setdefault(name.words[0], []).append(name)
 
     def find(self, text: str, glossed: Gloss) -> tuple[Mention, ...]:
-        """The mentions in a request, in the order of how plain they are, each once."""
+        """Return the mentions in a request, the most explicit first, without duplicates."""
         written = list(self._find_identifiers(text))
         taken = [span for span, _ in written]
         found: dict[tuple[str, str], Mention] = {}
@@ -158,7 +158,9 @@ class MentionFinder:
                         yield Mention(kind=name.kind, name=target, text=text[start:stop])
 
     def _find_hebrew_names(self, glossed: Gloss) -> Iterator[Mention]:
-        """A Hebrew word whose English is a server's whole name: `גיטהאב`, or `שרת הזמן` with its cue."""
+        """Find Hebrew words whose English is a server's full name: `גיטהאב`, or `שרת הזמן` with the word for
+        server.
+        """
         for place, (said, meanings) in enumerate(glossed):
             if said.isascii() or not meanings:
                 continue
@@ -172,7 +174,7 @@ class MentionFinder:
 
 
 def _list_identifiers(card: ToolCard) -> Iterator[str]:
-    """The ways a tool is written as an identifier."""
+    """Return the spellings of a tool as an identifier."""
     server, name = card.server.lower(), card.name.lower()
     if _IDENTIFIER_SHAPE.search(card.name):
         yield name
@@ -182,7 +184,7 @@ def _list_identifiers(card: ToolCard) -> Iterator[str]:
 
 
 def _is_named(name: _SpokenName, text: str, words: Sequence[str], index: int, start: int, stop: int) -> bool:
-    """Whether something about this ordinary word says that it is a name here."""
+    """Return whether the context shows that this ordinary word is a name."""
     before = words[index - 1] if index else ""
     after = words[index + len(name.words)] if index + len(name.words) < len(words) else ""
     if text[start - 1 : start] in _QUOTE_MARKS and text[stop : stop + 1] in _QUOTE_MARKS:
@@ -195,12 +197,14 @@ def _is_named(name: _SpokenName, text: str, words: Sequence[str], index: int, st
 
 
 def _is_adjacent(text: str, stop: int) -> bool:
-    """Whether the next word follows directly, without a full stop or a comma between."""
+    """Return whether the next word follows directly, without punctuation between."""
     return text[stop : stop + 1] in {" ", "-"}
 
 
 def _is_capitalised(text: str, start: int) -> bool:
-    """A capital inside a sentence of small letters: `put it in Linear`. All capitals are an abbreviation."""
+    """Return whether the word is capitalized inside a lower-case sentence: `put it in Linear`. All capitals
+    are an abbreviation.
+    """
     before = text[:start].rstrip()
     inside = bool(before) and before[-1] not in ".!?:\n\"'“(-"
     capital = text[start].isupper() and text[start + 1 : start + 2].islower()
@@ -208,13 +212,13 @@ def _is_capitalised(text: str, start: int) -> bool:
 
 
 def _has_small_word(before: str) -> bool:
-    """Whether the word before is in small letters: in a title every word has a capital."""
+    """Return whether the last word is in lower case. In a title every word is capitalized."""
     last = before.split()[-1]
     return last[:1].islower() or not last[:1].isalpha()
 
 
 def _is_part(text: str, start: int, stop: int, taken: Sequence[tuple[int, int]]) -> bool:
-    """Whether these words are part of an identifier or an address, which is then what is meant."""
+    """Return whether these words are part of an identifier or an address."""
     if any(first <= start < last for first, last in taken):
         return True
     return text[start - 1 : start] in {"_", "/", ".", "@", "-"} or text[stop : stop + 1] in {"_", "@", "/"}

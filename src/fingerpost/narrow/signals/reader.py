@@ -26,7 +26,7 @@ ENGLISH: Final = "en"
 HEBREW: Final = "he"
 MAX_DETECTED_LENGTH: Final = 4000
 
-# What is not the request's own words. Quotes open behind a space: a quote inside a Hebrew word is spelling.
+# Parts that are not the request's own text. Quotes open after a space: in a Hebrew word they are spelling.
 _IGNORED_PARTS: Final = re.compile(
     r"[a-z]{2,8}://\S{1,2000}"
     r"|(?<!\S)\S{0,200}[/\\@]\S{1,400}"
@@ -38,7 +38,7 @@ _IGNORED_PARTS: Final = re.compile(
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _KANA: Final = re.compile("[\u3040-\u30ff]")
 
-# First and last character of each script's blocks, and the language it stands for.
+# First and last character of each script, and its language.
 _SCRIPTS: Final = (
     (0x0590, 0x05FF, HEBREW), (0xFB1D, 0xFB4F, HEBREW),
     (0x0600, 0x06FF, "ar"), (0x0750, 0x077F, "ar"), (0xFB50, 0xFDFF, "ar"), (0xFE70, 0xFEFF, "ar"),
@@ -106,7 +106,7 @@ _PERSIAN: Final = frozenset("پچژگ")
 
 
 def detect_language(text: str) -> str:
-    """The language that carries the text: `en`, `he`, `zh` …; `und` when there are no letters."""
+    """Return the main language of the text: `en`, `he`, `zh` …; `und` without letters."""
     text = text.strip()[:MAX_DETECTED_LENGTH]
     own = _IGNORED_PARTS.sub(" ", text)
     return _detect_from_words(_WORD.findall(own)) or _detect_from_words(_WORD.findall(text)) or UNKNOWN
@@ -123,7 +123,7 @@ def _detect_from_words(words: list[str]) -> str | None:
             weights[script] += len(word) / _LETTERS_PER_WORD if script in _UNSPACED else 1
     if not weights:
         return _detect_european(latin)[0] if latin else None
-    if "ja" in weights:  # Japanese is written in both
+    if "ja" in weights:  # Japanese uses both scripts
         weights["ja"] += weights.pop("zh", 0)
     script, weight = max(weights.items(), key=lambda item: item[1])
     european, little_words = _detect_european(latin)
@@ -133,14 +133,14 @@ def _detect_from_words(words: list[str]) -> str | None:
 
 
 def _get_script(word: str) -> str | None:
-    """The script a word begins in. Japanese mixes two in one run, so one kana anywhere settles it."""
+    """Return the script of the first letter. Japanese mixes two scripts, so one kana anywhere decides."""
     code = ord(word[0])
     script = next((name for first, last, name in _SCRIPTS if first <= code <= last), None)
     return "ja" if script == "zh" and _KANA.search(word) else script
 
 
 def _detect_european(words: list[str]) -> tuple[str, int]:
-    """The language whose little words are most, and how many; English when none or several are."""
+    """Return the language with the most function words and their number. Return English if none leads."""
     counts = Counter(name for word in words for name in _LANGUAGES_BY_WORD.get(word, ()))
     if not counts:
         return ENGLISH, 0
@@ -149,7 +149,7 @@ def _detect_european(words: list[str]) -> tuple[str, int]:
 
 
 def _refine_by_letters(script: str, words: list[str]) -> str:
-    """Tell apart the languages that share a script by the letters only one of them has."""
+    """Distinguish languages with the same script by the letters that only one of them has."""
     letters = frozenset("".join(words))
     if script == "ru" and letters & _UKRAINIAN:
         return "uk"
@@ -164,14 +164,14 @@ _MIN_NAME_LENGTH: Final = 4
 
 
 class SignalReader:
-    """Reads requests against the names of the tools there are."""
+    """Reads the signals of requests, with the names of the current tools."""
 
     def __init__(self) -> None:
         self._names = SoundIndex()
         self._mentions = MentionFinder()
 
     def prepare(self, cards: Sequence[ToolCard]) -> None:
-        """These are the tools now."""
+        """Set the tools."""
         names = frozenset(_list_name_words(cards))
         servers = frozenset(word for card in cards for word in get_spoken_name(card.server))
         self._names = SoundIndex(
@@ -180,7 +180,7 @@ class SignalReader:
         self._mentions = MentionFinder(cards)
 
     def read(self, text: str) -> Signals:
-        """Everything the request says about itself."""
+        """Return the signals of a request."""
         text = _cut_long_text(text)
         language = detect_language(text)
         glossed: Gloss = gloss_words(text, self._names) if is_hebrew(text) else ()
@@ -200,12 +200,12 @@ class SignalReader:
 def _cut_long_text(text: str) -> str:
     if len(text) <= _HEAD_LENGTH + _TAIL_LENGTH:
         return text
-    # The seam is a line break, which no entity and no phrase crosses.
+    # A line break, because no entity or phrase extends over it.
     return f"{text[:_HEAD_LENGTH]}\n{text[-_TAIL_LENGTH:]}"
 
 
 def _list_name_words(cards: Iterable[ToolCard]) -> Iterable[str]:
-    """The words of servers' and tools' names: what a request may spell in Hebrew letters."""
+    """Return the words of server and tool names, which a request may write in Hebrew letters."""
     for card in cards:
         for word in (*split_words(card.server), *split_words(card.name)):
             if len(word) >= _MIN_NAME_LENGTH and word.isascii():
