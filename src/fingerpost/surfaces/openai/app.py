@@ -68,7 +68,7 @@ from fingerpost.surfaces.openai.responses import ResponseStream, build_response,
 
 
 class ResponseSender:
-    """The way to the client. Knows whether an answer has begun, which cannot be taken back."""
+    """Sends ASGI messages, and records whether the response has started."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -81,14 +81,14 @@ class ResponseSender:
 
 @dataclass(slots=True, eq=False)
 class ActiveCompletion:
-    """One of them. `ended`: stopped because we close."""
+    """One running request. `ended`: cancelled because the app closes."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: bool = False
 
 
 class ActiveCompletions:
-    """At most so many at once, and none once we close."""
+    """The running requests, with a limit. Accepts none once the app closes."""
 
     def __init__(self, limit: int) -> None:
         self._most = limit
@@ -98,7 +98,7 @@ class ActiveCompletions:
 
     @contextmanager
     def track_request(self) -> Generator[ActiveCompletion]:
-        """A request from its beginning to its end. Raises `CompletionError` where there is no room."""
+        """Track a request from start to end. Raises `CompletionError` above the limit."""
         if self._closing:
             raise CompletionError(503, SHUTDOWN_MESSAGE)
         if len(self._running) >= self._most:
@@ -116,17 +116,17 @@ class ActiveCompletions:
                 self._done.set()
 
     def close(self) -> None:
-        """No more are taken."""
+        """Accept no more requests."""
         self._closing = True
 
     async def wait_until_done(self) -> None:
-        """Until nothing runs any more."""
+        """Wait until no request runs."""
         while self._running:
             self._done = anyio.Event()
             await self._done.wait()
 
     def cancel_all(self) -> None:
-        """Stop what runs."""
+        """Cancel all running requests."""
         for one in self._running:
             one.ended = True
             one.scope.cancel()
@@ -148,18 +148,18 @@ _MAX_REQUESTED_HEADERS: Final = 50
 
 
 def build_page_headers(authenticator: Authenticator, headers: Mapping[str, str]) -> tuple[Header, ...]:
-    """What goes with every answer to a page that may read it."""
+    """Return the CORS headers for responses to an allowed page."""
     return build_cors_headers(authenticator, headers, _EXPOSED_HEADERS)
 
 
 def build_preflight(
     authenticator: Authenticator, headers: Mapping[str, str]
 ) -> tuple[int, tuple[Header, ...]]:
-    """Browsers ask without a key, so this says only what every page may know."""
+    """Build the preflight response. Browsers send no key, so it contains nothing private."""
     allowed = build_page_headers(authenticator, headers)
     if not allowed:
         return 403, ()
-    # The openai client tells about itself in headers of its own; they are read by nobody.
+    # The openai client describes itself in extra headers. They are not used.
     asked = (name.strip().lower() for name in headers.get("access-control-request-headers", "").split(","))
     harmless = [name for name in asked if name.startswith("x-stainless-") and name.isascii()][
         :_MAX_REQUESTED_HEADERS
@@ -179,18 +179,18 @@ _KNOWN_PATHS: Final = "There are /v1/chat/completions, /v1/responses and /v1/mod
 
 @frozen
 class OpenAIPath:
-    """An endpoint, with what its path names."""
+    """An endpoint and the parameters in its path."""
 
     endpoint: Literal["chat", "responses", "models"]
-    path: str  # without names that callers make up
+    path: str  # without names from the caller
     method: Literal["GET", "POST"] = "POST"
     profile: str | None = None
-    name: str = ""  # of one model
+    name: str = ""  # of a model
 
 
 def parse_path(path: str) -> OpenAIPath:
-    """Raises `CompletionError` for a path that is none of ours."""
-    # Slashes are cut off here, not in the pattern: it would try every one of very many.
+    """Parse a path. Raises `CompletionError` for an unknown one."""
+    # Slashes are stripped here, because the pattern would backtrack over many of them.
     found = _PATH_PATTERN.fullmatch(path.rstrip("/"))
     if found is None:
         raise _build_not_found(path)
@@ -210,7 +210,7 @@ def _build_not_found(path: str) -> CompletionError:
 
 
 class AnswerStream(AnswerListener, Protocol):
-    """Writes an answer into a stream while it is made."""
+    """Streams an answer while it is produced."""
 
     async def finish(self, result: CompletionResult) -> None: ...
 
@@ -218,20 +218,20 @@ class AnswerStream(AnswerListener, Protocol):
 
 
 class AnswerBuilder(Protocol):
-    """Writes an answer at once."""
+    """Builds a complete answer."""
 
     def __call__(self, result: CompletionResult, request: ChatRequest, *, extension: bool) -> JsonObject: ...
 
 
 class AnswerStreamFactory(Protocol):
-    """Makes what writes into a stream."""
+    """Creates an `AnswerStream`."""
 
     def __call__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> AnswerStream: ...
 
 
 @frozen
 class ApiFormat:
-    """How to read, and how to write."""
+    """How one API parses requests and formats answers."""
 
     read: Callable[[Mapping[str, Any]], ChatRequest]
     build_answer: AnswerBuilder
@@ -248,13 +248,13 @@ API_FORMATS: Final[Mapping[str, ApiFormat]] = {
 
 log = logging.getLogger("fingerpost.completions")
 
-MAX_BODIES_IN_MEMORY: Final = 8  # times `gateway.body_bytes`: a request may hold pictures
+MAX_BODIES_IN_MEMORY: Final = 8  # times `gateway.body_bytes`, because a request may contain images
 MAX_CONCURRENT: Final = 2000
 
 
 @frozen(kw_only=False)
 class OpenAIRequest:
-    """One HTTP request at one of our paths."""
+    """One HTTP request to a path of this API."""
 
     method: str
     path_info: OpenAIPath
@@ -262,14 +262,16 @@ class OpenAIRequest:
     remote: str
     receive: Receive
     send: ResponseSender
-    common: tuple[Header, ...] = ()  # go with every answer to it
+    common: tuple[Header, ...] = ()  # headers of every response
 
 
 @asynccontextmanager
 async def open_openai_app(
     router: Router, *, authenticator: Authenticator, address: str, rate_limiter: RateLimiter | None = None
 ) -> AsyncGenerator[OpenAIApp]:
-    """/v1 for this router. `address` is where people reach us; `rate` is shared with other surfaces."""
+    """Open /v1 for this router. `address` is the public address; `rate_limiter` is shared with other
+    surfaces.
+    """
     models = ModelList(router)
     try:
         yield OpenAIApp(
@@ -301,7 +303,7 @@ class OpenAIApp:
         self._work = ActiveCompletions(MAX_CONCURRENT)
 
     async def drain(self, seconds: float) -> None:
-        """What runs gets a little time; then it is told that we close."""
+        """Give running requests a short time, then cancel them with an error about the shutdown."""
         self._work.close()
         with anyio.move_on_after(seconds):
             await self._work.wait_until_done()
@@ -366,15 +368,15 @@ class OpenAIApp:
             await self._respond_completion(http_request, principal)
 
     async def _authenticate(self, http_request: OpenAIRequest) -> Principal:
-        """Who asks. Clients of this API insist on sending some key, even where nobody needs one.
+        """Return the principal. Clients of this API always send a key, even if none is needed.
 
-        What is not one of our keys opens nothing here without a sign-in, so it is as good as none.
+        Without sign-in, a credential that is not a Fingerpost key is ignored.
         """
         headers = dict(http_request.headers)
         bearer = headers.get("authorization", "").partition(" ")[2].strip()
         if self._settings.gateway.sign_in is None and not bearer.startswith(PREFIX):
             headers.pop("authorization", None)
-        # Which profile is meant may stand in the body; it is checked when that is read.
+        # The body may name the profile. It is checked when the body is read.
         endpoint = Endpoint(path=http_request.path_info.path, right=Right.USE, any_profile=True)
         admitted = await self._gate.authenticate(headers, endpoint, remote=http_request.remote)
         if isinstance(admitted, Principal):
@@ -389,8 +391,6 @@ class OpenAIApp:
         else:
             body = {"object": "list", "data": await self._models.list_models()}
         await self._respond_json(http_request, body)
-
-    # -- questions ----------------------------------------------------------------------------------
 
     async def _respond_completion(self, http_request: OpenAIRequest, principal: Principal) -> None:
         form = API_FORMATS[http_request.path_info.endpoint]
@@ -425,7 +425,7 @@ class OpenAIApp:
     def _build_turn(
         self, http_request: OpenAIRequest, principal: Principal, request: ChatRequest
     ) -> CompletionTurn:
-        """Everything about how to answer, from the body, the headers and the path."""
+        """Collect everything about the request from the body, the headers and the path."""
         profiles = self._router.profiles
         _, suffix = split_model(request.model)
         theirs = tuple(name for name in profiles if profiles.may_use(name, principal.name))

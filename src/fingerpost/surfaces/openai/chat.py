@@ -25,7 +25,7 @@ MAX_HEADER_LENGTH: Final = 1000
 
 
 def build_extension(result: CompletionResult) -> JsonObject:
-    """What was decided on the way to the answer."""
+    """Build the field `fingerpost`: the decisions made for this answer."""
     route = result.route
     shortlist = None if route.narrowing is None else route.narrowing.shortlist
     told: dict[str, Json] = {
@@ -51,12 +51,12 @@ def build_extension(result: CompletionResult) -> JsonObject:
 
 
 def get_used_tools(result: CompletionResult) -> tuple[str, ...]:
-    """Each tool that was called, once, in order."""
+    """Return each called tool once, in order."""
     return tuple(dict.fromkeys(step.tool for step in result.route.packet.tool_routing.steps))
 
 
 def count_saved_tokens(result: CompletionResult) -> int:
-    """What the definitions of all tools would have cost beyond those that were offered."""
+    """Return the tokens of all tool definitions minus those of the offered ones."""
     for part in result.parts:
         for event in part.events:
             if isinstance(event, RequestNarrowed):
@@ -65,13 +65,13 @@ def count_saved_tokens(result: CompletionResult) -> int:
 
 
 def build_id_headers(packet_id: str) -> tuple[Header, ...]:
-    """By which an answer is found again."""
+    """Return the headers that identify the request."""
     value = packet_id.encode()
     return ((b"x-request-id", value), (b"x-fingerpost-packet", value))
 
 
 def build_result_headers(result: CompletionResult) -> tuple[Header, ...]:
-    """What is known only at the end, so not in streams."""
+    """Return the headers that are known only at the end. Streams do not have them."""
     used = ", ".join(get_used_tools(result)).encode("ascii", "replace")[:MAX_HEADER_LENGTH]
     return (
         *build_id_headers(result.route.packet_id),
@@ -80,21 +80,21 @@ def build_result_headers(result: CompletionResult) -> tuple[Header, ...]:
     )
 
 
-FIRST_HEARTBEAT_S: Final = 10.0  # then the client hears that we are at work, whatever comes of it
+FIRST_HEARTBEAT_S: Final = 10.0  # after this the response starts, even if it ends in an error
 DONE_FRAME: Final = b"[DONE]"
 
 
 class LateEventStream(EventStream):
-    """Frames to one client; the first opens the stream."""
+    """An event stream that sends its response head with the first event."""
 
     def __init__(self, send: Send, headers: tuple[Header, ...]) -> None:
         super().__init__(send)
         self._headers = headers
-        self._writing = anyio.Lock(fast_acquire=True)  # a frame for each word of an answer
+        self._writing = anyio.Lock(fast_acquire=True)  # there is a frame for each word of an answer
         self.opened = False
 
     def add_headers(self, headers: tuple[Header, ...]) -> None:
-        """Headers that are known before the first frame."""
+        """Add headers before the first event."""
         self._headers = (*self._headers, *headers)
 
     async def keep_alive(self) -> None:
@@ -116,7 +116,7 @@ class LateEventStream(EventStream):
 
 
 def build_chat_completion(result: CompletionResult, request: ChatRequest, *, extension: bool) -> JsonObject:
-    """A `chat.completion`."""
+    """Build a `chat.completion`."""
     message: dict[str, Json] = {"role": "assistant", "content": result.text, "refusal": None}
     if result.refusal:
         message["content"], message["refusal"] = None, result.refusal
@@ -140,7 +140,7 @@ def build_chat_completion(result: CompletionResult, request: ChatRequest, *, ext
 
 
 def build_usage(result: CompletionResult) -> JsonObject:
-    """The tokens of every model that was asked on the way."""
+    """Return the tokens of all models that were used."""
     total = result.prompt_tokens + result.completion_tokens
     return {
         "prompt_tokens": result.prompt_tokens,
@@ -150,7 +150,7 @@ def build_usage(result: CompletionResult) -> JsonObject:
 
 
 class ChatStream:
-    """Chunks: first the role, then text, calls of the caller's tools, the reason of the end, usage."""
+    """Streams chunks: the role, text, calls of the caller's tools, the finish reason, usage."""
 
     def __init__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> None:
         self._line = stream
@@ -174,10 +174,10 @@ class ChatStream:
         await self._line.send_comment(text)
 
     async def finish(self, result: CompletionResult) -> None:
-        """Everything that is left to say."""
-        if self._id == "chatcmpl-":  # a request that was gone on with had its id before
+        """Send the rest of the answer and the final chunks."""
+        if self._id == "chatcmpl-":  # a resumed request already has an id
             await self.on_start(result.route.packet_id)
-        if result.reasoning:  # only now it is known which turn was the answer
+        if result.reasoning:  # only now is it known which turn was the answer
             await self._send_delta({"reasoning_content": result.reasoning})
         if rest := get_unstreamed_text(result.text, "".join(self._said)):
             await self.on_text(rest)
@@ -195,7 +195,7 @@ class ChatStream:
         await self._line.send_event(DONE_FRAME)
 
     async def fail(self, error: HttpError) -> None:
-        """The answer breaks off: the client is told in the stream."""
+        """Report an error inside the stream."""
         await self._line.send_event(encode_json(format_error(error)))
 
     async def _send_delta(self, delta: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Errors in the format of the OpenAI API, and JSON bodies within bounds."""
+"""Errors in the format of the OpenAI API, and JSON bodies within limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INTERNAL_ERROR_MESSAGE: Final = "Something went wrong here; it is in the log. Tr
 STORE_UNAVAILABLE_MESSAGE: Final = "Fingerpost cannot use its store at the moment. Try again in a while."
 SHUTDOWN_MESSAGE: Final = "Fingerpost is shutting down; try again when it is back."
 
-# What a status is called where nothing more is known: its type and its code.
+# Default type and code of a status.
 _ERROR_NAMES: Final[dict[int, tuple[str, str | None]]] = {
     400: ("invalid_request_error", None),
     401: ("authentication_error", "invalid_api_key"),
@@ -50,7 +50,7 @@ _REQUEST_STATUSES: Final = frozenset({400, 413, 422})
 
 
 class CompletionError(HttpError):
-    """A fault that names what of the request is wrong."""
+    """An error that names the wrong parameter of the request."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class CompletionError(HttpError):
 
 
 def format_error(error: HttpError) -> JsonObject:
-    """The fault as the client reads it."""
+    """Return the error as JSON for the client."""
     kind, code = _ERROR_NAMES.get(error.status, ("invalid_request_error", None))
     param = None
     if isinstance(error, CompletionError):
@@ -78,7 +78,7 @@ def format_error(error: HttpError) -> JsonObject:
 
 
 def build_error(error: FingerpostError) -> CompletionError:
-    """What the caller hears of an error of the house."""
+    """Convert a Fingerpost error to an API error."""
     if isinstance(error, ModelError):
         return build_model_error(error)
     sentence = _format_message(error)
@@ -86,7 +86,7 @@ def build_error(error: FingerpostError) -> CompletionError:
         return CompletionError(400, sentence)
     if isinstance(error, ServerUnavailable):
         return CompletionError(503, sentence, code="server_unavailable")
-    if isinstance(error, StoreError):  # where it is kept is no matter of the caller's
+    if isinstance(error, StoreError):  # callers do not need details about the store
         return CompletionError(
             503, STORE_UNAVAILABLE_MESSAGE, code="store_unavailable", headers=((b"retry-after", b"5"),)
         )
@@ -96,11 +96,11 @@ def build_error(error: FingerpostError) -> CompletionError:
 
 
 def build_model_error(error: ModelError) -> CompletionError:
-    """What the caller hears of a model that failed: whether it is their request, or our upstream."""
+    """Convert a model error to an API error: 4xx if the request is wrong, else 5xx."""
     status = error.status or 0
     if isinstance(error, ModelTimeout):
         return CompletionError(504, _format_message(error))
-    if status in _CONFIGURATION_STATUSES:  # the key is ours, so are the words about it
+    if status in _CONFIGURATION_STATUSES:  # the key is the gateway's: do not show the upstream message
         return CompletionError(
             502,
             f"The model {error.model} refused the key this gateway has for it. "
@@ -131,12 +131,12 @@ def _format_message(error: FingerpostError) -> str:
     return f"{text}. {error.hint}" if error.hint else text
 
 
-_LARGE_BODY: Final = 1024 * 1024  # bytes: reading more takes a while, so a thread does it
-_LARGE_NUMBER = re.compile(rb"\d{200}|\d[eE]\+?\d{3}")  # it may be one that cannot be written again
+_LARGE_BODY: Final = 1024 * 1024  # bytes; larger bodies are parsed in a thread
+_LARGE_NUMBER = re.compile(rb"\d{200}|\d[eE]\+?\d{3}")  # may be a number that cannot be encoded again
 
 
 async def parse_object(body: bytes) -> Mapping[str, Any]:
-    """The object in these bytes. Raises `CompletionError`."""
+    """Parse a JSON object. Raises `CompletionError`."""
     value = (
         await anyio.to_thread.run_sync(_decode_json, body) if len(body) > _LARGE_BODY else _decode_json(body)
     )
@@ -150,7 +150,7 @@ def _decode_json(body: bytes) -> object:
         value = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise CompletionError(400, "The body is not valid JSON in UTF-8.", code="invalid_json") from error
-    # Only a body with many brackets can be deep: counting them is far cheaper than walking.
+    # Counting brackets is far cheaper than measuring the depth.
     deep = body.count(b"[") + body.count(b"{") > MAX_DEPTH
     if (deep or _LARGE_NUMBER.search(body)) and (reason := check_json(value)) is not None:
         raise CompletionError(400, f"The body {reason}.", code="invalid_json")
@@ -158,7 +158,9 @@ def _decode_json(body: bytes) -> object:
 
 
 def encode_json(value: object) -> bytes:
-    """JSON on one line. What orjson refuses (huge integers, odd text) is written the slow way."""
+    """Encode JSON on one line. Values that orjson rejects (huge integers, lone surrogates) use the slower
+    encoder.
+    """
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -174,5 +176,5 @@ def build_too_large_error(limit: int) -> CompletionError:
 
 
 def get_fields(value: object) -> Mapping[str, object]:
-    """The fields of an object; of anything else, none."""
+    """Return the fields of an object, empty for any other value."""
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}

@@ -1,4 +1,4 @@
-"""The body of /v1/chat/completions, parsed: messages, tools and options."""
+"""Parsing of /v1/chat/completions bodies: messages, tools and options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PART_KINDS: Final = ("text", "image_url", "input_audio", "file", "refusal")
 
 @frozen
 class ChatConversation:
-    """A conversation split at the request: what came before it, and what came of it so far."""
+    """A conversation split at the request: the messages before it, and those since."""
 
     request: Message
     history: tuple[Message, ...] = ()
@@ -30,12 +30,12 @@ class ChatConversation:
 
     @property
     def is_bare(self) -> bool:
-        """Nothing was said before, as far as is told."""
+        """Whether there are no messages before the request."""
         return not self.since and all(message.role in ("system", "developer") for message in self.history)
 
 
 def parse_messages(value: object) -> tuple[Message, ...]:
-    """Messages as the chat API has them. Raises `CompletionError` that names the one that is wrong."""
+    """Parse messages of the chat API. Raises `CompletionError` that names the invalid one."""
     if not isinstance(value, list) or not value:
         raise CompletionError(400, "`messages` has to be a list with at least one message.", "messages")
     entries = cast("list[object]", value)
@@ -47,7 +47,7 @@ def parse_messages(value: object) -> tuple[Message, ...]:
 
 
 def split_conversation(messages: Sequence[Message]) -> ChatConversation:
-    """The last thing a person said is the request. Raises `CompletionError` where nobody said anything."""
+    """Split at the last user message, which is the request. Raises `CompletionError` if there is none."""
     at = _find_last(messages, lambda message: message.role == "user" and bool(message.text or message.parts))
     if at is None:
         at = _find_last(messages, lambda message: message.role != "tool" and bool(message.text))
@@ -88,7 +88,7 @@ def _parse_message(entry: object, where: str) -> Message:
 def _parse_content(
     fields: Mapping[str, object], where: str, *, required: bool
 ) -> tuple[str, tuple[JsonObject, ...]]:
-    """The text, and the parts where there is more than text."""
+    """Return the text, and the parts if there is more than text."""
     content = fields.get("content")
     if content is None:
         refusal = fields.get("refusal")
@@ -125,7 +125,7 @@ def _parse_part(part: object, where: str) -> JsonObject:
 
 
 def parse_tool_calls(value: object, where: str) -> tuple[JsonObject, ...]:
-    """Calls an assistant made, each with an id, a name and arguments as text."""
+    """Parse calls of an assistant, each with an id, a name and arguments as text."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -150,7 +150,7 @@ def _parse_tool_call(call: object, where: str) -> JsonObject:
 
 
 def check_order(messages: Sequence[Message]) -> None:
-    """Every result answers a call that stands before it: no model takes it otherwise."""
+    """Check that every result follows its call. Models reject any other order."""
     made: set[str] = set()
     for at, message in enumerate(messages):
         made.update(str(call["id"]) for call in message.tool_calls)
@@ -171,27 +171,27 @@ _OWN_CHAT_FIELDS: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "stream", "stream_options", "fingerpost"}
     | {"n", "logprobs", "top_logprobs", "modalities", "audio", "functions", "function_call"}
 )
-# Of client libraries, not of the API: passed on they would change requests that carry our key.
+# Options of client libraries. If forwarded, they would change requests that contain our key.
 _FORBIDDEN_OPTIONS: Final = frozenset({"extra_headers", "extra_query", "extra_body", "timeout"})
 
 
 @frozen
 class ChatRequest:
-    """What a caller wants to have answered, in whichever API they asked it."""
+    """A parsed request of either API."""
 
-    model: str  # as they wrote it
+    model: str  # as sent
     conversation: ChatConversation
     tools: tuple[JsonObject, ...] = ()
     tool_choice: Json = None
     options: JsonObject = field(default_factory=dict[str, Json])
     stream: bool = False
     include_usage: bool = False
-    request_options: object = None  # the field `fingerpost`, unread
-    echo: JsonObject = field(default_factory=dict[str, Json])  # said again in the answer
+    request_options: object = None  # the field `fingerpost`, not parsed
+    echo: JsonObject = field(default_factory=dict[str, Json])  # repeated in the answer
 
 
 def parse_chat_request(body: Mapping[str, Any]) -> ChatRequest:
-    """Raises `CompletionError` naming the `param` that is wrong or cannot be had."""
+    """Parse the body. Raises `CompletionError` with the `param` that is invalid or not supported."""
     _check_shape(body)
     tools = parse_tools(body.get("tools"))
     stream = parse_flag(body, "stream")
@@ -224,7 +224,7 @@ def parse_flag(body: Mapping[str, Any], name: str) -> bool:
 
 
 def get_model_options(body: Mapping[str, Any], own_fields: frozenset[str]) -> JsonObject:
-    """Everything else: for the model that answers, as the caller wrote it."""
+    """Return all other fields unchanged, for the model."""
     options = {name: value for name, value in body.items() if name not in own_fields and value is not None}
     if wrong := sorted(_FORBIDDEN_OPTIONS.intersection(options)):
         raise CompletionError(400, f"`{wrong[0]}` belongs to the client, not into the request.", wrong[0])
@@ -234,7 +234,7 @@ def get_model_options(body: Mapping[str, Any], own_fields: frozenset[str]) -> Js
 
 
 def _check_shape(body: Mapping[str, Any]) -> None:
-    """What would change the shape of the answer, and cannot be had."""
+    """Raise `CompletionError` for options that would change the form of the answer and are not supported."""
     if body.get("functions") is not None or body.get("function_call") is not None:
         name = "functions" if body.get("functions") is not None else "function_call"
         raise CompletionError(
@@ -255,7 +255,7 @@ def _check_shape(body: Mapping[str, Any]) -> None:
 
 
 def get_tool_entries(value: object) -> list[object]:
-    """The caller's own tools, each unread. Raises `CompletionError`."""
+    """Return the caller's own tools, not parsed. Raises `CompletionError`."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -267,7 +267,7 @@ def get_tool_entries(value: object) -> list[object]:
 
 
 def parse_tools(value: object) -> tuple[JsonObject, ...]:
-    """The caller's own tools, as they wrote them."""
+    """Return the caller's own tools unchanged after checking them."""
     tools = get_tool_entries(value)
     names: set[str] = set()
     for at, tool in enumerate(tools):

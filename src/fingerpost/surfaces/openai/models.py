@@ -29,7 +29,7 @@ MAX_ID_LENGTH: Final = 300
 
 
 class UpstreamModels:
-    """Asks for the list now and then. Its failure is nobody's: the list is empty then."""
+    """Fetches the upstream server's list of models at intervals. The list is empty if that fails."""
 
     def __init__(self, model: ModelSettings | None) -> None:
         asks = model is not None and model.provider == "openai" and model.base_url is not None
@@ -40,7 +40,7 @@ class UpstreamModels:
         self._until = 0.0
 
     async def get_models(self) -> tuple[JsonObject, ...]:
-        """Entries of `/v1/models`, as the server wrote them."""
+        """Return entries of `/v1/models` as the upstream server sent them."""
         if self._model is None:
             return ()
         async with self._asking:
@@ -67,7 +67,7 @@ class UpstreamModels:
 
 
 def _build_client(model: ModelSettings) -> httpx2.AsyncClient:
-    """Made in a thread: it reads certificates."""
+    """Create the client. Runs in a thread, because it reads certificates."""
     import httpx2
 
     headers = {"authorization": f"Bearer {model.api_key}"} if model.api_key else {}
@@ -107,11 +107,11 @@ def _is_model_entry(entry: object) -> bool:
 
 
 OWN_MODEL: Final = "fingerpost"
-_CREATED_AT: Final = 1_700_000_000  # when "our" model was made: clients want to read some time
+_CREATED_AT: Final = 1_700_000_000  # clients require some creation time
 
 
 class ModelList:
-    """The configured models, and others at the same address."""
+    """The configured models, and others of the same upstream server."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -120,11 +120,11 @@ class ModelList:
 
     @property
     def default_model(self) -> str:
-        """Who answers where nobody asks for another; empty without a model."""
+        """The model that answers by default, empty if there is none."""
         return self._router.models.prime
 
     def resolve_model(self, name: str) -> str | None:
-        """The model to ask instead of the configured one, if another is meant. Raises `CompletionError`."""
+        """Return the model to use instead of the configured one, or None. Raises `CompletionError`."""
         base, _ = split_model(name)
         if base == OWN_MODEL or (self.default_model and base == self.default_model):
             return None
@@ -137,7 +137,7 @@ class ModelList:
         return base
 
     async def list_models(self) -> list[JsonObject]:
-        """Entries of `/v1/models`: ours with its modes, then those of the upstream server."""
+        """Return entries of `/v1/models`: our own with its modes, then those of the upstream server."""
         modes = Mode if self.default_model else (Mode.KEYLESS,)
         own: list[JsonObject] = [
             _build_entry(name) for name in (OWN_MODEL, *(f"{OWN_MODEL}:{mode}" for mode in modes))
@@ -151,7 +151,7 @@ class ModelList:
         return [*own, *others]
 
     async def find_model(self, name: str) -> JsonObject:
-        """One entry. Raises `CompletionError`."""
+        """Return one entry. Raises `CompletionError`."""
         for entry in await self.list_models():
             if entry["id"] == name:
                 return entry

@@ -28,11 +28,11 @@ _BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": F
 
 @frozen
 class RequestOptions:
-    """What was said about how to answer; None where nothing was."""
+    """The options that were given; None where an option was not."""
 
     mode: str | None = None
     profile: str | None = None
-    api_version: str | None = None  # which profile is meant, where none is named
+    api_version: str | None = None  # selects the profile if none is named
     persona: str | None = None
     directives: str | None = None
     conversation: str | None = None
@@ -49,7 +49,7 @@ OPTION_NAMES: Final = tuple(RequestOptions.__dataclass_fields__)
 
 
 def split_model(name: str) -> tuple[str, str | None]:
-    """The model and the mode in `name:mode`. Names hold colons themselves: only a known mode is a suffix."""
+    """Split `name:mode`. Names may contain colons, so only a known mode is a suffix."""
     base, colon, last = name.rpartition(":")
     return (base, last) if colon and base and last in MODES else (name, None)
 
@@ -57,7 +57,7 @@ def split_model(name: str) -> tuple[str, str | None]:
 def parse_request_options(
     body: object, headers: Mapping[str, str], *, suffix: str | None, profiles: Sequence[str]
 ) -> RequestOptions:
-    """Everything said. Raises `CompletionError` for what is not known here."""
+    """Parse all options. Raises `CompletionError` for an unknown one."""
     given: dict[str, Any] = {} if suffix is None else {"mode": suffix}
     where = dict.fromkeys(given, "model")
     if (version := headers.get(VERSION_HEADER)) is not None:
@@ -87,7 +87,7 @@ def _get_option_fields(body: object) -> Mapping[str, Any]:
 
 
 def _parse_header(name: str, value: str, header: str) -> Any:
-    """Headers are bytes: numbers and yes or no have to be read, and words may be UTF-8."""
+    """Parse a header value: numbers, booleans, and text that may be UTF-8."""
     try:
         if name in ("max_tools", "max_turns"):
             return int(value)
@@ -124,7 +124,7 @@ def _check_option(name: str, value: Any, where: str, profiles: Sequence[str]) ->
 
 
 def _check_profile(value: object, profiles: Sequence[str], where: str) -> str:
-    """A profile there is. Raises `CompletionError`."""
+    """Return the profile if it exists. Raises `CompletionError`."""
     if not isinstance(value, str) or value not in profiles:
         there = f"There are {', '.join(sorted(profiles))}." if profiles else "None is configured."
         raise CompletionError(400, f"There is no profile {_format_value(value)} here. {there}", param=where)

@@ -29,7 +29,7 @@ _NOTE_PATTERN = re.compile(r"\(approval (?P<id>apr_[0-9a-f]{32})\)\s*$")
 
 
 def format_approval_note(pending: Pending, address: str) -> str:
-    """What the caller reads while a call waits. Its end is how the conversation is recognised later."""
+    """Return the text for a waiting call. A later request is recognised by the id at its end."""
     return (
         f"{pending.tool} needs a person's approval before it runs: {pending.reason}. "
         f"Approve or reject it at {build_approval_url(address, pending.pending_id)} and send any message: "
@@ -38,9 +38,9 @@ def format_approval_note(pending: Pending, address: str) -> str:
 
 
 def split_at_note(conversation: ChatConversation) -> tuple[ChatConversation, str | None]:
-    """The conversation as it was when the last answer spoke of a waiting call, and that call's id.
+    """Return the conversation as it was before the approval note in the last answer, and the id of the call.
 
-    Where it did not, the conversation as it is. What was said since then is no request of its own.
+    Without such a note, return the conversation unchanged. Messages after a note are not new requests.
     """
     pending_id: str | None = None
     while not conversation.since and (found := _find_note(conversation.history)) is not None:
@@ -53,7 +53,7 @@ def split_at_note(conversation: ChatConversation) -> tuple[ChatConversation, str
 
 
 def _find_note(history: Sequence[Message]) -> tuple[int, str] | None:
-    """Where the last answer stands, and what it waits for, if it is such a note."""
+    """Return the index of the last answer and the id of its call, if it is an approval note."""
     for at in range(len(history) - 1, -1, -1):
         message = history[at]
         if message.role == "assistant" and not message.tool_calls:
@@ -66,31 +66,33 @@ def _find_note(history: Sequence[Message]) -> tuple[int, str] | None:
 
 @frozen
 class CompletionTurn:
-    """One question of one caller, everything about it decided."""
+    """One request of one caller, with all its options resolved."""
 
     request: ChatRequest
     request_options: RequestOptions
     principal: Principal
     access_scope: AccessScope
-    model: str | None = None  # asked instead of the configured one
-    keyless: bool = False  # nobody could be asked
-    authorization: str | None = field(default=None, repr=False)  # their own, for servers set up for it
-    chat: str = ""  # the conversation, where the caller gave no id (`ChatIndex`)
+    model: str | None = None  # used instead of the configured one
+    keyless: bool = False  # no model is configured
+    authorization: str | None = field(
+        default=None, repr=False
+    )  # the caller's own, for servers configured to get it
+    chat: str = ""  # conversation id from `ChatIndex`, if the caller gave none
 
     @property
     def conversation(self) -> str:
-        """The id the caller gave, which is theirs alone, or the one this chat is known by."""
+        """The conversation id: the caller's own, made unique per caller, or the one found for this chat."""
         given = self.request_options.conversation
         return self.chat if given is None else build_conversation_id(self.principal, given)
 
     @property
     def caller_key(self) -> str:
-        """Who asks, under which profile: chats are known to them alone."""
+        """A key for the caller and the profile. Chats are stored under it."""
         return f"{self.principal.kind} {self.principal.name}\n{self.access_scope.profile or ''}"
 
 
 def build_route_options(turn: CompletionTurn, conversation: ChatConversation, router: Router) -> RouteOptions:
-    """What goes with the words of `talk`. What was not said is left to the router."""
+    """Build the route options. Options that were not given are left to the router."""
     question, manner = turn.request, turn.request_options
     asking = RouteOptions(
         history=conversation.history,
@@ -124,7 +126,7 @@ def build_route_options(turn: CompletionTurn, conversation: ChatConversation, ro
 
 
 def build_resume_options(route_options: RouteOptions) -> RouteOptions:
-    """The same for a request that is known already: what stood around its words is not told again."""
+    """Return the options to resume a known request: without its history and parts, which are stored."""
     route_options = route_options.copy()
     for name in ("history", "since", "parts"):
         route_options.pop(name, None)
@@ -138,27 +140,27 @@ def resolve_mode(turn: CompletionTurn, router: Router) -> str:
     return Mode.KEYLESS if turn.keyless else Mode.SIMPLE
 
 
-MAX_APPROVAL_WAITS: Final = 50  # calls of one request a person decides about, while it is held
+MAX_APPROVAL_WAITS: Final = 50  # approvals awaited within one request
 
 
 class AnswerListener(Protocol):
-    """Who hears of an answer while it is made."""
+    """Receives an answer while it is produced."""
 
     async def on_start(self, packet_id: str) -> None:
-        """The request has its id."""
+        """Receive the id of the request."""
         ...
 
     async def on_text(self, piece: str) -> None:
-        """A piece of the answer."""
+        """Receive a piece of the answer."""
         ...
 
     async def on_note(self, text: str) -> None:
-        """What is being done; not part of the answer."""
+        """Receive a progress note, which is not part of the answer."""
         ...
 
 
 class RecordingListener:
-    """A listener that keeps the words that were passed on."""
+    """A listener that also keeps the text it forwards."""
 
     def __init__(self, listener: AnswerListener) -> None:
         self._listener = listener
@@ -173,23 +175,23 @@ class RecordingListener:
 
 @frozen
 class CompletionResult:
-    """The end of a question: the last route, and what all of them together cost."""
+    """The result of a request: the last route, and the cost of all routes together."""
 
     route: Route
-    text: str  # what the caller reads
+    text: str  # for the caller
     finish: str
-    refusal: str = ""  # in place of the text
+    refusal: str = ""  # replaces the text
     reasoning: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     milliseconds: float = 0.0
     model_milliseconds: float = 0.0
-    parts: tuple[Route, ...] = ()  # more than one where a person decided in between
+    parts: tuple[Route, ...] = ()  # several if approvals were awaited
     approve_at: str | None = None
 
 
 class CompletionRunner:
-    """Takes questions to their answers."""
+    """Answers requests."""
 
     def __init__(self, router: Router, *, address: str) -> None:
         self._router = router
@@ -203,7 +205,7 @@ class CompletionRunner:
     async def run_turn(
         self, turn: CompletionTurn, listener: AnswerListener | None = None
     ) -> CompletionResult:
-        """The answer. Raises `CompletionError` where there is none to give."""
+        """Return the answer. Raises `CompletionError` if there is none."""
         began = time.monotonic()
         if turn.request_options.conversation is None:
             chat = await self._chat_index.find_conversation(
@@ -229,7 +231,7 @@ class CompletionRunner:
         return ended
 
     async def _remember_chat(self, turn: CompletionTurn, result: CompletionResult, streamed: str) -> None:
-        """The chat goes on behind what its caller has read."""
+        """Remember the chat by the messages including this answer, as the caller got it."""
         answer = Message(
             role="assistant",
             text=result.refusal or streamed + get_unstreamed_text(result.text, streamed),
@@ -267,22 +269,22 @@ class CompletionRunner:
         return routes
 
     async def wait_until_ready(self) -> None:
-        """Whoever comes early waits for the servers to connect; not for long, and only at first."""
+        """Wait for the servers to connect after a start, up to a timeout."""
         if not self._settled:
             left = max(0.0, self._waits_until - time.monotonic())
             settled = await self._router.servers.wait_until_settled(timeout=left)
             self._settled = settled or time.monotonic() >= self._waits_until
 
     async def _check_server(self, turn: CompletionTurn) -> None:
-        """Whoever may not use everything does not hear which servers there are."""
+        """Raise `CompletionError` if a limited caller names a server it cannot see, so that names do not
+        leak.
+        """
         server, reach = turn.request_options.server, turn.access_scope
         if server is None or not reach.scopes:
             return
         view = await self._router.look(caller=turn.principal.name, profile=reach.profile, scopes=reach.scopes)
         if all(card.server != server for card in view.visible.cards):
             raise CompletionError(400, f"There is no server {server[:60]!r} for you.", "fingerpost.server")
-
-    # -- the ways to a route ------------------------------------------------------------------------
 
     async def _route_text(
         self, text: str, route_options: RouteOptions, listener: AnswerListener | None
@@ -294,7 +296,7 @@ class CompletionRunner:
             async for item in items:
                 if isinstance(item, Route):
                     return item
-                # Words that are not the model's wait for the end: it may have to be an error.
+                # Hold back text after a model error: it is not the model's, and the result may be an error.
                 failed = failed or (isinstance(item, ModelAnswered) and item.error is not None)
                 await _forward_item(listener, item, silent=failed)
         message = "a stream ended without its route"
@@ -315,7 +317,7 @@ class CompletionRunner:
         send, receive = anyio.create_memory_object_stream[str](float("inf"))
 
         def pass_on(piece: str) -> None:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader has left
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader is gone
                 send.send_nowait(piece)
 
         route_options["on_text"] = pass_on
@@ -335,15 +337,13 @@ class CompletionRunner:
             raise failures[0]
         return routes[0]
 
-    # -- a person's word ----------------------------------------------------------------------------
-
     async def _find_waiting_call(
         self, turn: CompletionTurn
     ) -> tuple[ChatConversation | None, Pending | None]:
-        """The call this turn is about, asked for by id or spoken of in the last answer, and its request.
+        """Return the conversation, and the call to resume: named by id, or noted in the last answer.
 
-        Only a call of the same caller's: for anybody else there is none. No talk: it is not told again,
-        and what the journal has of it counts.
+        Only calls of the same caller are found. The conversation is None if the journal has it and it must
+        not be sent again.
         """
         asked = turn.request_options.resume
         talk, noted = split_at_note(turn.request.conversation)
@@ -360,9 +360,9 @@ class CompletionRunner:
         )
 
     async def _find_decided_call(self, turn: CompletionTurn) -> Pending | None:
-        """What was decided about since the last answer, where a caller sends nothing but what is new.
+        """Return the call that was decided since the last answer, for a caller that sends only new messages.
 
-        While it waits, what they say is a request of its own: a name may be given to more than one chat.
+        While the call waits, a message is a new request, because several chats may share a conversation name.
         """
         if turn.request_options.conversation is None or not turn.request.conversation.is_bare:
             return None
@@ -373,7 +373,7 @@ class CompletionRunner:
         return pending if pending.decision in (Decision.APPROVED, Decision.REJECTED) else None
 
     async def _remember_pending(self, turn: CompletionTurn, routes: Sequence[Route]) -> None:
-        """Which call the conversation waits for now, where it has a name it can be known by."""
+        """Remember which call a named conversation waits for."""
         route = routes[-1]
         if turn.request_options.conversation is None:
             return
@@ -385,7 +385,7 @@ class CompletionRunner:
             await self._awaited_approvals.forget(_build_conversation_key(turn))
 
     async def _is_over(self, pending_id: str, route: Route) -> bool:
-        """Whether this route is what came of that call."""
+        """Return whether this route is the result of that call."""
         pending = await self._router.store.approvals.get(pending_id)
         return pending is None or route.packet_id in pending.packets
 
@@ -400,8 +400,6 @@ class CompletionRunner:
             where = build_approval_url(self._address, pending.pending_id)
             await listener.on_note(f"{pending.tool} waits for approval at {where}")
         return await wait_for_decision(self._router, pending.pending_id, seconds)
-
-    # -- the end ------------------------------------------------------------------------------------
 
     def _build_result(self, routes: Sequence[Route], milliseconds: float) -> CompletionResult:
         route = routes[-1]
@@ -434,7 +432,7 @@ async def _forward_item(listener: AnswerListener, item: StreamItem, *, silent: b
 
 
 def get_unstreamed_text(answer: str, streamed_text: str) -> str:
-    """What of the answer has not been streamed yet: journeys without a model stream nothing."""
+    """Return the part of the answer that was not streamed. Routes without a model stream nothing."""
     answer, streamed = answer.strip(), streamed_text.strip()
     if not answer or streamed.endswith(answer):
         return ""
@@ -448,14 +446,14 @@ def _build_conversation_key(turn: CompletionTurn) -> str:
 
 
 def _format_waiting_text(route: Route, waiting: Pending, address: str) -> str:
-    """What was read before, where no model will tell it later, and how the call can be approved."""
+    """Return the results read so far, and how the call can be approved."""
     read = route.answer.removesuffix(route.question.text).strip() if route.question is not None else ""
     note = format_approval_note(waiting, address)
     return f"{read}\n\n{note}" if read else note
 
 
 def _get_answer_text(route: Route) -> str:
-    """The answer as the model wrote it: where it wrote none, words of ours would be a surprise."""
+    """Return the model's answer. If it wrote none, return no text of our own."""
     return "" if route.refusal or route.wordless else route.answer
 
 
@@ -469,7 +467,7 @@ def _get_finish_reason(route: Route) -> str:
 
 
 def _build_failure(route: Route) -> CompletionError | None:
-    """Something failed and no tool answered: other words in place of the model's would surprise."""
+    """Return an error if the request failed and no tool call worked. It replaces the model's answer."""
     if route.failure is None or route.packet.tool_routing.worked:
         return None
     return build_error(route.failure)

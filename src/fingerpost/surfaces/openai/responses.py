@@ -31,7 +31,7 @@ _TEXT_PART_TYPES: Final = ("input_text", "output_text", "text")
 
 
 def parse_input(value: object, instructions: object) -> ChatConversation:
-    """The conversation in `instructions` and `input`. Raises `CompletionError`."""
+    """Parse the conversation from `instructions` and `input`. Raises `CompletionError`."""
     first = _parse_instructions(instructions)
     if isinstance(value, str):
         return split_conversation((*first, Message(role="user", text=value)))
@@ -56,7 +56,7 @@ def _parse_instructions(value: object) -> tuple[Message, ...]:
 
 
 def _add_item(messages: list[Message], item: object, where: str) -> None:
-    """Calls of one turn stand in one message, together with the text before them."""
+    """Add an item. The calls of one turn are collected in one message, together with the text before them."""
     fields = get_fields(item)
     kind = fields.get("type", "message" if "role" in fields else None)
     if kind == "message":
@@ -70,7 +70,7 @@ def _add_item(messages: list[Message], item: object, where: str) -> None:
             messages.append(Message(role="assistant", text="", tool_calls=(call,)))
     elif kind == "function_call_output":
         messages.append(_parse_function_result(fields, where))
-    elif kind != "reasoning":  # of another model, for its own eyes: nothing can be done with it here
+    elif kind != "reasoning":  # encrypted reasoning of a model: ignored
         known = "message, function_call and function_call_output"
         raise CompletionError(400, f"Items of type {kind!r:.60} are not taken; {known} are.", f"{where}.type")
 
@@ -101,7 +101,7 @@ def _parse_item_content(value: object, where: str) -> tuple[str, tuple[JsonObjec
 
 
 def _parse_item_part(part: object, where: str) -> JsonObject:
-    """A part as the chat API has it: that is what the model behind us is told."""
+    """Convert a part to the format of the chat API, which the model gets."""
     fields = get_fields(part)
     kind = fields.get("type")
     if kind in _TEXT_PART_TYPES or kind == "refusal":
@@ -142,7 +142,7 @@ _OWN_RESPONSE_FIELDS: Final = frozenset(
     | {"max_output_tokens", "text", "reasoning", "store", "truncation", "include"}
     | {"previous_response_id", "conversation", "background", "prompt", "max_tool_calls", "top_logprobs"}
 )
-# What needs something kept from an earlier request, or changes the shape of the answer.
+# These need stored state of an earlier request, or change the form of the answer.
 _UNSUPPORTED_FIELDS: Final = {
     "previous_response_id": "Nothing is kept between requests here: send the whole conversation as `input`.",
     "conversation": "Nothing is kept between requests here: send the whole conversation as `input`.",
@@ -151,8 +151,8 @@ _UNSUPPORTED_FIELDS: Final = {
     "top_logprobs": "Probabilities of tokens cannot be given: an answer may take several models.",
     "max_tool_calls": "How many rounds of tools there are is said as `fingerpost.max_turns`.",
 }
-_SUPPORTED_INCLUDES: Final = ("reasoning.encrypted_content",)  # clients ask for it always; there is none
-# Said again in the answer, as it was asked.
+_SUPPORTED_INCLUDES: Final = ("reasoning.encrypted_content",)  # clients always ask for it; there is none
+# Repeated unchanged in the answer.
 _ECHOED_FIELDS: Final = (
     "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "reasoning", "temperature",
     "text", "tool_choice", "tools", "top_p", "user",
@@ -160,7 +160,7 @@ _ECHOED_FIELDS: Final = (
 
 
 def parse_response_request(body: Mapping[str, Any]) -> ChatRequest:
-    """Raises `CompletionError` naming the `param` that is wrong or cannot be had."""
+    """Parse the body. Raises `CompletionError` with the `param` that is invalid or not supported."""
     for name, why in _UNSUPPORTED_FIELDS.items():
         if body.get(name):
             raise CompletionError(400, why, name)
@@ -185,7 +185,7 @@ def _check_includes(value: object) -> None:
 
 
 def _translate_options(body: Mapping[str, Any]) -> JsonObject:
-    """Options under the names the chat API has for them."""
+    """Return the options under their names in the chat API."""
     text, reasoning = get_fields(body.get("text")), get_fields(body.get("reasoning"))
     found = {
         "max_completion_tokens": body.get("max_output_tokens"),
@@ -211,7 +211,7 @@ def _translate_format(wanted: Mapping[str, object]) -> JsonObject | None:
 
 
 def _parse_function_tools(value: object) -> tuple[JsonObject, ...]:
-    """The caller's own tools, in the form of the chat API: the same names, schemas and words."""
+    """Convert the caller's own tools to the format of the chat API."""
     return tuple(
         _translate_tool(get_fields(tool), f"tools[{at}]") for at, tool in enumerate(get_tool_entries(value))
     )
@@ -262,7 +262,7 @@ _RESPONSE_DEFAULTS: Final[JsonObject] = {
 
 
 def build_response(result: CompletionResult, request: ChatRequest, *, extension: bool) -> JsonObject:
-    """A `response`."""
+    """Build a `response`."""
     made = _build_response_body(result.route.packet_id, int(time.time()), request)
     return _complete_response(made, result, extension=extension)
 
@@ -304,7 +304,7 @@ def _complete_response(
 
 
 def _build_items(result: CompletionResult) -> list[JsonObject]:
-    """The text, where there is some, and the calls of the caller's own tools."""
+    """Return the text item, if there is text, and the calls of the caller's own tools."""
     calls = [_build_call_item(call) for call in result.route.tool_calls]
     if not result.text and calls:
         return calls
@@ -341,7 +341,7 @@ def _build_call_item(
 
 
 class ResponseStream:
-    """Events, each with its number: created, text piece by piece, calls, completed."""
+    """Streams numbered events: created, text deltas, calls, completed."""
 
     def __init__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> None:
         self._line = stream
@@ -372,8 +372,8 @@ class ResponseStream:
         await self._line.send_comment(text)
 
     async def finish(self, result: CompletionResult) -> None:
-        """Everything that is left to say."""
-        if not self._packet_id:  # a request that was gone on with had its id before
+        """Send the rest of the answer and the final events."""
+        if not self._packet_id:  # a resumed request already has an id
             await self.on_start(result.route.packet_id)
         calls = result.route.tool_calls
         rest = get_unstreamed_text(result.text, "".join(self._said))
@@ -391,7 +391,7 @@ class ResponseStream:
         await self._send_event(kind, response=final)
 
     async def fail(self, error: HttpError) -> None:
-        """The answer breaks off: the client is told in the stream."""
+        """Report an error inside the stream."""
         fields = get_fields(format_error(error)["error"])
         named = {name: fields.get(name) for name in ("code", "message", "param")}
         await self._send_event("error", **named)
@@ -403,7 +403,7 @@ class ResponseStream:
         await self._finish_part(_build_text_part(text))
 
     async def _send_refusal(self, text: str) -> None:
-        """A part of its own kind, at once: a refusal is short."""
+        """Send a refusal as a single part. Refusals are short."""
         await self._send_created()
         await self._send_item("added", 0, _build_message_item(self._packet_id, None, "in_progress"))
         await self._send_part("added", _build_refusal_part(""))

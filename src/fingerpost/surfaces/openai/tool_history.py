@@ -1,5 +1,5 @@
-"""What is remembered between requests of a chat: tool calls its caller has not seen, its conversation, its
-pending approval.
+"""State between requests of a chat: tool calls the caller has not seen, its conversation, its pending
+approval.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ HIDDEN_CACHE: Final = "completions.hidden"
 HIDDEN_TTL_S: Final = 24 * 3600.0
 MAX_HIDDEN_IN_MEMORY: Final = 500
 MAX_HIDDEN_BYTES: Final = 1024 * 1024
-MAX_RESTORED: Final = 200  # messages with calls that are looked at, the newest, for one request
+MAX_RESTORED: Final = 200  # newest messages with calls that are looked up per request
 
 
 @frozen
 class HiddenMessageList:
-    """Messages in order."""
+    """Messages in order, for storage."""
 
     messages: tuple[Message, ...]
 
 
 class HiddenMessages:
-    """Messages by the ids of the calls that followed them, for each caller and conversation."""
+    """Hidden messages by the ids of the calls that followed them, for each caller and conversation."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class HiddenMessages:
     async def remember(
         self, caller_key: str, calls: Iterable[JsonObject], messages: tuple[Message, ...]
     ) -> None:
-        """Remember what stood before these calls; also for the time after a restart."""
+        """Store the messages before these calls. They survive a restart."""
         key = _build_hidden_key(caller_key, calls)
         self._recent[key] = messages
         self._recent.move_to_end(key)
@@ -50,10 +50,9 @@ class HiddenMessages:
             await self._store.cache.put(HIDDEN_CACHE, key, value, ttl=HIDDEN_TTL_S)
 
     async def restore_messages(self, caller_key: str, since: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The messages with what was kept of them put back.
+        """Return the messages with the hidden ones inserted.
 
-        Each is put back once, however often a caller repeats a call: before the last, since the
-        newest is what is kept.
+        If a caller repeats a call, its hidden messages are inserted once, before the last occurrence.
         """
         calling = [at for at, message in enumerate(since) if message.tool_calls][-MAX_RESTORED:]
         places = {_build_hidden_key(caller_key, since[at].tool_calls): at for at in calling}
@@ -80,19 +79,19 @@ CHATS_CACHE: Final = "completions.chats"
 CHATS_TTL_S: Final = 24 * 3600.0
 MAX_CHATS_IN_MEMORY: Final = 5000
 _OPEN_STATE: Final = "open"  # waits for its next request
-_CONTINUED_STATE: Final = "taken"  # went on with the request whose mark stands beside it
-_AMBIGUOUS_STATE: Final = "unclear"  # so many chats read the same
+_CONTINUED_STATE: Final = "taken"  # continued by the request whose hash is stored with it
+_AMBIGUOUS_STATE: Final = "unclear"  # several chats with the same content; their number is stored
 
 
 class ChatIndex:
-    """Conversation ids by what was said, for each caller."""
+    """Conversation ids by message content, for each caller."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: OrderedDict[str, tuple[str, str, str]] = OrderedDict()  # state, id or number, request
 
     async def find_conversation(self, caller_key: str, messages: Sequence[Message]) -> str:
-        """The conversation these messages go on with; a new one where none can be known."""
+        """Return the conversation that these messages continue, or a new id if it is unknown."""
         answers = [at for at, message in enumerate(messages) if message.role == "assistant"]
         if not answers:
             return create_id("conv")
@@ -112,9 +111,9 @@ class ChatIndex:
     async def remember(
         self, caller_key: str, messages: Sequence[Message], conversation: str, *, durable: bool
     ) -> None:
-        """These messages, an answer of ours last, belong to this conversation.
+        """Assign these messages, the last of which is our answer, to the conversation.
 
-        `durable`: after a restart, too.
+        `durable`: keep this after a restart.
         """
         key = _hash_messages(caller_key, messages)
         state, value, _ = await self._read_entry(key)
@@ -144,7 +143,7 @@ class ChatIndex:
 
 
 def _hash_messages(caller_key: str, messages: Sequence[Message]) -> str:
-    """A hash of what was said. Beside calls no text counts: clients leave it out."""
+    """Return a hash of the messages. Text next to tool calls is ignored, because clients omit it."""
     mark = hashlib.sha256(hashlib.sha256(caller_key.encode("utf-8", "surrogatepass")).digest())
     for message in messages:
         if message.role in ("system", "developer"):
@@ -158,17 +157,17 @@ def _hash_messages(caller_key: str, messages: Sequence[Message]) -> str:
 
 AWAITED_CACHE: Final = "completions.awaited"
 AWAITED_TTL_S: Final = 24 * 3600.0
-_NO_APPROVAL: Final = b""  # put in the place of what is over
+_NO_APPROVAL: Final = b""  # overwrites a finished entry
 
 
 class AwaitedApprovals:
-    """The call that each conversation waits for, by caller and conversation; also after a restart."""
+    """The call that each conversation waits for, by caller and conversation. Survives a restart."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def get_pending_id(self, caller_key: str) -> str | None:
-        """The id of the call that waits, or waited and nobody went on with."""
+        """Return the id of the call that waits or was decided and not resumed yet."""
         value = await self._store.cache.get(AWAITED_CACHE, _build_awaited_key(caller_key))
         return value.decode() if value else None
 
@@ -178,7 +177,7 @@ class AwaitedApprovals:
         )
 
     async def forget(self, caller_key: str) -> None:
-        """It was gone on with: what is said now is a request of its own again."""
+        """Forget the call after it was resumed. The next message is a new request."""
         await self._store.cache.put(
             AWAITED_CACHE, _build_awaited_key(caller_key), _NO_APPROVAL, ttl=AWAITED_TTL_S
         )
