@@ -1,4 +1,4 @@
-"""`/metrics` and `/readyz` for those who operate the gateway, and the trace context of callers."""
+"""`/metrics` and `/readyz` for operators of the gateway, and the trace context of callers."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ async def open_operations_app(
     *,
     streams: Callable[[], int] | None = None,
 ) -> AsyncGenerator[OperationsApp]:
-    """What answers at `metrics` and `readyz`. `streams` says how many readers of live streams there are.
+    """Open the app for `/metrics` and `/readyz`. `streams` returns the number of live stream readers.
 
-    Without `metrics` there is nothing at /metrics.
+    Without `metrics` there is no /metrics.
     """
     yield OperationsApp(router, authenticator, metrics, streams or (lambda: 0))
 
 
 class OperationsApp:
-    """Two addresses that are asked every few seconds."""
+    """Two endpoints that are polled every few seconds."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class OperationsApp:
         self._streams = streams
 
     async def drain(self, seconds: float) -> None:
-        """Nothing here lasts."""
+        """Do nothing: no request takes long."""
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -127,7 +127,7 @@ class OperationsApp:
         )
 
     async def _respond_readiness(self, send: Send) -> None:
-        """In numbers alone: whoever reads this need not be known to us."""
+        """Send numbers only, because readers need no authentication."""
         statuses = [s for s in self._router.servers.statuses if s.state is not ServerState.DISABLED]
         trying = sum(status.state in _CONNECTING_STATES for status in statuses)
         store = await self._count_waiting() is not None and not self._router.store.statistics.refused
@@ -151,7 +151,7 @@ class OperationsApp:
         )
 
     async def _count_waiting(self) -> int | None:
-        """How many calls wait for a person; None when the store does not answer."""
+        """Return the number of pending approvals, or None if the store does not answer."""
         try:
             return len(await self._router.store.approvals.list_waiting())
         except StoreError as error:
@@ -163,7 +163,7 @@ _TRACE_HEADERS = {TRACEPARENT.encode(): TRACEPARENT, TRACESTATE.encode(): TRACES
 
 
 class TracedApp:
-    """Hands requests on to the app behind it; only there when spans are on."""
+    """Forwards requests to an app within the caller's trace. Used only if spans are enabled."""
 
     def __init__(self, app: ServedApp) -> None:
         self._app = app

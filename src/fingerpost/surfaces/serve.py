@@ -1,5 +1,5 @@
-"""Serves everything on one port: MCP at once; the OpenAI-compatible API, the API and the console when first
-used.
+"""Serves everything on one port. MCP starts at once; the OpenAI-compatible API, the API and the console on
+first use.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from fingerpost.telemetry.tracing import open_spans
 
 @frozen(kw_only=False)
 class SurfaceDeps:
-    """What every surface is opened with."""
+    """What every surface needs."""
 
     router: Router
     authenticator: Authenticator
-    address: str  # where people reach us
-    loaded: Loaded | None = None  # what the settings were read from
+    address: str  # the public address
+    loaded: Loaded | None = None  # where the settings were read from
 
 
 class _StreamReaders:
-    """Who reads live streams at this moment: the API knows, once it is open, and /metrics tells."""
+    """The number of live stream readers. The API sets the counter when it opens; /metrics reads it."""
 
     def __init__(self) -> None:
         self._counted: Callable[[], int] | None = None
@@ -50,9 +50,9 @@ class _StreamReaders:
 
 
 def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
-    """By the first part of the paths they answer; what the settings switch off is not there."""
+    """Return the enabled apps by the first segment of their paths."""
     settings = deps.router.settings
-    rate = RateLimiter(settings.api.per_minute)  # one caller, one rate, whichever surface
+    rate = RateLimiter(settings.api.per_minute)  # one limit per caller for all surfaces
     readers = _StreamReaders()
     parts: dict[str, LazyApp] = {}
     if settings.completions.enabled:
@@ -65,7 +65,7 @@ def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
     return parts
 
 
-# Each is imported by the thread that opens it.
+# Imports are inside the functions, so that the opening thread does them.
 
 
 def _open_openai(deps: SurfaceDeps, rate_limiter: RateLimiter) -> AbstractAsyncContextManager[ServedApp]:
@@ -109,7 +109,9 @@ def _open_console(deps: SurfaceDeps) -> AbstractAsyncContextManager[ServedApp]:
 
 
 def _open_operations(deps: SurfaceDeps, readers: _StreamReaders) -> AbstractAsyncContextManager[ServedApp]:
-    """Counting begins with whoever reads it first: calls that nobody counts cost nothing."""
+    """Open /metrics and /readyz. Counting starts with the first reader, so that unused metrics cost
+    nothing.
+    """
     from fingerpost.surfaces.operations import open_operations_app
 
     if not deps.router.settings.telemetry.metrics:
@@ -122,7 +124,7 @@ def _open_operations(deps: SurfaceDeps, readers: _StreamReaders) -> AbstractAsyn
 
 
 def get_backend_options() -> dict[str, Any]:
-    """What to give `anyio.run` as `backend_options`: the fast event loop where there is one."""
+    """Return the `backend_options` for `anyio.run`: the fast event loop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -140,11 +142,12 @@ async def serve(
     signals: bool = True,
     loaded: Loaded | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `gate` may wait for the address; `started` hears it as `http://…`.
+    """Serve until SIGINT or SIGTERM. `authenticator` may be a function of the bound address; `started` is
+    called with the URL `http://…`.
 
-    `loaded` is what the settings were read from, where they were: then the API can tell where each stands.
+    `loaded` is where the settings were read from, if known. The API then shows the origin of each value.
 
-    Raises `ConfigError` where the address cannot be had.
+    Raises `ConfigError` if the address is not available.
     """
     listening = listen_at(host, port)
     bound = get_address(listening)
@@ -153,7 +156,7 @@ async def serve(
         judge = authenticator(bound) if callable(authenticator) else authenticator
         reached_at = router.settings.gateway.public_url or address
         router.calls.addresses.add_listener(bound, reached_at)
-        with suppress(StoreError):  # `fingerpost console` then prints the address of the settings
+        with suppress(StoreError):  # `fingerpost console` then prints the address from the settings
             await save_address(router.store, reached_at)
         async with _open_surfaces(router, judge, reached_at, loaded) as app:
             await serve_app(
@@ -169,9 +172,9 @@ async def serve(
 async def _open_surfaces(
     router: Router, authenticator: Authenticator, reached_at: str, loaded: Loaded | None
 ) -> AsyncGenerator[ServedApp]:
-    """Every surface the settings want, behind one front: MCP at once, the others when they are asked for."""
+    """Open all enabled surfaces behind one `PathRouter`: MCP at once, the others on first use."""
     settings = router.settings
-    has_console = settings.console.enabled and settings.api.enabled  # it shows what the API gives it
+    has_console = settings.console.enabled and settings.api.enabled  # the console needs the API
     async with AsyncExitStack() as stack:
         audience = NotificationListeners()
         methods = await stack.enter_async_context(
@@ -201,7 +204,7 @@ async def _open_surfaces(
 
 
 def _add_tracing(app: ServedApp) -> ServedApp:
-    """In a thread, and only where spans are on: it takes a library that others never load."""
+    """Wrap the app for tracing if spans are enabled. Runs in a thread, because it imports a library."""
     from fingerpost.surfaces.operations import TracedApp
 
     return TracedApp(app)
@@ -212,7 +215,7 @@ def _get_transport(router: Router, server: str) -> str | None:
 
 
 def _build_health(router: Router) -> JsonObject:
-    """In numbers alone: whoever reads this need not be known to us."""
+    """Return the health as numbers only, because readers need no authentication."""
     statuses = [status for status in router.servers.statuses if status.state != "disabled"]
     up = sum(status.state in {"ready", "degraded"} for status in statuses)
     return {"servers": {"up": up, "of": len(statuses)}, "tools": len(router.tools.cards)}

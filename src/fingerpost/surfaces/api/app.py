@@ -57,12 +57,12 @@ from fingerpost.surfaces.http.asgi import (
 from fingerpost.surfaces.http.local_callers import build_peer
 from fingerpost.tasks import run_restarting
 
-MAX_PART_LENGTH: Final = 2000  # characters of one part of a path
+MAX_PART_LENGTH: Final = 2000  # characters of one path segment
 
 
 @frozen(kw_only=False)
 class MatchedPath:
-    """What is at one path: its operations by method, and the values in it."""
+    """The operations of one path by method, and the parameter values in it."""
 
     operations: Mapping[str, ApiOperation]
     template: str
@@ -70,23 +70,23 @@ class MatchedPath:
 
     @property
     def allowed_methods(self) -> str:
-        """For the header of that name."""
+        """The value of the `Allow` header."""
         return ", ".join(sorted({*self.operations, "OPTIONS", *(("HEAD",) if self.has_head else ())}))
 
     @property
     def has_head(self) -> bool:
-        """What goes on for as long as the client likes has no end to ask about."""
+        """Whether HEAD is supported. It is not for streams."""
         reading = self.operations.get("GET")
         return reading is not None and reading.media == "application/json"
 
     def get_parameters(self, operation: ApiOperation) -> dict[str, str]:
-        """The values by the operation's own names for them."""
+        """Return the parameter values by the operation's parameter names."""
         names = (part[1:-1] for part in _split_template(operation.path) if _is_parameter(part))
         return dict(zip(names, self.values, strict=True))
 
 
 class OperationPaths:
-    """All operations, by what their paths look like."""
+    """All operations by path template."""
 
     def __init__(self, operations: Iterable[ApiOperation]) -> None:
         self._shapes: dict[tuple[str | None, ...], dict[str, ApiOperation]] = {}
@@ -99,7 +99,7 @@ class OperationPaths:
             here[operation.method] = operation
 
     def find(self, parts: tuple[str, ...]) -> MatchedPath | None:
-        """What is there; a part that is written out goes before one that may be anything."""
+        """Return the operations of a path. A literal segment is preferred to a parameter."""
         best: tuple[tuple[bool, ...], tuple[str | None, ...]] | None = None
         for shape in self._shapes:
             if _matches_template(shape, parts):
@@ -113,7 +113,7 @@ class OperationPaths:
 
 
 def split_path(scope: AsgiScope) -> tuple[str, ...]:
-    """The decoded parts of a request's path. Raises `Fault` for what is not text."""
+    """Return the decoded segments of a request's path. Raises `HttpError` if they are not valid text."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     path = raw.partition(b"?")[0]
     try:
@@ -145,7 +145,7 @@ _MAX_VALUE_LENGTH: Final = 200
 
 
 def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
-    """An instance of `shape`, or None where the operation takes no query. Raises `ApiProblem`."""
+    """Return an instance of `shape`, or None if the operation has no query. Raises `ApiProblem`."""
     try:
         pairs = parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS, errors="strict"
@@ -167,7 +167,7 @@ def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
 
 
 def _collect_values(shape: type[Any], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The values by name. Where a list is taken, a name may come more than once."""
+    """Return the values by name. A list field may occur more than once."""
     hints = get_type_hints(shape)
     values: dict[str, Any] = {}
     for name, value in pairs:
@@ -194,7 +194,7 @@ def _build_query_problem(detail: str, errors: tuple[JsonObject, ...] = ()) -> Ap
 
 
 def parse_json(shape: type[Any], body: bytes) -> Any:
-    """An instance of `shape`. No body at all is an empty object. Raises `ApiProblem`."""
+    """Return an instance of `shape`. A missing body is an empty object. Raises `ApiProblem`."""
     body = body if body.strip() else b"{}"
     try:
         value: object = from_json(body, allow_inf_nan=False)
@@ -240,7 +240,7 @@ def build_all_operations(
     tasks: TaskGroup,
     loaded: Loaded | None = None,
 ) -> tuple[ApiOperation, ...]:
-    """All of them, the description of all of them last."""
+    """Return all operations. The last one serves their description."""
     waiting = PendingCounter(router.calls.approvals, router.events)
     resuming = ApprovalResumer(router, tasks)
     tasks.start_soon(run_restarting, resuming.end_expired)
@@ -268,7 +268,7 @@ _SHUTDOWN_MESSAGE = "This Fingerpost is being stopped. Come back in a moment."
 
 @frozen
 class RequestLimits:
-    """How much one request may bring, and how long that may take."""
+    """Size limit and timeout of a request body."""
 
     body_bytes: int
     request_seconds: float
@@ -276,7 +276,7 @@ class RequestLimits:
 
 @frozen(kw_only=False)
 class _ApiHttpRequest:
-    """One request on its way."""
+    """One HTTP request while it is processed."""
 
     scope: AsgiScope
     receive: Receive
@@ -292,7 +292,7 @@ class _ApiHttpRequest:
 
 
 class ApiApp:
-    """Serve it behind a `Front`. Use `open_api`."""
+    """The API application. Use `open_api` and serve it behind a `PathRouter`."""
 
     def __init__(
         self,
@@ -314,11 +314,11 @@ class ApiApp:
 
     @property
     def streams(self) -> int:
-        """How many streams are read at this moment."""
+        """The number of open streams."""
         return self._streams.count
 
     async def drain(self, seconds: float) -> None:
-        """End streams in good order, and give what runs a little time before it is stopped."""
+        """End streams gracefully and give running requests a short time before they are stopped."""
         self._closing = True
         self._streams.end_all()
         with anyio.move_on_after(seconds):
@@ -348,7 +348,7 @@ class ApiApp:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears a sentence
             said = build_problem(error)
-            if outlet.begun:  # too late to tell the caller
+            if outlet.begun:  # too late for an error response
                 log.warning("An answer of the API broke off: %s", said.detail)
             else:
                 await write_problem(outlet, said, common)
@@ -413,7 +413,7 @@ class ApiApp:
 
 
 class _ApiResponseSender:
-    """The way to the client: knows whether an answer has begun, and leaves out what HEAD does not want."""
+    """Sends ASGI messages, records whether the response has started, and omits the body for HEAD."""
 
     def __init__(self, send: Send, *, bodiless: bool) -> None:
         self._send = send
@@ -437,7 +437,7 @@ def _find_operation(matched: MatchedPath, method: str) -> ApiOperation:
 
 
 async def _run_answer(operation: ApiOperation, request: ApiRequest, receive: Receive) -> object:
-    """What the operation answers. Where its work is for this client alone, it ends when they leave."""
+    """Return the operation's answer. If `stops` is set, cancel the work when the client disconnects."""
     if not operation.stops:
         return await operation.answer(request)
     return await run_while_connected(receive, lambda _: operation.answer(request))
@@ -471,9 +471,9 @@ async def open_api(
     rate_limiter: RateLimiter | None = None,
     loaded: Loaded | None = None,
 ) -> AsyncGenerator[ApiApp]:
-    """The API of this router, at `/api`.
+    """Open the API of this router at `/api`.
 
-    `rate` may be shared with other surfaces; `loaded` is what the settings were read from.
+    `rate_limiter` may be shared with other surfaces; `loaded` is where the settings were read from.
     """
     settings = router.settings
     sessions = ConsoleSessions(router.store, hours=settings.console.session_hours)

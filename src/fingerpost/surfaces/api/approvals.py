@@ -41,7 +41,7 @@ from fingerpost.surfaces.http.asgi import HttpError
 log = logging.getLogger("fingerpost.api")
 
 CHECK_INTERVAL_S: Final = 1.0
-LOOK_BACK: Final = timedelta(days=1)  # for calls whose time was over while nothing was running here
+LOOK_BACK: Final = timedelta(days=1)  # for calls that expired while no process was running
 _NO_REQUEST_MESSAGE = "The call belongs to no request: its client makes it again, and then it runs."
 _CLIENT_RESUMES_MESSAGE = (
     "The program that asked goes on with it: at once where it still waits, else when it next sends a message "
@@ -51,7 +51,7 @@ _UNKNOWN_CALLER_MESSAGE = "Whoever asked for it may not any more: its key does n
 
 
 class ApprovalResumer:
-    """Resumes in the background, one packet at a time."""
+    """Resumes requests in the background, each packet only once at a time."""
 
     def __init__(self, router: Router, tasks: TaskGroup) -> None:
         self._router = router
@@ -59,7 +59,9 @@ class ApprovalResumer:
         self._under_way: set[str] = set()
 
     async def start_resuming(self, pending: Pending) -> str | None:
-        """Go on with every request that waits for this call. None: one goes on; else why none does."""
+        """Resume every request that waits for this call. Return None if at least one is resumed, else the
+        reason.
+        """
         if pending.packet_id is None:
             return _NO_REQUEST_MESSAGE
         notes = [await self._start_packet(pending, packet_id) for packet_id in pending.packets]
@@ -78,7 +80,7 @@ class ApprovalResumer:
         return None
 
     async def end_expired(self) -> None:
-        """End requests whose call nobody decided about in time, whoever asked them. Until cancelled."""
+        """End requests whose call expired without a decision, of all callers. Runs until cancelled."""
         ended: set[str] = set()
         while True:
             try:
@@ -86,7 +88,7 @@ class ApprovalResumer:
                     if pending.pending_id not in ended:
                         ended.add(pending.pending_id)
                         await self._end_pending(pending)
-            except StoreError as error:  # it may be back in a moment
+            except StoreError as error:  # the store may recover
                 log.warning("calls that nobody decided about in time could not be read: %s", error)
             await anyio.sleep(CHECK_INTERVAL_S)
 
@@ -114,14 +116,14 @@ class ApprovalResumer:
             self._under_way.discard(packet_id)
 
     async def _find_route_starts(self, packet_id: str) -> list[RouteBegan]:
-        """How the request set out, and each time somebody went on with it."""
+        """Return the start events of the request: the first start and each resumption."""
         entries = await self._router.store.journal.list_events(packet_id=packet_id, kinds=(RouteBegan.kind,))
         return [entry.event for entry in entries if isinstance(entry.event, RouteBegan)]
 
     async def _resolve_access_scope(
         self, pending: Pending, begun: Sequence[RouteBegan]
     ) -> AccessScope | None:
-        """The bounds of whoever asked; None where they may not ask any more."""
+        """Return the scope of the caller of the request, or None if it has no access any more."""
         caller = await self._find_caller(pending.caller)
         if caller is None:
             return None
@@ -131,7 +133,9 @@ class ApprovalResumer:
             return None
 
     async def _find_caller(self, name: str | None) -> Principal | None:
-        """Whoever asked, with what bounds them now; what bounded them then, the journal adds."""
+        """Return the caller of the request with its current limits. The journal adds the limits it had
+        then.
+        """
         if name is None or name == "local" or name.startswith("token:"):
             return Principal(name=name or "")
         now = utc_now()
@@ -143,7 +147,7 @@ class ApprovalResumer:
 
 MAX_APPROVALS_PER_PAGE: Final = 100
 MAX_PROMPT_LENGTH: Final = 500
-MAX_SCANNED: Final = 1000  # for one page
+MAX_SCANNED: Final = 1000  # per page
 _SCAN_BATCH: Final = 101
 
 ApprovalState = Literal["waiting", "decided", "all"]
@@ -224,16 +228,18 @@ class ApprovalView(Pending):
     """
 
     title: str
-    rule: str | None  # of the policy, that had it ask
-    looks_secret: tuple[str, ...]  # arguments that look like a secret, masked here or not
-    masked: tuple[str, ...]  # those that are masked here
-    arguments_schema: JsonObject | None  # None: the tool is not there now
-    definition_change: DefinitionChange | None  # the tool is not as it was pinned
-    conversation_target: tuple[str, ...] | None  # arguments, the same in all that `for_conversation` covers
-    outdated: bool  # the tool changed since this was asked: approved, it will be asked about again
+    rule: str | None  # the policy rule that requires the approval
+    looks_secret: tuple[str, ...]  # paths of arguments that look like secrets, masked or not
+    masked: tuple[str, ...]  # paths that are masked in this view
+    arguments_schema: JsonObject | None  # None: the tool does not exist now
+    definition_change: DefinitionChange | None  # the definition differs from the pinned one
+    conversation_target: (
+        tuple[str, ...] | None
+    )  # arguments that are equal in all calls covered by `for_conversation`
+    outdated: bool  # the tool changed since the request: an approval will be asked for again
     expires_in_seconds: float
     packet: PacketOf | None
-    may_decide: bool  # whoever reads this may approve it
+    may_decide: bool  # the reader may approve it
     why_not: str | None
 
 
@@ -250,8 +256,8 @@ class Decided:
     """How the call stands after somebody's word."""
 
     approval: ApprovalView
-    stood: bool  # this was the word that counts; else somebody was first, or it was too late
-    resumed: bool  # its request goes on
+    stood: bool  # this decision counts; False: decided before, or expired
+    resumed: bool  # the request continues
     note: str | None = None
 
 
@@ -352,7 +358,7 @@ class ApprovalOperations:
         return edited
 
     async def _get_pending(self, request: ApiRequest) -> Pending:
-        """The call that is meant, if they may see it."""
+        """Return the call named in the path if the caller may see it. Raises `ApiProblem`."""
         pending_id = request.path["pending_id"]
         found = await self._router.calls.approvals.get(pending_id)
         if found is None or not self._is_visible(request.principal, found):
@@ -363,8 +369,8 @@ class ApprovalOperations:
     async def _find_visible(
         self, wanted: WantedApprovals, principal: Principal
     ) -> tuple[list[Pending], str | None]:
-        """Those that this principal may see, and where the page behind them begins."""
-        get_visible_caller(principal, Right.APPROVE)  # raises for who may see none at all
+        """Return the calls that this principal may see, and the start of the next page."""
+        get_visible_caller(principal, Right.APPROVE)  # raises if the principal may see none
         decided = {"waiting": False, "decided": True, "all": None}[wanted.state]
         found: list[Pending] = []
         last, looked_at = wanted.before, 0
@@ -384,14 +390,13 @@ class ApprovalOperations:
         return found, last
 
     def _is_visible(self, principal: Principal, pending: Pending) -> bool:
-        """Whether they may see it: everything with the right to watch or approve, within their bounds; else
-        what they asked for themselves. Raises `ApiProblem` for who may see nothing."""
+        """Return whether the principal may see the call. With the right to watch or approve it sees all calls
+        within its scope, otherwise only its own. Raises `ApiProblem` if it may see none.
+        """
         own = get_visible_caller(principal, Right.APPROVE)
         if own is not None:
             return pending.caller == own
         return build_managed_scope(principal, self._router.profiles).covers_call(pending.tool, pending.effect)
-
-    # -- views --------------------------------------------------------------------------------------
 
     async def _build_view(
         self, pending: Pending, principal: Principal, *, with_details: bool = False
@@ -432,7 +437,7 @@ class ApprovalOperations:
         )
 
     async def _find_origin(self, pending: Pending) -> tuple[str | None, PacketOf | None]:
-        """Which rule had it ask, and for which request, as the journal has it."""
+        """Return the rule that requires the approval, and the request, from the journal."""
         subject = pending.packet_id or pending.call_id
         if subject is None:
             return None, None
@@ -456,7 +461,7 @@ class ApprovalOperations:
 
 
 def _explain_not_allowed(principal: Principal, pending: Pending) -> str | None:
-    """Nobody approves what they asked for themselves, except at the machine, where they could do all."""
+    """Return why the principal may not approve its own call, or None. Local callers may."""
     return _OWN_CALL_MESSAGE if principal.kind != "local" and pending.caller == principal.name else None
 
 
@@ -465,7 +470,9 @@ def _mask_arguments(arguments: JsonObject) -> JsonObject:
 
 
 def _has_new_mask(edited: Json, original: Json) -> bool:
-    """Whether a mask stands where the call as it was asked has none: it was read where secrets are masked."""
+    """Return whether edited arguments contain a mask that the original does not. It was copied from a masked
+    view.
+    """
     if isinstance(edited, Mapping):
         entries: JsonObject = original if isinstance(original, Mapping) else {}
         return any(_has_new_mask(value, entries.get(name)) for name, value in edited.items())

@@ -36,8 +36,8 @@ from fingerpost.surfaces.http.asgi import Header, Receive, Send, run_while_conne
 ExportFormat = Literal["ndjson", "csv"]
 EXPORT_MEDIA_TYPES: Final[Mapping[ExportFormat, str]] = {"ndjson": "application/x-ndjson", "csv": "text/csv"}
 COLUMNS: Final = ("seq", "at", "kind", "packet_id", "event_id", "summary", "payload", "hash")
-STALL_TIMEOUT_S: Final = 60.0  # a client that takes nothing for so long is gone, though it does not say so
-# A table calculation would take what begins so for a formula.
+STALL_TIMEOUT_S: Final = 60.0  # a client that reads nothing for so long counts as disconnected
+# Spreadsheets treat cells with these prefixes as formulas.
 _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -47,7 +47,7 @@ def stream_export(
     *,
     on_change: Callable[[Literal[1, -1]], None],
 ) -> StreamingResponse:
-    """The entries as a file of this form. `held` is told when it begins and when it is over."""
+    """Stream the entries as a file. `on_change` is called with 1 at the start and -1 at the end."""
 
     async def run(receive: Receive, send: Send, headers: tuple[Header, ...]) -> None:
         on_change(1)
@@ -67,7 +67,7 @@ async def _send_all(
     send: Send,
     headers: tuple[Header, ...],
 ) -> None:
-    first = await anext(chunks, None)  # what is wrong with the store is told before the answer begins
+    first = await anext(chunks, None)  # before the response starts, so that a store error can be reported
     kind = f"{EXPORT_MEDIA_TYPES[file_format]}; charset=utf-8"
     name = f'attachment; filename="fingerpost-audit.{file_format}"'
     named: tuple[Header, ...] = (
@@ -124,7 +124,7 @@ def _get_cells(entry: AuditEntry) -> tuple[str, ...]:
 
 
 def escape_formula(cell: str) -> str:
-    """The cell so that no table calculation takes it for a formula."""
+    """Escape a cell so that no spreadsheet treats it as a formula."""
     return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULA_PREFIXES) else cell
 
 
@@ -136,8 +136,8 @@ def _get_summary(entry: AuditEntry) -> str:
 
 
 AUDIT_TAG: Final = "audit"
-MAX_EXPORTS: Final = 2  # at the same time
-EXPORT_CHUNK: Final = 200  # entries of an export in memory
+MAX_EXPORTS: Final = 2  # concurrent
+EXPORT_CHUNK: Final = 200  # entries in memory
 
 _Timestamp = Annotated[AwareDatetime, Field(description="ISO 8601 with a time zone")]
 _Kind = Annotated[str, Field(max_length=100, description="Such as `tool_selected`")]
@@ -230,7 +230,9 @@ def build_audit_operations(router: Router) -> tuple[ApiOperation, ...]:
 
 
 class AuditOperations:
-    """One for the whole API: it bounds what runs at once."""
+    """The operations about the audit trail. One instance serves the whole API and limits concurrent
+    exports.
+    """
 
     def __init__(self, router: Router) -> None:
         self._audit = router.store.audit
@@ -265,7 +267,7 @@ class AuditOperations:
             raise ApiProblem(409, "One verification at a time", detail)
         self._verifying = True
         try:
-            await self._journal.flush()  # what was just told belongs to it
+            await self._journal.flush()  # include the latest events
             return await self._audit.verify()
         finally:
             self._verifying = False
@@ -288,7 +290,7 @@ def _build_entries(entries: Sequence[AuditEntry]) -> tuple[TrailEntry, ...]:
 def _build_entry(entry: AuditEntry) -> TrailEntry:
     try:
         view = build_event_view(decode(entry.payload), entry.seq)
-    except ValueError:  # somebody edited the database: verifying says so, the others are still shown
+    except ValueError:  # the database was edited: verification reports it, other entries are still shown
         view = EventView(
             seq=entry.seq,
             event_id=entry.event_id,

@@ -50,7 +50,7 @@ _FOREIGN_PAGE_MESSAGE = (
 
 @frozen(kw_only=False)
 class AuthenticatedCaller:
-    """Who was let in, and the session they came with."""
+    """The principal, and its console session if it has one."""
 
     principal: Principal
     session: ActiveSession | None = None
@@ -58,7 +58,7 @@ class AuthenticatedCaller:
 
 @frozen(kw_only=False)
 class AccessAttempt:
-    """What is looked at to decide whether somebody is let in."""
+    """The parts of a request that authentication depends on."""
 
     method: str
     headers: Mapping[str, str]
@@ -67,7 +67,7 @@ class AccessAttempt:
 
 
 class ApiAuth:
-    """Asks the gate about every request, except for those who come with a session."""
+    """Authenticates every request: by console session, else with the `Authenticator`."""
 
     def __init__(self, authenticator: Authenticator, sessions: ConsoleSessions, events: EventSink) -> None:
         self._gate = authenticator
@@ -75,7 +75,7 @@ class ApiAuth:
         self._refusal_log = RefusalLog(events)
 
     async def authenticate(self, attempt: AccessAttempt, operation: ApiOperation) -> AuthenticatedCaller:
-        """Who this is. Raises `Fault` and `ApiProblem` for those who may not come in."""
+        """Return the caller. Raises `HttpError` or `ApiProblem` if access is denied."""
         _refuse_cross_site_embed(attempt)
         if operation.public or operation.opens:
             if not self._gate.allows_origin(attempt.headers):
@@ -98,7 +98,7 @@ class ApiAuth:
     async def is_still_authenticated(
         self, attempt: AccessAttempt, operation: ApiOperation, principal: Principal
     ) -> bool:
-        """Whether who was let in would be again, as the same. Where nobody can tell, they stay."""
+        """Return whether the same principal would be admitted now. True if that cannot be checked."""
         try:
             return (await self.authenticate(attempt, operation)).principal == principal
         except StoreError:
@@ -109,7 +109,7 @@ class ApiAuth:
             return False
 
     async def authenticate_key(self, attempt: AccessAttempt, key: str) -> Principal:
-        """Whose key this is, as the gate says, which counts wrong ones. Raises `Fault`."""
+        """Return the principal of a key. The authenticator counts wrong keys. Raises `HttpError`."""
         headers = {name: attempt.headers[name] for name in ("host", "origin") if name in attempt.headers}
         endpoint = Endpoint(path="/api/session", right=None, any_profile=True)
         admitted = await self._gate.authenticate(
@@ -123,14 +123,14 @@ class ApiAuth:
         raise HttpError(admitted.status, admitted.message, headers=kept)
 
     async def _find_session(self, attempt: AccessAttempt) -> ActiveSession | None:
-        """The session they came with, unless they brought a key or token of their own."""
+        """Return the console session of the request, unless it also has a key or token."""
         if "authorization" in attempt.headers or "x-api-key" in attempt.headers:
             return None
         token = get_cookie(attempt.headers)
         if token is None:
             return None
-        # However many wrong ones came from there: behind a proxy everybody has one address. There is nothing
-        # to guess in 256 random bits, and who brings a wrong one goes on as somebody without.
+        # Wrong cookies are not limited: behind a proxy all callers share one address, 256 random bits cannot
+        # be guessed, and a wrong cookie gives no more access than none.
         return self._sessions.get_cached(token) or await self._sessions.find_session(token)
 
     def _authenticate_session(
@@ -161,11 +161,11 @@ class ApiAuth:
         )
 
     def build_cors_headers(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
-        """What goes with every answer to a web page that may read it."""
+        """Return the CORS headers for responses to an allowed web page."""
         return build_cors_headers(self._gate, headers, _EXPOSED_HEADERS)
 
     def build_preflight(self, headers: Mapping[str, str]) -> tuple[int, tuple[Header, ...]]:
-        """Browsers ask without a key, so this says only what every page may know."""
+        """Build the preflight response. Browsers send no key, so it contains nothing private."""
         if "origin" not in headers:
             return 204, ()
         allowed = self.build_cors_headers(headers)
@@ -177,7 +177,7 @@ class ApiAuth:
 
 
 def get_cookie(headers: Mapping[str, str]) -> str | None:
-    """The text of our cookie."""
+    """Return the value of the session cookie."""
     for part in headers.get("cookie", "").split(";"):
         name, separator, value = part.strip().partition("=")
         if separator and name == SESSION_COOKIE:
@@ -190,7 +190,7 @@ def _build_endpoint(operation: ApiOperation) -> Endpoint:
 
 
 def _refuse_cross_site_embed(attempt: AccessAttempt) -> None:
-    """A foreign page that embeds us sends no Origin, but its browser says so."""
+    """Raise `ApiProblem` if a page of another site embeds this URL. Browsers mark such requests."""
     headers = attempt.headers
     embeds = headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
     if embeds and "origin" not in headers:
@@ -198,7 +198,7 @@ def _refuse_cross_site_embed(attempt: AccessAttempt) -> None:
 
 
 def _check_origin(attempt: AccessAttempt, principal: Principal) -> None:
-    """Where nobody needs a key: what a browser lets any page send must come from a page of ours."""
+    """Raise `ApiProblem` for a change without a key that a page of another origin could have sent."""
     origin = attempt.headers.get("origin")
     if (
         principal.kind != "local"
@@ -212,7 +212,7 @@ def _check_origin(attempt: AccessAttempt, principal: Principal) -> None:
 
 
 def is_json_body(headers: Mapping[str, str]) -> bool:
-    """Whether the body says that it is JSON: a foreign page cannot say so without asking first."""
+    """Return whether the body is declared as JSON. A foreign page needs a CORS preflight to declare that."""
     return headers.get("content-type", "").split(";")[0].strip().lower() == "application/json"
 
 
@@ -250,16 +250,16 @@ class Me:
     name: str
     kind: str  # local, key, token
     rights: tuple[Right, ...]
-    signed_in: bool  # by a session of the console
-    csrf: str | None  # goes with everything but GET as X-CSRF-Token, where there is a session
+    signed_in: bool  # with a console session
+    csrf: str | None  # sent as X-CSRF-Token with all methods but GET, if there is a session
     version: str
     address: str
-    profiles: tuple[str, ...]  # that they may use
-    profile_required: bool  # they may do nothing without naming one
-    default_profile: str | None  # the one they get when they name none
+    profiles: tuple[str, ...]  # that the caller may use
+    profile_required: bool  # every request must name a profile
+    default_profile: str | None  # used if no profile is named
     modes: tuple[str, ...]
     models: Models
-    keyless: bool  # there is no model: requests are answered without one
+    keyless: bool  # no model is configured
 
 
 @frozen
@@ -285,7 +285,7 @@ class EffortPreference:
 
 
 class AccountOperations:
-    """The operations about whoever asks."""
+    """The operations about the caller's own account."""
 
     def __init__(self, router: Router, *, address: str, auth: ApiAuth, sessions: ConsoleSessions) -> None:
         self._router = router

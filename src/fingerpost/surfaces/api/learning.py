@@ -141,7 +141,7 @@ def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
 
 
 class FeedbackOperations:
-    """The operations about learning."""
+    """The operations about feedback and learning."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -174,7 +174,7 @@ class FeedbackOperations:
         return _build_line(said)
 
     def _get_scopes(self, principal: Principal, named: str | None) -> tuple[Scope, ...]:
-        """What bounds the tool they may name: of several ways to it, one that reaches it."""
+        """Return the scopes for the named tool. With several profiles, use the first that covers it."""
         reaches = build_managed_scope(principal, self._router.profiles).access_scopes
         card = None if named is None else self._router.tools.find(named)
         if card is not None:
@@ -202,7 +202,7 @@ class FeedbackOperations:
         return Forgotten(entries=gone)
 
     async def _check_packet(self, packet_id: str, caller: str | None) -> None:
-        """Raises where there is no such request, or none of theirs."""
+        """Raise `ApiProblem` if the request does not exist or belongs to another caller."""
         journal = self._router.store.journal
         await journal.flush()
         found = await journal.list_events(packet_id=packet_id, kinds=(PacketReceived.kind,), limit=1)
@@ -213,7 +213,9 @@ class FeedbackOperations:
 
 
 def _resolve_person(principal: Principal, right: Right) -> str | None:
-    """None: everybody's; else only their own. Raises where they may not even that."""
+    """Return None for all persons, or the principal's own name. Raises `ApiProblem` without the right to use
+    tools.
+    """
     if principal.may(right):
         return None
     if principal.may(Right.USE):

@@ -59,12 +59,12 @@ _SECURITY_SCHEMES: Final[SchemaDict] = {
         "description": "Of the console. Everything but GET also needs X-CSRF-Token (`csrf` of /api/me).",
     },
 }
-# Every operation may answer so.
+# Every operation may return these.
 _COMMON_STATUSES: Final = (400, 403, 406, 429, 500, 503)
 
 
 class ApiDescription:
-    """The document, and the operation that gives it."""
+    """The OpenAPI document, and the operation that serves it."""
 
     def __init__(self, operations: Iterable[ApiOperation], *, address: str) -> None:
         itself = ApiOperation(
@@ -86,7 +86,7 @@ class ApiDescription:
 
 
 def build_openapi(operations: Sequence[ApiOperation], address: str) -> SchemaDict:
-    """The OpenAPI document of these operations, in their order."""
+    """Build the OpenAPI document of these operations, in their order."""
     schemas = _SchemaIndex(operations)
     paths: dict[str, SchemaDict] = {}
     for operation in operations:
@@ -108,7 +108,7 @@ def build_openapi(operations: Sequence[ApiOperation], address: str) -> SchemaDic
 
 
 class _SchemaIndex:
-    """The JSON schemas of all types, with one name for each: what is taken and what is given may differ."""
+    """The JSON schemas of all types, each with a unique name. Input and output schemas may differ."""
 
     def __init__(self, operations: Iterable[ApiOperation]) -> None:
         inputs: list[tuple[Any, Literal["validation"], TypeAdapter[Any]]] = []
@@ -134,7 +134,7 @@ class _SchemaIndex:
         return self._made[_build_schema_key(shape), "serialization"]
 
     def resolve_reference(self, schema: SchemaDict) -> SchemaDict:
-        """The schema itself, where only its name is given."""
+        """Return the schema that a reference points to."""
         name = str(schema.get("$ref", "")).rpartition("/")[2]
         return self.components[name] if name else schema
 
@@ -193,7 +193,7 @@ def _describe_query_parameters(operation: ApiOperation, schemas: _SchemaIndex) -
 
 
 def _drop_null(schema: SchemaDict) -> SchemaDict:
-    """The schema of a value that is there: a parameter that is left out is what null would be."""
+    """Remove null from the schema of a parameter. A missing parameter means null."""
     schema = {name: value for name, value in schema.items() if name != "title"}
     if schema.get("default", 0) is None:
         del schema["default"]
@@ -207,7 +207,7 @@ def _drop_null(schema: SchemaDict) -> SchemaDict:
 
 
 def _forbid_nul(schema: SchemaDict) -> SchemaDict:
-    """No text in an address holds the character that is none: what we refuse is said."""
+    """Add a pattern without NUL, which the API rejects in paths and queries."""
     if schema.get("type") != "string" or not schema.keys().isdisjoint({"enum", "const", "pattern", "format"}):
         return schema
     return {**schema, "pattern": "^[^\\u0000]*$"}

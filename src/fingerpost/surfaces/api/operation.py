@@ -38,14 +38,14 @@ from fingerpost.surfaces.http.local_callers import Peer
 
 @cache
 def build_input_adapter(shape: type[Any]) -> TypeAdapter[Any]:
-    """What a caller sends: a dataclass of which nothing is unknown, at any depth."""
+    """Return the adapter for input. Unknown fields are rejected at any depth."""
     strict_about_names = ConfigDict(extra="forbid")
     return TypeAdapter(checked_dataclass(shape, config=strict_about_names, kw_only=True))
 
 
 @cache
 def build_output_adapter(shape: Any) -> TypeAdapter[Any]:
-    """What we answer with."""
+    """Return the adapter for output."""
     return TypeAdapter(shape)
 
 
@@ -55,26 +55,26 @@ async def _always_valid() -> bool:
 
 @frozen
 class ApiRequest:
-    """A request whose parts were checked against its operation."""
+    """A request that was validated against its operation."""
 
     principal: Principal
-    path: Mapping[str, str]  # the parameters in the path, decoded
+    path: Mapping[str, str]  # decoded path parameters
     query: Any = None  # an instance of the operation's `query`
     body: Any = None  # an instance of the operation's `body`
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    session: ActiveSession | None = None  # who signed in to the console
-    remote: str = ""  # the address they come from
-    peer: Peer | None = None  # their connection, where they are on this machine
+    session: ActiveSession | None = None  # the console session
+    remote: str = ""  # the client's address
+    peer: Peer | None = None  # the connection, if the client is on this machine
     is_still_valid: Callable[[], Awaitable[bool]] = field(
         default=_always_valid, repr=False
-    )  # they would be let in now
+    )  # whether the caller would be admitted now
 
 
 @frozen
 class ApiResponse:
-    """An answer that is more than a record: another status, headers, a body of another type."""
+    """A response with its own status, headers or media type."""
 
-    body: object = None  # a record, or bytes where `media` is given
+    body: object = None  # a record, or bytes if `media` is set
     status: int = 200
     headers: tuple[Header, ...] = ()
     media: str | None = None
@@ -82,41 +82,41 @@ class ApiResponse:
 
 @frozen
 class StreamingResponse:
-    """An answer that goes on: it writes to the client itself."""
+    """A response that writes to the client itself."""
 
     run: Callable[[Receive, Send, tuple[Header, ...]], Awaitable[None]]
 
 
 @frozen
 class ApiOperation:
-    """`GET /api/tools/{server}/{tool}` and what belongs to it.
+    """An operation such as `GET /api/tools/{server}/{tool}`.
 
-    `query` and `body` are frozen dataclasses; their fields are checked by pydantic, their docstrings and
-    `Annotated[…, Field(description=…)]` go into the description. `answer` raises `ApiProblem` for what the
-    caller can do something about.
+    `query` and `body` are frozen dataclasses. Pydantic checks their fields; their docstrings and
+    `Annotated[…, Field(description=…)]` become part of the OpenAPI document. `answer` raises `ApiProblem` for
+    errors the caller can fix.
     """
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     name: str  # operationId, such as `list_packets`
     summary: str
-    right: Right | None  # None: whoever is known; what they see, the operation decides
+    right: Right | None  # None: any authenticated caller; the operation decides what it sees
     answer: Callable[[ApiRequest], Awaitable[object]]
     query: type[Any] | None = None
     body: type[Any] | None = None
     returns: Any = None  # a type; None: no body
-    media: str = "application/json"  # of what it returns
+    media: str = "application/json"  # of the response
     status: int = 200
-    problems: tuple[int, ...] = ()  # statuses of `ApiProblem` it may raise, beyond those every operation has
+    problems: tuple[int, ...] = ()  # statuses of `ApiProblem` besides the common ones
     tag: str = ""
-    also: tuple[str, ...] = ()  # further media types of the answer, where the caller accepts them
-    public: bool = False  # whoever can reach us may ask: it says nothing of anybody
-    opens: bool = False  # the request itself brings what lets its sender in
-    stops: bool = False  # its work ends when the client leaves
+    also: tuple[str, ...] = ()  # further media types of the response
+    public: bool = False  # needs no authentication; contains nothing private
+    opens: bool = False  # signs in: the request itself contains the credential
+    stops: bool = False  # cancelled when the client disconnects
 
 
 class ApiProblem(Exception):
-    """What the caller gets instead, as problem details (RFC 9457)."""
+    """An error response as problem details (RFC 9457)."""
 
     def __init__(self, status: int, title: str, detail: str = "", **more: Any) -> None:
         super().__init__(detail or title)
@@ -131,7 +131,7 @@ log = logging.getLogger("fingerpost.api")
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 _PROBLEM_TYPE_HEADER: Final[Header] = (b"content-type", PROBLEM_MEDIA_TYPE.encode())
 
-# The first that fits: narrower kinds stand before wider ones.
+# The first match counts, so subclasses come before their base classes.
 _STATUS_BY_ERROR: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
     (UnknownServer, 404, "There is no such server"),
     (UnknownTool, 404, "There is no such tool"),
@@ -150,7 +150,7 @@ _STATUS_BY_ERROR: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
 
 @frozen
 class ProblemDetails:
-    """A problem, ready to be written."""
+    """The encoded form of a problem."""
 
     status: int
     title: str
@@ -160,7 +160,9 @@ class ProblemDetails:
 
 
 def build_problem(error: Exception) -> ProblemDetails:
-    """What the caller hears of an error. What is our own fault goes to the log, with an id for both."""
+    """Convert an error to problem details. Internal errors are logged with an id that the caller also
+    gets.
+    """
     if isinstance(error, ApiProblem):
         return ProblemDetails(status=error.status, title=error.title, detail=error.detail, more=error.more)
     if isinstance(error, HttpError):
@@ -186,7 +188,7 @@ def _build_known_problem(error: FingerpostError) -> ProblemDetails:
 
 
 async def write_problem(send: Send, problem: ProblemDetails, common: tuple[Header, ...]) -> None:
-    """Tell the caller."""
+    """Send the problem as the response."""
     body: dict[str, Any] = {"type": "about:blank", "title": problem.title, "status": problem.status}
     if problem.detail:
         body["detail"] = problem.detail
@@ -201,20 +203,20 @@ EVENT_STREAM_TYPE: Final = "text/event-stream"
 
 
 def check_accept(headers: Mapping[str, str], operation: ApiOperation) -> None:
-    """Raises `ApiProblem` when nothing we could answer with would be taken."""
+    """Raise `ApiProblem` if the client accepts none of the operation's media types."""
     offered = (operation.media, *operation.also)
     if not any(accepts_media(headers, media) for media in offered):
         raise ApiProblem(406, "Not in this form", f"This is given as {' or '.join(offered)}.")
 
 
 def accepts_media(headers: Mapping[str, str], media: str) -> bool:
-    """Whether the caller takes this media type; without a word about it they take any."""
+    """Return whether the caller accepts this media type. Without an Accept header it accepts all."""
     ranges = _parse_accept(headers)
     return not ranges or any(one in ranges for one in (media, f"{media.partition('/')[0]}/*", "*/*"))
 
 
 def prefers_event_stream(headers: Mapping[str, str]) -> bool:
-    """Whether the caller asks for a stream by name."""
+    """Return whether the Accept header names event streams explicitly."""
     return EVENT_STREAM_TYPE in _parse_accept(headers)
 
 
@@ -224,10 +226,10 @@ def _parse_accept(headers: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name, more in wanted if name and more not in {"q=0", "q=0.0"})
 
 
-MAX_PAGE_ITEMS: Final = 500  # items of one page
+MAX_PAGE_ITEMS: Final = 500
 MAX_SEARCH_LENGTH: Final = 200
 MAX_REASON_LENGTH: Final = 500
-MAX_ROW_NUMBER: Final = 2**63 - 1  # a database can count to
+MAX_ROW_NUMBER: Final = 2**63 - 1  # the limit of database integers
 
 PageItem = TypeVar("PageItem")
 
@@ -244,12 +246,12 @@ ReasonText = Annotated[
 
 
 def split_page(items: Sequence[PageItem], limit: int) -> tuple[tuple[PageItem, ...], PageItem | None]:
-    """The first so many, and the last of them where more follow."""
+    """Return the first `limit` items, and the last of them if more follow."""
     page = tuple(items[:limit])
     return page, page[-1] if len(items) > limit else None
 
 
 def contains_all(words: Sequence[str], text: str) -> bool:
-    """Whether every word (in small letters) occurs."""
+    """Return whether every word (lower-case) occurs in the text."""
     folded = text.casefold()
     return all(word in folded for word in words)

@@ -35,7 +35,7 @@ COUNT_FRESH_S = 0.2
 
 
 class CountChange:
-    """Wakes somebody who waits for the count to change."""
+    """Signals one watcher that the count may have changed."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -44,14 +44,14 @@ class CountChange:
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Until something may have changed, but no longer than this."""
+        """Wait for a change, at most `seconds`."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
         self._event = anyio.Event()
 
 
 class PendingCounter:
-    """An event sink: what is asked and decided in this process is known at once."""
+    """Counts pending calls. As an event sink it notices changes in this process at once."""
 
     def __init__(self, approvals: CallApprovals, events: Fanout) -> None:
         self._approvals = approvals
@@ -69,7 +69,7 @@ class PendingCounter:
 
     @contextmanager
     def watch_changes(self) -> Generator[CountChange]:
-        """For one who watches."""
+        """Register a watcher for the duration of the block."""
         watcher = CountChange()
         self._watchers.add(watcher)
         try:
@@ -78,7 +78,7 @@ class PendingCounter:
             self._watchers.discard(watcher)
 
     async def count_pending(self, own: str | None) -> int:
-        """How many wait, all or those of one caller."""
+        """Return the number of pending calls, of all callers or of one."""
         async with self._lock:
             now = anyio.current_time()
             if now - self._at >= COUNT_FRESH_S:
@@ -89,7 +89,7 @@ class PendingCounter:
 
 MAX_PACKETS_PER_PAGE: Final = 200
 INITIAL_LINES: Final = 200
-RECOUNT_INTERVAL_S: Final = 3.0  # what other processes asked and decided is heard of after this time
+RECOUNT_INTERVAL_S: Final = 3.0  # how soon changes by other processes are noticed
 MAX_SEQUENCE: Final = 2**63 - 1
 
 FilterText = Annotated[str, Field(max_length=500)]
@@ -177,7 +177,7 @@ class PacketOperations:
             conversation=wanted.conversation,
             mode=wanted.mode,
         )
-        await self._journal.flush()  # whoever asked a moment ago finds their request
+        await self._journal.flush()  # so that a request of a moment ago is included
         return await self._ledger.get_page(query)
 
     async def get_packet(self, request: ApiRequest) -> PacketView:
@@ -202,7 +202,7 @@ class PacketOperations:
 
     async def _write_packets(self, stream: EventStream, caller: str | None) -> None:
         with self._ledger.follow_lines() as frames, suppress(anyio.EndOfStream):
-            with suppress(StoreError):  # what is known is told now, the rest when the store is back
+            with suppress(StoreError):  # send what is known; the rest follows when the store recovers
                 await self._ledger.refresh()
             await _send_lines(stream, self._ledger.get_newest_lines(INITIAL_LINES), caller, first=True)
             async with anyio.create_task_group() as tasks:
@@ -211,9 +211,9 @@ class PacketOperations:
                     await _send_lines(stream, lines, caller)
 
     async def _send_pending_count(self, stream: EventStream, caller: str | None) -> None:
-        """How many calls wait for a person, at first and whenever that may have changed.
+        """Send the number of pending calls, first at once and then after every change.
 
-        While the store is away nobody can tell; it is asked again, and the stream goes on.
+        If the store is unavailable, retry; the stream stays open.
         """
         before: int | None = None
         with self._waiting.watch_changes() as changes:
@@ -261,7 +261,7 @@ async def _send_lines(
 
 
 def _get_last_seen(request: ApiRequest) -> int | None:
-    """Where to go on: what the browser heard last goes before what the page asked for at first."""
+    """Return the sequence number to continue after. `Last-Event-ID` takes precedence over `after`."""
     last = request.headers.get("last-event-id")
     if last is None:
         return request.query.after

@@ -66,13 +66,13 @@ _UNKNOWN_QUESTION_MESSAGE = (
 
 
 class OpenQuestions:
-    """The newest of them, by packet. Each is answered once, by whoever was asked."""
+    """The newest open questions by packet. Each can be answered once, by the caller that was asked."""
 
     def __init__(self) -> None:
         self._asked: OrderedDict[str, Route] = OrderedDict()
 
     def remember(self, route: Route) -> None:
-        """Remember a route that asks something."""
+        """Remember a route if it asks a question."""
         if route.question is None or route.question.pending_id is not None:
             return
         self._asked[route.packet_id] = route
@@ -80,7 +80,7 @@ class OpenQuestions:
             self._asked.popitem(last=False)
 
     def take(self, caller: str, packet_id: str | None) -> Route | None:
-        """The route this answers; None where nothing is answered. Raises `ApiProblem`."""
+        """Return the route that this request answers, or None. Raises `ApiProblem`."""
         if packet_id is None:
             return None
         route = self._asked.get(packet_id)
@@ -284,7 +284,7 @@ class RequestOperations:
     async def _stream_reply(
         self, stream: EventStream, question_route: Route, request: ApiRequest, route_options: RouteOptions
     ) -> None:
-        """A question is answered in one go; what happened is told when it has."""
+        """Answer a question. The reply does not stream, so its events are sent at the end."""
         route = self._remember_question(
             await self._router.reply(question_route, request.body.request, **route_options)
         )
@@ -292,7 +292,7 @@ class RequestOperations:
             await _send_item(stream, item, request.principal)
 
     def _remember_question(self, route: Route) -> Route:
-        """The route, remembered where it asks something."""
+        """Remember the route if it asks a question, and return it."""
         self._questions.remember(route)
         return route
 
@@ -328,13 +328,13 @@ class RequestOperations:
     async def _explain_unavailable(
         self, tool_call: ToolCall, principal: Principal, access_scope: AccessScope
     ) -> Outcome | None:
-        """Why a tool that they could use is not to be had now; None where there is none. Nothing runs."""
+        """Return the failed outcome of a permitted tool that is unavailable now, else None. Nothing runs."""
         probe = CallContext(
             call_id=create_id("cal"),
             caller=principal.name,
             profile=access_scope.profile,
             scopes=access_scope.scopes,
-            dry_run=True,  # what is hidden from them may have the same name, and does not exist for them
+            dry_run=True,  # a hidden tool may have the same name and must not run
         )
         if self._router.calls.find_absence(tool_call, probe) is None:
             return None
@@ -342,7 +342,9 @@ class RequestOperations:
         return outcome if outcome.error is ErrorKind.UNAVAILABLE else None
 
     async def _check_server(self, server: str, caller: str, access_scope: AccessScope) -> None:
-        """Raises where there is none. Whoever may not use everything does not hear which there are."""
+        """Raise if the server does not exist. Limited callers get the same error for servers they cannot
+        see.
+        """
         if access_scope.scopes:
             view = await self._router.look(
                 caller=caller, profile=access_scope.profile, scopes=access_scope.scopes
@@ -353,7 +355,9 @@ class RequestOperations:
         self._router.servers.get_status(server)
 
     async def _await_servers(self, request: ApiRequest) -> ApiRequest:
-        """Wait for servers that still connect; return the request with what they list to its caller's key."""
+        """Wait for connecting servers. Return the request with the tools that servers list for the caller's
+        own key.
+        """
         if not self._met:
             self._router.servers.start()
             await self._router.servers.wait_until_settled(timeout=SERVER_WAIT_S)
@@ -386,7 +390,7 @@ class RequestOperations:
 
 
 async def _drop_large_result(outcome: Outcome) -> Outcome:
-    """Without the raw result where that is too large to be written at once: its handle leads to it."""
+    """Drop the raw result if it is too large to send. It can be read by its handle."""
     if (
         not is_large_value(outcome.result)
         or len(await run_in_thread(write_json, outcome.result)) <= MAX_KEPT_BYTES
@@ -400,7 +404,7 @@ def _build_conversation_id(principal: Principal, given: str | None) -> str | Non
 
 
 def _get_idempotency_key(request: ApiRequest, wanted: Call) -> str | None:
-    """From the body or the header, where it may stand in quotation marks (the IETF's draft wants them)."""
+    """Return the key from the body or the header, which may be quoted (as in the IETF draft)."""
     header = request.headers.get(IDEMPOTENCY_HEADER)
     if header is None:
         return wanted.idempotency_key
@@ -415,7 +419,7 @@ def _get_idempotency_key(request: ApiRequest, wanted: Call) -> str | None:
 
 
 def _render_route(route: Route, principal: Principal) -> dict[str, Json]:
-    """What became of the request, as its caller may hear it."""
+    """Render the route without details that the caller may not see."""
     if route.narrowing is not None:
         route = replace(route, narrowing=filter_narrowing(route.narrowing, principal))
     return route.as_json()
@@ -451,7 +455,7 @@ def _build_narrowed(narrowing: Narrowing, snapshot: Snapshot) -> Narrowed:
 
 
 def get_title(definition: JsonObject, name: str) -> str:
-    """What a tool calls itself for people, else its name."""
+    """Return the tool's title, else its name."""
     annotations = definition.get("annotations")
     inner = annotations.get("title") if isinstance(annotations, dict) else None
     title = definition.get("title") or inner

@@ -16,7 +16,7 @@ from fingerpost.surfaces.api.tools import build_asset_operations, build_tool_ope
 def build_resource_operations(
     router: Router, ledger: JournalReader, loaded: Loaded | None = None
 ) -> tuple[ApiOperation, ...]:
-    """All of them. `loaded` is what the settings were read from; without it nobody knows where from."""
+    """Return all of these operations. `loaded` is where the settings were read from, if known."""
     return (
         *build_tool_operations(router),
         *build_server_operations(router),

@@ -65,7 +65,7 @@ class PinLine:
     state: PinState
     fingerprint: str
     pinned_at: datetime
-    accepted_by: str | None  # None: seen first, accepted by nobody in particular
+    accepted_by: str | None  # None: pinned when first seen
     change: DefinitionChange | None = None
 
 
@@ -114,7 +114,7 @@ def build_pin_operations(router: Router) -> tuple[ApiOperation, ...]:
 
 
 class PinOperations:
-    """What is trusted."""
+    """The operations about trusted definitions."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -176,7 +176,7 @@ def _get_pin_state(key: str, quarantined: Mapping[str, Quarantined], offered: se
 
 
 def _build_sort_key(state: PinState, key: str) -> str:
-    """Where it stands in the list; also what a page goes on from."""
+    """Return the sort key of a pin. It is also the page cursor."""
     return f"{_STATE_ORDER[state]}:{key}"
 
 
@@ -201,8 +201,8 @@ class BreakerLine:
 
     state: BreakerState = BreakerState.CLOSED
     reason: str = ""
-    failures: int = 0  # in a row
-    retry_in: float | None = None  # seconds until it is tried again
+    failures: int = 0  # consecutive
+    retry_in: float | None = None  # seconds until the next attempt
 
 
 @frozen
@@ -222,20 +222,20 @@ class ServerLine:
     on: bool
     state: ServerState
     reason: str = ""
-    hint: str = ""  # what a person can do about the reason
+    hint: str = ""  # how to fix the problem
     since: datetime
     transport: Transport
-    version: str = ""  # what it calls itself, with its version
+    version: str = ""  # name and version as reported
     protocol: str = ""
     tools: int = 0
-    dropped: int = 0  # tools that could not be taken
+    dropped: int = 0  # invalid tools that were dropped
     connect_ms: float | None = None
-    latency: float | None = None  # milliseconds of the last sign of life, where one was asked for
+    latency: float | None = None  # milliseconds of the last probe, if there was one
     attempts: int = 0
     retry_in: float | None = None
     breaker: BreakerLine
-    switched_off: Switched | None = None  # None: nobody did, while it ran
-    instructions_change: InstructionsChange | None = None  # what it says of itself, to be accepted
+    switched_off: Switched | None = None  # None: not disabled at run time
+    instructions_change: InstructionsChange | None = None  # changed instructions to review
     stderr_tail: str = ""
 
 
@@ -319,7 +319,7 @@ def build_server_operations(router: Router) -> tuple[ApiOperation, ...]:
 
 
 class ServerOperations:
-    """All servers within the caller's bounds."""
+    """The operations about servers within the caller's scope."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -331,7 +331,7 @@ class ServerOperations:
 
     async def get_server(self, request: ApiRequest) -> ServerLine:
         name = self._get_name(request)
-        with suppress(ServerError):  # the page about a server that is ill must come, too
+        with suppress(ServerError):  # a failing server must be shown too
             await self._router.servers.probe(name, timeout=PROBE_TIMEOUT_S)
         return self._build_server_line(self._router.servers.get_status(name))
 
@@ -382,12 +382,14 @@ class ServerOperations:
         return name
 
     def _list_visible(self, request: ApiRequest) -> list[ServerStatus]:
-        """The servers they may know of."""
+        """Return the servers that the caller may see."""
         bounds = build_managed_scope(request.principal, self._router.profiles)
         return [status for status in self._router.servers.statuses if bounds.covers_server(status.name)]
 
     def _check_enabled(self, name: str) -> None:
-        """What the settings switch off, only the settings switch on."""
+        """Raise `ApiProblem` for a server that is disabled in the settings. Only the settings can enable
+        it.
+        """
         status = self._router.servers.get_status(name)
         if (
             status.state is ServerState.DISABLED

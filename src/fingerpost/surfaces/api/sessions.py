@@ -21,22 +21,22 @@ SESSION_COOKIE: Final = "fingerpost_session"
 SESSION_CACHE: Final = "console_sessions"
 OPERATOR_PRINCIPAL: Final = Principal(name="local", kind="local", rights=ALL_RIGHTS)
 SESSION_FRESH_S: Final = 3.0
-_TOKEN_LENGTH: Final = 43  # of 32 random bytes, as text
+_TOKEN_LENGTH: Final = 43  # 32 random bytes as base64
 _MAX_CACHED: Final = 1000
 
 
 @frozen
 class ConsoleSession:
-    """A session as it is kept."""
+    """A session as stored."""
 
-    key_id: str | None  # None: of the person whose installation this is
+    key_id: str | None  # None: the operator
     csrf: str = field(repr=False)
     ends: datetime
 
 
 @frozen
 class ActiveSession:
-    """A session that holds now, and who it stands for."""
+    """A valid session and its principal."""
 
     session: ConsoleSession
     principal: Principal
@@ -53,11 +53,13 @@ class ConsoleSessions:
 
     @property
     def seconds(self) -> int:
-        """How long one lasts."""
+        """The lifetime of a session."""
         return int(self._length.total_seconds())
 
     async def open_session(self, key: ApiKey | None) -> tuple[str, ActiveSession]:
-        """A new session of the holder of this key, or of the operator. The text is the only copy there is."""
+        """Open a session for the holder of this key, or for the operator. The token is not stored in readable
+        form.
+        """
         token = secrets.token_urlsafe(32)
         ends = utc_now() + self._length
         key_id = None if key is None else key.key_id
@@ -69,14 +71,14 @@ class ConsoleSessions:
         )
 
     def get_cached(self, token: str) -> ActiveSession | None:
-        """The answer of a moment ago, if it was a good one."""
+        """Return the cached session if it was valid a moment ago."""
         held, at = self._seen.get(_hash_token(token), (None, 0.0))
         if held is None or self._clock() - at >= SESSION_FRESH_S or held.session.ends <= utc_now():
             return None
         return held
 
     async def find_session(self, token: str) -> ActiveSession | None:
-        """The session of this cookie, if it and its key hold now."""
+        """Return the session of this cookie if it and its key are valid."""
         if len(token) != _TOKEN_LENGTH or not token.isascii():
             return None
         mark = _hash_token(token)
@@ -93,7 +95,7 @@ class ConsoleSessions:
         return held
 
     async def close_session(self, token: str) -> None:
-        """From now on the cookie opens nothing."""
+        """End the session. Its cookie becomes invalid."""
         self._seen.pop(_hash_token(token), None)
         await self._store.cache.put(SESSION_CACHE, _hash_token(token), b"", ttl=0)
 

@@ -19,7 +19,9 @@ from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiReque
 from fingerpost.surfaces.api.visibility import check_unscoped
 
 SETTINGS_TAG: Final = "settings"
-PROGRAM_ORIGIN: Final = ValueOrigin(kind="argument", name="settings")  # by the program that opened the router
+PROGRAM_ORIGIN: Final = ValueOrigin(
+    kind="argument", name="settings"
+)  # set by the program that opened the router
 
 
 @frozen
@@ -51,7 +53,7 @@ class SettingsView:
 
 
 def build_settings_operations(router: Router, loaded: Loaded | None) -> tuple[ApiOperation, ...]:
-    known: list[tuple[SettingLine, ...]] = []  # they do not change while we run
+    known: list[tuple[SettingLine, ...]] = []  # computed once: settings do not change at run time
 
     def read() -> tuple[SettingLine, ...]:
         if not known:
@@ -111,7 +113,7 @@ def _build_lines(loaded: Loaded) -> tuple[SettingLine, ...]:
 
 
 def _load_from_program(settings: Settings) -> Loaded:
-    """Settings a program made by itself: what differs from the defaults, it has given."""
+    """Return the origins of settings made by a program: values that differ from the defaults are its own."""
     usual = _collect_values(Loaded(settings=Settings(), origins={}))
     present = _collect_values(Loaded(settings=settings, origins={}))
     origins = {path: PROGRAM_ORIGIN for path, value in present.items() if usual.get(path, ...) != value}

@@ -43,7 +43,7 @@ class PacketView:
 
 
 def build_event_view(event: Event, seq: int | None = None) -> EventView:
-    """The event as it is shown. Its secrets were masked when it was made."""
+    """Build the view of an event. Its secrets were masked when it was created."""
     kind, data = event.kind, to_plain(event)
     if isinstance(event, UnknownEvent):
         kind, data = event.unknown_kind, dict(event.contents)
@@ -63,7 +63,7 @@ def _get_event_data(data: dict[str, Any]) -> JsonObject:
 
 
 def build_packet_view(detail: PacketDetail) -> PacketView:
-    """Takes a moment for long journeys: not for an event loop."""
+    """Build the view of a request. Slow for many events: run it in a thread."""
     events = tuple(build_event_view(entry.event, entry.seq) for entry in detail.events)
     return PacketView(line=detail.line, events=events, packet=detail.packet)
 
@@ -72,11 +72,11 @@ CHECK_INTERVAL_S: Final = 3.0
 
 
 class StreamSlots:
-    """Every open stream has a place; when there is none left, others wait."""
+    """Limits the number of open streams."""
 
     def __init__(self, limit: int) -> None:
         self._most = limit
-        self._open: dict[anyio.CancelScope, str] = {}  # and whose each is
+        self._open: dict[anyio.CancelScope, str] = {}  # principal names by scope
         self._closing = False
 
     @property
@@ -86,9 +86,10 @@ class StreamSlots:
     def build_streaming(
         self, write: Callable[[EventStream], Awaitable[None]], request: ApiRequest
     ) -> StreamingResponse:
-        """An answer that `write` goes on with, until it returns, or the client leaves, or may not stay.
+        """Return a response written by `write` until it returns, the client disconnects, or access is
+        revoked.
 
-        Raises `ApiProblem`.
+        Raises `ApiProblem` above the limit.
         """
         self._check_limit(request.principal)
 
@@ -104,7 +105,7 @@ class StreamSlots:
         return StreamingResponse(run=run)
 
     def end_all(self) -> None:
-        """End all of them in good order: each client gets the end of its answer."""
+        """End all streams gracefully: each client gets a complete response."""
         self._closing = True
         for scope in tuple(self._open):
             scope.cancel()
@@ -126,7 +127,7 @@ class StreamSlots:
             detail = f"{self._most} streams are open already (api.streams). Close one, or try again later."
             raise ApiProblem(503, "Too many streams", detail)
         theirs = sum(name == principal.name for name in self._open.values())
-        if principal.kind != "local" and theirs >= max(1, self._most // 2):  # others get a place, too
+        if principal.kind != "local" and theirs >= max(1, self._most // 2):  # keep slots for other callers
             detail = f"{theirs} of your streams are open already: half of api.streams. Close one."
             raise ApiProblem(503, "Too many streams", detail)
 

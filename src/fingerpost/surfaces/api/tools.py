@@ -54,7 +54,7 @@ from fingerpost.surfaces.api.operation import (
 from fingerpost.surfaces.api.visibility import ManagedScope, build_managed_scope, get_visible_caller
 from fingerpost.surfaces.http.asgi import Header
 
-_MAX_DIFF_LINES: Final = 2_000  # comparing longer texts line by line takes too long
+_MAX_DIFF_LINES: Final = 2_000  # longer texts take too long to compare
 
 
 @frozen
@@ -68,7 +68,7 @@ class DefinitionChange:
     before: JsonObject
     after: JsonObject
     diff: tuple[str, ...]
-    pinned: str  # the fingerprint that is trusted
+    pinned: str  # the trusted fingerprint
     seen: str  # the fingerprint to accept
 
 
@@ -92,7 +92,7 @@ def instructions_change(changed: ChangedInstructions) -> InstructionsChange:
 
 
 def build_change(entry: Quarantined) -> DefinitionChange:
-    """Takes a moment for long definitions: not for an event loop."""
+    """Build the comparison of two definitions. Slow for long ones: run it in a thread."""
     before, after = entry.pin.definition, entry.card.definition
     return DefinitionChange(
         before=extract_fingerprinted(before),
@@ -104,7 +104,7 @@ def build_change(entry: Quarantined) -> DefinitionChange:
 
 
 def diff_definitions(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
-    """The difference, line by line; by path where the definitions are very long."""
+    """Return the difference line by line, or by path if the definitions are very long."""
     old, new = _format_lines(before), _format_lines(after)
     if len(old) + len(new) > _MAX_DIFF_LINES:
         return tuple(_diff_by_path(before, after))
@@ -112,7 +112,7 @@ def diff_definitions(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
 
 
 def text_difference(before: str, after: str) -> tuple[str, ...]:
-    """The difference of two texts, line by line; the one and then the other where they are very long."""
+    """Return the difference of two texts line by line. Very long texts are returned one after the other."""
     old, new = (
         [escape_invisible_except(line, keep="\t") for line in text.split("\n")] for text in (before, after)
     )
@@ -145,14 +145,14 @@ class ToolLine:
     """One tool. `state` is how it stands with whoever asks, `reason` why it is not offered."""
 
     key: str
-    name: str  # as its server calls it
+    name: str  # the server's name for it
     server: str
-    exposed_name: str = ""  # as models see it
+    exposed_name: str = ""  # the name that models see
     title: str = ""
     description: str = ""
-    effect: Effect | None = None  # None: switched off in the settings, so nobody looked
+    effect: Effect | None = None  # None: disabled in the settings, so not classified
     effect_source: Source | None = None
-    effect_doubt: str = ""  # why it is not certain that it only reads; it is asked about then
+    effect_doubt: str = ""  # why it may not be read-only; calls then need an approval
     state: ToolState
     reason: str = ""
     calls: int = 0
@@ -164,18 +164,18 @@ class ToolLine:
 
 @frozen
 class ToolInventory:
-    """All tools as one caller may know of them."""
+    """All tools that one caller may know."""
 
-    cards: Mapping[str, ToolCard]  # in the order of the keys
+    cards: Mapping[str, ToolCard]  # sorted by key
     off: Mapping[str, str]
     quarantined: Mapping[str, Quarantined]
     hidden: Mapping[str, HiddenTool]
-    down: Mapping[str, str]  # servers
-    dropped: tuple[DroppedTool, ...]  # switched off in the settings
+    down: Mapping[str, str]  # reasons by server
+    dropped: tuple[DroppedTool, ...]  # disabled in the settings
     usage: Mapping[str, UsageProfile]
 
     def list_lines(self) -> Iterator[ToolLine]:
-        """Every tool, by key."""
+        """Yield every tool, sorted by key."""
         lines = [
             *(self.build_line(card) for card in self.cards.values()),
             *(_build_dropped_line(drop) for drop in self.dropped if _get_dropped_key(drop) not in self.cards),
@@ -205,7 +205,9 @@ class ToolInventory:
         )
 
     def _get_state(self, card: ToolCard) -> tuple[ToolState, str]:
-        """What a person did comes before what a rule says, and that before what is broken."""
+        """Return the state and its reason. Manual changes take precedence over rules, and rules over server
+        failures.
+        """
         if (reason := self.off.get(card.key)) is not None:
             return "off", reason
         if (held := self.quarantined.get(card.key)) is not None:
@@ -219,7 +221,7 @@ class ToolInventory:
 
 
 async def build_inventory(router: Router, principal: Principal, profile: str | None = None) -> ToolInventory:
-    """All tools as they are now, for this caller (and as seen through a profile)."""
+    """Return the current tools for this caller, optionally limited to a profile."""
     bounds = build_managed_scope(principal, router.profiles)
     hidden = await _find_hidden(router, principal, bounds if profile is None else bounds.for_profile(profile))
     usage = await router.store.usage.get_profiles()
@@ -249,7 +251,7 @@ async def build_inventory(router: Router, principal: Principal, profile: str | N
 async def _find_hidden(
     router: Router, principal: Principal, bounds: ManagedScope
 ) -> Mapping[str, HiddenTool]:
-    """What they cannot use by any way they have."""
+    """Return the tools that are hidden under every profile of the caller."""
     views = [
         await router.look(caller=principal.name, profile=reach.profile, scopes=reach.scopes)
         for reach in bounds.access_scopes
@@ -261,7 +263,7 @@ async def _find_hidden(
 
 
 def find_unusable_servers(router: Router) -> dict[str, str]:
-    """Servers whose tools cannot be called now, each with the reason."""
+    """Return servers whose tools cannot be called now, each with the reason."""
     reasons = {
         status.name: status.reason or "it is down"
         for status in router.servers.statuses
@@ -282,7 +284,7 @@ def _get_card_title(card: ToolCard) -> str:
 
 
 def _get_dropped_key(drop: DroppedTool) -> str:
-    return build_tool_key(drop.server, "") + drop.name  # whose unseen characters are written out already
+    return build_tool_key(drop.server, "") + drop.name  # the name is already escaped
 
 
 def _build_dropped_line(drop: DroppedTool) -> ToolLine:
@@ -341,7 +343,7 @@ class ToolFacts:
     exposed_name: str
     description: str
     fingerprint: str
-    definition: JsonObject  # exactly as the server sent it
+    definition: JsonObject  # unchanged from the server
     instructions: Instructions
 
 
@@ -351,10 +353,10 @@ class ToolDetail(ToolLine):
 
     card: ToolFacts
     intelligence: tuple[KnownField, ...]
-    schema: JsonObject  # of its arguments
+    schema: JsonObject  # of the arguments
     usage: UsageProfile | None  # None: never called
-    pin: Pin | None  # the definition that is trusted
-    change: DefinitionChange | None  # None: its definition is the pinned one
+    pin: Pin | None  # the trusted definition
+    change: DefinitionChange | None  # None: the definition is the pinned one
 
 
 @frozen
@@ -369,8 +371,8 @@ class Switch:
 class ReadingWord:
     """A person's word on one definition of a tool."""
 
-    fingerprint: str  # of the definition that was shown
-    only_reads: bool = True  # false: it is judged by its own words again
+    fingerprint: str  # of the reviewed definition
+    only_reads: bool = True  # False: classify it by its definition again
 
 
 def build_tool_operations(router: Router) -> tuple[ApiOperation, ...]:
@@ -427,7 +429,7 @@ def build_tool_operations(router: Router) -> tuple[ApiOperation, ...]:
 
 
 class ToolOperations:
-    """The catalog, for people."""
+    """The operations about the catalog."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -475,7 +477,7 @@ class ToolOperations:
         return await self._get_line(request.principal, card)
 
     def _may_view_profile(self, profile: str, principal: Principal) -> bool:
-        """A key for certain profiles looks through these alone."""
+        """Return whether the caller may view this profile. A key for certain profiles may view only those."""
         profiles = self._router.profiles
         return profile in profiles and bool(
             build_managed_scope(principal, profiles).for_profile(profile).access_scopes
@@ -493,9 +495,7 @@ class ToolOperations:
         key = build_tool_key(server, tool)
         if any(line.key == key for line in inventory.list_lines()):
             title = "The tool is switched off in the settings"
-            status = (
-                409 if request.body is not None else 404
-            )  # it cannot be switched; there is nothing to see
+            status = 409 if request.body is not None else 404  # 409 to change it, 404 to read it
             raise ApiProblem(status, title, "Nothing is known of it until the settings switch it on again.")
         near = [near for near in self._router.tools.near(key) if near in inventory.cards]
         raise ApiProblem(404, "There is no such tool", f"No server offers {key}.", near=near)
@@ -537,7 +537,7 @@ def _build_detail(inventory: ToolInventory, card: ToolCard, pin: Pin | None) -> 
 
 
 def _iterate_known_fields(card: ToolCard) -> Iterator[KnownField]:
-    """Every value with a source, by where it stands in the record."""
+    """Yield every value that has a source, by its path in the record."""
     yield _build_field("effect", card.effect)
     yield _build_field("effect_certain", Known(card.certain, card.effect.source, card.doubt))
     yield from _iterate_fields("", card.intelligence)
@@ -566,7 +566,7 @@ def _build_field(name: str, known: Known[Any]) -> KnownField:
 
 ASSETS_TAG: Final = "assets"
 _KNOWN_MEDIA_TYPES: Final = tuple(dict.fromkeys(MEDIA_TYPES.values()))
-# On top of what every answer has: opened by itself, an SVG is a page without any rights.
+# In addition to the common headers: an SVG that is opened directly gets no permissions.
 _SANDBOX_HEADER: Final[Header] = (
     b"content-security-policy",
     b"sandbox; default-src 'none'; style-src 'unsafe-inline'",
@@ -592,7 +592,7 @@ def build_asset_operations(router: Router) -> tuple[ApiOperation, ...]:
 
 
 class AssetOperations:
-    """What is kept."""
+    """The operations about stored assets."""
 
     def __init__(self, router: Router) -> None:
         self._results = router.calls.results
@@ -607,7 +607,7 @@ class AssetOperations:
 
 
 def _get_media_type(found: Asset) -> str:
-    """What we know; anything else is bytes, whatever it was said to be."""
+    """Return the media type if it is known, else a binary type, whatever was declared."""
     return found.media_type if found.media_type in _KNOWN_MEDIA_TYPES else FILE
 
 

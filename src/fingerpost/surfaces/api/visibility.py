@@ -1,5 +1,5 @@
-"""Which requests, tools and servers a caller may see, decide about and manage: bounded by the scope and
-profiles of their key.
+"""Which requests, tools and servers a caller may see, decide about and manage, by the scope and profiles of
+its key.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from fingerpost.surfaces.http.asgi import HttpError
 
 
 def get_visible_caller(principal: Principal, *also: Right) -> str | None:
-    """None: they see everybody's. Else the name of the caller whose requests they see: their own.
+    """Return None if the principal sees the requests of all callers, else its own name.
 
-    `also` are rights that let one see everything here, beside that to watch. Raises `ApiProblem`.
+    `also` are rights that permit this besides the right to watch. Raises `ApiProblem`.
     """
     if any(principal.may(right) for right in (Right.WATCH, *also)):
         return None
@@ -31,31 +31,33 @@ def get_visible_caller(principal: Principal, *also: Right) -> str | None:
 
 
 def is_scoped(principal: Principal) -> bool:
-    """Whether they may use some tools alone: requests of others may name any, and so may the settings."""
+    """Return whether the principal is limited to some tools. Requests of other callers and the settings may
+    name any tool.
+    """
     scope = principal.scope
     return bool(scope.servers or scope.tools or scope.effects or principal.profiles)
 
 
 def check_unscoped(principal: Principal) -> None:
-    """Raises `ApiProblem` for who is bound, where an answer speaks of everything there is."""
+    """Raise `ApiProblem` for a limited principal, if the answer covers all tools."""
     if is_scoped(principal):
         detail = "Your key is bound to certain tools or profiles, and this speaks of all there are."
         raise ApiProblem(403, "You may not see this", detail)
 
 
 def get_request_owner(principal: Principal) -> str | None:
-    """Whose requests they see, with everything that was considered for them; None: everybody's.
+    """Return whose requests, with all considered tools, the principal sees. None means all callers.
 
-    Who is bound sees their own, whatever their rights. Raises `ApiProblem`.
+    A limited principal sees only its own, whatever its rights. Raises `ApiProblem`.
     """
     own = get_visible_caller(principal)
     return principal.name if own is None and is_scoped(principal) else own
 
 
 def filter_narrowing(narrowing: Narrowing, principal: Principal) -> Narrowing:
-    """What was found for a request, as this caller may hear it.
+    """Return the narrowing without the details this caller may not see.
 
-    Which tools are hidden from them, and by which rule, is for those who may watch everything.
+    Hidden tools and their rules are only for callers that may watch everything.
     """
     if principal.may(Right.WATCH) and not is_scoped(principal):
         return narrowing
@@ -63,48 +65,48 @@ def filter_narrowing(narrowing: Narrowing, principal: Principal) -> Narrowing:
 
 
 def filter_event(event: Event, principal: Principal) -> Event:
-    """The event, as this caller may hear it."""
+    """Return the event without the details this caller may not see."""
     if isinstance(event, RequestNarrowed):
         return replace(event, narrowing=filter_narrowing(event.narrowing, principal))
     return event
 
 
 def build_missing_right(right: Right) -> ApiProblem:
-    """What somebody hears who lacks a right."""
+    """Build the problem for a missing right."""
     return ApiProblem(403, "You may not do this", f"Your key does not give you the right `{right}`.")
 
 
 @frozen(kw_only=False)
 class ManagedScope:
-    """Within them lies what is within every scope of any one reach."""
+    """What a caller may manage: everything within all scopes of at least one of its access scopes."""
 
     access_scopes: tuple[AccessScope, ...]
 
     def covers_tool(self, server: str, key: str) -> bool:
-        """Whether the tool lies within them. What it does to the world is the policy's matter."""
+        """Return whether the tool is within the scope. Effects are not checked here; the policy does that."""
         return any(
             all(_covers_tool(scope, server, key) for scope in reach.scopes) for reach in self.access_scopes
         )
 
     def covers_call(self, key: str, effect: Effect) -> bool:
-        """Whether a call of the tool that does this to the world lies within them."""
+        """Return whether a call of the tool with this effect is within the scope."""
         server = key.partition("/")[0]
         return any(is_within_scopes(reach.scopes, server, key, effect) for reach in self.access_scopes)
 
     def covers_server(self, server: str) -> bool:
-        """Whether any tool of the server may lie within them."""
+        """Return whether any tool of the server may be within the scope."""
         return any(
             all(_covers_server(scope, server) for scope in reach.scopes) for reach in self.access_scopes
         )
 
     def for_profile(self, profile: str) -> ManagedScope:
-        """The same through the eyes of one profile: nothing, where the key is for others."""
+        """Return the scope limited to one profile. Empty if the key is for other profiles."""
         mine = (reach for reach in self.access_scopes if reach.profile in (None, profile))
         return ManagedScope(tuple(replace(reach, profile=profile) for reach in mine))
 
 
 def build_managed_scope(principal: Principal, profiles: Profiles) -> ManagedScope:
-    """What bounds them now: profiles can change while somebody looks."""
+    """Return the current scope of a principal. Profiles may change at run time."""
     if principal.profiles:
         return ManagedScope(tuple(_resolve_profile_scopes(principal, profiles)))
     own = (principal.scope,) if principal.scope.bounded else ()
@@ -115,7 +117,7 @@ def _resolve_profile_scopes(principal: Principal, profiles: Profiles) -> Iterato
     for name in principal.profiles:
         try:
             yield resolve_access_scope(principal, name, profiles)
-        except HttpError:  # it is gone, or for others
+        except HttpError:  # deleted, or not for this caller
             continue
 
 

@@ -1,4 +1,4 @@
-"""The web console: static files for a browser. What it shows and does goes through the API."""
+"""The web console: static files for a browser. It uses the API for everything it shows and does."""
 
 from fingerpost.surfaces.console.app import ConsoleApp, open_console
 

@@ -32,7 +32,7 @@ _MEDIA_TYPES: Final = {
 
 @frozen(kw_only=False)
 class StaticFile:
-    """One file, ready to be sent."""
+    """One file with its response headers."""
 
     body: bytes
     media: str
@@ -40,7 +40,7 @@ class StaticFile:
 
 
 def read_files(folder: Path = STATIC_FOLDER) -> Mapping[str, StaticFile]:
-    """Every file that a browser knows what to do with, by its path below the folder."""
+    """Read every file of a known type, by its path below the folder."""
     return {
         path.relative_to(folder).as_posix(): _read_file(path)
         for path in sorted(folder.rglob("*"))
@@ -64,7 +64,7 @@ _COMMON_HEADERS: Final[tuple[Header, ...]] = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-cache"),  # kept, but asked for again: an upgrade is seen at once
+    (b"cache-control", b"no-cache"),  # cached but revalidated, so that an upgrade is visible at once
 )
 _TEXT_TYPE: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
 _HTML_TYPE: Final[Header] = (b"content-type", b"text/html; charset=utf-8")
@@ -76,14 +76,14 @@ _NOT_FOUND_PAGE: Final = (
 
 
 class ConsoleApp:
-    """Answers from memory. Who comes by another name than ours gets nothing (DNS rebinding)."""
+    """Serves the files from memory. Requests with an unknown Host are refused (DNS rebinding)."""
 
     def __init__(self, files: Mapping[str, StaticFile], authenticator: Authenticator) -> None:
         self._files = files
         self._gate = authenticator
 
     async def drain(self, seconds: float) -> None:
-        """Nothing here takes time."""
+        """Do nothing: no request takes long."""
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -126,5 +126,5 @@ class ConsoleApp:
 async def open_console(
     authenticator: Authenticator, *, folder: Path = STATIC_FOLDER
 ) -> AsyncGenerator[ConsoleApp]:
-    """The console, for the paths `/` and `/console`."""
+    """Open the console for the paths `/` and `/console`."""
     yield ConsoleApp(await anyio.to_thread.run_sync(read_files, folder), authenticator)
