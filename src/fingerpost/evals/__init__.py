@@ -1,7 +1,5 @@
-"""Measuring the router on labelled requests: a public set's, or an operator's own.
+"""Evaluation of the router on labelled requests, from a public set or from an operator's own journal.
 
-Predicting and judging are apart. `predict` writes what the router says, one
-line per query, without looking at a label; `report` reads those lines beside
-the labels. So predictions of two versions can be compared long after they were
-made, and anybody can judge ours with a program of their own.
+`predict` writes the router's predictions, one line per query, without using the labels. `report` compares
+these lines with the labels.
 """

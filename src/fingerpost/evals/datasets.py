@@ -1,4 +1,4 @@
-"""Evaluation sets: records, reading their files, their tools as a catalog, and sets from an operator's own
+"""Evaluation sets: records, file formats, catalogs of their tools, and sets from an operator's own
 requests.
 """
 
@@ -22,7 +22,7 @@ from fingerpost.settings import Settings
 
 @frozen
 class ToolRecord:
-    """One line of `tools.jsonl`. The id is the set's own and comes back unchanged."""
+    """One line of `tools.jsonl`. The id belongs to the set and is returned unchanged."""
 
     id: str
     server: str
@@ -33,21 +33,23 @@ class ToolRecord:
 
 @frozen
 class QueryRecord:
-    """One line of `queries.jsonl`: a request, and what the right answer is."""
+    """One line of `queries.jsonl`: a request and its labels."""
 
     id: str
     query: str
     relevant: tuple[str, ...] = ()
-    needs_tool: bool | None = None  # None: the set does not say
+    needs_tool: bool | None = None  # None: no label
     groups: tuple[frozenset[str], ...] = ()  # one per needed tool; any member satisfies it
     candidates: tuple[str, ...] | None = None
-    scope: str | None = None  # "candidates": labels hold for those only; "world": for no catalog at all
+    scope: str | None = (
+        None  # "candidates": labels are valid for the candidates only; "world": independent of any catalog
+    )
     history: tuple[Message, ...] = ()
     lang: str | None = None
 
     @property
     def wanted_groups(self) -> tuple[frozenset[str], ...]:
-        """The groups to be found: as given, else one for each relevant tool."""
+        """The groups to find: the given ones, or one for each relevant tool."""
         return self.groups or tuple(frozenset({tool}) for tool in dict.fromkeys(self.relevant))
 
     @property
@@ -57,7 +59,7 @@ class QueryRecord:
 
 @frozen
 class RankingEntry:
-    """One place of a ranking."""
+    """One entry of a ranking."""
 
     tool: str
     score: float
@@ -65,7 +67,7 @@ class RankingEntry:
 
 @frozen
 class Prediction:
-    """What the router says about one query."""
+    """The router's prediction for one query."""
 
     id: str
     verdict: str
@@ -73,10 +75,10 @@ class Prediction:
     fit: float
     ranking: tuple[RankingEntry, ...] = ()
     ms: float = 0.0
-    selection: Mapping[str, Json] | None = None  # the tool, arguments and confidence a model chose
+    selection: Mapping[str, Json] | None = None  # the tool, arguments and confidence chosen by a model
 
     def as_json(self) -> dict[str, Json]:
-        """The line of the predictions file."""
+        """Return the line for the predictions file."""
         line: dict[str, Json] = {
             "id": self.id,
             "need": {"verdict": self.verdict, "score": round(self.need, 4)},
@@ -95,17 +97,17 @@ _EMPTY_MAPPING: Mapping[str, object] = {}
 
 
 def read_tools(path: Path) -> list[ToolRecord]:
-    """The tools of a set. A set may have none: then it is about need alone."""
+    """Read the tools of a set. A set without tools evaluates only the need for a tool."""
     return _read_records(path, _parse_tool)
 
 
 def read_queries(path: Path) -> list[QueryRecord]:
-    """The labelled requests of a set, each id once."""
+    """Read the labelled requests of a set. Ids must be unique."""
     return _check_unique(path, _read_records(path, _parse_query), lambda query: query.id)
 
 
 def read_predictions(path: Path) -> dict[str, Prediction]:
-    """What was predicted, by query id. A last line cut short by an interruption is passed over."""
+    """Read the predictions by query id. An incomplete last line is ignored."""
     found = _check_unique(
         path, _read_records(path, _parse_prediction, may_end_early=True), lambda line: line.id
     )
@@ -114,7 +116,7 @@ def read_predictions(path: Path) -> dict[str, Prediction]:
 
 @frozen(kw_only=False)
 class _JsonLine:
-    """One JSON object of a file, with where it stands."""
+    """One JSON object of a file, with its position."""
 
     path: Path
     number: int
@@ -205,7 +207,9 @@ def _parse_message(line: _JsonLine, entry: Mapping[str, object]) -> Message:
 
 
 def _get_message_text(content: object) -> str | None:
-    """The text of a message: as it is, in parts as chat APIs write it, or none beside a tool call."""
+    """Return the text of a message: a string, or parts as in chat APIs. Return None if it has only a tool
+    call.
+    """
     if content is None:
         return ""
     if isinstance(content, list):
@@ -257,7 +261,7 @@ def _iterate_lines(path: Path, *, may_end_early: bool) -> Iterator[_JsonLine]:
         line = _JsonLine(path, number, _EMPTY_MAPPING)
         try:
             value: object = json.loads(row)
-        except ValueError as error:  # what is not UTF-8 too
+        except ValueError as error:  # also for invalid UTF-8
             if may_end_early and number == len(rows):
                 return
             line.fail(f"is not JSON ({error})")
@@ -280,20 +284,20 @@ def _check_unique(path: Path, found: list[R], key: Callable[[R], str]) -> list[R
 
 @frozen
 class EvalCatalog:
-    """All tools of a set, ready to be routed over."""
+    """All tools of a set as a catalog."""
 
     snapshot: Snapshot
     ids: Mapping[str, str]  # a card's key → the set's id
     keys: Mapping[str, tuple[str, ...]]  # the set's id → the cards' keys
-    left_out: tuple[str, ...] = ()  # what could not become a card, and why
+    left_out: tuple[str, ...] = ()  # tools that could not become cards, with the reason
 
     def get_keys(self, ids: Iterable[str]) -> frozenset[str]:
-        """The cards with these ids; ids of nothing are passed over."""
+        """Return the keys of the cards with these ids. Unknown ids are ignored."""
         return frozenset(key for one in ids for key in self.keys.get(one, ()))
 
 
 def build_eval_catalog(tools: Sequence[ToolRecord], settings: Settings) -> EvalCatalog:
-    """These tools as a catalog under these settings."""
+    """Build a catalog of these tools under these settings. Raises `ConfigError` if no tool is usable."""
     ids: dict[str, str] = {}
     cards: list[ToolCard] = []
     left_out: list[str] = []
@@ -318,14 +322,14 @@ def build_eval_catalog(tools: Sequence[ToolRecord], settings: Settings) -> EvalC
 
 
 def _make_free_key(key: str, taken: Mapping[str, str]) -> str:
-    """A tool may really be called `name~2`."""
+    """Make the key unique, because a tool may already be named `name~2`."""
     while key in taken:
         key += "~"
     return key
 
 
 def _split_layers(tools: Iterable[ToolRecord]) -> list[dict[str, ToolRecord]]:
-    """The tools by key, each key once per layer: the first layer holds the first of every name."""
+    """Split the tools into layers with unique keys. The first layer has the first tool of each key."""
     layers: list[dict[str, ToolRecord]] = []
     seen: Counter[str] = Counter()
     for tool in tools:
@@ -356,7 +360,7 @@ def _build_listings(tools: Iterable[ToolRecord]) -> Iterator[Listing]:
 
 @frozen
 class OperatorSet:
-    """The lines of both files, and how many choices name a tool that is gone."""
+    """The lines of both files, and the number of choices whose tool no longer exists."""
 
     tools: tuple[JsonObject, ...]
     queries: tuple[JsonObject, ...]
@@ -364,7 +368,7 @@ class OperatorSet:
 
 
 def build_operator_set(cards: Sequence[ToolCard], choices: Iterable[Choice]) -> OperatorSet:
-    """The set these tools and choices (newest first) make."""
+    """Build a set from these tools and choices. The choices are sorted newest first."""
     known = {card.key for card in cards}
     gone = 0
     chosen: dict[tuple[str, str | None], list[str]] = {}
@@ -397,7 +401,7 @@ def _build_tool_line(card: ToolCard) -> JsonObject:
 
 
 def build_request_id(request: str, tools: Sequence[str]) -> str:
-    """The same for the same words and tools, in every run."""
+    """Return an id that depends only on the request and the tools."""
     digest = hashlib.sha256("\0".join((request, *sorted(tools))).encode(errors="surrogatepass"))
     return f"own-{digest.hexdigest()[:16]}"
 

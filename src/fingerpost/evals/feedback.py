@@ -1,4 +1,4 @@
-"""Evaluate whether learning from feedback would help on an operator's own requests."""
+"""Evaluate whether learning from feedback would improve routing of an operator's own requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fingerpost.records import Choice, Feedback, FeedbackVerdict, Json, JsonObje
 from fingerpost.settings import Settings
 
 FOLDS: Final = 5
-MIN_REQUESTS: Final = 20  # requests
+MIN_REQUESTS: Final = 20
 JUDGED_MEASURES: Final = ("recall@1", "recall@5", "mrr")
 _RANKING_LENGTH: Final = 20
 _REQUEST_WORD: Final = re.compile(r"[^\W_]+")
@@ -31,7 +31,7 @@ _REQUEST_WORD: Final = re.compile(r"[^\W_]+")
 
 @frozen
 class OperatorHistory:
-    """What an operator's own store remembers, newest first."""
+    """The choices and feedback in an operator's store, newest first."""
 
     choices: Sequence[Choice]
     feedback: Sequence[Feedback]
@@ -39,18 +39,18 @@ class OperatorHistory:
 
 @frozen
 class FeedbackReport:
-    """What learning from feedback would change, and what to make of it."""
+    """The effect of learning from feedback."""
 
     requests: int
     feedback: int
     differences: tuple[MeasureDifference, ...]
     corrected: int = 0  # requests with a correction
-    first_before: int = 0  # of them, the right tool is first without learning
-    first_after: int = 0  # with it
+    first_before: int = 0  # of these, requests with the right tool first without learning
+    first_after: int = 0  # the same with learning
 
     @property
     def verdict(self) -> str:
-        """`would help` and `loses` only where a whole interval says so."""
+        """The verdict. It is `would help` or `loses` only if a whole confidence interval shows it."""
         if self.requests < MIN_REQUESTS or not self.feedback:
             return "too little to say"
         found = {one.verdict for one in self.differences}
@@ -96,7 +96,7 @@ class FeedbackReport:
 
 
 def build_own_queries(record: OperatorHistory, tools: Iterable[str]) -> list[QueryRecord]:
-    """Each request once, with the tool that is right for it: as people said, else as it worked."""
+    """Return each request once with its right tool, from feedback or else from a successful choice."""
     known = frozenset(tools)
     right: dict[str, tuple[str, str]] = {}
     wrong: set[tuple[str, str]] = set()
@@ -117,7 +117,7 @@ def build_own_queries(record: OperatorHistory, tools: Iterable[str]) -> list[Que
 
 
 def normalize_request(text: str) -> str:
-    """What makes two requests one: their words."""
+    """Return the words of the request. Requests with the same words are equal."""
     return " ".join(_REQUEST_WORD.findall(text.casefold()))
 
 
@@ -129,7 +129,7 @@ def evaluate_feedback(
     *,
     now: datetime,
 ) -> FeedbackReport:
-    """Route every request with and without what people said of the others. Blocks; nothing is called."""
+    """Route every request with and without the feedback on the other requests. Blocks; no tool is called."""
     on = settings.model_copy(
         update={"flags": settings.flags.model_copy(update={"learn_from_feedback": True})}
     )
@@ -183,7 +183,7 @@ def _build_teacher(
         vectors.fill([one.request for one in (*record.feedback, *record.choices)], MAX_KEPT_VECTORS)
 
     def teach(left_out: frozenset[str], *, heard: bool) -> None:
-        """What is remembered of all requests but these; and, if it is to be heard, what people said."""
+        """Learn from all requests except `left_out`. Use the feedback only if `heard` is true."""
         choices = [one for one in record.choices if normalize_request(one.request) not in left_out]
         said = [one for one in record.feedback if heard and normalize_request(one.request) not in left_out]
         rows = None if vectors is None else vectors.get_rows([one.request for one in choices])
@@ -195,7 +195,7 @@ def _build_teacher(
 
 
 def _split_folds(queries: Sequence[QueryRecord]) -> Iterator[list[QueryRecord]]:
-    """The requests in parts, the same ones in every run."""
+    """Split the requests into folds that are the same in every run."""
     for number in range(FOLDS):
         part = [query for query in queries if zlib.crc32(query.id.encode()) % FOLDS == number]
         if part:
@@ -221,7 +221,7 @@ def _predict_query(narrower: Narrower, query: QueryRecord) -> Prediction:
 
 
 def _find_corrected_queries(queries: Sequence[QueryRecord], said: Sequence[Feedback]) -> list[QueryRecord]:
-    """The requests people corrected, to the tool the latest of them named."""
+    """Return the corrected requests with the tool of the latest correction."""
     corrections = [one for one in said if one.verdict is FeedbackVerdict.BAD and one.should_have is not None]
     named = {normalize_request(one.request): one.should_have for one in reversed(corrections)}
     return [

@@ -1,4 +1,4 @@
-"""Metrics of predictions, the comparison of two runs, and bounds on figures."""
+"""Metrics of predictions, the comparison of two runs, and bounds on metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 
 
 def compute_gains(ranking: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]:
-    """For every place of the ranking, how many groups it is the first to satisfy."""
+    """Return for each position of the ranking the number of groups that it is the first to satisfy."""
     waiting = list(groups)
     gained: list[int] = []
     for tool in ranking:
@@ -29,24 +29,26 @@ def compute_gains(ranking: Sequence[str], groups: Sequence[frozenset[str]]) -> l
 
 
 def compute_recall(gained: Sequence[int], needed: int, k: int) -> float:
-    """The share of the groups that the first `k` places satisfy."""
+    """Return the share of the groups that the first `k` positions satisfy."""
     return sum(gained[:k]) / needed
 
 
 def compute_ndcg(gained: Sequence[int], needed: int, k: int) -> float:
-    """Gains discounted by their place, as a share of the best possible ranking's."""
+    """Return the discounted gain relative to the best possible ranking."""
     found = sum(gain / math.log2(place + 2) for place, gain in enumerate(gained[:k]))
     best = sum(1 / math.log2(place + 2) for place in range(min(needed, k)))
     return min(found / best, 1.0)
 
 
 def compute_reciprocal_rank(gained: Sequence[int]) -> float:
-    """1 over the place of the first right tool; 0 when there is none."""
+    """Return 1 over the position of the first right tool; 0 when there is none."""
     return next((1 / place for place, gain in enumerate(gained, start=1) if gain), 0.0)
 
 
 def compute_auc(scores: Floats, labels: Flags) -> float:
-    """How often a query with the label scores above one without; ties count half. NaN without both kinds."""
+    """Return how often a query with the label scores higher than one without; ties count half. NaN without
+    both kinds.
+    """
     positives = int(labels.sum())
     negatives = len(labels) - positives
     if not positives or not negatives:
@@ -59,7 +61,9 @@ def compute_auc(scores: Floats, labels: Flags) -> float:
 
 
 def compute_calibration_error(confidence: Floats, right: Floats, bins: int = 10) -> float:
-    """How far confidence and the share of right answers are apart, over equal steps of confidence."""
+    """Return the mean difference between confidence and the share of right answers, over equal bins of
+    confidence.
+    """
     if not len(confidence):
         return math.nan
     group = np.minimum((confidence * bins).astype(np.int64), bins - 1)
@@ -68,9 +72,9 @@ def compute_calibration_error(confidence: Floats, right: Floats, bins: int = 10)
 
 
 def compute_risk_by_coverage(confidence: Floats, wrong: Floats) -> Floats:
-    """The share of wrong answers among the n most confident, for n = 1, 2, … all.
+    """Return the share of wrong answers among the n most confident, for n = 1, 2, … all.
 
-    Answers of equal confidence cannot be told apart, so each counts with their mean.
+    Answers of equal confidence have no order, so each counts with their mean.
     """
     _, group, counts = np.unique(confidence, return_inverse=True, return_counts=True)
     mean = np.bincount(group, weights=wrong) / counts
@@ -79,22 +83,22 @@ def compute_risk_by_coverage(confidence: Floats, wrong: Floats) -> Floats:
 
 
 def get_risk_at(risks: Floats, coverage: float) -> float:
-    """The share of wrong answers when the least confident are withheld, so that `coverage` remain."""
+    """Return the share of wrong answers among the most confident share `coverage`."""
     return float(risks[max(math.ceil(coverage * len(risks)), 1) - 1])
 
 
 def compute_percentile(values: Floats, share: float) -> float:
-    """The smallest value that `share` of the values do not exceed."""
+    """Return the smallest value that the share `share` of the values does not exceed."""
     return float(np.sort(values)[max(math.ceil(share * len(values)), 1) - 1])
 
 
 RANKING_CUTOFFS: Final = (1, 3, 5, 10, 20)
-DECISION_THRESHOLD: Final = 0.5  # an unclear need counts as the side its score is on
+DECISION_THRESHOLD: Final = 0.5  # an unclear need counts by its score
 
 
 @frozen
 class EvalMeasure:
-    """One figure of the report: rows of numbers, one row per query, and what they add up to."""
+    """One metric of the report: rows of numbers, one per query, and their aggregate."""
 
     name: str
     about: str
@@ -111,7 +115,7 @@ class EvalMeasure:
 def compute_measures(
     queries: Sequence[QueryRecord], predictions: Mapping[str, Prediction]
 ) -> list[EvalMeasure]:
-    """Every figure these queries and predictions give. What a set has no labels for is not among them."""
+    """Compute all metrics for which these queries have labels."""
     pairs = [(query, predictions[query.id]) for query in queries if query.id in predictions]
     return [
         *_measure_ranking(pairs),
@@ -153,9 +157,10 @@ def _measure_ranking(pairs: _QueryPairs) -> list[EvalMeasure]:
 
 
 def _measure_need(pairs: _QueryPairs) -> list[EvalMeasure]:
-    """Over the labels that mean it.
+    """Measure the need decision over the labels that apply to it.
 
-    With a candidate list, `needs_tool` says whether one of those fits, not whether any tool is needed.
+    With a candidate list, `needs_tool` means that one of the candidates fits, not that a tool is needed at
+    all.
     """
     labelled = [(query, said) for query, said in pairs if query.needs_tool is not None]
     meant = [(query, said) for query, said in labelled if query.scope != "candidates"]
@@ -216,7 +221,7 @@ def _measure_fit(pairs: _QueryPairs) -> list[EvalMeasure]:
 
 
 def _measure_certainty(pairs: _QueryPairs) -> list[EvalMeasure]:
-    """Withholding the least certain answers should withhold the wrong ones."""
+    """Measure whether the least certain answers are the wrong ones."""
     found = [(query, said) for query, said in pairs if query.has_recall_labels]
     if not found:
         return []
@@ -245,7 +250,7 @@ def _measure_certainty(pairs: _QueryPairs) -> list[EvalMeasure]:
 
 
 def _measure_selection(pairs: _QueryPairs) -> list[EvalMeasure]:
-    """What a model took of the tools offered, where one was asked."""
+    """Measure which of the offered tools a model selected, if one was asked."""
     chosen = [(query, said, said.selection) for query, said in pairs if said.selection is not None]
     wanted = [(query, said, made.get("tool")) for query, said, made in chosen if query.has_recall_labels]
     unneeded = [(query, said, made.get("tool")) for query, said, made in chosen if query.needs_tool is False]
@@ -333,7 +338,7 @@ BOOTSTRAP_SEED: Final = 20261115
 
 @frozen
 class MeasureDifference:
-    """A measure in two runs: what it was, what it is, and the interval of what it changed by."""
+    """A metric in two runs: both values and the confidence interval of the change."""
 
     name: str
     before: float
@@ -349,7 +354,7 @@ class MeasureDifference:
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` only when the whole interval says so."""
+        """The verdict. It is `better` or `worse` only if the whole interval shows it."""
         if self.low > 0 or self.high < 0:
             return "better" if (self.change > 0) == (self.better > 0) else "worse"
         return "no clear difference"
@@ -358,7 +363,7 @@ class MeasureDifference:
 def compare_runs(
     before: Sequence[EvalMeasure], after: Sequence[EvalMeasure], *, draws: int = BOOTSTRAP_DRAWS
 ) -> list[MeasureDifference]:
-    """Every measure both runs have, over the queries both answered."""
+    """Compare every metric that both runs have, over the queries that both answered."""
     later = {measure.name: measure for measure in after}
     return [
         _compare_measure(measure, later[measure.name], draws)
@@ -392,7 +397,7 @@ def _compare_measure(before: EvalMeasure, after: EvalMeasure, draws: int) -> Mea
 
 @frozen
 class MetricBound:
-    """One figure and the value it must not fall below (or rise above)."""
+    """A metric and its minimum or maximum."""
 
     name: str
     limit: float
@@ -403,7 +408,7 @@ class MetricBound:
 
 
 def parse_bound(text: str, *, is_minimum: bool) -> MetricBound:
-    """`NAME=VALUE` as a bound."""
+    """Parse `NAME=VALUE` as a bound."""
     name, equals, value = text.partition("=")
     try:
         limit = float(value)
@@ -416,7 +421,7 @@ def parse_bound(text: str, *, is_minimum: bool) -> MetricBound:
 
 
 def find_unmet_bounds(bounds: Sequence[MetricBound], found: Sequence[EvalMeasure]) -> list[str]:
-    """What each broken bound has to say. A figure that could not be computed breaks its bound."""
+    """Return a message for each violated bound. A metric that could not be computed violates its bound."""
     values: Mapping[str, float] = {measure.name: measure.value for measure in found}
     return [said for one in bounds if (said := _describe_broken_bound(one, values)) is not None]
 

@@ -1,4 +1,4 @@
-"""Predictions of the router for the queries of a set, and the comparison of two configurations."""
+"""The router's predictions for the queries of a set, and the comparison of two configurations."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from fingerpost.settings import Settings
 
 MAX_WAIT_S: Final = 3600.0
 _POLL_INTERVAL_S: Final = 0.2
-# The model and the lexicons are loaded by the first request that needs them; that is not its own time.
+# The first requests load the model and the lexicons. Their time must not be measured.
 _WARM_UP_TEXT: Final = ("what is the weather tomorrow?", "מה מזג האוויר מחר?")
 
-ReadyProgress = Callable[[float], None]  # told the share that is done, 0..1
+ReadyProgress = Callable[[float], None]  # called with the finished share, 0..1
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def open_ready_narrower(
     parts: NarrowComponents | None = None,
     progress: ReadyProgress | None = None,
 ) -> Generator[Narrower]:
-    """Narrows over this snapshot, with every vector in place. Blocks while they are made."""
+    """Open a narrower on this snapshot with all vectors computed. Blocks until they are."""
     narrower = Narrower(settings, parts=parts)
     try:
         narrower.prepare(snapshot)
@@ -56,14 +56,14 @@ def open_ready_narrower(
 
 
 def get_ready_share(narrower: Narrower, settings: Settings) -> float:
-    """The share of tools that are compared by meaning too; 1 when that is switched off."""
+    """Return the share of tools that have a vector; 1 when scoring by meaning is disabled."""
     meaning = narrower.parts.meaning
     return 1.0 if meaning is None or not settings.flags.dense_scores else meaning.ready
 
 
 def _wait_for_vectors(narrower: Narrower, progress: ReadyProgress) -> None:
     meaning = narrower.parts.meaning
-    if not isinstance(meaning, DenseScorer):  # none, or one that is complete from the beginning
+    if not isinstance(meaning, DenseScorer):  # no scorer, or one without background work
         return
     until = time.monotonic() + MAX_WAIT_S
     while not meaning.wait(_POLL_INTERVAL_S) and time.monotonic() < until:
@@ -73,13 +73,13 @@ def _wait_for_vectors(narrower: Narrower, progress: ReadyProgress) -> None:
 RankingScope = Literal["catalog", "candidates"]
 NarrowFunction = Callable[[NarrowRequest], Narrowing]
 
-MAX_RANKING_LENGTH: Final = 200  # as many as the settings allow
+MAX_RANKING_LENGTH: Final = 200  # limit of the settings
 MAX_THREADS: Final = 8
 
 
 @frozen
 class RoutedQuery:
-    """One query, what narrowing found for it, and the line that says so."""
+    """One query, its narrowing, and its prediction."""
 
     query: QueryRecord
     found: Narrowing
@@ -94,9 +94,9 @@ def build_eval_settings(
     scope: RankingScope,
     lexical: bool = False,
 ) -> Settings:
-    """The same settings, without memory between queries and with rankings as long as asked for."""
+    """Return the settings without the cache and with rankings of the requested length."""
     places = top
-    if scope == "candidates":  # the ranking of a candidate list holds all of them
+    if scope == "candidates":  # the ranking contains all candidates
         places = max([top, *(len(query.candidates or ()) for query in queries)])
     threads = max(settings.narrow.threads, min(os.cpu_count() or 1, MAX_THREADS))  # to fill the index
     flags = {"narrow_cache": False} | ({"dense_scores": False} if lexical else {})
@@ -118,7 +118,7 @@ def iterate_predictions(
     top: int = 20,
     scope: RankingScope = "catalog",
 ) -> Iterator[Prediction]:
-    """One prediction per query, in order."""
+    """Yield one prediction per query, in order."""
     return (
         routed.prediction for routed in iterate_routings(eval_catalog, queries, narrow, top=top, scope=scope)
     )
@@ -132,7 +132,7 @@ def iterate_routings(
     top: int = 20,
     scope: RankingScope = "catalog",
 ) -> Iterator[RoutedQuery]:
-    """The same, with what each prediction was made from."""
+    """Yield one routed query per query, in order."""
     for query in queries:
         among = query.candidates if scope == "candidates" else None
         request = NarrowRequest(
@@ -155,7 +155,7 @@ def iterate_routings(
 
 
 def _build_ranking(eval_catalog: EvalCatalog, found: Narrowing, max_length: int) -> tuple[RankingEntry, ...]:
-    """The set's ids in the order of the shortlist; several cards of one id count once."""
+    """Return the set's ids in the order of the shortlist. Several cards with one id count once."""
     best: dict[str, float] = {}
     for candidate in found.shortlist.candidates:
         best.setdefault(eval_catalog.ids[candidate.tool], candidate.score)
@@ -163,7 +163,7 @@ def _build_ranking(eval_catalog: EvalCatalog, found: Narrowing, max_length: int)
 
 
 def count_unknown_candidates(eval_catalog: EvalCatalog, queries: Sequence[QueryRecord]) -> dict[str, int]:
-    """Candidate ids that are no tool of the set, and how many queries name each."""
+    """Return the candidate ids that are not tools of the set, each with its number of queries."""
     counts: dict[str, int] = {}
     for query in queries:
         for tool in query.candidates or ():
@@ -172,23 +172,23 @@ def count_unknown_candidates(eval_catalog: EvalCatalog, queries: Sequence[QueryR
     return counts
 
 
-MAX_DISTINCT_NAME_LENGTH: Final = 64  # as long as names in the function format may be
+MAX_DISTINCT_NAME_LENGTH: Final = 64  # limit of the function-calling format
 MAX_SHOWN_PROBLEM: Final = 300
 
 
 @dataclass(slots=True)
 class SelectionTally:
-    """What the selections of a run took."""
+    """The cost of the selections of a run."""
 
     calls: int = 0
     failures: int = 0
     tokens: int = 0
     first_failure: str = ""
-    answered: bool = False  # at least once: a model that never answers is not asked on
+    answered: bool = False  # at least once; a model that never answers is not asked again
 
 
 class EvalSelector:
-    """Asks the pool's selecting model about one routed query after another."""
+    """Asks the selecting model of the pool about routed queries."""
 
     def __init__(self, pool: ModelPool, eval_catalog: EvalCatalog, settings: Settings) -> None:
         self._pool = pool
@@ -197,7 +197,9 @@ class EvalSelector:
         self.tally = SelectionTally()
 
     async def select(self, routing: RoutedQuery) -> JsonObject:
-        """The line's `selection`. Raises `ModelError` when the model has never answered yet."""
+        """Return the `selection` of the line. Raises `ModelError` if the model has not answered any query
+        yet.
+        """
         offered = self._get_offered_cards(routing)
         if not offered:
             return _build_selection_line(None)
@@ -239,7 +241,7 @@ class EvalSelector:
 
 
 def make_names_distinct(cards: Sequence[ToolCard]) -> list[ToolCard]:
-    """The cards with names a model can tell apart: a set may hold two tools of one server and name."""
+    """Return the cards with unique names, because a set may have two tools with the same server and name."""
     taken: set[str] = set()
     found: list[ToolCard] = []
     for card in sorted(cards, key=lambda card: card.key):
@@ -267,7 +269,7 @@ def _build_selection_line(tool: str | None, chosen: ParsedSelection | None = Non
 def iterate_with_selections(
     routings: Iterable[RoutedQuery], selector: EvalSelector, portal: BlockingPortal, *, concurrency: int
 ) -> Iterator[Prediction]:
-    """The predictions in order, with their selections; so many questions are on their way at a time."""
+    """Yield the predictions in order with their selections. At most `concurrency` requests run at a time."""
     waiting: deque[tuple[Prediction, Future[JsonObject]]] = deque()
 
     def first() -> Prediction:
@@ -277,7 +279,7 @@ def iterate_with_selections(
     try:
         for routing in routings:
             waiting.append((routing.prediction, portal.start_task_soon(selector.select, routing)))
-            # Until the first answer is there, nothing more is asked: a wrong key costs one question.
+            # One request at a time until the first answer: a wrong key then costs only one request.
             if len(waiting) >= (concurrency if selector.tally.answered else 1):
                 yield first()
         while waiting:
@@ -293,7 +295,7 @@ def _cancel_all(asked: Iterable[Future[JsonObject]]) -> None:
 
 @frozen
 class OfferContrast:
-    """One request, and the tools either configuration offers for it, best first."""
+    """One request, and the tools that each configuration offers, best first."""
 
     request: str
     before: tuple[str, ...]
@@ -309,13 +311,13 @@ class OfferContrast:
 
     @property
     def is_different(self) -> bool:
-        """Whether other tools are offered. Their order alone makes no difference to a model."""
+        """Whether different tools are offered. Their order does not count."""
         return bool(self.gained or self.lost)
 
 
 @frozen
 class ShadowReport:
-    """All contrasts, and what they come to."""
+    """All contrasts with a summary."""
 
     contrasts: tuple[OfferContrast, ...]
 
@@ -328,7 +330,7 @@ class ShadowReport:
         return len(self.differing) / len(self.contrasts) if self.contrasts else 0.0
 
     def count_moved_tools(self) -> list[tuple[str, int, int]]:
-        """Every tool that is offered more or less often: how often newly, how often no longer."""
+        """Return each tool that is newly or no longer offered, with both counts."""
         gained = Counter(tool for contrast in self.contrasts for tool in contrast.gained)
         lost = Counter(tool for contrast in self.contrasts for tool in contrast.lost)
         tools = sorted({*gained, *lost}, key=lambda tool: (-gained[tool] - lost[tool], tool))
@@ -336,7 +338,7 @@ class ShadowReport:
 
 
 def compare_offers(requests: Iterable[str], before: NarrowFunction, after: NarrowFunction) -> ShadowReport:
-    """What either configuration offers for each request."""
+    """Compare the tools that both configurations offer for each request."""
     return ShadowReport(
         contrasts=tuple(
             OfferContrast(
@@ -352,5 +354,5 @@ def _get_offered_keys(narrow: NarrowFunction, text: str) -> tuple[str, ...]:
 
 
 def remove_repeated_requests(requests: Iterable[str]) -> Sequence[str]:
-    """The requests, each once, without empty ones."""
+    """Return the requests without duplicates and empty ones."""
     return tuple(dict.fromkeys(text for one in requests if (text := one.strip())))
