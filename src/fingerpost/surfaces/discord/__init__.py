@@ -1,5 +1,6 @@
-"""The Discord connector: mentions and direct messages become requests, threads conversations. This module
-loads discord.py, an extra; all others here need it.
+"""The Discord connector: mentions and direct messages become requests, threads become conversations.
+
+This module imports discord.py, which is an optional dependency.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from fingerpost.errors import ConfigError
 
 
 def load_library() -> None:
-    """Load discord.py. Raises `ConfigError` where it is not installed."""
+    """Import discord.py. Raises `ConfigError` if it is not installed."""
     try:
         with warnings.catch_warnings():
-            # It reaches for a module of Python's own that is deprecated, for voices, which we do not use.
+            # It imports a deprecated standard module for voice, which is not used here.
             warnings.simplefilter("ignore", DeprecationWarning)
             library = import_module("discord")
     except ModuleNotFoundError as missing:
@@ -27,9 +28,10 @@ def load_library() -> None:
 
 @contextmanager
 def use_api_url(api_url: str | None) -> Generator[None]:
-    """Have the library speak to another Discord than Discord's. For the whole process, while this lasts.
+    """Make the library use another Discord server. Applies to the whole process for the duration of the
+    block.
 
-    The library keeps both addresses on classes, so there is no other place to say it.
+    The library keeps both URLs as class attributes, so they cannot be set per client.
     """
     from discord.gateway import DiscordWebSocket
     from discord.http import Route
@@ -44,7 +46,7 @@ def use_api_url(api_url: str | None) -> Generator[None]:
 
 
 def use_gateway(url: str) -> None:
-    """Where the other Discord has its gateway, as its API says."""
+    """Set the gateway URL of the other Discord server, as its API reports it."""
     from discord.gateway import DiscordWebSocket
     from yarl import URL
 

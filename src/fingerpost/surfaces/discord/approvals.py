@@ -29,12 +29,12 @@ from fingerpost.surfaces.discord.messages import (
     format_json_value,
 )
 
-CALLER_PREFIX = "discord:"  # of callers and of conversations
+CALLER_PREFIX = "discord:"  # prefix of callers and conversations
 
 
 @frozen
 class DiscordPerson:
-    """Somebody on Discord. `server` is None in private; `roles` are those they have on that server."""
+    """A Discord user. `server` is None in direct messages; `roles` are the user's roles on that server."""
 
     user: int
     server: int | None = None
@@ -42,29 +42,29 @@ class DiscordPerson:
 
     @property
     def caller(self) -> str:
-        """What they are called in this house."""
+        """The caller name of the user in Fingerpost."""
         return f"{CALLER_PREFIX}{self.user}"
 
     @property
     def named(self) -> frozenset[str]:
-        """The ids a setting may mean them by. The role everybody has is as good as none."""
+        """The ids that settings may name the user by. The role that every user has does not count."""
         return frozenset(str(each) for each in (self.user, *self.roles) if each != self.server)
 
 
 def build_conversation_id(channel: int) -> str:
-    """A thread, or a private channel, is a conversation."""
+    """Return the conversation id of a thread or direct message channel."""
     return f"{CALLER_PREFIX}{channel}"
 
 
 def parse_channel_id(conversation: str | None) -> int | None:
-    """The channel a conversation is held in; None where it is none of ours."""
+    """Return the channel of a conversation, or None if it is not on Discord."""
     number = (conversation or "").removeprefix(CALLER_PREFIX)
     ours = conversation is not None and conversation.startswith(CALLER_PREFIX) and number.isascii()
     return int(number) if ours and number.isdigit() and len(number) <= 20 else None
 
 
 def is_allowed(settings: DiscordSettings, person: DiscordPerson) -> bool:
-    """Whether they are answered where they are. In private `server` is one that they share with us."""
+    """Return whether the user is answered. For direct messages `server` is a server shared with the bot."""
     if settings.servers and str(person.server) not in settings.servers:
         return str(person.user) in settings.users and person.server is None
     wanted = {*settings.users, *settings.roles}
@@ -72,7 +72,7 @@ def is_allowed(settings: DiscordSettings, person: DiscordPerson) -> bool:
 
 
 def explain_no_approval(settings: DiscordSettings, person: DiscordPerson, *, asker: str | None) -> str | None:
-    """Why they may not approve a call that `asker` (a caller) asked for; None where they may."""
+    """Return why the user may not approve a call of `asker` (a caller), or None if permitted."""
     own = asker == person.caller
     if person.server is None and own:
         known = str(person.user) in {*settings.users, *settings.approvers}
@@ -94,13 +94,15 @@ def explain_no_approval(settings: DiscordSettings, person: DiscordPerson, *, ask
 def explain_no_rejection(
     settings: DiscordSettings, person: DiscordPerson, *, asker: str | None
 ) -> str | None:
-    """The same for a no: whoever asked may always take it back."""
+    """Return why the user may not reject a call of `asker`, or None if permitted. Users may always reject
+    their own calls.
+    """
     return None if asker == person.caller else explain_no_approval(settings, person, asker=asker)
 
 
-MAX_ARGUMENTS_SHOWN: Final = 900  # characters of the arguments in the message; longer ones come as a file
+MAX_ARGUMENTS_SHOWN: Final = 900  # characters; longer arguments are attached as a file
 _MAX_NAME_LENGTH: Final = 80
-_MAX_REASON_SHOWN: Final = 120  # of these every character may be escaped; together they fit into a message
+_MAX_REASON_SHOWN: Final = 120  # fits into a message even if every character is escaped
 _MAX_ARGUMENTS_FILE: Final = 1024 * 1024
 _EFFECT_PHRASES: Final[Mapping[Effect, str]] = {
     Effect.READ: "reads",
@@ -110,7 +112,7 @@ _EFFECT_PHRASES: Final[Mapping[Effect, str]] = {
 
 
 def render_approval(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]]:
-    """The message, and a file where the arguments are too long for it."""
+    """Return the message, and a file if the arguments are too long for it."""
     arguments, enclosed = _render_arguments(pending, exact=False)
     lines = [
         (
@@ -125,7 +127,7 @@ def render_approval(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]]:
 
 
 def needs_private_view(pending: Pending) -> bool:
-    """Whether the channel does not see all of what would run: a part looks secret, or it is too long."""
+    """Return whether the channel message hides a part of the call, because it looks secret or is too long."""
     _, enclosed = _render_arguments(pending, exact=True)
     return bool(find_secret_paths(pending.arguments)) or any(
         len(each.data) > _MAX_ARGUMENTS_FILE for each in enclosed
@@ -133,9 +135,9 @@ def needs_private_view(pending: Pending) -> bool:
 
 
 def render_exact_call(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]] | None:
-    """What would run, nothing masked, for the one person who is about to approve it.
+    """Render the call without masks, for the one user who is about to approve it.
 
-    None where it is too long for Discord: nobody approves here what they cannot read here.
+    Return None if it is too long for Discord. A call that cannot be read here is not approved here.
     """
     arguments, enclosed = _render_arguments(pending, exact=True)
     if any(len(each.data) > _MAX_ARGUMENTS_FILE for each in enclosed):
@@ -164,13 +166,13 @@ def _render_arguments(pending: Pending, *, exact: bool) -> tuple[str, tuple[Outg
 
 
 def render_decided(pending: Pending) -> str:
-    """The same after somebody's word, or when its time is over."""
+    """Render the message after a decision or after the call expired."""
     said, _ = render_approval(pending)
     return f"{said.rpartition(chr(10))[0]}\n{describe_decision(pending)}"
 
 
 def describe_decision(pending: Pending) -> str:
-    """Who decided what."""
+    """Return a sentence that says who decided what."""
     if pending.decision is Decision.EXPIRED:
         return "**Expired**: nobody decided in time. It was not run."
     reason = (
@@ -181,7 +183,7 @@ def describe_decision(pending: Pending) -> str:
 
 
 def format_person(name: str | None) -> str:
-    """Somebody on Discord by a mention that calls nobody; others by the name they have in this house."""
+    """Format a Discord user as a mention that does not notify, and other callers by name."""
     number = (name or "").removeprefix(CALLER_PREFIX)
     if name is not None and name.startswith(CALLER_PREFIX) and number.isascii() and number.isdigit():
         return f"<@{number}>"
@@ -195,9 +197,7 @@ _CUSTOM_ID_PATTERN: Final = r"fingerpost:(?P<act>approve|reject|confirm):(?P<id>
 _FORM_ID_PREFIX: Final = re.compile(r"fingerpost:reason:(?P<id>apr_[0-9a-f]{32})")
 _REASON_FIELD_ID: Final = "reason"
 MAX_REASON_LENGTH: Final = 500
-FORM_TIMEOUT_S: Final = (
-    900.0  # for which the library remembers an open form; who hears it does not depend on that
-)
+FORM_TIMEOUT_S: Final = 900.0  # how long the library keeps an open form; submissions are handled without it
 _BUTTON_LABELS: Final[dict[str, tuple[str, discord.ButtonStyle]]] = {
     "approve": ("Approve", discord.ButtonStyle.success),
     "reject": ("Reject", discord.ButtonStyle.secondary),
@@ -206,13 +206,13 @@ _BUTTON_LABELS: Final[dict[str, tuple[str, discord.ButtonStyle]]] = {
 
 
 class ButtonHandler(Protocol):
-    """A client that knows what to do about a press."""
+    """A client that handles button presses."""
 
     handle_press: Callable[[Interaction, ButtonAction, str], Awaitable[None]]
 
 
 class DecisionButton(discord.ui.DynamicItem["discord.ui.Button[Any]"], template=_CUSTOM_ID_PATTERN):
-    """One of the three."""
+    """One of the three buttons."""
 
     def __init__(self, action: ButtonAction, pending_id: str, *, disabled: bool = False) -> None:
         label, style = _BUTTON_LABELS[action]
@@ -236,7 +236,7 @@ class DecisionButton(discord.ui.DynamicItem["discord.ui.Button[Any]"], template=
 
 
 def build_buttons(*acts: ButtonAction, pending_id: str, disabled: bool = False) -> discord.ui.View:
-    """These buttons in a row."""
+    """Return a row of these buttons."""
     view = discord.ui.View(timeout=None)
     for act in acts:
         view.add_item(DecisionButton(act, pending_id, disabled=disabled))
@@ -244,7 +244,7 @@ def build_buttons(*acts: ButtonAction, pending_id: str, disabled: bool = False) 
 
 
 def build_reason_form(pending_id: str) -> discord.ui.Modal:
-    """Asks why a call is rejected; nothing has to be said."""
+    """Return the form that asks for the reason of a rejection. The reason is optional."""
     form = discord.ui.Modal(
         title="Reject this call", custom_id=f"fingerpost:reason:{pending_id}", timeout=FORM_TIMEOUT_S
     )
@@ -260,7 +260,7 @@ def build_reason_form(pending_id: str) -> discord.ui.Modal:
 
 
 def parse_form(data: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The id of the call and the reason that stand in a submitted form; None where it is none of ours."""
+    """Return the call id and the reason from a submitted form, or None if it is not ours."""
     found = _FORM_ID_PREFIX.fullmatch(str(data.get("custom_id")))
     return None if found is None else (found["id"], _get_value(data.get("components") or ()))
 
@@ -278,16 +278,16 @@ def _get_value(components: Sequence[Mapping[str, Any]]) -> str:
 log = logging.getLogger("fingerpost.discord")
 
 POSTED_CACHE: Final = "discord_approvals"
-CHECK_INTERVAL_S: Final = 1.0  # a decision made in another process is told to nobody here
+CHECK_INTERVAL_S: Final = 1.0  # decisions in other processes are found only by polling
 POSTED_TTL_S: Final = 30 * 86_400.0
 PENDING_LOOK_BACK: Final = 200  # calls, after a restart
 
 
 @frozen
 class PostedApproval:
-    """Where a call is shown to one of the requests that wait for it.
+    """The message that shows a call for one of the requests that wait for it.
 
-    `mark_settled`: everything that followed from its decision was done.
+    `settled`: everything that follows the decision is done.
     """
 
     pending_id: str
@@ -298,10 +298,10 @@ class PostedApproval:
 
 
 class DiscordApprovals:
-    """Shows calls that wait, and hears what is decided about them.
+    """Shows waiting calls and handles decisions about them.
 
-    `go_on` continues the request of a decided call. `offer` shows a call of ours that nobody has shown:
-    the process ended before it could, or a subagent asked.
+    `resume` continues the request of a decided call. `show_pending` shows a call that has no message yet,
+    because the process ended before, or because a subagent requested it.
     """
 
     def __init__(
@@ -325,13 +325,11 @@ class DiscordApprovals:
         self._open: dict[tuple[str, str], PostedApproval] = {}  # by call and request
         self._wake = anyio.Event()
 
-    # -- showing ------------------------------------------------------------------------------------
-
     async def show(self, progress: ProgressMessage, pending: Pending, packet_id: str) -> None:
-        """The note becomes the question, with its buttons, for one of the requests that wait for the call."""
+        """Replace the progress message by the question and its buttons, for one of the waiting requests."""
         content, enclosed = render_approval(pending)
         view = build_buttons("approve", "reject", pending_id=pending.pending_id)
-        # Kept before it is shown: whoever stops us in between must not leave buttons nobody knows of.
+        # Stored before it is shown, so that no buttons stay unknown if the process ends in between.
         posted = await self._remember_posted(pending, packet_id, progress.message)
         message = await progress.replace_content(
             content, view=view, files=[each.to_discord() for each in enclosed]
@@ -353,30 +351,30 @@ class DiscordApprovals:
         return posted
 
     async def _restore_message(self, pending: Pending, posted: PostedApproval) -> None:
-        """After a restart: we may have been stopped before the buttons were there."""
+        """Restore the message after a restart. The process may have ended before the buttons were added."""
         channel = await self._channel(posted.channel)
         if channel is None:
             return
         try:
             message = await channel.fetch_message(posted.message)
         except discord.NotFound:
-            return  # it is shown anew, like any that nobody has shown
+            return  # it is posted again, like any call without a message
         content, _ = render_approval(pending)
         view = build_buttons("approve", "reject", pending_id=pending.pending_id)
         await message.edit(content=content, view=view, allowed_mentions=NO_MENTIONS)
         self._open[pending.pending_id, posted.packet_id] = posted
 
     async def show_decision(self, channel: Channel, pending: Pending, posted: PostedApproval) -> None:
-        """The message says who decided, and its buttons do nothing any more."""
+        """Show who decided, and disable the buttons."""
         view = build_buttons("approve", "reject", pending_id=pending.pending_id, disabled=True)
         try:
             message = await channel.fetch_message(posted.message)
             await message.edit(content=render_decided(pending), view=view, allowed_mentions=NO_MENTIONS)
-        except discord.HTTPException as error:  # somebody deleted it; the request goes on all the same
+        except discord.HTTPException as error:  # the message was deleted; the request continues
             log.info("the decision about %s could not be shown: %s", pending.pending_id, error)
 
     async def mark_settled(self, posted: PostedApproval) -> None:
-        """Everything that followed was done."""
+        """Record that everything after the decision is done."""
         await self._store_posted(replace(posted, settled=True))
 
     async def _store_posted(self, posted: PostedApproval) -> None:
@@ -384,12 +382,10 @@ class DiscordApprovals:
             POSTED_CACHE, _build_key(posted.pending_id, posted.packet_id), to_json(posted), ttl=POSTED_TTL_S
         )
 
-    # -- hearing ------------------------------------------------------------------------------------
-
     async def handle_press(
         self, interaction: Interaction, person: DiscordPerson, action: ButtonAction, pending_id: str
     ) -> None:
-        """Somebody pressed a button."""
+        """Handle a button press."""
         pending = await self._router.calls.approvals.get(pending_id)
         refusal = self._explain_refusal(interaction, person, action, pending)
         if refusal is not None or pending is None:
@@ -409,7 +405,7 @@ class DiscordApprovals:
     async def handle_rejection(
         self, interaction: Interaction, person: DiscordPerson, pending_id: str, reason: str
     ) -> None:
-        """The call was rejected, perhaps with a reason."""
+        """Record a rejection with an optional reason."""
         pending = await self._router.calls.approvals.get(pending_id)
         refusal = self._explain_refusal(interaction, person, "reject", pending)
         if refusal is not None:
@@ -440,7 +436,7 @@ class DiscordApprovals:
     def _explain_refusal(
         self, interaction: Interaction, person: DiscordPerson, action: ButtonAction, pending: Pending | None
     ) -> str | None:
-        """Why this press does nothing; None where it does."""
+        """Return why this press is refused, or None."""
         here = interaction.channel_id
         if pending is None or here is None or pending.conversation != build_conversation_id(here):
             return "Nothing is known of this call any more."
@@ -450,10 +446,8 @@ class DiscordApprovals:
             return describe_decision(pending)
         return why
 
-    # -- watching -----------------------------------------------------------------------------------
-
     async def watch_decisions(self) -> None:
-        """See what is decided anywhere, and have it followed. Until cancelled."""
+        """Watch for decisions, also of other processes, and resume their requests. Runs until cancelled."""
         try:
             await self._restore_posted()
         except (StoreError, discord.HTTPException, aiohttp.ClientError) as error:
@@ -463,7 +457,7 @@ class DiscordApprovals:
             while True:
                 try:
                     await self._check_decisions()
-                except StoreError as error:  # it may be back in a moment
+                except StoreError as error:  # the store may recover
                     log.warning("the store could not be asked about approvals: %s", error)
                 with anyio.move_on_after(CHECK_INTERVAL_S):
                     await self._wake.wait()
@@ -476,7 +470,7 @@ class DiscordApprovals:
                     self._wake.set()
 
     async def _restore_posted(self) -> None:
-        """What stood open when we were here last; decided since then or not."""
+        """Load the messages of unsettled calls from before the restart."""
         for pending in await self._router.store.approvals.list_recent(limit=PENDING_LOOK_BACK):
             for posted in await self._find_posted(pending):
                 if pending.decision is Decision.WAITING:
@@ -485,7 +479,7 @@ class DiscordApprovals:
                     self._open[pending.pending_id, posted.packet_id] = posted
 
     async def _find_posted(self, pending: Pending) -> list[PostedApproval]:
-        """Where it is shown, as far as that is not settled."""
+        """Return the unsettled messages of a call."""
         if parse_channel_id(pending.conversation) is None:
             return []
         keys = [_build_key(pending.pending_id, packet_id) for packet_id in pending.packets]
@@ -505,7 +499,7 @@ class DiscordApprovals:
                 await self._offer(pending, packet_id)
 
     def _find_unposted_packets(self, pending: Pending) -> list[str]:
-        """The requests that wait for this call and to which it is not shown."""
+        """Return the requests that wait for this call and have no message yet."""
         if parse_channel_id(pending.conversation) is None or self._is_busy(pending.conversation or ""):
             return []
         return [each for each in pending.packets if (pending.pending_id, each) not in self._open]
@@ -516,7 +510,7 @@ def _build_key(pending_id: str, packet_id: str) -> str:
 
 
 async def _confirm_call(interaction: Interaction, pending: Pending) -> None:
-    """Show the exact call to the person who pressed the button, and ask once more."""
+    """Show the exact call to the user who pressed the button, and ask for confirmation."""
     shown = render_exact_call(pending)
     if shown is None:
         await _reply_privately(
@@ -534,5 +528,5 @@ async def _confirm_call(interaction: Interaction, pending: Pending) -> None:
 
 
 async def _reply_privately(interaction: Interaction, text: str) -> None:
-    """To whoever pressed, and to nobody else."""
+    """Reply so that only the user who pressed the button sees it."""
     await interaction.response.send_message(text, ephemeral=True, allowed_mentions=NO_MENTIONS)

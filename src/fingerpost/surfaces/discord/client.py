@@ -1,4 +1,4 @@
-"""The Discord client: which messages are for us, and the connection until it is stopped."""
+"""The Discord client: which messages are addressed to the bot, and the connection until it is stopped."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from fingerpost.surfaces.discord.messages import EDIT_INTERVAL_S, NO_MENTIONS, C
 
 log = logging.getLogger("fingerpost.discord")
 
-MAX_SERVERS: Final = 25  # looked through for somebody who writes in private
+MAX_SERVERS: Final = 25  # searched for the sender of a direct message
 MEMBERSHIP_TTL_S: Final = 300.0
 MAX_REMEMBERED: Final = 1_000
 _MESSAGE_TYPES: Final = (discord.MessageType.default, discord.MessageType.reply)
 
 
 class DiscordBot(discord.Client):
-    """The client. Caches nobody and no messages: what comes with a message says enough."""
+    """The client. It caches no members and no messages, because each message contains what is needed."""
 
     def __init__(
         self,
@@ -79,15 +79,13 @@ class DiscordBot(discord.Client):
         self.arrived.set()
 
     async def find_channel(self, channel: int) -> Channel | None:
-        """The channel of this id, if we can write there."""
+        """Return the channel with this id if the bot can write there."""
         try:
             found = self.get_channel(channel) or await self.fetch_channel(channel)
         except discord.HTTPException as error:
             log.info("channel %s is out of reach: %s", channel, error)
             return None
         return found if isinstance(found, discord.abc.Messageable) else None
-
-    # -- messages -----------------------------------------------------------------------------------
 
     async def on_message(self, message: discord.Message) -> None:
         if message.author.bot or message.webhook_id is not None or message.type not in _MESSAGE_TYPES:
@@ -103,7 +101,9 @@ class DiscordBot(discord.Client):
         )
 
     async def _is_addressed(self, message: discord.Message, person: DiscordPerson) -> bool:
-        """In private always; else by a mention, or by who asked before in a thread of ours."""
+        """Return whether a message is for the bot: a direct message, a mention, or a message of an earlier
+        caller in the bot's thread.
+        """
         if message.guild is None:
             return True
         own = self.user
@@ -115,7 +115,7 @@ class DiscordBot(discord.Client):
         if not isinstance(thread, discord.Thread) or thread.owner_id != own.id:
             return False
         if message.mentions or message.role_mentions or message.reference is not None:
-            return False  # it is for somebody else
+            return False  # addressed to another user
         talk = await self.connector.conversations.load(build_conversation_id(thread.id))
         return person.caller in talk.askers
 
@@ -133,7 +133,7 @@ class DiscordBot(discord.Client):
         return known
 
     async def _is_allowed_member(self, user: int) -> bool:
-        """Whether somebody who writes in private is one we answer on a server we share."""
+        """Return whether the sender of a direct message is allowed on a server shared with the bot."""
         settings = self._settings
         if not settings.servers and not settings.roles:
             return False
@@ -141,14 +141,14 @@ class DiscordBot(discord.Client):
         for guild in shared[:MAX_SERVERS]:
             try:
                 member = await guild.fetch_member(user)
-            except discord.HTTPException:  # not there
+            except discord.HTTPException:  # not a member
                 continue
             if is_allowed(settings, build_person(member, guild)):
                 return True
         return False
 
     def _get_text(self, message: discord.Message) -> str:
-        """What was said, without our name, and with names in place of ids."""
+        """Return the text without the bot's mention, and with names instead of ids."""
         text = message.content
         for user in message.mentions:
             own = self.user is not None and user.id == self.user.id
@@ -156,15 +156,13 @@ class DiscordBot(discord.Client):
                 text = text.replace(written, "" if own else f"@{user.name}")
         return text.strip()
 
-    # -- buttons ------------------------------------------------------------------------------------
-
     async def handle_press(self, interaction: Interaction, action: ButtonAction, pending_id: str) -> None:
-        """A button under a call that waits."""
+        """Handle a button press for a waiting call."""
         person = build_person(interaction.user, interaction.guild, server=interaction.guild_id)
         await self.connector.approvals.handle_press(interaction, person, action, pending_id)
 
     async def on_interaction(self, interaction: Interaction) -> None:
-        """A submitted form; buttons are heard by themselves."""
+        """Handle a submitted form. Button presses have their own handler."""
         if interaction.type is not discord.InteractionType.modal_submit:
             return
         if (given := parse_form(cast("Mapping[str, Any]", interaction.data or {}))) is not None:
@@ -175,7 +173,7 @@ class DiscordBot(discord.Client):
 def build_person(
     user: discord.User | discord.Member, guild: discord.Guild | None, *, server: int | None = None
 ) -> DiscordPerson:
-    """Somebody, with the roles they have there."""
+    """Return the user with the roles on that server."""
     roles = [] if not isinstance(user, discord.Member) else user.roles
     return DiscordPerson(
         user=user.id,
@@ -190,9 +188,9 @@ PORTAL_URL: Final = "https://discord.com/developers/applications"
 
 
 class OneLineHandler(logging.Handler):
-    """What the library has to say, on one line each: no traceback of its own, no secret.
+    """Formats log records of the library on one line, without tracebacks and secrets.
 
-    `tell` shows a line to whoever runs the connector.
+    `tell` shows a line to the operator of the connector.
     """
 
     def __init__(self, write: Callable[[str], None]) -> None:
@@ -209,7 +207,7 @@ class OneLineHandler(logging.Handler):
 
 @frozen
 class BotConnection:
-    """We are there. `lost` is set when the connection has ended for good, and `why` then says why."""
+    """An open connection. `lost` is set when it has ended for good; `why` is then the reason."""
 
     own: discord.ClientUser
     servers: int
@@ -221,14 +219,14 @@ class BotConnection:
 async def connect_bot(
     router: Router, settings: DiscordSettings, *, interval: float = EDIT_INTERVAL_S
 ) -> AsyncGenerator[BotConnection]:
-    """The bot, logged in and listening. Raises `ConfigError` or `ServerUnavailable` where it cannot be."""
+    """Log in and listen. Raises `ConfigError` or `ServerUnavailable`."""
     token = get_token(settings)
     if settings.profile is not None:
-        router.profiles.get_profile(settings.profile)  # raises where there is none
+        router.profiles.get_profile(settings.profile)  # raises if it does not exist
     lost, why, talked = anyio.Event(), list[FingerpostError](), False
     with use_api_url(settings.api_url):
         async with anyio.create_task_group() as line:
-            # Requests end before the line does: each of them may have to say goodbye on it.
+            # Requests end before the connection, because each may have to send a shutdown message.
             async with anyio.create_task_group() as tasks:
                 bot = DiscordBot(router, settings, tasks, interval=interval)
 
@@ -258,9 +256,11 @@ async def connect_bot(
 
 
 def get_token(settings: DiscordSettings) -> str:
-    """The bot's token, masked everywhere from now on. Raises `ConfigError` where there is none."""
+    """Return the bot's token, which is masked in all output from now on. Raises `ConfigError` if there is
+    none.
+    """
     token = (settings.token or "").strip().removeprefix("Bot ").strip()
-    if not token or token.startswith("${"):  # variables are replaced in the entries of servers alone
+    if not token or token.startswith("${"):  # variables are expanded only in the settings of servers
         message = "there is no token for Discord"
         raise ConfigError(
             message,
@@ -272,7 +272,7 @@ def get_token(settings: DiscordSettings) -> str:
 
 
 def explain_error(error: Exception) -> FingerpostError:
-    """What went wrong with the connection, and what to do."""
+    """Convert a connection error to one that says what to do."""
     if isinstance(error, discord.LoginFailure):
         message = "Discord does not accept the bot's token"
         return ConfigError(message, hint=f"reset the token at {PORTAL_URL} (Bot), and set discord.token anew")

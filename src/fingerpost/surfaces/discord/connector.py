@@ -45,30 +45,30 @@ from fingerpost.surfaces.discord.messages import (
 )
 from fingerpost.surfaces.http.access import RateLimiter
 
-MAX_CONCURRENT: Final = 8  # requests under way, of all conversations together
-MAX_QUEUED: Final = 200  # of all conversations together
+MAX_CONCURRENT: Final = 8  # running requests of all conversations
+MAX_QUEUED: Final = 200  # of all conversations
 
 
 @dataclass(slots=True)
 class _ConversationQueue:
-    """Those who wait in one conversation; the lock lets them in as they came."""
+    """The queue of one conversation. The lock is fair, so requests run in order."""
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     length: int = 0
 
 
 class DiscordQueue:
-    """Lets requests in."""
+    """Limits and orders requests."""
 
     def __init__(self, settings: DiscordSettings) -> None:
         self._rate = RateLimiter(settings.requests_per_minute)
         self._most_waiting = settings.max_waiting
         self._lines: dict[str, _ConversationQueue] = {}
         self._at_once = anyio.CapacityLimiter(MAX_CONCURRENT)
-        self._warned: set[str] = set()  # callers who know that they are too fast
+        self._warned: set[str] = set()  # callers that were informed about their rate limit
 
     def explain_refusal(self, caller: str, conversation: str) -> str | None:
-        """Why this person may not ask now: words for them, empty when they were told a moment ago."""
+        """Return why the caller must wait, or None. Empty if the caller was informed a moment ago."""
         if sum(line.length for line in self._lines.values()) >= MAX_QUEUED:
             return "Too many requests wait at the moment. Please ask again in a few minutes."
         line = self._lines.get(conversation)
@@ -89,7 +89,7 @@ class DiscordQueue:
 
     @asynccontextmanager
     async def wait_turn(self, conversation: str) -> AsyncGenerator[None]:
-        """Entered when it is this request's turn."""
+        """Wait for this request's turn, and keep it for the duration of the block."""
         line = self._lines.setdefault(conversation, _ConversationQueue())
         line.length += 1
         try:
@@ -101,22 +101,22 @@ class DiscordQueue:
                 del self._lines[conversation]
 
 
-MAX_MESSAGES: Final = 60  # of one conversation; what a model is shown of it is another matter
-MAX_CONVERSATIONS: Final = 500  # in memory; of others the journal tells
-MAX_QUESTIONS: Final = 10  # open in one conversation
+MAX_MESSAGES: Final = 60  # per conversation; models may get fewer
+MAX_CONVERSATIONS: Final = 500  # in memory; others are restored from the journal
+MAX_QUESTIONS: Final = 10  # open questions per conversation
 JOURNAL_LOOK_BACK: Final = 20  # packets
 
 
 @frozen
 class DiscordConversation:
-    """A conversation so far: what was said, who asked, and what they were asked back."""
+    """The state of a conversation: its messages, its callers, and open questions to them."""
 
     history: tuple[Message, ...] = ()
     askers: frozenset[str] = frozenset()
-    asked: tuple[Route, ...] = ()  # each waits for the answer of whoever asked it
+    asked: tuple[Route, ...] = ()  # open questions, each to the caller of its request
 
     def get_question(self, caller: str) -> Route | None:
-        """What this person was asked."""
+        """Return the open question to this caller, or None."""
         return next((each for each in self.asked if each.packet.header.caller == caller), None)
 
 
@@ -128,20 +128,20 @@ class DiscordConversations:
         self._talks: OrderedDict[str, DiscordConversation] = OrderedDict()
 
     async def load(self, conversation: str) -> DiscordConversation:
-        """What was said. Secrets are masked in what comes from the journal."""
+        """Return a conversation. Secrets are masked if it comes from the journal."""
         if conversation not in self._talks:
             self._cache(conversation, await self._restore_from_journal(conversation))
         self._talks.move_to_end(conversation)
         return self._talks[conversation]
 
     def remember(self, conversation: str, before: DiscordConversation, route: Route) -> None:
-        """The conversation with this request and what came of it at the end."""
+        """Add this request and its answer to the conversation."""
         said = Message(role="user", text=route.packet.content.original_prompt)
         reply = Message(role="assistant", text=route.answer)
         caller = route.packet.header.caller
         now = self._talks.get(conversation, before)
         others = tuple(each for each in now.asked if each.packet.header.caller != caller)
-        # While a call waits for a person the request is open: it is told of when there is an answer.
+        # A request that waits for an approval is added later, when there is an answer.
         told = () if route.outcome is RouteOutcome.WAITING else (said, reply)
         talk = DiscordConversation(
             history=(*now.history, *told)[-MAX_MESSAGES:],
@@ -156,7 +156,9 @@ class DiscordConversations:
             self._talks.popitem(last=False)
 
     async def _restore_from_journal(self, conversation: str) -> DiscordConversation:
-        """A packet carries the messages before it, so the newest one that was answered tells it all."""
+        """Restore a conversation. A packet contains the messages before it, so the newest answered one is
+        enough.
+        """
         journal = self._store.journal
         await journal.flush()
         found = await journal.list_session_packets(conversation, limit=JOURNAL_LOOK_BACK)
@@ -180,13 +182,13 @@ HELP_TEXT: Final = "Ask me something: I look for a tool that helps, and ask befo
 STARTED_TEXT: Final = "Reading your request…"
 THREAD_NAME: Final = 80
 SHUTDOWN_MESSAGE_S: Final = 3.0
-RETRY_S: Final = (5.0, 30.0, 120.0)  # between tries to go on while Discord refuses
+RETRY_S: Final = (5.0, 30.0, 120.0)  # pauses between attempts while Discord refuses
 MAX_OPTIONS: Final = 20
 
 
 @frozen
 class IncomingMessage:
-    """A message that is meant for us."""
+    """A message addressed to the bot."""
 
     message: discord.Message
     person: DiscordPerson
@@ -194,7 +196,7 @@ class IncomingMessage:
 
 
 class DiscordConnector:
-    """Takes messages to answers, one after another in each conversation."""
+    """Answers messages, in order within each conversation."""
 
     def __init__(
         self,
@@ -205,7 +207,7 @@ class DiscordConnector:
         channel: Callable[[int], Awaitable[Channel | None]],
         interval: float = EDIT_INTERVAL_S,
     ) -> None:
-        """`channel` finds one by its id; `every` is how many seconds lie between edits of one message."""
+        """`channel` finds a channel by id; `interval` is the time in seconds between edits of one message."""
         self._router = router
         self._settings = settings
         self._tasks = tasks
@@ -225,7 +227,7 @@ class DiscordConnector:
         )
 
     def start(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-        """Have it done; whatever goes wrong is logged and costs nobody else anything."""
+        """Run `work` in the background. Errors are logged and do not affect other work."""
 
         async def guarded() -> None:
             try:
@@ -236,8 +238,6 @@ class DiscordConnector:
                 log.exception("a message could not be dealt with")
 
         self._tasks.start_soon(guarded)
-
-    # -- asking -------------------------------------------------------------------------------------
 
     async def answer_message(self, incoming: IncomingMessage) -> None:
         """Answer a message."""
@@ -284,7 +284,7 @@ class DiscordConnector:
     async def _route_text(
         self, question_route: Route | None, text: str, route_options: RouteOptions
     ) -> Route:
-        """A line may answer what was asked before it; a question of their own never does."""
+        """Route the text: as the reply to an open question, or as a new request."""
         if question_route is None or text.rstrip().endswith("?"):
             return await self._router.route(text, **route_options)
         route = await self._router.reply(question_route, text, **route_options)
@@ -302,7 +302,9 @@ class DiscordConnector:
         *,
         packet_id: str | None = None,
     ) -> Route | None:
-        """What `work` came to, its progress shown meanwhile; None where it failed, and was told so."""
+        """Return the result of `work` and show its progress. Return None if it failed and the error was
+        shown.
+        """
         routes: list[Route] = []
         failures: list[Exception] = []
         try:
@@ -348,7 +350,7 @@ class DiscordConnector:
         *,
         left_out: tuple[str, ...] = (),
     ) -> None:
-        """The person reads how it ended, or decides about what waits."""
+        """Show the answer, or the call that waits for a decision."""
         self.conversations.remember(conversation, conversation_state, route)
         if route.pending is not None and route.outcome is RouteOutcome.WAITING:
             packets = route.pending.packets
@@ -362,10 +364,8 @@ class DiscordConnector:
             text = "\n".join([text, "", *(f"-# Not taken: {escape_line(line)}" for line in left_out)])
         await deliver_answer(progress, text, await collect_files(route, self._router.calls.results))
 
-    # -- going on -----------------------------------------------------------------------------------
-
     async def _show_pending(self, pending: Pending, packet_id: str) -> None:
-        """Show a waiting call that was not shown to this request yet."""
+        """Show a waiting call for a request that has no message for it yet."""
         channel = await self._channel(parse_channel_id(pending.conversation) or 0)
         if channel is None or pending.conversation is None:
             return
@@ -373,11 +373,11 @@ class DiscordConnector:
             await self.approvals.show(await ProgressMessage.post(channel, STARTED_TEXT), pending, packet_id)
 
     async def _resume(self, pending: Pending, posted: PostedApproval) -> None:
-        """A call was decided: its message says so, and its request goes on, as soon as Discord lets us."""
+        """Show the decision and resume the request. Retry while Discord refuses."""
         for pause in RETRY_S:
             try:
                 await self._apply_decision(pending, posted)
-            except (discord.NotFound, discord.Forbidden):  # there is no place left to say it
+            except (discord.NotFound, discord.Forbidden):  # the channel is gone
                 raise
             except (discord.HTTPException, aiohttp.ClientError, OSError) as error:
                 log.warning("%s cannot go on yet: %s", pending.pending_id, scrub(str(error)))
@@ -399,7 +399,7 @@ class DiscordConnector:
                 lambda: self._router.resume(pending.pending_id, packet_id=posted.packet_id, **asking),
                 packet_id=posted.packet_id,
             )
-            # Told to its end, and noted: whoever stops us in between would have it told once more.
+            # Not cancelled between the answer and its record; otherwise it would be sent twice.
             with anyio.CancelScope(shield=True):
                 if route is not None:
                     talk = await self.conversations.load(pending.conversation)
@@ -408,7 +408,7 @@ class DiscordConnector:
 
 
 async def _send_shutdown_message(progress: ProgressMessage) -> None:
-    """We are being stopped: nobody should wait for an answer that does not come."""
+    """Tell the user that there will be no answer, because the process is being stopped."""
     with anyio.move_on_after(SHUTDOWN_MESSAGE_S, shield=True), suppress(discord.HTTPException, OSError):
         await progress.replace_content(SHUTDOWN_TEXT)
 
@@ -416,20 +416,20 @@ async def _send_shutdown_message(progress: ProgressMessage) -> None:
 async def _open_channel(
     message: discord.Message, text: str
 ) -> discord.Thread | discord.abc.MessageableChannel:
-    """Where it is answered: in private and in threads right there, else in a thread of its own."""
+    """Return where to answer: direct messages and threads in place, other channels in a new thread."""
     channel = message.channel
     if message.guild is None or isinstance(channel, discord.Thread):
         return channel
     name = re.sub(r"\s+", " ", text).strip()[:THREAD_NAME] or "A request"
     try:
         return await message.create_thread(name=name, auto_archive_duration=1440)
-    except (discord.HTTPException, ValueError) as error:  # not allowed, or not that kind of channel
+    except (discord.HTTPException, ValueError) as error:  # not permitted, or not a text channel
         log.info("no thread could be opened: %s", error)
         return channel
 
 
 def _get_options(route: Route) -> list[str]:
-    """What will do as an answer, where that is known and the question does not say it."""
+    """Return the possible answers to a question, if they are known and not in its text."""
     missing = () if route.question is None else route.question.missing
     return [
         f"-# {escape_line(each.name, 60)}: "

@@ -46,17 +46,17 @@ _MARKUP_PATTERN: Final = re.compile(r"([\\`*_~|<>\[\]()#@:\-])")
 
 
 def escape_line(text: str, limit: int = 200) -> str:
-    """One line in which nothing is formatted, linked or called."""
+    """Return one line without formatting, links and mentions."""
     said = escape_invisible_except(" ".join(scrub(text[: limit * 8]).split()))
     said = said if len(said) <= limit else said[: limit - 1].rstrip() + "…"
     return _MARKUP_PATTERN.sub(r"\\\1", said)
 
 
 def format_json_value(value: Json, *, exact: bool = False) -> str:
-    """A value as JSON with secrets masked, which stands in a block of code and cannot leave it.
+    """Return a value as JSON with secrets masked, safe inside a code block.
 
-    It is the same JSON as without us: what cannot be seen, and backticks, are written as JSON escapes.
-    `exact`: nothing is masked, for the one person who decides about it.
+    Invisible characters and backticks are written as JSON escapes, so the JSON value is unchanged. `exact`:
+    nothing is masked, for the one user who decides about it.
     """
     shown = value if exact else scrub_json(value)
     text = json.dumps(shown, ensure_ascii=False, indent=2, default=str)
@@ -64,18 +64,18 @@ def format_json_value(value: Json, *, exact: bool = False) -> str:
     return "\n".join(lines).replace("`", "\\u0060")
 
 
-MAX_MESSAGE_LENGTH: Final = 2000  # characters Discord takes in one message
-_MIN_PIECE: Final = 3  # a cut leaves at least one third of a message, or a lesser kind of cut is taken
+MAX_MESSAGE_LENGTH: Final = 2000  # limit of Discord
+_MIN_PIECE: Final = 3  # a preferred cut must leave at least 1/n of a message
 _FENCE_PATTERN: Final = re.compile(r"```")
 _MAX_LANGUAGE: Final = re.compile(r"[A-Za-z0-9_+.#-]{1,24}(?=\n)")
 _FENCE_END: Final = "\n```"
-_JOINING_CHARACTERS: Final = "\u200d\ufe0e\ufe0f"  # what holds a sign together that people see as one
+_JOINING_CHARACTERS: Final = "\u200d\ufe0e\ufe0f"  # characters that join a grapheme cluster
 _MAX_GRAPHEME_LENGTH: Final = 16
 
 
 @frozen(kw_only=False)
 class _CodeFence:
-    """One mark in the text; `end` is behind its language."""
+    """A code fence in the text. `end` is after its language."""
 
     start: int
     end: int
@@ -84,7 +84,7 @@ class _CodeFence:
 
 
 def split_message(text: str, limit: int = MAX_MESSAGE_LENGTH) -> tuple[str, ...]:
-    """The text as messages of at most `limit` characters, none of them empty."""
+    """Split the text into messages of at most `limit` characters, none of them empty."""
     text = text.replace("\r\n", "\n")
     fences = _find_fences(text)
     found: list[str] = []
@@ -110,7 +110,7 @@ def _find_fences(text: str) -> tuple[_CodeFence, ...]:
 
 
 def _find_open_fence(fences: tuple[_CodeFence, ...], position: int) -> _CodeFence | None:
-    """The mark whose block this place lies in."""
+    """Return the fence of the code block that contains this position, or None."""
     before = bisect_right(fences, position, key=lambda fence: fence.end)
     return fences[before - 1] if before and fences[before - 1].opens else None
 
@@ -120,7 +120,7 @@ def _format_opening(fence: _CodeFence | None) -> str:
 
 
 def _find_cut(text: str, start: int, limit: int, fences: tuple[_CodeFence, ...]) -> int:
-    """Where the message that begins at `start` ends."""
+    """Return the end of the message that begins at `start`."""
     room = limit - len(_format_opening(_find_open_fence(fences, start))) - len(_FENCE_END)
     if len(text) - start <= room:
         return len(text)
@@ -129,7 +129,7 @@ def _find_cut(text: str, start: int, limit: int, fences: tuple[_CodeFence, ...])
     for mark in ("\n\n", "\n", " "):
         at = text.rfind(mark, least, end)
         while at > least and mark == "\n\n" and _find_open_fence(fences, at) is not None:
-            at = text.rfind(mark, least, at)  # an empty line in code ends no paragraph
+            at = text.rfind(mark, least, at)  # an empty line inside code does not end a paragraph
         if at > least:
             end = at + len(mark)
             break
@@ -139,7 +139,7 @@ def _find_cut(text: str, start: int, limit: int, fences: tuple[_CodeFence, ...])
 
 
 def _avoid_graphemes(text: str, start: int, end: int) -> int:
-    """Not inside of what people see as one sign, as far as that is short."""
+    """Move the cut out of a short grapheme cluster."""
     for place in range(end, max(start + 1, end - _MAX_GRAPHEME_LENGTH), -1):
         if (
             text[place] not in _JOINING_CHARACTERS
@@ -151,7 +151,7 @@ def _avoid_graphemes(text: str, start: int, end: int) -> int:
 
 
 def _avoid_fence_marks(start: int, end: int, fences: tuple[_CodeFence, ...]) -> int:
-    """A mark and its language stay together."""
+    """Move the cut out of a fence and its language."""
     at = bisect_right(fences, end, key=lambda fence: fence.end)
     if at == len(fences) or fences[at].start >= end:
         return end
@@ -159,7 +159,7 @@ def _avoid_fence_marks(start: int, end: int, fences: tuple[_CodeFence, ...]) -> 
 
 
 def _build_piece(text: str, start: int, end: int, fences: tuple[_CodeFence, ...]) -> str:
-    """This part with the marks that its block needs; a block that would be empty is left out."""
+    """Return this part with the fences its code block needs. An empty block is omitted."""
     before, after = _find_open_fence(fences, start), _find_open_fence(fences, end)
     if before is not None:
         first = fences[bisect_left(fences, start, key=lambda fence: fence.start) :][:1]
@@ -176,7 +176,7 @@ def _build_piece(text: str, start: int, end: int, fences: tuple[_CodeFence, ...]
 
 log = logging.getLogger("fingerpost.discord")
 
-EDIT_INTERVAL_S: Final = 1.5  # between edits: Discord takes about five in five seconds
+EDIT_INTERVAL_S: Final = 1.5  # between edits; Discord permits about five in five seconds
 SHUTDOWN_TEXT: Final = "I was stopped before there was an answer. Please ask again."
 NO_MENTIONS: Final = discord.AllowedMentions.none()
 
@@ -184,7 +184,7 @@ Channel = discord.abc.Messageable
 
 
 class ProgressMessage:
-    """A message of ours in a channel, edited now and then."""
+    """A message of the bot that is edited at intervals."""
 
     def __init__(
         self, channel: Channel, message: discord.Message, *, interval: float = EDIT_INTERVAL_S
@@ -205,7 +205,7 @@ class ProgressMessage:
         answering: discord.Message | None = None,
         interval: float = EDIT_INTERVAL_S,
     ) -> ProgressMessage:
-        """A new message, as a reply where `answering` stands in the same channel."""
+        """Send a new message, as a reply if `answering` is in the same channel."""
         reference = None if answering is None else answering.to_reference(fail_if_not_exists=False)
         if reference is None:
             message = await channel.send(text, allowed_mentions=NO_MENTIONS, suppress_embeds=True)
@@ -216,26 +216,26 @@ class ProgressMessage:
         return cls(channel, message, interval=interval)
 
     def set_text(self, text: str) -> None:
-        """What is being done now; shown when it may be."""
+        """Set the current progress. It is shown with the next edit."""
         self._words = text
         self._changed.set()
 
     async def keep_updating(self) -> None:
-        """Edit the message whenever there is something new, but not too often. Until cancelled."""
+        """Edit the message after changes, at most once per interval. Runs until cancelled."""
         while True:
             await anyio.sleep(self._every)
             await self._changed.wait()
             self._changed = anyio.Event()
             if self._words != self._shown:
                 self._shown = self._words
-                # The library never recovers a rate limit whose request was cancelled half way.
+                # The library does not recover from a rate limit if its request is cancelled.
                 with anyio.CancelScope(shield=True):
                     await self._edit_message(self._words)
 
     async def _edit_message(self, text: str) -> None:
         try:
             await self.message.edit(content=text, suppress=True, allowed_mentions=NO_MENTIONS)
-        except (discord.HTTPException, aiohttp.ClientError) as error:  # what matters is the answer
+        except (discord.HTTPException, aiohttp.ClientError) as error:  # progress is optional
             log.info("progress could not be shown: %s", error)
 
     async def replace_content(
@@ -245,7 +245,7 @@ class ProgressMessage:
         view: discord.ui.View | None = None,
         files: Sequence[discord.File] = (),
     ) -> discord.Message:
-        """The message is this from now on; a new one where somebody deleted it meanwhile."""
+        """Replace the message by its final content. Send a new one if it was deleted meanwhile."""
         try:
             return await self.message.edit(
                 content=content,
@@ -267,7 +267,7 @@ async def send_message(
     view: discord.ui.View | None = None,
     files: Sequence[discord.File] = (),
 ) -> discord.Message:
-    """A message that calls nobody and shows no previews: a preview would fetch what a stranger wrote."""
+    """Send a message without notifications and link previews. A preview would fetch untrusted URLs."""
     if view is None:
         return await channel.send(content, files=files, allowed_mentions=NO_MENTIONS, suppress_embeds=True)
     return await channel.send(
@@ -283,7 +283,7 @@ async def show_progress(
     conversation: str,
     packet_id: str | None,
 ) -> None:
-    """Say on the note what happens to one packet; where its id is not known yet, the next one that begins."""
+    """Show the progress of one packet. If `packet_id` is None, use the next packet that starts."""
     async for event in events:
         if packet_id is None and isinstance(event, PacketReceived):
             header = event.packet.header
@@ -296,7 +296,7 @@ async def show_progress(
 
 
 def describe_event(event: Event, router: Router) -> str:
-    """What a person who waits reads of an event; mostly nothing."""
+    """Return the progress text of an event, mostly empty."""
     if isinstance(event, CallProgressed):
         return escape_line(event.message)
     if isinstance(event, CallPrepared):
@@ -314,17 +314,17 @@ def describe_event(event: Event, router: Router) -> str:
     return ""
 
 
-MAX_PIECES: Final = 5  # a longer answer is a file
+MAX_PIECES: Final = 5  # messages; a longer answer becomes a file
 MAX_FILES: Final = 5
-MAX_FILE_BYTES: Final = 8 * 1024 * 1024  # Discord takes ten in one message from anybody
-MAX_RESULTS_READ: Final = 50_000  # characters of one result, for links
+MAX_FILE_BYTES: Final = 8 * 1024 * 1024  # below Discord's limit of 10 MiB per message
+MAX_RESULTS_READ: Final = 50_000  # characters per result that are searched for links
 _RESULT_PART: Final = re.compile(r"\bpart (\d{1,4})\b")
 _ASSET_LINK: Final = re.compile(SCHEME + r"(res_[a-z]{13})\b")
 
 
 @frozen(kw_only=False)
 class OutgoingFile:
-    """A file that goes with an answer."""
+    """A file attached to an answer."""
 
     name: str
     data: bytes
@@ -334,7 +334,7 @@ class OutgoingFile:
 
 
 async def deliver_answer(progress: ProgressMessage, text: str, enclosed: Sequence[OutgoingFile] = ()) -> None:
-    """The note becomes the answer; what does not fit into one message follows it."""
+    """Replace the progress message by the answer. Further messages follow if it is too long."""
     found = split_message(text)
     if len(found) > MAX_PIECES:
         whole = text.encode("utf-8", "replace")[:MAX_FILE_BYTES]
@@ -361,9 +361,9 @@ def _limit_files(files: Sequence[OutgoingFile]) -> list[OutgoingFile]:
 
 
 async def collect_files(route: Route, results: ResultStore) -> tuple[OutgoingFile, ...]:
-    """The pictures, sounds and files among the results of this request, and those the results link to.
+    """Return images, audio and files among the results of this request, and those the results link to.
 
-    Only what was kept for whoever asked.
+    Only results stored for the caller are included.
     """
     found: list[OutgoingFile] = []
     for handle in _collect_handles(route):
@@ -377,7 +377,7 @@ async def collect_files(route: Route, results: ResultStore) -> tuple[OutgoingFil
 
 
 def _collect_handles(route: Route) -> dict[str, None]:
-    """Under which this request's results are kept, and assets they made, in order."""
+    """Return the handles of this request's results and assets, in order."""
     cut = (event.handle for event in route.events if isinstance(event, ResultDigested) and event.handle)
     steps = route.packet.tool_routing.worked
     linked = (handle for step in steps for handle in _ASSET_LINK.findall(step.text[:MAX_RESULTS_READ]))
@@ -385,13 +385,13 @@ def _collect_handles(route: Route) -> dict[str, None]:
 
 
 def _build_file_name(reference: str, number: int, kind: str) -> str:
-    """The name an asset was given; else one that tells what it is."""
+    """Return the asset's name, or one made from its media type."""
     safe = re.sub(r"[^\w.-]+", "_", parse_asset_name(reference))[-80:].lstrip(".")
     return safe or f"result-{number}{mimetypes.guess_extension(kind.lower()) or '.bin'}"
 
 
 MAX_ATTACHMENTS: Final = 5
-MAX_TEXT_SHOWN: Final = 6_000  # characters of all files together that stand in the request
+MAX_TEXT_SHOWN: Final = 6_000  # characters of all files in the request together
 FETCH_TIMEOUT_S: Final = 30.0
 ATTACHMENT_HOSTS: Final = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 _TEXT_TYPES: Final = frozenset(
@@ -407,14 +407,14 @@ _MEDIA_KINDS: Final = ("text/", "image/", "audio/", "application/pdf")
 
 @frozen
 class ReceivedAttachments:
-    """What came with a message: words for the request, and for the person what was not taken."""
+    """The attachments of a message: text for the request, and what was left out, for the user."""
 
     text: str = ""
     left_out: tuple[str, ...] = ()
 
 
 class AttachmentReader:
-    """Takes attachments in."""
+    """Fetches and stores attachments."""
 
     def __init__(self, results: ResultStore, settings: DiscordSettings) -> None:
         self._results = results
@@ -425,7 +425,7 @@ class AttachmentReader:
     async def receive_attachments(
         self, attachments: Sequence[discord.Attachment], *, caller: str
     ) -> ReceivedAttachments:
-        """Fetch, keep and tell of them; whatever goes wrong with one is told and costs only that one."""
+        """Fetch, store and describe attachments. If one fails, only that one is left out."""
         if not attachments:
             return ReceivedAttachments()
         told: list[str] = []
@@ -451,7 +451,7 @@ class AttachmentReader:
     async def _fetch_bytes(
         self, session: aiohttp.ClientSession, attachment: discord.Attachment
     ) -> bytes | str:
-        """The bytes, or why not."""
+        """Return the bytes, or the reason for a failure."""
         too_large = f"it is larger than {self._longest:,} bytes"
         if not _get_media_type(attachment).startswith(_MEDIA_KINDS) and not _is_text(attachment):
             return f"files of the kind {_get_media_type(attachment) or 'unknown'} are not taken"
@@ -481,7 +481,7 @@ class AttachmentReader:
 
 
 def _build_result(attachment: discord.Attachment, data: bytes, text: str | None) -> JsonObject:
-    """The file as a tool's result would hold it."""
+    """Return the file in the form of a tool result."""
     if text is not None:
         return {"content": [{"type": "text", "text": text}]}
     resource = {
@@ -501,7 +501,7 @@ def _describe_attachment(
     )
     if text is None or not room:
         return head
-    # The name of a block is not to be guessed by whoever wrote the file.
+    # The author of the file cannot guess the handle, so cannot forge the end of the block.
     mark = f"<<{handle}>>"
     cut = f"\n[cut: {len(text) - room:,} characters more are kept]" if len(text) > room else ""
     return f"{head}:\n{mark}\n{text[:room]}{cut}\n{mark}"
@@ -518,7 +518,7 @@ def _decode_text(attachment: discord.Attachment, data: bytes) -> str | None:
 
 def _is_text(attachment: discord.Attachment) -> bool:
     kind = _get_media_type(attachment)
-    if kind in ("", "application/octet-stream"):  # nobody looked
+    if kind in ("", "application/octet-stream"):  # unknown type
         return _TEXT_SUFFIXES.search(attachment.filename) is not None
     return kind.startswith("text/") or kind.removeprefix("application/") in _TEXT_TYPES
 
