@@ -1,4 +1,4 @@
-"""Typed facts, where they go, and how a packet is rebuilt from them."""
+"""Typed events, their sinks, and rebuilding a packet from its events."""
 
 from fingerpost.events.base import Event, EventSink
 from fingerpost.events.call import (

@@ -1,6 +1,6 @@
-"""What happens to a call. All events of one call carry its id; together they are its trace.
+"""Events of a call. All events of one call carry its id and form its trace.
 
-`packet_id` is the packet's, or the call's own id when no packet asked for it.
+`packet_id` is the id of the packet, or the call's id if there is no packet.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fingerpost.records import (
 
 @frozen
 class CallEvent(Event):
-    """A fact about one call."""
+    """An event of one call."""
 
     call_id: str
 
 
 @frozen
 class CallReceived(CallEvent):
-    """Somebody asked for a tool, in their own words."""
+    """A tool was requested, with the name and arguments as given."""
 
     name: str
     arguments: JsonObject
@@ -37,7 +37,7 @@ class CallReceived(CallEvent):
     conversation: str | None = None
     dry_run: bool = False
     idempotency_key: str | None = None
-    instance: str | None = None  # the process that makes it, where no request asked for it
+    instance: str | None = None  # the process that makes the call, if it belongs to no request
 
     def summary(self) -> str:
         return f"{self.name} was asked for"
@@ -45,7 +45,7 @@ class CallReceived(CallEvent):
 
 @frozen
 class CallPrepared(CallEvent):
-    """The name led to a tool and the arguments fit its schema, after these repairs."""
+    """The name was resolved to a tool, and the arguments match its schema after these repairs."""
 
     tool: str
     operation: str
@@ -59,7 +59,7 @@ class CallPrepared(CallEvent):
 
 @frozen
 class CallRefused(CallEvent):
-    """The call went no further: no such tool, arguments beyond repair, a rule, a loop."""
+    """The call was refused: unknown tool, invalid arguments, a rule, or a loop."""
 
     error: ErrorKind
     reason: str
@@ -71,7 +71,7 @@ class CallRefused(CallEvent):
 
 @frozen
 class CallRuled(CallEvent):
-    """What the policy says."""
+    """The decision of the policy."""
 
     audited: ClassVar[bool] = True
 
@@ -86,7 +86,7 @@ class CallRuled(CallEvent):
 
 @frozen
 class ApprovalRequested(CallEvent):
-    """The call waits for a person."""
+    """The call waits for approval."""
 
     audited: ClassVar[bool] = True
 
@@ -101,7 +101,7 @@ class ApprovalRequested(CallEvent):
 
 @frozen
 class ApprovalDecided(CallEvent):
-    """A person decided."""
+    """A person approved or denied the call."""
 
     audited: ClassVar[bool] = True
 
@@ -119,7 +119,7 @@ class ApprovalDecided(CallEvent):
 
 @frozen
 class AttemptStarted(CallEvent):
-    """A tool is about to be called. On disk before anything that is not a read is sent."""
+    """A tool is about to be called. Written to disk first, unless the call only reads."""
 
     audited: ClassVar[bool] = True
 
@@ -135,7 +135,7 @@ class AttemptStarted(CallEvent):
 
 @frozen
 class AttemptFinished(CallEvent):
-    """The tool answered, failed, or was given up on."""
+    """The tool returned a result, failed, or timed out."""
 
     audited: ClassVar[bool] = True
 
@@ -149,7 +149,7 @@ class AttemptFinished(CallEvent):
 
 @frozen
 class FallbackTaken(CallEvent):
-    """The next tool in line takes over."""
+    """The next fallback tool is used."""
 
     tool: str
     instead_of: str
@@ -161,7 +161,7 @@ class FallbackTaken(CallEvent):
 
 @frozen
 class CallReplayed(CallEvent):
-    """The call was made before under the same idempotency key: it was not run, its outcome is that one's."""
+    """The idempotency key was used before. The call did not run, and the earlier outcome is returned."""
 
     tool: str
     first_call_id: str
@@ -172,12 +172,12 @@ class CallReplayed(CallEvent):
 
 @frozen
 class CallProgressed(CallEvent):
-    """The tool is at work: shown to a person who waits."""
+    """The tool reported progress."""
 
     tool: str
     message: str
     seconds: float
-    progress: float | None = None  # of total, as the server reports it
+    progress: float | None = None  # of `total`, as reported by the server
     total: float | None = None
     expected_seconds: float | None = None
 
@@ -187,7 +187,7 @@ class CallProgressed(CallEvent):
 
 @frozen
 class ResultDigested(CallEvent):
-    """The result was cut to what fits."""
+    """The result was shortened to fit."""
 
     tokens: int
     original_tokens: int
@@ -201,7 +201,7 @@ class ResultDigested(CallEvent):
 
 @frozen
 class CallFinished(CallEvent):
-    """The call is over, one way or another."""
+    """The call ended, with any outcome."""
 
     audited: ClassVar[bool] = True
 

@@ -1,9 +1,8 @@
-"""Events to JSON and back. The envelope names the kind and the version; the rest is the event.
+"""Encodes events as JSON and decodes them. The envelope contains the kind and the version.
 
-    {"kind": "tool_selected", "v": 1, "event": {"event_id": …, "at": …, "packet_id": …, …}}
+{"kind": "tool_selected", "v": 1, "event": {"event_id": …, "at": …, "packet_id": …, …}}
 
-An event written by a newer Fingerpost, or of a kind this one does not know, is
-read as `UnknownEvent` with its contents kept: old readers never lose new facts.
+An event of a newer version or an unknown kind is decoded as `UnknownEvent`, with its content kept.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from fingerpost.records import JsonObject
 from fingerpost.records.codec import from_plain
 from fingerpost.records.json import MAX_DEPTH, to_valid_json
 
-_MAX_EVENT_DEPTH = MAX_DEPTH + 20  # what an event holds stands a few levels below it
+_MAX_EVENT_DEPTH = MAX_DEPTH + 20  # the content of an event is nested a few levels below it
 
 
 @frozen
 class UnknownEvent(Event):
-    """An event from a newer Fingerpost, kept as it was written."""
+    """An event of a newer Fingerpost, kept as written."""
 
     unknown_kind: str
     unknown_version: int
@@ -38,14 +37,14 @@ class UnknownEvent(Event):
 
 
 def encode(event: Event) -> bytes:
-    """The event as one line of JSON."""
+    """Return the event as one line of JSON."""
     if isinstance(event, UnknownEvent):
         return _build_envelope(event.unknown_kind, event.unknown_version, write_json(event.contents))
     write = _writers.get(type(event)) or _get_writer(type(event))
     return write(event)
 
 
-# Every call makes some seven events. What is the same for all of one kind is worked out once.
+# Every call makes about seven events, so the parts common to a kind are computed once.
 _writers: dict[type[Event], Callable[[Event], bytes]] = {}
 
 
@@ -57,7 +56,8 @@ def _get_writer(kind: type[Event]) -> Callable[[Event], bytes]:
     def write(event: Event) -> bytes:
         try:
             return before + contents(event) + b"}"
-        except PydanticSerializationError:  # half a character, from a caller or a model: the fact is kept
+        # A lone surrogate from a caller or a model; the event must still be stored.
+        except PydanticSerializationError:
             plain = to_valid_json(serializer.to_python(event, mode="json"), max_depth=_MAX_EVENT_DEPTH)
             return before + write_json(plain) + b"}"
 
@@ -70,7 +70,7 @@ def _build_envelope(kind: str, version: int, body: bytes) -> bytes:
 
 
 def decode(line: bytes | str) -> Event:
-    """The event this line was made from. Raises `ValueError` when it was not made by `encode`."""
+    """Return the event of this line. Raises `ValueError` if `encode` did not produce it."""
     envelope: Any = parse_json(line)
     match envelope:
         case {"kind": str(kind), "v": int(version), "event": dict()}:

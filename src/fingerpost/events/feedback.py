@@ -1,4 +1,4 @@
-"""What people said of the tools they were given, and what changed because of it."""
+"""Events of feedback and learning."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fingerpost.records import FeedbackVerdict
 
 @frozen
 class FeedbackGiven(Event):
-    """A person said whether the right tool was used, and which one would have been."""
+    """A person reported whether the right tool was used, and which one should have been."""
 
     audited: ClassVar[bool] = True
 
     verdict: FeedbackVerdict
     by: str
-    tool: str | None = None  # the one that is judged
+    tool: str | None = None  # the judged tool
     should_have: str | None = None
     comment: str = ""
 
@@ -28,13 +28,13 @@ class FeedbackGiven(Event):
 
 @frozen
 class LearningForgotten(Event):
-    """A person had something that was learned forgotten."""
+    """A person deleted learned data."""
 
     audited: ClassVar[bool] = True
 
     what: str
     by: str
-    person: str | None = None  # whose; None: everybody's
+    person: str | None = None  # the person whose data it is; None: everyone
     count: int = 0
 
     def summary(self) -> str:
@@ -44,14 +44,14 @@ class LearningForgotten(Event):
 
 @frozen
 class ThresholdMoved(Event):
-    """A threshold followed measured results, within its bounds."""
+    """A threshold was adjusted to measured results, within its limits."""
 
     audited: ClassVar[bool] = True
 
     name: str
     before: float
     after: float
-    base: float  # what the settings say
+    base: float  # the value in the settings
     reason: str
     samples: int
 

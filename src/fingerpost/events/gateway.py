@@ -1,4 +1,4 @@
-"""Who came to the gateway, and who was turned away."""
+"""Events of gateway clients and API keys."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fingerpost.frozen import frozen
 
 @frozen
 class ClientConnected(Event):
-    """An MCP client opened a session (2025-11-25 and before; later ones have none)."""
+    """An MCP client opened a session (2025-11-25 and earlier; later versions have no sessions)."""
 
-    client: str  # what it calls itself, with its version
+    client: str  # name and version given by the client
     protocol: str
     endpoint: str
     principal: str
@@ -23,7 +23,7 @@ class ClientConnected(Event):
 
 @frozen
 class ClientLeft(Event):
-    """A session ended: by the client, or after it was silent for long."""
+    """A session ended, by the client or after a long idle time."""
 
     client: str
     endpoint: str
@@ -36,13 +36,13 @@ class ClientLeft(Event):
 
 @frozen
 class MaterialRead(Event):
-    """A client asked for a resource, a prompt or a completion: what came of it."""
+    """A client requested a resource, a prompt or a completion, with the outcome."""
 
     audited: ClassVar[bool] = True
 
-    server: str  # empty: it exists for nobody, or not for this caller
+    server: str  # empty if it does not exist, or not for this caller
     method: str
-    name: str  # the address or the name, as the client wrote it
+    name: str  # the URI or the name, as the client wrote it
     caller: str
     success: bool
     detail: str = ""
@@ -55,7 +55,7 @@ class MaterialRead(Event):
 
 @frozen
 class AccessRefused(Event):
-    """Somebody was turned away before anything was done for them."""
+    """A request was refused before it was processed."""
 
     audited: ClassVar[bool] = True
 
@@ -69,7 +69,7 @@ class AccessRefused(Event):
 
 @frozen
 class KeyChanged(Event):
-    """An API key was made or revoked. The key itself is known to whoever made it, and to nobody else."""
+    """An API key was created or revoked. The event does not contain the key."""
 
     audited: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""What happens to a packet, and how a packet is rebuilt from its events."""
+"""Events of a packet, and rebuilding a packet from its events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fingerpost.records.codec import to_plain
 
 @frozen
 class PacketEvent(Event):
-    """A fact about one packet."""
+    """An event of one packet."""
 
     def __post_init__(self) -> None:
         if self.packet_id is None:
@@ -41,18 +41,18 @@ class PacketEvent(Event):
 
     @abstractmethod
     def apply(self, packet: Packet) -> Packet:
-        """The packet after this fact."""
+        """Return the packet after this event."""
         raise NotImplementedError
 
     def reflect(self, packet: Packet, stage: str, text: str, confidence: float | None = None) -> Packet:
-        """The packet with this fact in its reflection log."""
+        """Return the packet with this event in its reflection log."""
         entry = Reflection(at=self.at, stage=stage, text=text, confidence=confidence)
         return packet.with_reflection(entry)
 
 
 @frozen
 class PacketReceived(PacketEvent):
-    """A request came in."""
+    """A request was received."""
 
     packet: Packet
 
@@ -69,7 +69,7 @@ class PacketReceived(PacketEvent):
 
 @frozen
 class IntentDetected(PacketEvent):
-    """What the request is about, and whether it needs a tool (None: unclear)."""
+    """The intent of the request, and whether it needs a tool (None: unclear)."""
 
     intent: Intent
     needs_tool: bool | None
@@ -90,10 +90,11 @@ class IntentDetected(PacketEvent):
 
 @frozen
 class ToolsOffered(PacketEvent):
-    """The tools this request may use, as they are listed to the model."""
+    """The tools offered to the model for this request, as listed."""
 
     tools: tuple[str, ...]
-    kept: tuple[str, ...] = ()  # of `tools`: not found for this request, but offered in an earlier turn
+    # Those of `tools` that were offered in an earlier turn and not found for this request.
+    kept: tuple[str, ...] = ()
 
     def apply(self, packet: Packet) -> Packet:
         return replace(packet, context=replace(packet.context, available_tools=self.tools))
@@ -105,13 +106,13 @@ class ToolsOffered(PacketEvent):
 
 @frozen
 class ToolSelected(PacketEvent):
-    """A tool was chosen (None: the model wants none)."""
+    """A tool was selected (None: the model wants none)."""
 
     audited: ClassVar[bool] = True
 
     selection: Selection | None
     alternatives: tuple[Selection, ...] = ()
-    beside: tuple[Selection, ...] = ()  # further tools chosen to run at the same time
+    beside: tuple[Selection, ...] = ()  # further tools selected to run in parallel
 
     def apply(self, packet: Packet) -> Packet:
         routing = replace(
@@ -133,7 +134,7 @@ class ToolSelected(PacketEvent):
 
 @frozen
 class SelectionReviewed(PacketEvent):
-    """A second opinion on the choice."""
+    """The result of a second model's review of the selection."""
 
     audited: ClassVar[bool] = True
 
@@ -150,7 +151,7 @@ class SelectionReviewed(PacketEvent):
 
 @frozen
 class ExecutionStatusChanged(PacketEvent):
-    """The execution moved from one status to the next."""
+    """The execution status changed."""
 
     audited: ClassVar[bool] = True
 
@@ -172,19 +173,19 @@ class ExecutionStatusChanged(PacketEvent):
 
 @frozen
 class ToolResultInjected(PacketEvent):
-    """The tool's result became part of the packet."""
+    """The tool's result was added to the packet."""
 
     audited: ClassVar[bool] = True
 
     result: ToolResult
-    step: Step | None = None  # the call as the model is told about it
+    step: Step | None = None  # the call as shown to the model
 
     def apply(self, packet: Packet) -> Packet:
         steps = packet.tool_routing.steps + (() if self.step is None else (self.step,))
         routing = replace(packet.tool_routing, execution_result=self.result, steps=steps)
         packet = replace(packet, tool_routing=routing)
         result = self.result
-        if not result.tool and self.step is not None:  # as older versions wrote it
+        if not result.tool and self.step is not None:  # as written by older versions
             result = replace(result, tool=self.step.tool, parameters=self.step.arguments)
         value: Json = to_plain(result)
         source = result.tool.partition("/")[0] or None
@@ -202,7 +203,7 @@ class ToolResultInjected(PacketEvent):
 
 @frozen
 class PacketReinjected(PacketEvent):
-    """The packet went back to the start with what was learned."""
+    """The packet returned to the start of the pipeline with new information."""
 
     def apply(self, packet: Packet) -> Packet:
         count = packet.tool_routing.reinjection_count + 1
@@ -214,7 +215,7 @@ class PacketReinjected(PacketEvent):
 
 @frozen
 class TaskScheduled(PacketEvent):
-    """What is to be done with the packet next (None: nothing, it is finished)."""
+    """The next task for the packet (None: it is finished)."""
 
     state: PacketState
     next_task: SystemTask | None = None
@@ -227,7 +228,7 @@ class TaskScheduled(PacketEvent):
 
 
 def rebuild_packet(events: Iterable[Event]) -> Packet | None:
-    """The packet after all these events, or None when none of them began one."""
+    """Return the packet after all these events, or None if none of them creates one."""
     packet: Packet | None = None
     for event in events:
         if isinstance(event, PacketReceived):
@@ -238,9 +239,9 @@ def rebuild_packet(events: Iterable[Event]) -> Packet | None:
 
 
 def find_unfinished_attempts(events: Iterable[Event]) -> list[AttemptStarted]:
-    """Attempts that began and of which no end is told: nobody knows whether they took effect.
+    """Return attempts without an end event. It is unknown whether they took effect.
 
-    Read in order: a call that is resumed numbers its attempts anew under the same id.
+    The order matters: a resumed call numbers its attempts from the start under the same id.
     """
     begun: dict[tuple[str, str, int], AttemptStarted] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""What narrowing, choosing and answering found out and did."""
+"""Events of routing: narrowing, choosing and answering."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ INTERRUPTED: Final = (
 
 @frozen
 class RouteBegan(PacketEvent):
-    """Somebody set out to answer the packet, in this way and with these models."""
+    """Routing of the packet started, with this mode and these models."""
 
     mode: Mode
     lite: str | None = None
     prime: str | None = None
     profile: str | None = None
     working_directory: str | None = None
-    scopes: tuple[Scope, ...] = ()  # what the caller may use: it holds for whoever goes on with it later
-    own_terms: bool = False  # what the caller brought is kept nowhere: nobody else can go on with it
+    scopes: tuple[Scope, ...] = ()  # the caller's permissions; they also apply when the request is resumed
+    own_terms: bool = False  # the caller's own settings are not stored, so only this caller can resume
     arms: dict[str, str] = field(default_factory=dict[str, str])  # of rollouts, by name
-    instance: str | None = None  # the process that works on it
+    instance: str | None = None  # the process that handles it
 
     def apply(self, packet: Packet) -> Packet:
         context = replace(
@@ -58,15 +58,15 @@ class RouteBegan(PacketEvent):
 
 @frozen
 class ModelAnswered(Event):
-    """A model was asked and answered, or did not."""
+    """A model was called and answered or failed."""
 
     role: str
     purpose: str  # "selection", "review", "answer", …
     model: str
-    prompt_tokens: int | None = None  # None: the server does not say
+    prompt_tokens: int | None = None  # None if the server does not report it
     completion_tokens: int | None = None
     milliseconds: float = 0.0
-    stood_in: bool = False  # for the model that should have answered
+    stood_in: bool = False  # as a fallback for the first model
     error: str | None = None
 
     def summary(self) -> str:
@@ -80,7 +80,7 @@ class ModelAnswered(Event):
 
 @frozen
 class ReplyRejected(Event):
-    """What a model said could not be used."""
+    """A model's reply could not be used."""
 
     purpose: str
     problem: str
@@ -91,10 +91,10 @@ class ReplyRejected(Event):
 
 @frozen
 class PlanNoted(PacketEvent):
-    """What is still to be done after the tool at hand."""
+    """The remaining steps after the current tool."""
 
     remaining: str
-    read_only: bool | None = None  # whether the tool at hand changes nothing; None: not known
+    read_only: bool | None = None  # whether the current tool only reads; None: unknown
 
     def apply(self, packet: Packet) -> Packet:
         packet = packet.with_note(SketchpadEntry(key="remaining", text=self.remaining))
@@ -106,7 +106,7 @@ class PlanNoted(PacketEvent):
 
 @frozen
 class ThoughtNoted(PacketEvent):
-    """What an agent says it thinks before it acts."""
+    """The reasoning of an agent before an action."""
 
     turn: int
     text: str
@@ -120,7 +120,7 @@ class ThoughtNoted(PacketEvent):
 
 @frozen
 class ConfidenceJudged(PacketEvent):
-    """How sure we are of the selection, and what follows from it."""
+    """The confidence in the selection, and the resulting action."""
 
     audited: ClassVar[bool] = True
 
@@ -137,7 +137,7 @@ class ConfidenceJudged(PacketEvent):
 
 @frozen
 class ShortlistWidened(PacketEvent):
-    """Nobody was sure, so more tools were looked at."""
+    """More tools were considered, because the confidence was low."""
 
     tools: tuple[str, ...]
     reason: str
@@ -152,11 +152,11 @@ class ShortlistWidened(PacketEvent):
 
 @frozen
 class SyntaxStopped(Event):
-    """A model wrote tool syntax into its answer; it reached nobody."""
+    """A model wrote tool syntax into its answer. It was not shown to the user."""
 
     syntax: str  # "chatml", "hermes", …
     count: int = 1
-    rerouted: str | None = None  # the tool it became a proper call of
+    rerouted: str | None = None  # the tool, if it was converted to a proper call
 
     def summary(self) -> str:
         became = f", called {self.rerouted} properly instead" if self.rerouted else ""
@@ -165,12 +165,12 @@ class SyntaxStopped(Event):
 
 @frozen
 class HistorySummarised(Event):
-    """The conversation was too long for the model; its beginning was put into fewer words."""
+    """The conversation was too long for the model, so its beginning was summarized."""
 
     messages: int
     tokens_before: int
     tokens_after: int
-    by: str  # the model, or "cut" when there was none to ask
+    by: str  # the model, or "cut" if no model was available
 
     def summary(self) -> str:
         return f"{self.messages} messages, {self.tokens_before} to {self.tokens_after} tokens, by {self.by}"
@@ -178,7 +178,7 @@ class HistorySummarised(Event):
 
 @frozen
 class BudgetReached(Event):
-    """Turns, tokens, seconds or money ran out."""
+    """A limit of turns, tokens, seconds or cost was reached."""
 
     limit: str  # "turns", "loop", "tokens", "seconds", "cost"
     detail: str
@@ -189,7 +189,7 @@ class BudgetReached(Event):
 
 @frozen
 class QuestionAsked(PacketEvent):
-    """The person has to say something before it goes on."""
+    """The user has to answer a question before routing continues."""
 
     question: Question
 
@@ -203,11 +203,11 @@ class QuestionAsked(PacketEvent):
 
 @frozen
 class AnswerGiven(PacketEvent):
-    """What the person is told."""
+    """The answer to the user."""
 
     text: str
-    by: str  # the model; "no model" when none wrote it
-    sources: tuple[str, ...] = ()  # the tools it rests on
+    by: str  # the model, or "no model"
+    sources: tuple[str, ...] = ()  # the tools that the answer is based on
 
     def apply(self, packet: Packet) -> Packet:
         return packet.with_data(DataField(key="answer", value=self.text, source=self.by))
@@ -219,10 +219,10 @@ class AnswerGiven(PacketEvent):
 
 @frozen
 class RouteResumed(Event):
-    """A request goes on after a person decided about its call."""
+    """Routing continues after a person decided about a call."""
 
     pending_id: str
-    instance: str | None = None  # the process that works on it
+    instance: str | None = None  # the process that handles it
 
     def summary(self) -> str:
         return f"goes on after {self.pending_id} was decided"
@@ -230,14 +230,15 @@ class RouteResumed(Event):
 
 @frozen
 class RouteEnded(Event):
-    """The journey is over, or waits for a person."""
+    """Routing ended, or waits for a person."""
 
     outcome: RouteOutcome
     milliseconds: float
     model_milliseconds: float = 0.0
     tokens: int = 0  # of all models together
     cost: float | None = None
-    handed_back: tuple[str, ...] = ()  # the caller's own tools that are called; their arguments are theirs
+    # Called tools that the caller provides; their arguments are not recorded.
+    handed_back: tuple[str, ...] = ()
 
     def summary(self) -> str:
         if self.outcome is RouteOutcome.INTERRUPTED:
@@ -247,7 +248,7 @@ class RouteEnded(Event):
 
 @frozen
 class SubagentBegan(Event):
-    """Another packet was made on behalf of this one."""
+    """A child packet was created for this one."""
 
     child: str  # its id
     request: str
@@ -258,7 +259,7 @@ class SubagentBegan(Event):
 
 @frozen
 class SubagentEnded(Event):
-    """That packet has come to its end, or waits for a person."""
+    """The child packet ended, or waits for a person."""
 
     child: str
     outcome: RouteOutcome
@@ -271,11 +272,11 @@ class SubagentEnded(Event):
 
 @frozen
 class RequestNarrowed(PacketEvent):
-    """Whether a tool is needed, and the few that were found, each with why it stands where it stands."""
+    """Whether a tool is needed, and the shortlist with the reason for each rank."""
 
     narrowing: Narrowing
-    tokens_all: int = 0  # of the definitions of every tool the caller may see; 0: not counted
-    tokens_offered: int = 0  # of those on the shortlist
+    tokens_all: int = 0  # tokens of all tool definitions visible to the caller; 0: not counted
+    tokens_offered: int = 0  # tokens of the shortlist
     arms: dict[str, str] = field(default_factory=dict[str, str])  # of rollouts, by name
 
     def apply(self, packet: Packet) -> Packet:
@@ -289,12 +290,12 @@ class RequestNarrowed(PacketEvent):
 
 @frozen
 class SmartRoutingStart(Event):
-    """The servers of a turn are about to be chosen, or an earlier choice widened."""
+    """Server selection for a turn starts, or an earlier selection is being widened."""
 
     conversation: str | None
     total_tools: int
     total_servers: int
-    max_tools: int  # the thresholds above which it switches itself on
+    max_tools: int  # the thresholds above which smart routing is used
     max_servers: int
 
     def summary(self) -> str:
@@ -303,7 +304,7 @@ class SmartRoutingStart(Event):
 
 @frozen
 class SmartRoutingEnd(Event):
-    """The servers of a turn were chosen, or an earlier choice widened; on failure all of them stay."""
+    """Server selection for a turn ended, or an earlier selection was widened. On failure all servers stay."""
 
     conversation: str | None
     total_tools: int
@@ -316,7 +317,7 @@ class SmartRoutingEnd(Event):
     tokens_saved: int
     success: bool
     error: str | None = None
-    widened: tuple[str, ...] = ()  # servers added to an earlier choice; `by` is "widened" then
+    widened: tuple[str, ...] = ()  # servers added to an earlier selection; `by` is then "widened"
 
     def summary(self) -> str:
         if self.widened:

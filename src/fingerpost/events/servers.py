@@ -1,4 +1,4 @@
-"""What happens to servers, tools and pins, outside any one request."""
+"""Events of servers, tools and pins that belong to no request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fingerpost.records import ServerState
 
 @frozen
 class ServerStateChanged(Event):
-    """A server came up, went down, or changed in between."""
+    """The state of a server changed."""
 
     server: str
     previous: ServerState
@@ -24,7 +24,7 @@ class ServerStateChanged(Event):
 
 @frozen
 class ToolDropped(Event):
-    """A listed tool could not be taken. Its neighbours are unaffected."""
+    """A listed tool was invalid and left out. Other tools are not affected."""
 
     server: str
     tool: str
@@ -36,7 +36,7 @@ class ToolDropped(Event):
 
 @frozen
 class CatalogChanged(Event):
-    """The catalog moved to a new version. Tools are named by key."""
+    """The catalog has a new version. Tools are named by key."""
 
     catalog_version: int
     added: tuple[str, ...] = ()
@@ -52,12 +52,12 @@ class CatalogChanged(Event):
 
 @frozen
 class ToolQuarantined(Event):
-    """A tool changed since it was pinned, or is new on a known server: hidden until a person accepts it."""
+    """A tool differs from its pin, or is new on a known server. It is hidden until a person accepts it."""
 
     audited: ClassVar[bool] = True
 
     tool: str
-    pinned: str  # empty: it is new
+    pinned: str  # empty if the tool is new
     seen: str
 
     def summary(self) -> str:
@@ -68,7 +68,7 @@ class ToolQuarantined(Event):
 
 @frozen
 class ToolTrusted(Event):
-    """A person said of a tool's definition that it only reads, or took that back."""
+    """A person marked a tool's definition as read-only, or removed the mark."""
 
     audited: ClassVar[bool] = True
 
@@ -98,7 +98,7 @@ class PinAccepted(Event):
 
 @frozen
 class ToolSwitched(Event):
-    """A person switched a tool off or on again, for every surface and every process."""
+    """A person disabled or enabled a tool, for all surfaces and processes."""
 
     audited: ClassVar[bool] = True
 
@@ -113,7 +113,7 @@ class ToolSwitched(Event):
 
 @frozen
 class ServerSwitched(Event):
-    """A person switched a server off (it is disconnected, its tools are gone) or on again."""
+    """A person disabled a server (it is disconnected and its tools are removed) or enabled it."""
 
     audited: ClassVar[bool] = True
 
@@ -132,12 +132,12 @@ def _format_switch(on: bool, by: str, reason: str) -> str:
 
 @frozen
 class ProfilesChanged(Event):
-    """Files of profiles changed while we run. One that is wrong leaves its profile as it was."""
+    """Profile files changed at run time. An invalid file leaves its profile unchanged."""
 
     audited: ClassVar[bool] = True
 
     profiles_version: int
-    changed: tuple[str, ...] = ()  # new, gone or different
+    changed: tuple[str, ...] = ()  # added, removed or changed
     problems: tuple[str, ...] = ()
 
     def summary(self) -> str:
@@ -148,7 +148,7 @@ class ProfilesChanged(Event):
 
 @frozen
 class EventsDropped(Event):
-    """A marker for a reader that was too slow: this many events are missing here."""
+    """A marker for a slow reader: this many events are missing here."""
 
     count: int
 

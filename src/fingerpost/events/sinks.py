@@ -1,4 +1,4 @@
-"""Where events go: memory, the log, live readers, and events handed on a moment later."""
+"""Event sinks: memory, log, live readers, and deferred delivery."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ logger = logging.getLogger("fingerpost.events")
 
 
 class Fanout:
-    """One sink that hands every event to many. A sink that fails costs only itself."""
+    """A sink that forwards every event to several sinks. A failing sink does not affect the others."""
 
     def __init__(self, *sinks: EventSink) -> None:
         self._sinks: list[EventSink] = []
-        self._gathering: set[int] = set()  # which of them take several at once
+        self._gathering: set[int] = set()  # indexes of batch sinks
         self._earlier: list[Callable[[], None]] = []
         self.failures = 0
         for sink in sinks:
@@ -36,7 +36,9 @@ class Fanout:
         self._sinks.append(sink)
 
     def set_pending_source(self, emit_pending: Callable[[], None]) -> None:
-        """Before one event is told, `hand_on` tells what happened earlier and waits somewhere."""
+        """Register a function that emits buffered events. It is called before each single event, to keep the
+        order.
+        """
         self._earlier.append(emit_pending)
 
     def emit(self, event: Event) -> None:
@@ -49,7 +51,7 @@ class Fanout:
                 self._note_failure(event)
 
     def emit_all(self, events: Sequence[Event]) -> None:
-        """Several, in order, from whoever gathered them: that is what `set_pending_source` would ask for."""
+        """Emit several events in order. Called by the registered sources, so these are not called here."""
         for place, sink in enumerate(self._sinks):
             if place in self._gathering:
                 try:
@@ -69,7 +71,7 @@ class Fanout:
 
 
 class MemorySink:
-    """Keeps the newest events, for tests and for looking back without a database."""
+    """Keeps the newest events, for tests and for use without a database."""
 
     def __init__(self, limit: int = 10_000) -> None:
         self._events: deque[Event] = deque(maxlen=limit)
@@ -83,7 +85,7 @@ class MemorySink:
 
 
 class LogSink:
-    """One line per event in the program's log."""
+    """Writes one log line per event."""
 
     def __init__(self, log: logging.Logger = logger, level: int = logging.INFO) -> None:
         self._log = log
@@ -96,10 +98,10 @@ class LogSink:
 
 
 class LiveFeed:
-    """Events as they happen, for any number of readers.
+    """Live events for any number of readers.
 
-    A reader that falls behind loses its oldest events and finds an
-    `EventsDropped` marker in their place. Nobody waits for it.
+    A slow reader loses its oldest events and gets an `EventsDropped` marker in their place. Emitting never
+    waits.
     """
 
     def __init__(self) -> None:
@@ -116,7 +118,7 @@ class LiveFeed:
 
     @contextmanager
     def subscribe(self, *, limit: int = 1000) -> Generator[AsyncIterator[Event]]:
-        """A stream of everything emitted from now until the block ends."""
+        """Yield a stream of all events emitted until the block ends."""
         reader = _FeedReader(limit)
         self._readers.add(reader)
         try:
@@ -150,19 +152,19 @@ class _FeedReader(AsyncIterator[Event]):
 
 
 DEFER_SECONDS: Final = 0.01
-MAX_DEFERRED: Final = 64  # events that wait for it
+MAX_DEFERRED: Final = 64  # waiting events that trigger a flush
 
 
 class EventRecorder(EventSink, Protocol):
-    """A sink that also makes the events it is told of."""
+    """A sink that also creates events."""
 
     def record(self, kind: type[Event], **facts: Any) -> None:
-        """This happened now."""
+        """Create an event with the current time and emit it."""
         ...
 
 
 class ImmediateRecorder:
-    """Makes events and hands them on while their teller waits. A sink that fails costs only itself."""
+    """Creates and emits events synchronously. A failing sink does not affect the caller."""
 
     def __init__(self, sink: EventSink) -> None:
         self._sink = Fanout(sink)
@@ -175,7 +177,7 @@ class ImmediateRecorder:
 
 
 class DeferredRecorder:
-    """Does both a moment later. Belongs to one event loop, and to the thread it was made in."""
+    """Creates and emits events a moment later. It belongs to one event loop and one thread."""
 
     def __init__(self, sink: EventSink) -> None:
         self._sink = sink if isinstance(sink, Fanout) else Fanout(sink)
@@ -192,7 +194,7 @@ class DeferredRecorder:
         self._defer((kind, facts))
 
     def flush(self) -> None:
-        """Hand on what waits now."""
+        """Emit all waiting events now."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -204,7 +206,9 @@ class DeferredRecorder:
         )
 
     def flush_in_own_thread(self) -> None:
-        """The same, for whoever has to come after it; from another thread nobody knows what was before."""
+        """Emit all waiting events if called in the recorder's thread. In another thread their order would be
+        undefined.
+        """
         if self._waiting and get_ident() == self._thread:
             self.flush()
 
@@ -214,6 +218,6 @@ class DeferredRecorder:
             self._due = asyncio.get_running_loop().call_later(DEFER_SECONDS, self.flush)
         waiting.append(event)
         if len(waiting) == MAX_DEFERRED and self._due is not None:
-            self._due.cancel()  # enough: at the end of this turn
+            self._due.cancel()  # flush at the end of this event loop iteration
             self._due = None
             asyncio.get_running_loop().call_soon(self.flush)

@@ -1,4 +1,4 @@
-"""What a person can set, read from every place it can be set in, with the place of each value."""
+"""Settings from all sources, with the origin of each value."""
 
 from fingerpost.settings.load import Loaded, check, load
 from fingerpost.settings.model import (

@@ -1,4 +1,4 @@
-"""Server entries of other MCP clients: where their files are, how they are read, and how they are merged."""
+"""Server entries of other MCP clients: finding, reading and merging their files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fingerpost.settings.problems import KeyPath, Problem, find_nearest, format_
 from fingerpost.settings.sources import is_file
 from fingerpost.settings.variables import PromptInput, VariableScope, find_written_secrets, remember_literals
 
-# Where a file keeps its servers. A VS Code settings.json may also use the flat key.
+# Tables of servers in a file. A VS Code settings.json may also use the flat key.
 SERVER_TABLES: tuple[KeyPath, ...] = (
     ("mcpServers",),
     ("servers",),
@@ -25,7 +25,7 @@ SERVER_TABLES: tuple[KeyPath, ...] = (
     ("mcp_servers",),
 )
 
-# Client's name → ours. The first one present wins: Gemini's httpUrl is more precise than its url.
+# Client's name → ours. The first one present is used: Gemini's httpUrl is more precise than its url.
 FIELD_NAMES: dict[str, str] = {
     "command": "command",
     "args": "args",
@@ -48,7 +48,7 @@ FIELD_NAMES: dict[str, str] = {
     "connect_timeout": "connect_timeout",
     "connectTimeout": "connect_timeout",
     "startup_timeout_sec": "connect_timeout",
-    # Of ours alone, but who knows them from fingerpost.toml writes them here as well.
+    # Our own fields. Users who know them from fingerpost.toml may write them here as well.
     "isolate": "isolate",
     "prefix": "prefix",
     "forward_authorization": "forward_authorization",
@@ -56,9 +56,9 @@ FIELD_NAMES: dict[str, str] = {
     "trust_hints": "trust_hints",
     "new_tools": "new_tools",
 }
-# Read by other rules than renaming.
+# Fields with their own translation rules.
 SPECIAL_FIELDS = frozenset({"disabled", "env_vars", "bearer_token_env_var", "env_http_headers"})
-# Client keys that a slip detector would take for one of ours.
+# Client fields that would otherwise be reported as typos of ours.
 IGNORED_FIELDS = frozenset({"disabledTools", "disabled_tools", "enabledTools", "enabled_tools"})
 
 OAUTH_NAMES = {
@@ -86,13 +86,13 @@ TRANSPORTS = {
 
 @frozen
 class ServerDraft:
-    """A server entry under our names, as written: variables not yet expanded, nothing checked."""
+    """A server entry with our field names, as written: variables are not expanded, nothing is checked."""
 
     name: str
     values: Mapping[str, object] = field(repr=False)
     document: SettingsDocument = field(repr=False)
     path: KeyPath  # of the entry in the document
-    renamed: Mapping[str, str] = field(default_factory=dict[str, str])  # our name → the file's
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])  # our name → the file's name
     inputs: Mapping[str, PromptInput] = field(default_factory=dict[str, PromptInput])
 
 
@@ -105,7 +105,7 @@ class ServerTable:
 
 
 def find_entries(document: SettingsDocument) -> tuple[ServerTable, ...]:
-    """The tables of servers a file holds; the bare form (`{"name": {"command": …}}`) counts as one."""
+    """Return the tables of servers in a file. The bare form (`{"name": {"command": …}}`) counts as one."""
     found: list[ServerTable] = []
     for path in SERVER_TABLES:
         node: object = document.values
@@ -124,7 +124,7 @@ def _is_entry(value: object) -> bool:
 
 
 def read_drafts(document: SettingsDocument) -> tuple[tuple[ServerDraft, ...], tuple[Problem, ...]]:
-    """Every server entry of a client's file. Later tables do not replace earlier ones."""
+    """Return every server entry of a client's file. Later tables do not replace earlier ones."""
     problems = [*_find_repeated(document)]
     drafts: dict[str, ServerDraft] = {}
     inputs = _read_inputs(document)
@@ -147,7 +147,7 @@ def build_draft(
     path: KeyPath,
     inputs: Mapping[str, PromptInput],
 ) -> ServerDraft:
-    """One client entry under our names."""
+    """Return one client entry with our field names."""
     values: dict[str, object] = {}
     renamed: dict[str, str] = {}
     for theirs, ours in FIELD_NAMES.items():
@@ -164,7 +164,7 @@ def build_draft(
 
 
 def _split_command(values: dict[str, object]) -> None:
-    """`command` as a list, or as Zed's older table with path, args and env."""
+    """Split a `command` given as a list, or as Zed's older table with path, args and env."""
     if words := as_list(values.get("command")):
         values["command"] = words[0]
         values["args"] = [*words[1:], *as_list(values.get("args"))]
@@ -176,7 +176,7 @@ def _split_command(values: dict[str, object]) -> None:
 
 
 def _translate_values(values: dict[str, object], entry: Mapping[str, object]) -> None:
-    """Words and shapes that mean the same."""
+    """Translate other spellings and forms of the same values."""
     transport = values.get("transport")
     if isinstance(transport, str):
         values["transport"] = TRANSPORTS.get(transport.lower(), transport)
@@ -187,7 +187,7 @@ def _translate_values(values: dict[str, object], entry: Mapping[str, object]) ->
             ours: oauth[theirs] for theirs, ours in OAUTH_NAMES.items() if oauth.get(theirs) is not None
         }
     elif isinstance(values.get("oauth"), bool | str):
-        del values["oauth"]  # "sign in as usual", which we do anyway
+        del values["oauth"]  # the default sign-in, which is used anyway
     for name in ("env", "headers"):
         if (texts := as_table(values.get(name))) is not None:
             values[name] = {key: to_text(text) for key, text in texts.items() if text is not None}
@@ -196,7 +196,7 @@ def _translate_values(values: dict[str, object], entry: Mapping[str, object]) ->
 
 
 def _from_variables(values: dict[str, object], entry: Mapping[str, object]) -> None:
-    """Codex names variables instead of referring to them."""
+    """Translate Codex fields that contain names of variables instead of references."""
     env = {str(name): f"${{{name}}}" for name in as_list(entry.get("env_vars"))}
     if env:
         values["env"] = {**env, **(as_table(values.get("env")) or {})}
@@ -208,14 +208,14 @@ def _from_variables(values: dict[str, object], entry: Mapping[str, object]) -> N
 
 
 def to_text(value: object) -> object:
-    """Numbers and switches in `env`, `headers` and `args` are meant as text: `"PORT": 8080`."""
+    """Convert numbers and booleans in `env`, `headers` and `args` to text: `"PORT": 8080`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
 
 
 def _is_extension_entry(entry: Mapping[str, object]) -> bool:
-    """Zed lists the settings of servers that its extensions start; there is nothing to start in them."""
+    """Return whether this is Zed's settings of an extension's server, which cannot be started."""
     return "settings" in entry and set(entry) <= {"settings", "enabled", "source"}
 
 
@@ -244,7 +244,7 @@ def _find_repeated(document: SettingsDocument) -> Iterator[Problem]:
 
 
 def build_no_servers_problem(document: SettingsDocument) -> Problem:
-    """What to say about a file in which no place for servers was found."""
+    """Build the problem for a file without a table of servers."""
     fix = 'the servers stand in {"mcpServers": {"name": {"command": "…"}}}'
     if (place := _find_misused_table(document)) is not None:
         message = "must be an object with each server under its name"
@@ -258,7 +258,7 @@ def build_no_servers_problem(document: SettingsDocument) -> Problem:
 
 
 def _find_misused_table(document: SettingsDocument) -> KeyPath | None:
-    """A name servers stand under, with something else under it."""
+    """Return the path of a known server table that contains something else, or None."""
     return next((path for path in SERVER_TABLES if len(path) == 1 and path[0] in document.values), None)
 
 
@@ -290,7 +290,7 @@ def _find_misspelled(
 
 @frozen(kw_only=False)
 class ClientFilePlace:
-    """One file of a client. `base` is the folder the path starts in."""
+    """One known file of a client. `base` is the folder that the path is relative to."""
 
     client: str
     base: Literal["home", "config", "dotconfig", "project"]
@@ -301,7 +301,7 @@ _EDITORS = ("Code", "Code - Insiders", "VSCodium")
 _CLINE = "User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
 _ROO = "User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"
 
-# `config` is where the system keeps applications' settings; `dotconfig` is ~/.config also on a Mac.
+# `config` is the system's folder for application settings; `dotconfig` is ~/.config, also on macOS.
 CLIENT_FILE_PLACES = (
     ClientFilePlace("claude-desktop", "config", "Claude/claude_desktop_config.json"),
     ClientFilePlace("claude-code", "home", ".claude.json"),
@@ -330,7 +330,7 @@ CLIENT_FILE_PLACES = (
 
 @frozen
 class FoundClientFile:
-    """One client file with servers in it, or one that cannot be read."""
+    """A client file with servers, or one that cannot be read."""
 
     client: str
     file: Path
@@ -342,13 +342,13 @@ class FoundClientFile:
 def discover_client_files(
     home: Path, cwd: Path, platform: str, environ: Mapping[str, str]
 ) -> tuple[FoundClientFile, ...]:
-    """Every known client file that exists and holds servers. `platform` is spelled as in `sys.platform`."""
+    """Return all known client files that exist and contain servers. `platform` is as in `sys.platform`."""
     folders = get_base_folders(home, cwd, platform, environ)
     found: list[FoundClientFile] = []
     seen: set[Path] = set()
     for place in CLIENT_FILE_PLACES:
         path = folders[place.base] / place.path
-        # In the home folder the project's files are the person's own: one file, told once.
+        # In the home folder the project files are the same as the user's files. List each file once.
         if path in seen or not is_file(path):
             continue
         seen.add(path)
@@ -358,7 +358,7 @@ def discover_client_files(
 
 
 def get_base_folders(home: Path, cwd: Path, platform: str, environ: Mapping[str, str]) -> dict[str, Path]:
-    """The folders that paths of `CLIENT_FILE_PLACES` start in."""
+    """Return the base folders of `CLIENT_FILE_PLACES`."""
     xdg = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     if platform == "darwin":
         config, dotconfig = home / "Library" / "Application Support", home / ".config"
@@ -383,7 +383,7 @@ def _read_client_file(client: str, path: Path, shown: str) -> FoundClientFile | 
 
 
 def _read_project_drafts(document: SettingsDocument) -> Iterator[ServerDraft]:
-    """Claude Code keeps servers per project, in one file: `projects.<folder>.mcpServers`."""
+    """Read the per-project servers of Claude Code: `projects.<folder>.mcpServers`."""
     for folder, project in (as_table(document.values.get("projects")) or {}).items():
         inside = replace(document, values=as_table(project) or {}, repeated=())
         for entries in find_entries(inside):
@@ -396,13 +396,13 @@ def _read_project_drafts(document: SettingsDocument) -> Iterator[ServerDraft]:
 
 
 def shorten_path(path: Path, home: Path) -> str:
-    """A path as a person writes it, with ~ for their home."""
+    """Return a path with ~ for the home folder."""
     return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)
 
 
 @frozen
 class MergeCandidate:
-    """A server that may go into the merged file, and who has it."""
+    """A server that may be added to the merged file, and the client that has it."""
 
     name: str
     client: str
@@ -413,7 +413,7 @@ class MergeCandidate:
 
 @frozen
 class RenamedServer:
-    """Two different servers had one name; the later one got another."""
+    """A server that was renamed because another one has the same name."""
 
     name: str
     became: str
@@ -422,18 +422,18 @@ class RenamedServer:
 
 @frozen
 class MergedServers:
-    """One table of servers, and how it came about."""
+    """The merged servers and their sources."""
 
     servers: Mapping[str, Mapping[str, object]] = field(repr=False)
     places: Mapping[str, tuple[str, ...]]  # name → every file and line that has it
     clients: Mapping[str, tuple[str, ...]]
     renamed: tuple[RenamedServer, ...] = ()
     inputs: Mapping[str, PromptInput] = field(default_factory=dict[str, PromptInput])
-    secrets: tuple[str, ...] = ()  # where secrets are written out: github.env.GITHUB_TOKEN
+    secrets: tuple[str, ...] = ()  # paths of literal secrets: github.env.GITHUB_TOKEN
     problems: tuple[Problem, ...] = ()
 
     def build_document(self) -> dict[str, object]:
-        """The merged file's content."""
+        """Return the content of the merged file."""
         content: dict[str, object] = {
             "mcpServers": {name: dict(entry) for name, entry in self.servers.items()}
         }
@@ -443,7 +443,9 @@ class MergedServers:
 
 
 def merge_servers(found: Iterable[FoundClientFile]) -> MergedServers:
-    """All servers of all files. Equal ones become one; of different ones the later is renamed."""
+    """Merge the servers of all files. Equal ones are combined; of different ones with the same name the later
+    one is renamed.
+    """
     found = tuple(found)
     servers: dict[str, Mapping[str, object]] = {}
     places: dict[str, tuple[str, ...]] = {}
@@ -489,7 +491,7 @@ def _iterate_candidates(found: Iterable[FoundClientFile]) -> Iterable[MergeCandi
 
 
 def _is_own_gateway(draft: ServerDraft) -> bool:
-    """Whether the entry starts our own gateway, as `fingerpost install` writes it: no server of itself."""
+    """Return whether the entry starts our own gateway, as `fingerpost install` writes it."""
     words = [str(draft.values.get("command") or ""), *map(str, as_list(draft.values.get("args")))]
     program = Path(words[0]).name
     return program == "fingerpost" or words[1:3] == ["-m", "fingerpost"] or _has_own_address(draft)
@@ -501,7 +503,7 @@ def _has_own_address(draft: ServerDraft) -> bool:
 
 
 def _find_free_name(one: MergeCandidate, servers: Mapping[str, Mapping[str, object]]) -> str:
-    """The name under which the same server already stands, or the first one nobody has."""
+    """Return the name of an equal server, or the first free name."""
     name, count = one.name, 1
     while name in servers and _get_definition(servers[name]) != _get_definition(one.entry):
         name = f"{one.name}-{one.client}" if count == 1 else f"{one.name}-{one.client}-{count}"
@@ -510,7 +512,7 @@ def _find_free_name(one: MergeCandidate, servers: Mapping[str, Mapping[str, obje
 
 
 def _get_definition(entry: Mapping[str, object]) -> dict[str, object]:
-    """What makes a server the one it is; being switched off in one client does not."""
+    """Return the fields that define a server. Whether it is disabled does not count."""
     return {name: value for name, value in entry.items() if name != "disabled"}
 
 
@@ -521,7 +523,7 @@ def _merge_values(first: Mapping[str, object] | None, second: Mapping[str, objec
 
 
 def to_portable_entry(draft: ServerDraft) -> dict[str, object]:
-    """A standard `mcpServers` entry that means the same wherever the file lies."""
+    """Return a standard `mcpServers` entry that does not depend on the file's location."""
     values = draft.values
     scope = VariableScope(environ={}, folder=draft.document.folder, home=draft.document.folder)
     entry: dict[str, object] = {}
@@ -566,7 +568,7 @@ def _guess_transport(url: str) -> str:
 
 
 def _resolve_workspace(value: object, workspace: Path) -> object:
-    """`${workspaceFolder}` means the folder of the file it was written in."""
+    """Replace `${workspaceFolder}` with the folder of the file that contains it."""
     if isinstance(value, str):
         for name in ("workspaceFolder", "workspaceRoot"):
             value = value.replace(f"${{{name}}}", str(workspace))
@@ -594,7 +596,7 @@ def _build_input_entry(name: str, given: PromptInput) -> dict[str, object]:
 
 
 def mask_secrets(content: object, secrets: Iterable[str], path: KeyPath = ()) -> object:
-    """A merged file's content fit for a screen: secrets written out in it are masked, references are not."""
+    """Return a merged file's content with literal secrets masked. References are kept."""
     hidden = frozenset(secrets)
     if isinstance(content, str):
         clean = scrub(content)

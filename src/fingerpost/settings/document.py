@@ -1,4 +1,4 @@
-"""A settings file as read (TOML, JSON with comments, `.env`): its values, and the line of each."""
+"""A parsed settings file (TOML, JSON with comments, `.env`): its values and their lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NoReturn, cast
 from fingerpost.frozen import frozen
 from fingerpost.settings.problems import KeyPath, Problem, ValueOrigin
 
-# Deeper than any setting; below it the line of the enclosing key is near enough.
+# Deeper than any setting. Below it, the line of the enclosing key is used.
 _MAX_NESTING = 16
 
 _PIECE = re.compile(
@@ -23,10 +23,10 @@ _NOT_NEWLINE = re.compile(r"[^\r\n]")
 
 
 def to_plain_json(text: str) -> str:
-    """`text` with comments and trailing commas replaced by spaces; every offset and line stays."""
+    """Return `text` with comments and trailing commas replaced by spaces. Offsets and lines do not change."""
     pieces = [match[0] for match in _PIECE.finditer(text)]
-    comma: int | None = None  # a comma after a value, with nothing but space and comments since
-    before = ""  # the last piece that means something
+    comma: int | None = None  # a comma after a value, followed only by space and comments so far
+    before = ""  # the last significant character
     for number, piece in enumerate(pieces):
         if _is_comment(piece):
             pieces[number] = _NOT_NEWLINE.sub(" ", piece)
@@ -46,7 +46,7 @@ def _is_comment(piece: str) -> bool:
 
 @frozen(kw_only=False)
 class RepeatedKey:
-    """A key that one object holds twice: the standard parser keeps the last and says nothing."""
+    """A key that occurs twice in an object. The standard parser silently keeps the last one."""
 
     path: KeyPath
     line: int
@@ -55,7 +55,7 @@ class RepeatedKey:
 
 @dataclass(slots=True)
 class _JsonFrame:
-    """An object or array we are inside of, and the member we are at."""
+    """The current object or array, and the current member."""
 
     is_array: bool
     key: str | int | None
@@ -63,7 +63,7 @@ class _JsonFrame:
 
 
 def find_json_lines(text: str) -> tuple[dict[KeyPath, int], tuple[RepeatedKey, ...]]:
-    """Key path → line for every key and element of a valid plain JSON text, and the repeated keys."""
+    """Return the line of every key and element of a valid plain JSON text, and the repeated keys."""
     found: dict[KeyPath, int] = {}
     repeated: list[RepeatedKey] = []
     frames: list[_JsonFrame] = []
@@ -125,18 +125,18 @@ _SCALAR = re.compile(r"[^,\]}#\r\n]*")
 
 
 def find_toml_lines(text: str) -> dict[KeyPath, int]:
-    """Key path → line, for every table, key and array element of a valid TOML text."""
+    """Return the line of every table, key and array element of a valid TOML text."""
     return _TomlScanner(text).find_lines()
 
 
 class _TomlScanner:
-    """One pass over the text: `at` is where we are, `found` what we saw."""
+    """One pass over the text: `at` is the position, `found` the result so far."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.found: dict[KeyPath, int] = {}
-        self.rows: dict[KeyPath, int] = {}  # of each array of tables: the newest index
+        self.rows: dict[KeyPath, int] = {}  # newest index of each array of tables
         self._counted = 0
         self._line = 1
 
@@ -152,7 +152,7 @@ class _TomlScanner:
         return self.found
 
     def _read_header(self) -> KeyPath:
-        """`[a.b]` or `[[a.b]]`; inside an array of tables the path goes on in its newest row."""
+        """Read `[a.b]` or `[[a.b]]`. Inside an array of tables the path continues in its newest row."""
         row = self.text.startswith("[[", self.at)
         line = self._get_line()
         self.at += 2 if row else 1
@@ -174,7 +174,7 @@ class _TomlScanner:
         return (*path, self.rows[path]) if path in self.rows else path
 
     def _read_pair(self, table: KeyPath) -> None:
-        """`a.b = value`"""
+        """Read `a.b = value`."""
         line = self._get_line()
         path = table
         for name in self._read_key():
@@ -185,7 +185,7 @@ class _TomlScanner:
         self._read_value(path)
 
     def _read_key(self) -> list[str]:
-        """A dotted key, and the space around it."""
+        """Read a dotted key and the space around it."""
         names: list[str] = []
         while True:
             self._skip(_SPACE)
@@ -247,7 +247,7 @@ class _TomlScanner:
         return self._line
 
 
-# A settings file is a page or two; a huge one is a wrong path, and reading it would only cost memory.
+# A settings file is small. A huge file is a wrong path, and reading it would waste memory.
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
 
@@ -256,16 +256,16 @@ _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column \d+|end of docume
 
 @frozen
 class SettingsDocument:
-    """The values of one file, and where each stands."""
+    """The values of one file and their positions."""
 
-    file: str  # as shown to the person
+    file: str  # as shown to the user
     folder: Path
     values: Mapping[str, object] = field(repr=False)
     lines: Mapping[KeyPath, int] = field(repr=False)
     repeated: tuple[RepeatedKey, ...] = field(default=())
 
     def get_origin(self, path: KeyPath) -> ValueOrigin:
-        """Where `path` is written, or the nearest thing around it that is."""
+        """Return where `path`, or its nearest written parent, is written."""
         for length in range(len(path), 0, -1):
             if (line := self.lines.get(path[:length])) is not None:
                 return ValueOrigin(kind="file", file=self.file, line=line)
@@ -273,17 +273,17 @@ class SettingsDocument:
 
 
 def as_table(value: object) -> Mapping[str, object] | None:
-    """`value` if it is a table (TOML) or an object (JSON)."""
+    """Return `value` if it is a table (TOML) or an object (JSON), else None."""
     return cast("Mapping[str, object]", value) if isinstance(value, dict) else None
 
 
 def as_list(value: object) -> list[object]:
-    """`value` if it is a list, else no items."""
+    """Return `value` if it is a list, else an empty list."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def read_document(path: Path, shown_as: str, *, toml: bool | None = None) -> SettingsDocument | Problem:
-    """The file's values: TOML when it is named so (or known to be), JSON with comments otherwise."""
+    """Read a file: TOML if its name or `toml` says so, else JSON with comments."""
     text = read_text(path, shown_as)
     if isinstance(text, Problem):
         return text
@@ -299,7 +299,7 @@ def read_document(path: Path, shown_as: str, *, toml: bool | None = None) -> Set
 
 
 def _is_too_deep(value: object) -> bool:
-    """Whether a value is nested deeper than anything that walks it later is prepared for."""
+    """Return whether a value is nested deeper than later code supports."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [inner for node in level for inner in (*(as_table(node) or {}).values(), *as_list(node))]
@@ -309,7 +309,7 @@ def _is_too_deep(value: object) -> bool:
 
 
 def read_text(path: Path, shown_as: str) -> str | Problem:
-    """The file's text without its byte-order mark."""
+    """Return the file's text without its byte order mark."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -333,7 +333,7 @@ def read_text(path: Path, shown_as: str) -> str | Problem:
 
 
 def parse_toml(text: str, shown_as: str, folder: Path) -> SettingsDocument | Problem:
-    """A TOML text as a document."""
+    """Parse a TOML text."""
     try:
         values = tomllib.loads(text)
     except ValueError as error:
@@ -348,7 +348,7 @@ def parse_toml(text: str, shown_as: str, folder: Path) -> SettingsDocument | Pro
 
 
 def parse_json(text: str, shown_as: str, folder: Path) -> SettingsDocument | Problem:
-    """A JSON text, comments and trailing commas allowed, as a document. An empty one holds nothing."""
+    """Parse a JSON text with comments and trailing commas. An empty text is an empty document."""
     plain = to_plain_json(text)
     if not plain.strip():
         return SettingsDocument(file=shown_as, folder=folder, values={}, lines={})
@@ -376,7 +376,7 @@ _JSON_FIXES = {
     "Extra data": "remove what stands after the last }",
     "Unterminated string starting at": "close the text with a double quote",
     "Invalid control character at": "a text ends on the line it starts on; write \\n for a line break",
-    # Without showing a backslash: where terminals are protected from control characters it would be doubled.
+    # Without a literal backslash: where control characters are escaped for terminals it would be doubled.
     "Invalid \\escape": "write every backslash twice, or / instead, as in C:/tools/x.cmd",
 }
 
@@ -397,7 +397,7 @@ def _find_toml_fix(message: str, text: str, line: int) -> str:
 
 
 def _is_after_open_list(text: str, line: int) -> bool:
-    """Whether the line before looks as if a list went on: what is wrong may be that it was not closed."""
+    """Return whether the line before looks like an unclosed list, which may be the actual error."""
     before = [row.partition("#")[0].strip() for row in text.splitlines()[: line - 1]]
     return next((row for row in reversed(before) if row), "").endswith((",", "["))
 
@@ -435,7 +435,7 @@ class BadDotenvLine:
 
 
 def read_dotenv(text: str) -> tuple[dict[str, str], tuple[BadDotenvLine, ...]]:
-    """The variables of a `.env` text, and the lines that are none."""
+    """Return the variables of a `.env` text, and the invalid lines."""
     values: dict[str, str] = {}
     bad: list[BadDotenvLine] = []
     for number, line in enumerate(text.splitlines(), start=1):

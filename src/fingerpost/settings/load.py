@@ -1,4 +1,6 @@
-"""All sources together: defaults, `fingerpost.toml`, environment, arguments, and servers ready to connect."""
+"""Loads the settings from all sources: defaults, `fingerpost.toml`, environment and arguments, and builds the
+server specs.
+"""
 
 from __future__ import annotations
 
@@ -56,24 +58,24 @@ from fingerpost.settings.variables import (
 
 _PROGRAM_FIELDS = ("args", "env", "env_file", "cwd")
 _ADDRESS_FIELDS = ("headers", "oauth")
-# Where secrets go; a command or a folder from a variable is no secret.
+# Fields that contain secrets. A command or a folder from a variable is not a secret.
 _SECRET_FIELDS = frozenset({"env", "headers", "url", "args", "oauth"})
 
 
 @frozen(kw_only=False)
 class ResolvedServer:
-    """What became of one entry."""
+    """The result of one server entry."""
 
     draft: ServerDraft
     settings: ServerSettings | None = None
     spec: ServerSpec | None = None
     problems: tuple[Problem, ...] = ()
-    secrets: frozenset[str] = frozenset()  # dotted paths whose value came out of a secret variable
+    secrets: frozenset[str] = frozenset()  # dotted paths whose value came from a secret variable
 
 
 @dataclass(slots=True)
 class _ServerEntry:
-    """An entry while it is worked on."""
+    """A server entry during processing."""
 
     draft: ServerDraft
     scope: VariableScope
@@ -91,7 +93,7 @@ class _ServerEntry:
 
 
 def read_toml_drafts(document: SettingsDocument) -> tuple[tuple[ServerDraft, ...], tuple[Problem, ...]]:
-    """The `[servers.<name>]` tables of our own file."""
+    """Return the `[servers.<name>]` tables of our own file."""
     servers = document.values.get("servers")
     if servers is None:
         return (), ()
@@ -112,7 +114,7 @@ def read_toml_drafts(document: SettingsDocument) -> tuple[tuple[ServerDraft, ...
 def resolve_server(
     draft: ServerDraft, environ: Mapping[str, str], home: Path, connect_timeout: float
 ) -> ResolvedServer:
-    """The entry as settings and as a spec, or its problems."""
+    """Return the entry as settings and as a spec, or its problems."""
     scope = VariableScope(environ=environ, folder=draft.document.folder, home=home, inputs=draft.inputs)
     entry = _ServerEntry(draft, scope)
     _check_name(entry)
@@ -144,7 +146,7 @@ def _check_name(entry: _ServerEntry) -> None:
 
 
 def _expand_values(entry: _ServerEntry) -> dict[str, object]:
-    """The values with variables replaced. A disabled server may lack its variables: nobody starts it."""
+    """Return the values with variables replaced. Missing variables of a disabled server are ignored."""
     disabled = entry.draft.values.get("enabled") is False
     values: dict[str, object] = {}
     for name, value in entry.draft.values.items():
@@ -177,7 +179,7 @@ def _expand_text(entry: _ServerEntry, text: str, path: KeyPath, *, silent: bool)
 
 
 def _merge_env_file(entry: _ServerEntry, values: dict[str, object]) -> None:
-    """The variables of `env_file`, below those of `env`."""
+    """Add the variables of `env_file`. Those of `env` override them."""
     file = values.get("env_file")
     env = as_table(values.get("env", {}))
     if not isinstance(file, str) or env is None or values.get("enabled") is False:
@@ -197,7 +199,7 @@ def _merge_env_file(entry: _ServerEntry, values: dict[str, object]) -> None:
 
 
 def _resolve_paths(server: ServerSettings, scope: VariableScope) -> dict[str, str]:
-    """`~` is the home folder; a relative `cwd` starts at the file it is written in."""
+    """Resolve `~` to the home folder, and a relative `cwd` from the file that contains it."""
     places: dict[str, str] = {}
     if server.cwd is not None:
         places["cwd"] = str(_resolve_path(server.cwd, scope))
@@ -213,7 +215,7 @@ def _resolve_path(path: str, scope: VariableScope) -> Path:
 
 
 def _resolve_transport(entry: _ServerEntry, server: ServerSettings) -> Transport | None:
-    """How to connect, after checking that the entry says one thing only."""
+    """Return the transport. Adds a problem if the entry is ambiguous."""
     if server.command and server.url:
         entry.report("has both a command and a url", "keep the one you mean", ("url",))
     elif server.command:
@@ -255,7 +257,7 @@ def _check_address(entry: _ServerEntry, server: ServerSettings) -> Transport | N
 
 
 def find_url_fault(url: str) -> str | None:
-    """Why a url cannot be connected to, or None when it can. Never quotes it: it may hold a key."""
+    """Return why a URL cannot be used, or None. The message never contains the URL, which may hold a key."""
     if any(character.isspace() or not character.isprintable() for character in url):
         return "is a url with a space or control character in it"
     try:
@@ -317,26 +319,26 @@ def _build_not_tables(document: SettingsDocument, path: KeyPath) -> Problem:
     )
 
 
-# Written by other clients into a project. Never read unasked: entering a folder must not start programs.
+# Written by other clients into a project. Not read automatically: entering a folder must not start programs.
 PROJECT_FILES = (".mcp.json", "mcp.json")
 
 
 @frozen
 class Loaded:
-    """The effective settings, where each came from, and the servers ready to connect."""
+    """The effective settings with their origins, and the servers ready to connect."""
 
     settings: Settings
-    origins: Mapping[str, ValueOrigin]  # dotted path → where from
+    origins: Mapping[str, ValueOrigin]  # dotted path → origin
     specs: tuple[ServerSpec, ...] = ()
     warnings: tuple[Problem, ...] = ()
-    files: tuple[str, ...] = ()  # that were read
-    profile_files: ProfileFiles | None = None  # where more profiles are written; they may change meanwhile
-    secrets: frozenset[str] = frozenset()  # dotted paths whose value came out of a secret variable
+    files: tuple[str, ...] = ()  # files that were read
+    profile_files: ProfileFiles | None = None  # folder of further profiles, which may change at run time
+    secrets: frozenset[str] = frozenset()  # dotted paths whose value came from a secret variable
 
 
 @dataclass(slots=True)
 class _GatheredSettings:
-    """Everything found, before anybody decides whether it is good enough."""
+    """Everything found, before problems are evaluated."""
 
     settings: Settings | None = None
     origins: dict[str, ValueOrigin] = field(default_factory=dict[str, ValueOrigin])
@@ -356,10 +358,9 @@ def load(
     *,
     lenient_servers: bool = True,
 ) -> Loaded:
-    """The effective settings. Raises one `ConfigError` with every problem found.
+    """Return the effective settings. Raises one `ConfigError` with all problems found.
 
-    With `lenient_servers` a server entry that is wrong is left out with a warning,
-    so that one bad entry does not keep the others from working.
+    With `lenient_servers` an invalid server entry is left out with a warning, so that the other servers work.
     """
     gathered = _gather(_build_sources(config, servers, overrides, environ, cwd))
     found = [*gathered.problems]
@@ -388,7 +389,7 @@ def check(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> tuple[Problem, ...]:
-    """Every problem and warning there is; never raises. In the order one would fix them: by file and line."""
+    """Return all problems and warnings, sorted by file and line. Never raises."""
     gathered = _gather(_build_sources(config, servers, overrides, environ, cwd))
     found = [*gathered.problems, *gathered.server_problems]
     return tuple(sorted(found, key=lambda problem: (problem.file or "", problem.line or 0)))
@@ -464,7 +465,7 @@ def _read_config(sources: Sources, gathered: _GatheredSettings) -> SettingsDocum
 def _merge(
     document: SettingsDocument | None, given: tuple[GivenValue, ...]
 ) -> tuple[dict[str, object], dict[KeyPath, ValueOrigin]]:
-    """The values of the file with single values laid over them; servers are taken apart elsewhere."""
+    """Return the file's values overridden by single values. Servers are handled separately."""
     values: dict[str, object] = dict(document.values) if document else {}
     values.pop("servers", None)
     places: dict[KeyPath, ValueOrigin] = {}
@@ -475,7 +476,9 @@ def _merge(
 
 
 def _set_value(values: Mapping[str, object], path: tuple[str, ...], value: object) -> dict[str, object]:
-    """`values` with one value laid over them. A section that is no table stays, to be reported as such."""
+    """Return `values` with one value replaced. A section that is not a table is kept, so that it is
+    reported.
+    """
     name, *rest = path
     if not rest:
         return {**values, name: value}
@@ -499,7 +502,7 @@ def _read_servers(
     config: SettingsDocument | None,
     gathered: _GatheredSettings,
 ) -> SettingsDocument | None:
-    """The mcpServers file, wherever it was named."""
+    """Read the mcpServers file, wherever it was named."""
     named = values.get("servers_file")
     if not isinstance(named, str):
         return None
@@ -522,7 +525,7 @@ def _add_profiles(
     config: SettingsDocument | None,
     gathered: _GatheredSettings,
 ) -> tuple[Settings, Mapping[str, SettingsDocument]]:
-    """The settings with the profiles that have files of their own, and those files."""
+    """Return the settings with the profiles from separate files, and those files."""
     named = settings.profiles_folder
     if named is None and config is None:
         return settings, {}
@@ -566,7 +569,7 @@ def _add_servers(
 def _collect_origins(
     settings: Settings, context: ValidationContext, servers: tuple[ResolvedServer, ...]
 ) -> dict[str, ValueOrigin]:
-    """Every effective value's origin, those never written included."""
+    """Return the origin of every effective value, including defaults."""
     origins: dict[str, ValueOrigin] = {}
     for leaf in iterate_fields():
         section: object = settings
@@ -590,7 +593,7 @@ def _collect_origins(
 def _collect_profile_origins(
     settings: Settings, context: ValidationContext, documents: Mapping[str, SettingsDocument]
 ) -> dict[str, ValueOrigin]:
-    """Where each profile is written: in the settings' own file, or in one of its own."""
+    """Return where each profile is written: in the settings file or in its own file."""
     origins: dict[str, ValueOrigin] = {}
     for name, profile in settings.profiles.items():
         document = documents.get(name)

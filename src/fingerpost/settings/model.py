@@ -1,8 +1,7 @@
-"""All settings of Fingerpost, in one model. Names and defaults here are the reference.
+"""All settings of Fingerpost in one model. Names and defaults here are the reference.
 
-Where a value may come from (file, environment, arguments) is `load`; how a
-wrong one is explained is `validate`. A section that only later stages read says so.
-Descriptions are shown to people: `reference` turns them into the documentation.
+`load` handles the sources of values, `validation` the error messages. Descriptions are shown to users:
+`reference` renders them as documentation.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fingerpost.records import Effect, Effort, RetryCondition
 
-# What a request can be about: the twelve categories of tools, and official data.
+# Possible intents of a request: the twelve tool categories, and official data.
 IntentName = Literal[
     "files",
     "code",
@@ -32,7 +31,7 @@ IntentName = Literal[
 
 
 class Section(BaseModel):
-    """A part of the settings: unknown names are errors, values do not change."""
+    """A part of the settings. Unknown names are errors, and values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -202,15 +201,15 @@ class RuleSettings(Section):
 
 
 class ProgramRule(RuleSettings):
-    """A rule that a program gives, not a file: it is named so where a reason is told."""
+    """A rule given by a program, not by a file. Reasons name it as such."""
 
 
 class OwnRule(RuleSettings):
-    """A rule that comes with one of our own servers: behind all that a person wrote."""
+    """A rule of a built-in server. It comes after all written rules."""
 
 
 class ProfileRule(RuleSettings):
-    """A rule of a profile: it comes before all others and holds for that profile alone."""
+    """A rule of a profile. It comes before all others and applies only to that profile."""
 
 
 class CallSettings(Section):

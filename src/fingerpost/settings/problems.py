@@ -1,7 +1,6 @@
-"""Where a value came from, and what is wrong with it.
+"""Origins of values, and problems with them.
 
-Every value carries its `ValueOrigin`, so that a `ApiProblem` can say the file and the
-line instead of leaving the person to search for them.
+Every value has a `ValueOrigin`, so that a `Problem` can name the file and the line.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ DEFAULT_ORIGIN = ValueOrigin()
 
 @frozen
 class Problem:
-    """One thing that is wrong, where it is, and how to put it right.
+    """One problem, its location and its fix.
 
-    The texts are scrubbed on the way in: a problem may quote what the person wrote.
+    Texts are redacted on creation, because a problem may quote user input.
     """
 
     message: str
     fix: str
     path: str = ""  # dotted: smart_routing.max_tools
     origin: ValueOrigin = DEFAULT_ORIGIN
-    warning: bool = False  # worth saying, but nothing stops
+    warning: bool = False  # reported, but does not prevent loading
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", scrub(self.message))
@@ -75,7 +74,7 @@ class Problem:
 
 
 def format_path(path: Iterable[str | int]) -> str:
-    """The path as TOML would write it: `servers."my server".command`, `tools[0].match`."""
+    """Return the path in TOML notation: `servers."my server".command`, `tools[0].match`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -89,10 +88,10 @@ def format_path(path: Iterable[str | int]) -> str:
 
 
 def format_value(value: object, path: KeyPath = ()) -> str:
-    """`value` as a message may quote it: short, on one line, masked when its name says it is secret."""
+    """Return `value` for a message: short, on one line, masked if its name indicates a secret."""
     if any(isinstance(part, str) and (is_secret_name(part) or part in {"env", "headers"}) for part in path):
         return MASK
-    # The other table types would print as walls of text; their kind is what matters.
+    # The text of a table would be too long; its kind is enough.
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
@@ -100,20 +99,20 @@ def format_value(value: object, path: KeyPath = ()) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = scrub(value) if isinstance(value, str) else str(value)
-    # A path of Windows stays as it was written.
+    # Do not double the backslashes of a Windows path.
     text = repr(text).replace("\\\\", "\\") if isinstance(value, str) else text
     return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}…"
 
 
 def find_nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name that `word` most likely means."""
+    """Return the known name most similar to `word`, or None."""
     by_lower = {name.lower(): name for name in known}
     found = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[found[0]] if found else None
 
 
 def to_error(problems: tuple[Problem, ...]) -> ConfigError:
-    """All problems in one error, readable as it stands."""
+    """Combine all problems in one error."""
     if len(problems) == 1:
         return ConfigError(str(problems[0]), hint=problems[0].fix, problems=problems)
     lines = [f"{len(problems)} problems in the settings"]

@@ -1,7 +1,7 @@
-"""Profiles as files: `profiles/NAME.toml` beside the settings, each a `[profiles.NAME]` table of its own.
+"""Profiles as files: `profiles/NAME.toml` beside the settings, each like a `[profiles.NAME]` table.
 
-They are read together with the settings, and again while Fingerpost runs whenever one of them
-changes. Reading never raises: a file that is wrong is a `ApiProblem`, and its neighbours are unaffected.
+They are read with the settings, and again whenever a file changes. Reading never raises: an invalid file is
+reported as a `Problem` and does not affect the others.
 """
 
 from __future__ import annotations
@@ -30,31 +30,30 @@ FolderFingerprint = tuple[tuple[str, int, int, int], ...]  # name, time, size an
 
 @frozen
 class ProfileFolder:
-    """What a folder holds: every good profile, where it is written, and what is wrong with the others."""
+    """The content of a folder: valid profiles, their files, and the problems of the others."""
 
     profiles: Mapping[str, ProfileSettings] = field(default_factory=dict[str, ProfileSettings])
     documents: Mapping[str, SettingsDocument] = field(default_factory=dict[str, SettingsDocument])
     problems: tuple[Problem, ...] = ()
-    broken: frozenset[str] = frozenset()  # names whose file is there, and wrong
+    broken: frozenset[str] = frozenset()  # names of existing but invalid files
 
 
 @frozen
 class ProfileFiles:
-    """A folder of profiles. It need not exist: then it holds none, until it does."""
+    """A folder of profiles. It may not exist yet."""
 
     folder: Path
-    shown: str  # as the person would write it
+    shown: str  # the folder as the user would write it
     written: Mapping[str, ProfileSettings] = field(default_factory=dict[str, ProfileSettings])
-    places: Mapping[str, ValueOrigin] = field(
-        default_factory=dict[str, ValueOrigin]
-    )  # of those in the settings' file
+    # Origins of the profiles in the settings file.
+    places: Mapping[str, ValueOrigin] = field(default_factory=dict[str, ValueOrigin])
 
     def get_fingerprint(self) -> FolderFingerprint:
-        """Something that is different whenever a file is."""
+        """Return a value that changes whenever a file changes."""
         return tuple(_iterate_file_stats(_list_files(self.folder)))
 
     def read(self) -> ProfileFolder:
-        """Every file of the folder, those of the settings' own file excluded."""
+        """Read all files of the folder, except profiles that are in the settings file."""
         found = _list_files(self.folder)
         profiles: dict[str, ProfileSettings] = {}
         documents: dict[str, SettingsDocument] = {}
@@ -103,12 +102,12 @@ class ProfileFiles:
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether a profile can be called so: it becomes part of an address."""
+    """Return whether a profile may have this name. It becomes part of a URL."""
     return _NAME.fullmatch(name) is not None
 
 
 def _list_files(folder: Path) -> list[Path]:
-    """The files by name. A folder that is not there, or may not be read, holds none."""
+    """Return the files by name. A folder that is missing or not readable has none."""
     try:
         return sorted(
             path
@@ -129,11 +128,8 @@ def _iterate_file_stats(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, 
             yield path.name, seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
-# -- those that come with Fingerpost ----------------------------------------------------------------
-
-
 def read_examples() -> dict[str, str]:
-    """Ready profiles, by name: the text of the file each becomes."""
+    """Return the shipped example profiles: file texts by name."""
     shelf = files("fingerpost.settings").joinpath("profile_examples")
     found = (entry for entry in shelf.iterdir() if entry.name.endswith(SUFFIX))
     texts = {entry.name.removesuffix(SUFFIX): entry.read_text(encoding="utf-8") for entry in found}

@@ -1,4 +1,4 @@
-"""All settings as Markdown and the effective settings as rows. Secrets are masked here, always."""
+"""All settings as Markdown, and the effective settings as rows. Secrets are always masked here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ that fits."
 
 
 def render_reference() -> str:
-    """Every setting with its default, its variable and its meaning."""
+    """Return every setting with its default, variable and description."""
     parts = ["### Top level", _render_values("servers_file", "profiles_folder")]
     for name, field in Settings.model_fields.items():
         if (section := get_section(field)) is not None:
@@ -63,7 +63,7 @@ def _render_intro(section: type[Section]) -> str:
 
 
 def _render_values(*sections: str) -> str:
-    """A table of settings that a variable can set, too."""
+    """Return a table of settings that can also be set by a variable."""
     lines = ["| setting | takes | default | meaning | variable |", "|---|---|---|---|---|"]
     lines += [
         _render_row(".".join(leaf.path[1:] or leaf.path), leaf.field, f"`{get_variable_name(leaf.path)}`")
@@ -74,7 +74,7 @@ def _render_values(*sections: str) -> str:
 
 
 def _render_open_table(section: type[Section]) -> str:
-    """A table of settings whose place the person names."""
+    """Return a table of settings in sections that the user names."""
     lines = ["| setting | takes | default | meaning |", "|---|---|---|---|"]
     lines += [_render_row(name, field) for name, field in section.model_fields.items()]
     return "\n".join(lines)
@@ -103,7 +103,7 @@ def _format_default(field: FieldInfo) -> str:
 
 
 def insert_reference(page: str) -> str:
-    """A page of documentation with the reference between its markers renewed."""
+    """Return a documentation page with the reference between its markers replaced."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{render_reference()}\n{END}{after}"
@@ -111,7 +111,7 @@ def insert_reference(page: str) -> str:
 
 @frozen
 class SettingRow:
-    """One effective value, fit for any screen."""
+    """One effective value for display."""
 
     path: str
     value: object
@@ -119,12 +119,12 @@ class SettingRow:
 
 
 def list_sections() -> tuple[str, ...]:
-    """The names `config show` can be asked for."""
+    """Return the section names that `config show` accepts."""
     return tuple(Settings.model_fields)
 
 
 def build_rows(loaded: Loaded, section: str | None = None) -> tuple[SettingRow, ...]:
-    """Every effective value. Of the open tables only what was given: the rest is in the reference."""
+    """Return every effective value. Of user-named tables only given values are included."""
     everything = loaded.settings.model_dump(mode="json", exclude=set(OPEN_TABLES))
     written = loaded.settings.model_dump(mode="json", include=set(OPEN_TABLES), exclude_unset=True)
     return tuple(
@@ -155,7 +155,7 @@ def _mask_value(loaded: Loaded, path: KeyPath, value: object) -> object:
     if any(is_secret_name(part) for part in path[-1:] if isinstance(part, str)):
         return MASK
     clean = scrub(value)
-    # Values too short to be searched for in every log line are still masked where we know them.
+    # Values that are too short for redaction in logs are still masked here.
     return MASK if clean == value and format_path(path) in loaded.secrets else clean
 
 

@@ -1,4 +1,4 @@
-"""Where settings are looked for: files, environment variables and arguments, and which fields can be set."""
+"""Sources of settings: files, environment variables and arguments, and the fields they can set."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fingerpost.frozen import frozen
 from fingerpost.settings.model import Section, Settings
 from fingerpost.settings.problems import Problem, ValueOrigin, find_nearest
 
-# Tables whose names the person chooses; they are written in files, not in single variables.
+# Tables with names chosen by the user. They are written in files, not in single variables.
 LISTS_OF_TABLES = ("policy", "tools", "rollout")
 OPEN_TABLES = frozenset({"plans", "profiles", "servers", *LISTS_OF_TABLES})
 
 
 @frozen(kw_only=False)
 class SettingField:
-    """One setting that holds a single value."""
+    """One setting with a single value."""
 
     path: tuple[str, ...]
     field: FieldInfo
@@ -36,7 +36,7 @@ class SettingField:
 
 
 def iterate_fields(section: type[Section] = Settings, prefix: tuple[str, ...] = ()) -> Iterator[SettingField]:
-    """Every setting that holds a single value, in the order of the model."""
+    """Yield every setting with a single value, in the order of the model."""
     for name, info in section.model_fields.items():
         path = (*prefix, name)
         inner = get_section(info)
@@ -47,13 +47,13 @@ def iterate_fields(section: type[Section] = Settings, prefix: tuple[str, ...] = 
 
 
 def get_section(field: FieldInfo) -> type[Section] | None:
-    """The section a field holds, if it holds one."""
+    """Return the section class of a field, or None."""
     kind = strip_none(field.annotation)
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
 def strip_none(annotation: Any) -> Any:
-    """`X` of `X | None`."""
+    """Return `X` of `X | None`."""
     if get_origin(annotation) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
         return kinds[0] if len(kinds) == 1 else annotation
@@ -61,7 +61,7 @@ def strip_none(annotation: Any) -> Any:
 
 
 def describe_expected(field: FieldInfo) -> str:
-    """What a field takes, in words: `a number from 0 to 2`."""
+    """Return what a field accepts as text: `a number from 0 to 2`."""
     kind = strip_none(field.annotation)
     if get_origin(kind) is Literal:
         return _format_choices(get_args(kind))
@@ -77,7 +77,7 @@ def describe_expected(field: FieldInfo) -> str:
 
 
 def get_choices(kind: Any) -> tuple[object, ...]:
-    """The values of an enumeration; none for any other type."""
+    """Return the values of an enumeration, or an empty tuple for other types."""
     return tuple(member.value for member in kind) if isinstance(kind, type) and issubclass(kind, Enum) else ()
 
 
@@ -86,7 +86,7 @@ def _format_choices(values: Iterable[object]) -> str:
 
 
 def _format_bounds(field: FieldInfo) -> str:
-    """` from 0 to 2`, out of the limits the model sets."""
+    """Return the limits of a field as text: ` from 0 to 2`."""
     limits: dict[str, Any] = {
         name: getattr(limit, name)
         for limit in field.metadata
@@ -117,8 +117,8 @@ CONFIG_FILE = "FINGERPOST_CONFIG"
 SERVERS_FILE = "FINGERPOST_SERVERS"
 INPUT_PREFIX = "FINGERPOST_INPUT_"
 
-# Read elsewhere, or about this loading itself; naming them here keeps them from being called unknown.
-# The last marks what our servers and commands start.
+# Variables that are read elsewhere. They are listed here so that they are not reported as unknown.
+# The last one marks the processes started by our servers and commands.
 OTHER_NAMES = frozenset({CONFIG_FILE, SERVERS_FILE, "FINGERPOST_DEBUG", "FINGERPOST_COMMAND"})
 
 _YES = frozenset({"true", "1", "yes", "on"})
@@ -127,7 +127,7 @@ _NO = frozenset({"false", "0", "no", "off"})
 
 @frozen(kw_only=False)
 class VariableAlias:
-    """A variable with a name of its own, and what its words mean here."""
+    """A variable with a different name, and the meaning of its values."""
 
     name: str
     path: tuple[str, ...]
@@ -143,7 +143,7 @@ def _build_aliases(prefix: str) -> tuple[VariableAlias, ...]:
     )
 
 
-# Strongest first. "true" means what it meant where these names come from: on above both thresholds.
+# Highest priority first. "true" means `auto`, as in the program that these names come from.
 ALIASES = (
     VariableAlias("ENABLE_SMART_ROUTING", ("smart_routing", "mode"), yes="auto", no="off"),
     VariableAlias("SMART_ROUTING_MAX_TOOLS", ("smart_routing", "max_tools")),
@@ -157,7 +157,7 @@ ALIASES = (
 
 @frozen
 class GivenValue:
-    """A single value somebody gave, and where."""
+    """A single value and its origin."""
 
     path: tuple[str, ...]
     value: object = field(repr=False)
@@ -165,14 +165,14 @@ class GivenValue:
 
 
 def get_variable_name(path: tuple[str, ...]) -> str:
-    """`("limits", "list_pages")` → `FINGERPOST_LIMITS__LIST_PAGES`."""
+    """Return the variable of a path: `("limits", "list_pages")` → `FINGERPOST_LIMITS__LIST_PAGES`."""
     if path == ("servers_file",):
         return SERVERS_FILE
     return PREFIX + "__".join(part.upper() for part in path)
 
 
 def read_environment(environ: Mapping[str, str]) -> tuple[tuple[GivenValue, ...], tuple[Problem, ...]]:
-    """Every value the environment gives, and a warning for each variable of ours that means nothing."""
+    """Return every value from the environment, and a warning for each unknown variable with our prefix."""
     by_path = {leaf.path: leaf for leaf in iterate_fields()}
     given = {value.path: value for value in _read_aliases(environ, by_path)}
     for leaf in by_path.values():
@@ -206,7 +206,9 @@ def _build_given(path: tuple[str, ...], value: object, name: str) -> GivenValue:
 
 
 def parse_value(text: str, kind: Any) -> object:
-    """`text` as the kind of value the setting holds; as it is when it cannot be, for the model to refuse."""
+    """Convert `text` to the type of the setting. If that fails, return it unchanged, so that the model
+    refuses it.
+    """
     if kind is bool:
         word = text.strip().lower()
         return word in _YES if word in _YES | _NO else text
@@ -225,7 +227,7 @@ def _parse_number(text: str, kind: type[int] | type[float]) -> object:
 
 
 def _parse_list(text: str) -> list[object]:
-    """A JSON list, or words between commas."""
+    """Parse a JSON list, or comma-separated words."""
     if text.lstrip().startswith("["):
         try:
             return cast("list[object]", json.loads(text))
@@ -255,7 +257,7 @@ FILE_NAME = "fingerpost.toml"
 
 @frozen
 class Sources:
-    """What was asked for, and the surroundings."""
+    """The arguments of loading and the environment."""
 
     config: Path | None
     servers: Path | None
@@ -275,12 +277,14 @@ class Sources:
         return (base or self.cwd) / text
 
     def shorten(self, path: Path) -> str:
-        """A path the way the person would write it: short when it is below the current folder."""
+        """Return a path as the user would write it: relative if it is below the current folder."""
         return str(path.relative_to(self.cwd)) if path.is_relative_to(self.cwd) else str(path)
 
 
 def find_config(sources: Sources) -> Path | None:
-    """The TOML file: the one named, else the one here, else the person's own. None is fine."""
+    """Return the TOML file: the named one, else the one in the current folder, else the user's. May be
+    None.
+    """
     if sources.config is not None:
         return sources.resolve(sources.config)
     if named := sources.environ.get(CONFIG_FILE):
@@ -292,7 +296,7 @@ def find_config(sources: Sources) -> Path | None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file, as far as we may look."""
+    """Return whether this is an existing, accessible file."""
     try:
         return path.is_file()
     except OSError:
@@ -305,7 +309,7 @@ def _get_user_folder(sources: Sources) -> Path:
 
 
 def read_arguments(sources: Sources) -> tuple[tuple[GivenValue, ...], tuple[Problem, ...]]:
-    """Every value given as an argument. Tables of servers and tools are written in files only."""
+    """Return every value given as an argument. Tables of servers and tools can only be written in files."""
     given: list[GivenValue] = []
     problems: list[Problem] = []
     for name, value in sources.overrides.items():
@@ -314,7 +318,7 @@ def read_arguments(sources: Sources) -> tuple[tuple[GivenValue, ...], tuple[Prob
         if path[0] in OPEN_TABLES:
             message = "cannot be given as an argument"
             problems.append(Problem(message=message, fix="write it in a file", path=name, origin=origin))
-        elif value is not None:  # None: an option that was not used
+        elif value is not None:  # None is an unused option
             given.append(GivenValue(path=path, value=value, origin=origin))
     if sources.servers is not None:
         origin = ValueOrigin(kind="argument", name="--servers")

@@ -1,6 +1,4 @@
-"""From plain values to the model or to problems a person can act on; addresses and rollouts are checked
-here.
-"""
+"""Validates plain values against the model and reports problems. Also checks URLs and rollouts."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ from fingerpost.settings.sources import (
 
 S = TypeVar("S", bound=Section)
 
-# Whose settings a file of its own, or one entry, holds.
+# Sections that have their own file or entry, for error messages.
 _SECTION_SUFFIXES: Final[Mapping[type[Section], str]] = {
     ServerSettings: " of a server",
     ProfileSettings: " of a profile",
@@ -59,7 +57,7 @@ _TRANSPORT_HINT: Final = 'a url takes "http" or "sse", a command "stdio"; server
 
 @frozen(kw_only=False)
 class ValidationContext:
-    """How to say where a path of the validated values is: its origin, and its full name."""
+    """Maps a path of the validated values to its origin and full name."""
 
     origin: Callable[[KeyPath], ValueOrigin]
     prefix: KeyPath = ()
@@ -73,7 +71,7 @@ class ValidationContext:
 def validate(
     model: type[S], values: Mapping[str, object], context: ValidationContext
 ) -> tuple[S | None, tuple[Problem, ...]]:
-    """`values` as `model`; None with the problems when they are not one."""
+    """Return `values` as `model`, or None and the problems."""
     problems = tuple(
         context.build_problem(
             path, f"{reason}, which no setting takes", "write text in quotes, or a plain number"
@@ -90,7 +88,7 @@ def validate(
 
 
 def _find_unusable(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Values no setting can hold, such as dates, half characters and infinities."""
+    """Yield values that no setting can hold, such as dates, lone surrogates and infinities."""
     todo: list[tuple[object, KeyPath]] = [(value, path)]
     while todo:
         node, here = todo.pop()
@@ -144,10 +142,10 @@ def _explain_unknown_name(model: type[Section], path: KeyPath) -> tuple[str, str
 
 
 def get_field(model: type[Section], path: KeyPath) -> FieldInfo | None:
-    """The field of the model that the path leads to, or into."""
+    """Return the field of the model that the path leads to, or into."""
     field: FieldInfo | None = None
     section: type[Section] | None = model
-    named = False  # the next part is a name the person chose
+    named = False  # whether the next part is a name chosen by the user
     for part in path:
         if section is None or isinstance(part, int) or named:
             named = False
@@ -168,7 +166,7 @@ def _get_section(model: type[Section], path: KeyPath) -> type[Section] | None:
 
 
 def _get_item_section(field: FieldInfo) -> type[Section] | None:
-    """`X` of a field that holds `tuple[X, ...]`, or `dict[str, X]`."""
+    """Return `X` of a field of type `tuple[X, ...]` or `dict[str, X]`."""
     kind = strip_none(field.annotation)
     place = {tuple: 0, dict: 1}.get(get_origin(kind))
     first: Any = None if place is None else get_args(kind)[place]
@@ -176,7 +174,7 @@ def _get_item_section(field: FieldInfo) -> type[Section] | None:
 
 
 def _is_field(model: type[Section], path: KeyPath) -> bool:
-    """Whether the path ends at a field, not at an item of one."""
+    """Return whether the path ends at a field, not at an item of one."""
     return path == () or get_field(model, path) is not get_field(model, path[:-1])
 
 
@@ -193,7 +191,7 @@ def _get_value(values: object, path: KeyPath) -> object:
 def _format_example(
     path: KeyPath, field: FieldInfo | None, origin: ValueOrigin, *, given: object = None
 ) -> str:
-    """The setting as it could be written where it was written; a switch as it was meant."""
+    """Return the setting as it could be written at its origin; for a boolean, with the intended value."""
     names = tuple(part for part in path if isinstance(part, str))
     value = _format_sample(field)
     if field is not None and strip_none(field.annotation) is bool:
@@ -234,7 +232,7 @@ _SAMPLES: dict[Any, str] = {bool: "true", int: "10", float: "1.5"}
 
 CHANGED_ARM: Final = "changed"
 USUAL_ARM: Final = "usual"
-# What is read anew for each request; everything else is read once, when Fingerpost starts.
+# Settings that are read for each request. All others are read once, at startup.
 ROLLOUT_SETTINGS: Final = (
     *(
         f"flags.{name}"
@@ -258,7 +256,7 @@ ROLLOUT_SETTINGS: Final = (
 
 
 def assign_arms(rollouts: tuple[RolloutSettings, ...], unit: str) -> dict[str, str]:
-    """The arm of each rollout that a conversation (or a request without one) is in: always the same."""
+    """Return the arm of each rollout for a conversation (or a request without one). It is always the same."""
     return {
         one.name: CHANGED_ARM if _compute_position(one.name, unit) < one.share else USUAL_ARM
         for one in rollouts
@@ -266,7 +264,7 @@ def assign_arms(rollouts: tuple[RolloutSettings, ...], unit: str) -> dict[str, s
 
 
 def apply_arms(settings: Settings, arms: Mapping[str, str]) -> Settings:
-    """The settings as they hold in these arms."""
+    """Return the settings that apply in these arms."""
     for one in settings.rollout:
         if arms.get(one.name) == CHANGED_ARM:
             section, _, name = one.setting.partition(".")
@@ -276,7 +274,7 @@ def apply_arms(settings: Settings, arms: Mapping[str, str]) -> Settings:
 
 
 def find_rollout_problems(rollouts: tuple[RolloutSettings, ...]) -> Iterator[tuple[int, str, str, str]]:
-    """What cannot be rolled out: which, the field that is wrong, what is wrong with it, and the fix."""
+    """Yield invalid rollouts: index, field, problem and fix."""
     seen: set[str] = set()
     for index, one in enumerate(rollouts):
         if one.name in seen:
@@ -300,7 +298,7 @@ def _find_misfit(one: RolloutSettings) -> str | None:
 
 
 def _compute_position(name: str, unit: str) -> float:
-    """Where a conversation lies between 0 and 1 for this rollout, by its name alone."""
+    """Return the position of a conversation between 0 and 1 for this rollout, derived from its name."""
     said = hashlib.blake2b(f"{name}\n{unit}".encode("utf-8", "replace"), digest_size=8)
     return int.from_bytes(said.digest(), "big") / 2**64
 
@@ -309,7 +307,7 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and nobody else can reach it."""
+    """Return whether a host is this machine only."""
     name = host.strip("[]").lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -322,7 +320,7 @@ def is_loopback(host: str) -> bool:
 
 
 def get_host(url: str) -> str:
-    """The host of a URL, empty when it has none."""
+    """Return the host of a URL, or an empty string."""
     try:
         return (urlsplit(url).hostname or "").lower()
     except ValueError:
@@ -330,7 +328,7 @@ def get_host(url: str) -> str:
 
 
 def get_base_url(url: str) -> str | None:
-    """`https://host:port` of an http or https URL, None for anything else."""
+    """Return `https://host:port` of an http or https URL, None for anything else."""
     try:
         parts = urlsplit(url)
         known = parts.scheme in DEFAULT_PORTS and bool(parts.hostname)
@@ -340,16 +338,16 @@ def get_base_url(url: str) -> str | None:
 
 
 def is_trustworthy(url: str) -> bool:
-    """Whether what comes from this address can be believed: nobody on the way could have changed it."""
+    """Return whether content from this URL cannot be changed in transit."""
     base = get_base_url(url)
     return base is not None and (base.startswith("https:") or is_loopback(get_host(url)))
 
 
-# Names under which clouds serve credentials of the machine to whatever runs on it.
+# Host names under which clouds serve the machine's credentials to its programs.
 _METADATA_NAMES: Final = frozenset(
     {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 )
-# Addresses of the same outside of the link-local ranges: AWS over IPv6, Alibaba, Oracle.
+# Metadata addresses outside the link-local ranges: AWS over IPv6, Alibaba, Oracle.
 _METADATA_ADDRESSES: Final = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")))
 _NAT64: Final = ip_network("64:ff9b::/96")
 LINK_LOCAL_MESSAGE: Final = "is a link-local or metadata address, where clouds keep credentials"
@@ -357,9 +355,10 @@ LINK_LOCAL_FIX: Final = "set allow_link_local = true for this server if that is 
 
 
 def is_link_local(host: str) -> bool:
-    """Whether a host name or address is link-local (169.254.0.0/16, fe80::/10) or a cloud's metadata service.
+    """Return whether a host name or address is link-local (169.254.0.0/16, fe80::/10) or a cloud's metadata
+    service.
 
-    Only by what is written: what a name stands for is known when it is looked up.
+    The name is not resolved here.
     """
     name = host.strip("[]").rstrip(".").lower()
     if name in _METADATA_NAMES:
@@ -376,8 +375,8 @@ def is_link_local(host: str) -> bool:
     return address.is_link_local or address in _METADATA_ADDRESSES
 
 
-# Signatures anybody can check and only the issuer can make. Never `none`; never HS…, where checking needs the
-# secret, and a public key taken for one would let everybody sign.
+# Asymmetric signatures only. Never `none`, and never HS…, where verification needs the secret and a public
+# key mistaken for it would let anyone sign.
 SIGNATURE_ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
@@ -387,7 +386,7 @@ _STORE_URL = re.compile(r"(?P<backend>\w+)(?:\+\w+)?://(?P<rest>.*)", re.DOTALL)
 
 @frozen(kw_only=False)
 class SettingFlaw:
-    """What is wrong with one value, and how to put it right."""
+    """A problem with one value, and its fix."""
 
     path: KeyPath
     message: str
@@ -395,7 +394,7 @@ class SettingFlaw:
 
 
 def find_flaws(settings: Settings) -> Iterator[SettingFlaw]:
-    """Everything that could not be used."""
+    """Yield all unusable values."""
     yield from find_gateway_flaws(settings.gateway)
     if settings.gateway.sign_in is not None:
         yield from find_sign_in_flaws(settings.gateway.sign_in)
@@ -406,13 +405,13 @@ def find_flaws(settings: Settings) -> Iterator[SettingFlaw]:
 
 
 def raise_first_flaw(found: Iterable[SettingFlaw]) -> None:
-    """Raise `ConfigError` for the first of them, where settings were made without a file."""
+    """Raise `ConfigError` for the first flaw. Used for settings that were created without a file."""
     for flaw in found:
         raise ConfigError(f"{format_path(flaw.path)}: {flaw.message}", hint=flaw.fix)
 
 
 def find_gateway_flaws(gateway: GatewaySettings) -> Iterator[SettingFlaw]:
-    """What nobody could be let in by."""
+    """Yield settings of the gateway that would refuse every caller."""
     if gateway.public_url is not None and get_base_url(gateway.public_url) is None:
         message = f"{gateway.public_url} is not an address"
         yield SettingFlaw(
@@ -421,7 +420,7 @@ def find_gateway_flaws(gateway: GatewaySettings) -> Iterator[SettingFlaw]:
 
 
 def find_sign_in_flaws(sign_in: SignInSettings) -> Iterator[SettingFlaw]:
-    """What would let in more than those the issuer knows, or nobody."""
+    """Yield sign-in settings that would accept too many callers, or none."""
     path = ("gateway", "sign_in")
     wrong = [name for name in sign_in.algorithms if name not in SIGNATURE_ALGORITHMS]
     if wrong or not sign_in.algorithms:
@@ -434,7 +433,9 @@ def find_sign_in_flaws(sign_in: SignInSettings) -> Iterator[SettingFlaw]:
 
 
 def find_store_url_fault(url: str) -> str | None:
-    """Why the store cannot be kept there. Never quotes the URL: it may hold a password."""
+    """Return why the store's URL is invalid, or None. The message never contains the URL, which may hold a
+    password.
+    """
     read = _STORE_URL.fullmatch(url)
     if read is None:
         return "the store's URL cannot be read"

@@ -1,4 +1,4 @@
-"""Variables inside the text of a server entry, and which values of the settings are secret."""
+"""Variables in the text of a server entry, and detection of secret values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fingerpost.settings.document import as_list, as_table
 from fingerpost.settings.problems import KeyPath
 from fingerpost.settings.sources import INPUT_PREFIX
 
-# Defaults may hold variables with defaults; nobody means more levels than this.
+# Defaults may contain variables with defaults. More levels are not useful.
 _MAX_EXPANSIONS = 10
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -32,7 +32,7 @@ _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".windsurf", ".zed
 
 @frozen
 class PromptInput:
-    """A value that VS Code would ask the person for."""
+    """A value that VS Code would ask the user for."""
 
     description: str | None = None
     default: str | None = None
@@ -40,22 +40,22 @@ class PromptInput:
 
 @frozen
 class VariableScope:
-    """What variables may refer to."""
+    """The values that variables may refer to."""
 
     environ: Mapping[str, str] = field(repr=False)
-    folder: Path  # of the file the text stands in
+    folder: Path  # of the file that contains the text
     home: Path
     inputs: Mapping[str, PromptInput] = field(default_factory=dict[str, PromptInput])
 
     @property
     def workspace(self) -> Path:
-        """The project a file belongs to: `.vscode/mcp.json` speaks for the folder around `.vscode`."""
+        """The project folder of a file. For `.vscode/mcp.json` it is the parent of `.vscode`."""
         return self.folder.parent if self.folder.name in _EDITOR_FOLDERS else self.folder
 
 
 @frozen
 class MissingVariable:
-    """A variable that has no value, and how to give it one."""
+    """A variable without a value, and how to set it."""
 
     message: str
     fix: str
@@ -63,7 +63,7 @@ class MissingVariable:
 
 @frozen
 class TakenVariable:
-    """A value that came out of the environment."""
+    """A value taken from the environment."""
 
     name: str
     value: str = field(repr=False)
@@ -71,7 +71,7 @@ class TakenVariable:
 
 @dataclass(slots=True)
 class Expansion:
-    """The text after expansion, what was taken from the environment, and what was not there."""
+    """The expanded text, the values taken from the environment, and the missing variables."""
 
     text: str = ""
     taken: list[TakenVariable] = field(default_factory=list[TakenVariable])
@@ -79,7 +79,7 @@ class Expansion:
 
 
 def expand(text: str, scope: VariableScope, *, depth: int = 0) -> Expansion:
-    """`text` with every variable replaced. What is missing is reported and left as it was written."""
+    """Return `text` with every variable replaced. Missing variables are reported and left unchanged."""
     result = Expansion()
     if depth > _MAX_EXPANSIONS:
         result.text = text
@@ -100,7 +100,7 @@ def expand(text: str, scope: VariableScope, *, depth: int = 0) -> Expansion:
 
 
 def _find_closing(text: str, start: int) -> int | None:
-    """Where the brace opened at `start` closes; defaults may hold variables of their own."""
+    """Return the position of the brace that closes the one at `start`. Defaults may contain variables."""
     depth = 0
     at = start
     while at < len(text):
@@ -143,7 +143,7 @@ def _replace_variable(inside: str, scope: VariableScope, result: Expansion, dept
 
 
 def _replace_folder(inside: str, scope: VariableScope) -> str | None:
-    """Variables that are about places, not about the environment."""
+    """Return the value of a variable for a folder, or None."""
     if inside in {"workspaceFolder", "workspaceRoot"}:
         return str(scope.workspace)
     if inside == "workspaceFolderBasename":
@@ -189,7 +189,7 @@ _ORDINARY_NAME = re.compile(
 
 
 def remember_variables(key: str, taken: Iterable[TakenVariable]) -> bool:
-    """Values that variables put into the entry `key`; whether there was a secret among them."""
+    """Register secret values that variables put into the entry `key`. Return whether there were any."""
     secrets = [value.value for value in taken if _is_secret(key, value)]
     for secret in secrets:
         register_secret(secret)
@@ -204,7 +204,7 @@ def _is_secret(key: str, taken: TakenVariable) -> bool:
 
 
 def remember_literals(entry: Mapping[str, object]) -> None:
-    """Values that are written out in a server entry and say by their name that they are secret."""
+    """Register literal values of a server entry whose names indicate secrets."""
     for name, _, value in _iterate_named_secrets(entry):
         register_setting(name, value)
     if isinstance(url := entry.get("url"), str):
@@ -212,13 +212,13 @@ def remember_literals(entry: Mapping[str, object]) -> None:
 
 
 def find_literal_secrets(entry: Mapping[str, object]) -> Iterator[tuple[KeyPath, str]]:
-    """Secrets written out in an entry, with the place of each; a reference to a variable is none."""
+    """Yield the paths and values of literal secrets in an entry. References to variables are not included."""
     for _, path, value in _iterate_named_secrets(entry):
         yield path, value
 
 
 def _iterate_named_secrets(entry: Mapping[str, object]) -> Iterator[tuple[str, KeyPath, str]]:
-    """The name by which it is one, its place, and the secret itself."""
+    """Yield the name that indicates a secret, its path, and its value."""
     for section, is_secret in _SECRET_NAME_CHECKS.items():
         for key, value in (as_table(entry.get(section)) or {}).items():
             if is_secret(key) and _is_literal(value):
@@ -242,7 +242,7 @@ _SECRET_NAME_CHECKS: dict[str, Callable[[str], bool]] = {
 
 
 def find_written_secrets(entry: Mapping[str, object]) -> tuple[KeyPath, ...]:
-    """Where an entry holds a secret written out: said by a name, or seen by its shape (`Bearer …`)."""
+    """Return the paths of literal secrets in an entry, found by name or by form (`Bearer …`)."""
     named = [path for path, _ in find_literal_secrets(entry)]
     shaped = [path for path, text in _iterate_texts(entry) if _is_literal(text) and scrub(text) != text]
     return tuple(dict.fromkeys((*named, *shaped)))
@@ -262,7 +262,7 @@ def _is_literal(value: object) -> bool:
 
 
 def remember_url(url: str) -> None:
-    """The password of a URL, and the parameters that are named like secrets."""
+    """Register the password of a URL, and query parameters with secret names."""
     try:
         parts = urlsplit(url)
         password = parts.password or ""

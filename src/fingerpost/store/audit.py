@@ -165,7 +165,7 @@ ALL_ENTRIES: Final = AuditQuery()
 
 @frozen
 class AuditReport:
-    """Result of a verification. `anchors` is the number of rows compared with anchors; 0 proves less."""
+    """What verifying found. `anchors` says how many remembered rows were compared: 0 proves less."""
 
     rows: int
     intact: bool
