@@ -1,4 +1,4 @@
-"""Frozen values that pass between the stages. They hold facts and derive nothing costly."""
+"""Frozen values passed between the stages. They hold facts and compute nothing expensive."""
 
 from fingerpost.records.access import (
     ALL_RIGHTS,

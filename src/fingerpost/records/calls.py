@@ -1,4 +1,4 @@
-"""One call of a tool, from what a model wrote to what it gets back."""
+"""One tool call, from the model's request to its outcome."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from fingerpost.records.tools import Effect, RetryRule
 
 @frozen
 class ToolCall:
-    """What a model or a person wrote: a name and arguments, neither checked yet."""
+    """A tool call as written by a model or a person: name and arguments are unchecked."""
 
     name: str
     arguments: JsonObject
-    reference: str | None = None  # the writer's own id for it, echoed back
+    reference: str | None = None  # the writer's id for the call, returned unchanged
 
 
 @frozen
 class CallContext:
-    """Who calls, in which conversation, and what is left of their patience and context window."""
+    """The caller, the conversation, and the remaining time and context window."""
 
-    call_id: str  # the trace id of this one call
+    call_id: str  # the trace id of this call
     packet_id: str | None = None
     conversation: str | None = None
     caller: str | None = None
-    asker: str | None = None  # whose sessions come and go: a word on one call holds in all of them
+    # For askers with changing sessions: a decision on one call applies to all of them.
+    asker: str | None = None
     profile: str | None = None
-    scopes: tuple[Scope, ...] = ()  # what the caller may use at all; all of them hold
-    request: str = ""  # the person's words, so that a long result keeps what they asked about
+    scopes: tuple[Scope, ...] = ()  # what the caller may use; all scopes apply
+    request: str = ""  # the user's request, so that a shortened result keeps what it asks about
     working_directory: str | None = None
-    seconds: float | None = None  # the caller's own deadline, when shorter than the tool's
-    tokens_left: int | None = None  # room in the model's context
+    seconds: float | None = None  # the caller's deadline, if shorter than the tool's
+    tokens_left: int | None = None  # remaining tokens in the model's context
     dry_run: bool = False
-    summarises: bool = False  # whoever calls summarises long results of tools that need it
-    fallback: bool = True  # another tool may answer when this one fails
-    idempotency_key: str | None = None  # the same key and the same call run once
-    doubt: str = ""  # why a person should look at this call even where the rules would let it run
-    authorization: str | None = field(default=None, repr=False)  # the caller's own, for servers set up for it
-    cancelled: tuple[str, ...] = ()  # tools whose calls a person did not allow in this request
+    summarises: bool = False  # whether the caller summarizes long results
+    fallback: bool = True  # whether a fallback tool may be used
+    idempotency_key: str | None = None  # a call with the same key runs only once
+    doubt: str = ""  # why this call needs approval even if the rules allow it
+    # The caller's header, for servers configured to receive it.
+    authorization: str | None = field(default=None, repr=False)
+    cancelled: tuple[str, ...] = ()  # tools whose calls were denied by a person in this request
 
 
 class RepairKind(StrEnum):
@@ -77,8 +79,8 @@ class ErrorKind(StrEnum):
     AUTHORIZATION_REQUIRED = "authorization_required"
     OPERATION_NOT_SUPPORTED = "operation_not_supported"
     TIMEOUT = "timeout"
-    CANCELLED = "cancelled"  # a person said no
-    DENIED = "denied"  # a rule said no
+    CANCELLED = "cancelled"  # denied by a person
+    DENIED = "denied"  # denied by a rule
     UNAVAILABLE = "unavailable"
     LOOP = "loop"
     DUPLICATE = "duplicate"  # probably an accident: the same write twice in one turn, or while it runs
@@ -99,40 +101,40 @@ class ParameterError:
 
     fault: ParameterFault
     parameter: str
-    message: str  # names the parameter and what was expected
+    message: str  # names the parameter and the expected value
 
 
 @frozen
 class CallFault:
-    """Why a call fails, as a server of our own says it: before anybody is asked, or after it was tried."""
+    """Why a call fails, as reported by a built-in server before approval or after execution."""
 
     message: str
-    error_type: str = ""  # such as FileNotFound
-    path: str = ""  # the path that was tried
-    parameter: str = ""  # the one to correct; empty: the arguments are right, and it fails all the same
+    error_type: str = ""  # for example FileNotFound
+    path: str = ""  # the path that was used
+    parameter: str = ""  # the parameter to correct; empty if the arguments are right but the call fails
     fault: ParameterFault = ParameterFault.BAD_VALUE
 
 
 @frozen
 class Call:
-    """A call whose tool exists and whose arguments fit its schema."""
+    """A call whose tool exists and whose arguments match its schema."""
 
     tool: str  # the key
     server: str
-    name: str  # as the server calls it
+    name: str  # the name on the server
     operation: str  # the operation key, `tool.operation`, or the tool's key
     arguments: JsonObject
-    effect: Effect  # what it counts as: a read that is not certain counts as writing
-    fingerprint: str  # of tool, arguments and definition together
+    effect: Effect  # the effective effect: an uncertain read counts as a write
+    fingerprint: str  # of tool, arguments and definition
     definition_fingerprint: str | None = None  # of the definition alone
-    cache_seconds: float = 0.0  # a read whose answer of so long ago will do
+    cache_seconds: float = 0.0  # maximum age of a cached result of a read
     retry: RetryRule = field(default_factory=RetryRule)
     repairs: tuple[Repair, ...] = ()
-    doubt: str = ""  # it seems to read; why that is not certain
+    doubt: str = ""  # why it is not certain that the tool only reads
 
 
 class Verdict(StrEnum):
-    """What the policy says of a call."""
+    """The policy's verdict on a call."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -141,17 +143,19 @@ class Verdict(StrEnum):
 
 @frozen
 class Ruling:
-    """A verdict with its reason and the rule it comes from."""
+    """A verdict with its reason and rule."""
 
     verdict: Verdict
     reason: str
     rule: str  # "rule 3 in fingerpost.toml", "default for read"
-    exact: bool = False  # only a person's grant for this very call will do
+    exact: bool = False  # requires a grant for this exact call
 
 
 @frozen
 class Permit:
-    """Leave to run one exact call. Only the policy and a grant give one; nothing runs without."""
+    """The permission to run one exact call. Only the policy and a grant create one, and nothing runs without
+    it.
+    """
 
     call_fingerprint: str
     given_by: str  # "policy: …" or "grant gnt_… by dana"
@@ -167,23 +171,23 @@ class Attempt:
     milliseconds: float
     error: ErrorKind | None = None
     detail: str = ""
-    waited_ms: float = 0.0  # for a free slot, or before repeating
+    waited_ms: float = 0.0  # for a free slot, or before a retry
     cached: bool = False
-    age_ms: float = 0.0  # of an answer from the cache
+    age_ms: float = 0.0  # of a cached result
 
 
 @frozen
 class Execution:
-    """What running a permitted call came to: every attempt, and the raw result of the last good one."""
+    """The result of running a permitted call: all attempts, and the raw result of the last successful one."""
 
-    call: Call  # the one that gave the result: the asked one, or a fallback
+    call: Call  # the call that gave the result: the requested one or a fallback
     attempts: tuple[Attempt, ...]
     result: JsonObject | None = None  # the raw MCP result
     error: ErrorKind | None = None
     detail: str = ""
     hint: str = ""
-    code: int | None = None  # the server's own error code, when it answered with an error
-    data: Json = None  # and what it sent with it
+    code: int | None = None  # the server's error code, if it returned an error
+    data: Json = None  # the data of that error
 
 
 @frozen
@@ -194,9 +198,9 @@ class Digest:
     content_type: str = "text"
     tokens: int = 0
     original_tokens: int = 0
-    dropped: tuple[str, ...] = ()  # "items 21–480 of 500", in plain words
-    handle: str | None = None  # for `fingerpost result`, when anything was cut
-    references: tuple[str, ...] = ()  # images and binaries, kept aside
+    dropped: tuple[str, ...] = ()  # "items 21–480 of 500", as text
+    handle: str | None = None  # for `fingerpost result`, if anything was dropped
+    references: tuple[str, ...] = ()  # images and binaries, stored separately
 
     @property
     def trimmed(self) -> bool:
@@ -215,13 +219,13 @@ class Outcome:
     reference: str | None = None
     error: ErrorKind | None = None
     advice: str = ""  # what the model should do next
-    detail: str = ""  # the technical truth, for whoever asks
+    detail: str = ""  # the technical reason
     pending_id: str | None = None
     repairs: tuple[Repair, ...] = ()
     parameter_errors: tuple[ParameterError, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     digest: Digest | None = None
-    result: JsonObject | None = field(default=None, repr=False)  # as the server sent it, uncut
-    code: int | None = None  # the server's own error code, when it answered with an error
+    result: JsonObject | None = field(default=None, repr=False)  # as the server sent it, complete
+    code: int | None = None  # the server's error code, if it returned an error
     data: Json = None
     metadata: JsonObject = field(default_factory=dict[str, Json])

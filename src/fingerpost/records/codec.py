@@ -1,7 +1,7 @@
-"""Records to JSON and back, without loss.
+"""Lossless conversion of records to JSON and back.
 
-The only module of this package that loads pydantic: records themselves stay
-plain dataclasses, cheap to import and to create.
+Only this module of the package imports pydantic. Records are plain dataclasses, which are cheap to import and
+create.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ def _get_adapter(record_type: type[Any]) -> TypeAdapter[Any]:
 
 
 def to_json(record: object) -> bytes:
-    """The record as JSON bytes."""
+    """Return the record as JSON bytes."""
     return _get_adapter(type(record)).dump_json(record)
 
 
 def to_plain(record: object) -> Any:
-    """The record as plain dicts, lists and scalars, ready to be printed as JSON."""
+    """Return the record as plain dicts, lists and scalars."""
     return _get_adapter(type(record)).dump_python(record, mode="json")
 
 
 def from_plain(record_type: type[R], value: object) -> R:
-    """The record these plain values were made from. Raises `ValueError` when they are not one."""
+    """Build a record from plain values. Raises `ValueError` if they are invalid."""
     return _get_adapter(record_type).validate_python(value)
 
 
 def from_json(record_type: type[R], data: bytes | str) -> R:
-    """The record these JSON bytes were made from. Raises `ValueError` when they are not one."""
+    """Build a record from JSON bytes. Raises `ValueError` if they are invalid."""
     return _get_adapter(record_type).validate_json(data)

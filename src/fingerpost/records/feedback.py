@@ -1,4 +1,4 @@
-"""What was chosen for requests, what people said of it, and what was learned from it."""
+"""Choices made for requests, feedback on them, and what was learned."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ class FeedbackVerdict(StrEnum):
 
 @frozen
 class Feedback:
-    """One person's word about one request. `should_have` is the tool that would have been right."""
+    """One person's feedback on one request. `should_have` is the tool that would have been right."""
 
     packet_id: str
     by: str
     verdict: FeedbackVerdict
     request: str
     at: datetime
-    tool: str | None = None  # the one that is judged; None: none in particular
+    tool: str | None = None  # the judged tool; None: no specific one
     should_have: str | None = None
     comment: str = ""
 
     @property
     def right(self) -> str | None:
-        """The tool this speaks for."""
+        """The tool that this feedback supports."""
         return self.tool if self.verdict is FeedbackVerdict.GOOD else self.should_have
 
     @property
     def wrong(self) -> str | None:
-        """The tool this speaks against."""
+        """The tool that this feedback rejects."""
         return None if self.verdict is FeedbackVerdict.GOOD else self.tool
 
 
@@ -55,12 +55,12 @@ class Threshold:
 class LearnedCorrection:
     """What people said of one tool beside another, over all requests."""
 
-    right: str | None  # the tool they speak for
-    wrong: str | None  # the one they speak against
+    right: str | None  # the supported tool
+    wrong: str | None  # the rejected tool
     times: int
     by: tuple[str, ...]
     latest: datetime
-    requests: tuple[str, ...] = ()  # the latest; only those whose words may be seen
+    requests: tuple[str, ...] = ()  # the latest requests that the reader may see
 
 
 @frozen
@@ -78,7 +78,7 @@ class Preference:
 
     person: str
     tool: str
-    weight: float  # in uses, older ones counting less
+    weight: float  # in uses; older ones count less
     category: str = ""
     over: tuple[str, ...] = ()
 
@@ -101,26 +101,26 @@ class Learned:
     corrections: tuple[LearnedCorrection, ...] = ()
     uses: tuple[LearnedUse, ...] = ()
     preferences: tuple[Preference, ...] = ()
-    decisions: int = 0  # requests whose servers are remembered
+    decisions: int = 0  # stored requests with their servers
     thresholds: tuple[Threshold, ...] = ()
     check: LearningCheck | None = None
 
 
 @frozen
 class Choice:
-    """One tool that was used for a request, and whether that was the right thing to do."""
+    """One tool used for a request, and whether it was the right one."""
 
     request: str
     tool: str
     worked: bool
     at: datetime
     conversation: str | None = None
-    caller: str | None = None  # who asked, where that is known
+    caller: str | None = None  # the caller, if known
 
 
 @frozen
 class ToolFollower:
-    """How often `then` was the next tool that worked after `tool`, in the same conversation."""
+    """How often `then` was the next successful tool after `tool` in the same conversation."""
 
     tool: str
     then: str

@@ -1,4 +1,4 @@
-"""JSON values, the bounds within which we hold one, and JSON written in one way only for fingerprints."""
+"""JSON values, their limits, and canonical JSON for fingerprints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 else:
-    Json = Any  # a codec passes JSON through as it is: checking every node again would cost and find nothing
+    Json = Any  # a codec passes JSON through unchanged: validating every node again would be slow and useless
 from collections.abc import Mapping
 
 import orjson
@@ -20,23 +20,22 @@ import orjson
 JsonObject: TypeAlias = Mapping[str, Json]
 
 SCALARS = (str, int, float, bool, NoneType)
-_PLAIN_TYPES = frozenset({bool, NoneType})  # nothing can be wrong with these
+_PLAIN_TYPES = frozenset({bool, NoneType})  # always valid
 
 MAX_DEPTH = 100
-MAX_INTEGER_DIGITS = 4000  # Python itself refuses to print integers a little longer than this
+MAX_INTEGER_DIGITS = 4000  # Python refuses to print integers that are slightly longer
 
-# Work on what is larger than this is done off the event loop: up to here it takes a millisecond or two.
+# Larger values are processed in a thread. Up to this size it takes one or two milliseconds.
 LARGE_SIZE: Final = 100_000  # bytes or characters
-_VALUE_SIZE: Final = 100  # in characters that take as long: looking at it costs time, too
-_STEP_SIZE: Final = 4_096  # characters that are parsed at once
-_MAX_STEP_LEVELS: Final = (
-    12  # beyond, a large value is parsed at once: that costs less than looking for steps
-)
+_VALUE_SIZE: Final = 100  # the cost of one value, in characters
+_STEP_SIZE: Final = 4_096  # characters parsed at once
+# Below this level, a large value is parsed at once, which costs less than splitting it.
+_MAX_STEP_LEVELS: Final = 12
 _WHITE_SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 def is_large_value(value: object) -> bool:
-    """Whether there are more than a few values in it, or much text. A cheap look, whatever its size."""
+    """Return whether a value has many parts or long text. The check is cheap for values of any size."""
     size, todo = 0, [value]
     while todo and size <= LARGE_SIZE:
         node = todo.pop()
@@ -57,10 +56,10 @@ def parse_in_steps(
     parse_int: Callable[[str], object] | None = None,
     parse_constant: Callable[[str], object] | None = None,
 ) -> Any:
-    """As `json.loads`, for a thread: in steps so short that the event loop has its turns meanwhile.
+    """Like `json.loads`, for use in a thread: in short steps, so that the event loop can run in between.
 
-    The parser in C keeps the interpreter to itself from the first to the last character, which takes 35 ms
-    for each MiB of small values. Here it parses small values; larger ones are taken apart.
+    The C parser holds the GIL for the whole text, about 35 ms per MiB of small values. Here it parses only
+    small values; larger ones are split.
     """
     decoder = json.JSONDecoder(parse_int=parse_int, parse_constant=parse_constant)
     scan = cast("Callable[[str, int], tuple[object, int]]", decoder.scan_once)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
@@ -87,7 +86,7 @@ def _parse_value(text: str, at: int, scan: _JsonScanner, levels: int) -> tuple[o
     if begins in ("{", "[") and levels and len(text) - at > _STEP_SIZE:
         try:
             value, end = scan(text[at : at + _STEP_SIZE], 0)
-        except (ValueError, StopIteration):  # it is longer, or wrong
+        except (ValueError, StopIteration):  # longer than one step, or invalid
             return (_parse_object if begins == "{" else _parse_list)(text, at, scan, levels - 1)
         return value, at + end
     try:
@@ -135,17 +134,17 @@ def _parse_object(text: str, at: int, scan: _JsonScanner, levels: int) -> tuple[
 
 
 def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
-    """Why `value` cannot be carried as JSON, or None when it can.
+    """Return why `value` is not valid JSON within our limits, or None.
 
-    Checked level by level, without recursion: the depth is the sender's choice, our stack is not.
+    The check works level by level without recursion, because the sender controls the depth.
     """
     level: list[object] = [value]
     for _ in range(max_depth + 1):
         below: list[object] = []
         for node in level:
             if type(node) in _PLAIN_TYPES or (type(node) is str and node.isascii()):
-                continue  # most nodes are so, and every result of every tool comes by here
-            # Scalars first: asking whether something is a Mapping is slow.
+                continue  # the usual case, and every tool result passes through here
+            # Scalars first: `isinstance` with Mapping is slow.
             reason = _check_scalar(node) if isinstance(node, SCALARS) else _collect_children(node, below)
             if reason is not None:
                 return reason
@@ -156,7 +155,7 @@ def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
 
 
 def _collect_children(node: object, below: list[object]) -> str | None:
-    """Put what a container holds into `below`, or say why it cannot be carried."""
+    """Add the items of a container to `below`. Return why it is invalid, or None."""
     if isinstance(node, list | tuple):
         below.extend(cast("Sequence[object]", node))
         return None
@@ -183,7 +182,7 @@ def _check_scalar(node: bool | int | float | str | None) -> str | None:
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """Half a character: legal in a Python string, impossible to encode."""
+    """Return whether the text has a lone surrogate: valid in a Python string, but impossible to encode."""
     if text.isascii():
         return False
     try:
@@ -194,12 +193,14 @@ def has_lone_surrogate(text: str) -> bool:
 
 
 def to_valid_text(text: str) -> str:
-    """`text` with every half character replaced, so that it can be stored and sent."""
+    """Return `text` with lone surrogates replaced, so that it can be stored and sent."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def to_valid_json(value: object, *, max_depth: int = MAX_DEPTH) -> object:
-    """The same with valid text throughout, keys included. Raises `ValueError` where it is nested deeper."""
+    """Return the value with valid text in all values and keys. Raises `ValueError` if it is nested too
+    deeply.
+    """
     if isinstance(value, str):
         return value if value.isascii() else to_valid_text(value)
     if isinstance(value, Mapping | list | tuple) and not max_depth:
@@ -222,27 +223,29 @@ _SORTED_OPTIONS: Final = (
     | orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
 )
-# Both ways write fractions differently, and one of them writes null for what is no number.
+# The encoders write fractions differently, and one writes null for NaN.
 _AMBIGUOUS_JSON: Final = re.compile(rb"[\[:,](?:-?[0-9]+[.eE]|null)")
 
 
 def to_canonical_json(value: object) -> bytes:
-    """`value`, which `check_json` has let pass, as the bytes its fingerprint is made of."""
+    """Return the canonical bytes of `value` for its fingerprint. `value` must have passed `check_json`."""
     return _encode_quickly(value) or _encode_canonical(value).encode()
 
 
 def _encode_quickly(value: object) -> bytes | None:
-    """The same bytes as `_encode_canonical`, five times faster, where both ways to write them agree."""
+    """Return the same bytes as `_encode_canonical`, five times faster, or None where the two encoders may
+    differ.
+    """
     try:
         data = orjson.dumps(value, option=_SORTED_OPTIONS)
-    except TypeError:  # mappings that are no dicts, half a character, a long integer
+    except TypeError:  # mappings that are not dicts, a lone surrogate, a long integer
         return None
-    # DEL is written in two ways, too.
+    # The encoders write DEL differently as well.
     return data if data.isascii() and b"\x7f" not in data and not _AMBIGUOUS_JSON.search(data) else None
 
 
 def _to_dict(value: object) -> dict[str, object]:
-    """For mappings that are not dicts; anything else was refused before it came here."""
+    """Convert mappings that are not dicts. Other types were refused before."""
     if not isinstance(value, Mapping):
         message = f"a {type(value).__name__} cannot be written as JSON"
         raise TypeError(message)

@@ -1,4 +1,4 @@
-"""What narrowing concludes about a request, from "is a tool needed" to the few tools offered."""
+"""Results of narrowing a request, from whether a tool is needed to the offered tools."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ class Mention:
 class Signals:
     """What can be read off a request without knowing the tools' texts."""
 
-    language: str = "en"  # en, he, zh, … by script and words; "und" when there are no letters
-    gloss: str = ""  # the request's tool vocabulary in English, when it is in another language
+    language: str = "en"  # en, he, zh, … by script and words; "und" if there are no letters
+    gloss: str = ""  # the request's tool vocabulary in English, if it is in another language
     intents: tuple[IntentMatch, ...] = ()  # categories, best first; then intents narrower than a category
     urgent: bool = False
     mentions: tuple[Mention, ...] = ()
     entities: tuple[Entity, ...] = ()
-    asks: bool = False  # something is to be looked at, nothing to be changed
-    recalls: bool = False  # for what was written down, decided or remembered before
+    asks: bool = False  # whether the request asks to read something, not to change it
+    recalls: bool = False  # whether the request asks for something stored or decided earlier
 
 
 @frozen
@@ -105,11 +105,11 @@ class Candidate:
     tool: str
     score: float
     parts: tuple[Part, ...] = ()
-    need: int = 0  # which of the shortlist's `needs` it serves
+    need: int = 0  # index in the shortlist's `needs`
     offered: bool = False
     lost: str = ""  # why it is not offered
     latency: str = ""  # the tool's latency tier
-    confidence: str = ""  # how sure we are that it suits: high, medium or low
+    confidence: str = ""  # confidence that it is suitable: high, medium or low
 
 
 @frozen
@@ -119,7 +119,7 @@ class HiddenTool:
     tool: str
     rule: str
     reason: str = ""
-    personal: bool = False  # listed to other callers' own keys: it is not even named
+    personal: bool = False  # listed for other callers' keys, so its name is not shown
 
 
 @frozen
@@ -128,9 +128,10 @@ class ServerChoice:
 
     servers: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    by: str = "scores"  # "scores", "model", "remembered", or "off" (below the thresholds, or switched off)
+    by: str = "scores"  # "scores", "model", "remembered", or "off" (below the thresholds, or disabled)
     reasoning: str = ""
-    widened: tuple[str, ...] = ()  # of `servers`: added after the choice, because a later turn needed them
+    # Those of `servers` that were added later, because a later turn needed them.
+    widened: tuple[str, ...] = ()
     milliseconds: float = 0.0
 
 
@@ -141,12 +142,12 @@ class Shortlist:
     candidates: tuple[Candidate, ...] = ()  # best first; those with `offered` go to the model
     considered: int = 0
     hidden: tuple[HiddenTool, ...] = ()
-    needs: tuple[str, ...] = ()  # the request, split where it asks for several things
-    fit: float = 0.0  # is there a suitable tool here at all: a calibrated 0..1
+    needs: tuple[str, ...] = ()  # the request, split into its separate needs
+    fit: float = 0.0  # calibrated probability that a suitable tool exists, 0..1
     catalog_version: int = 0
-    dense: bool = False  # whether vectors took part, or words alone
+    dense: bool = False  # whether embeddings were used in addition to words
     cached: bool = False
-    exclusive: tuple[str, ...] = ()  # tools whose exclusive intent the request has, by key
+    exclusive: tuple[str, ...] = ()  # keys of tools whose exclusive intent the request has
 
     @property
     def offered(self) -> tuple[Candidate, ...]:
@@ -155,7 +156,7 @@ class Shortlist:
 
 @frozen
 class Narrowing:
-    """Everything narrowing concluded about one request."""
+    """All results of narrowing one request."""
 
     need: Need
     signals: Signals = field(default_factory=Signals)

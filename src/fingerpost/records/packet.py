@@ -1,4 +1,4 @@
-"""The packet: one user request and everything decided about it so far, and identifiers that sort by time."""
+"""The packet: one user request and all decisions about it, and ids that sort by time."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from fingerpost.records.json import Json, JsonObject, check_json, to_valid_text
 
 _random = Random()  # noqa: S311 - unique, not secret
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_random.seed)  # or parent and child would count out the same ids
+    os.register_at_fork(after_in_child=_random.seed)  # otherwise parent and child would create the same ids
 _VERSION_AND_VARIANT: Final = 0x7 << 76 | 0x2 << 62
 _RANDOM_MASK: Final = (1 << 80) - 1 & ~(0xF << 76 | 0x3 << 62)
 
 
 def create_id(prefix: str) -> str:
-    """`pkt_019a…`: 48 bits of milliseconds, then 74 random bits; text order is time order.
+    """Return an id such as `pkt_019a…`: 48 bits of milliseconds, then 74 random bits. Text order is time
+    order.
 
-    Unique, not secret: an id opens nothing. Asking the operating system for each
-    would give up the interpreter's lock, and with a busy writer thread wait for it.
+    Ids are unique but not secret. Random bits do not come from the operating system, because that call
+    releases the GIL and would have to wait for it again.
     """
     milliseconds = time.time_ns() // 1_000_000
     return (
@@ -34,12 +35,12 @@ def create_id(prefix: str) -> str:
 
 
 def get_random_bits(count: int) -> int:
-    """A number nobody else is likely to have. Not secret, for the same reason."""
+    """Return a random number that is unique but not secret; see `create_id`."""
     return _random.getrandbits(count)
 
 
 def utc_now() -> datetime:
-    """The time, always with its zone."""
+    """Return the current time with a time zone."""
     return datetime.now(UTC)
 
 
@@ -83,7 +84,7 @@ class ExecutionStatus(StrEnum):
     USER_DENIED = "user_denied"
 
     def may_become(self, following: ExecutionStatus) -> bool:
-        """Whether the step is allowed. Nothing is executed that was not approved."""
+        """Return whether this transition is allowed. Only an approved call can be executed."""
         return following in _ALLOWED_NEXT[self]
 
 
@@ -118,7 +119,7 @@ class Header:
     session_id: str
     created: datetime
     caller: str | None = None
-    parent_id: str | None = None  # of the packet that had this one made: a subagent's
+    parent_id: str | None = None  # of the packet that created this one as a subagent
 
 
 @frozen
@@ -136,9 +137,9 @@ class Message:
 
     role: str
     text: str
-    tool_calls: tuple[JsonObject, ...] = ()  # of an assistant, in the OpenAI format
-    tool_call_id: str | None = None  # of a tool's reply: the call it answers
-    parts: tuple[JsonObject, ...] = ()  # the content where it is more than text, in the OpenAI format
+    tool_calls: tuple[JsonObject, ...] = ()  # of an assistant message, in the OpenAI format
+    tool_call_id: str | None = None  # of a tool message: the call it answers
+    parts: tuple[JsonObject, ...] = ()  # content that is more than text, in the OpenAI format
 
 
 @frozen
@@ -147,7 +148,7 @@ class Context:
 
     available_tools: tuple[str, ...] = ()
     history: tuple[Message, ...] = ()
-    mode: str | None = None  # one of `Mode`; None: nobody has begun to answer
+    mode: str | None = None  # one of `Mode`; None if routing has not started
     profile: str | None = None
     working_directory: str | None = None
 
@@ -162,8 +163,8 @@ class DataField:
 
     key: str
     value: Json
-    source: str | None = None  # of a tool's result: the server that answered; of an answer: the model
-    type: str | None = None  # such as `tool_execution_result`
+    source: str | None = None  # of a tool result: the server; of an answer: the model
+    type: str | None = None  # for example `tool_execution_result`
 
     def __post_init__(self) -> None:
         if (reason := check_json(self.value)) is not None:
@@ -195,7 +196,7 @@ class SketchpadEntry:
 
     key: str
     text: str
-    content_type: str = "text"  # "tool_output" where a tool wrote it
+    content_type: str = "text"  # "tool_output" if a tool wrote it
 
 
 @frozen
@@ -222,7 +223,7 @@ class Selection:
     arguments: JsonObject = field(default_factory=dict[str, Json])
     reasoning: str = ""
     confidence: float = 0.0
-    read_only: bool | None = None  # whether the call changes nothing; None: not known (yet)
+    read_only: bool | None = None  # whether the call only reads; None: not known (yet)
 
 
 @frozen
@@ -232,7 +233,7 @@ class Review:
     approved: bool
     confidence: float
     reasoning: str = ""
-    failed: bool = False  # nobody gave an opinion: that speaks neither for the selection nor against it
+    failed: bool = False  # whether the review failed, so that it neither supports nor rejects the selection
 
 
 @frozen
@@ -243,7 +244,7 @@ class ToolResult:
     output: Json = None
     error: str | None = None
     milliseconds: int = 0
-    tool: str = ""  # the key of the tool that answered
+    tool: str = ""  # the key of the tool that gave the result
     parameters: JsonObject = field(default_factory=dict[str, Json])
     content_type: str = "text"  # of the output: "text", "json", "table", …
 
@@ -258,9 +259,9 @@ class Step:
     text: str  # what the model reads: fenced data, or the error with advice
     call_id: str = ""
     error: str | None = None
-    warnings: tuple[str, ...] = ()  # what in the result looks like instructions from a stranger
-    directive: JsonObject | None = None  # what the client is told to do, where the tool gives directives
-    handle: str | None = None  # of a result that was cut: under which `read_result` reads the whole
+    warnings: tuple[str, ...] = ()  # parts of the result that look like instructions
+    directive: JsonObject | None = None  # directive for the client, if the tool returns one
+    handle: str | None = None  # of a shortened result: the handle for `read_result`
 
 
 @frozen
@@ -276,16 +277,16 @@ class ToolRouting:
     execution_result: ToolResult | None = None
     reinjection_count: int = 0
     max_reinjections: int = MAX_REINJECTIONS
-    steps: tuple[Step, ...] = ()  # every call so far, in order
+    steps: tuple[Step, ...] = ()  # all calls so far, in order
 
     @property
     def worked(self) -> tuple[Step, ...]:
-        """The calls that came to something."""
+        """The successful calls."""
         return tuple(step for step in self.steps if step.success)
 
     @property
     def cancelled(self) -> tuple[Step, ...]:
-        """The calls that a person did not allow."""
+        """The calls denied by a person."""
         return tuple(step for step in self.steps if step.error == ErrorKind.CANCELLED.value)
 
     @property
@@ -320,7 +321,7 @@ class Packet:
         history: tuple[Message, ...] = (),
         max_reinjections: int = MAX_REINJECTIONS,
     ) -> Packet:
-        """A new packet for what a person asked."""
+        """Create a packet for a user request."""
         return cls(
             header=Header(
                 packet_id=create_id("pkt"),
@@ -335,21 +336,21 @@ class Packet:
         )
 
     def with_data(self, entry: DataField) -> Packet:
-        """The packet with one data field added, replacing one of the same key."""
+        """Return the packet with a data field added, replacing one with the same key."""
         kept = tuple(old for old in self.content.data_fields if old.key != entry.key)
         return replace(self, content=replace(self.content, data_fields=(*kept, entry)))
 
     def with_tool_result(self, entry: DataField) -> Packet:
-        """The packet with the result of one more call; those of earlier calls stay."""
+        """Return the packet with the result of another call. Earlier results are kept."""
         fields = (*self.content.data_fields, entry)
         return replace(self, content=replace(self.content, data_fields=fields))
 
     def with_note(self, entry: SketchpadEntry) -> Packet:
-        """The packet with one sketchpad entry added, replacing one of the same key."""
+        """Return the packet with a sketchpad entry added, replacing one with the same key."""
         kept = tuple(old for old in self.reasoning.sketchpad if old.key != entry.key)
         return replace(self, reasoning=replace(self.reasoning, sketchpad=(*kept, entry)))
 
     def with_reflection(self, entry: Reflection) -> Packet:
-        """The packet with one line added to its reflection log."""
+        """Return the packet with a line added to its reflection log."""
         log = (*self.reasoning.reflection_log, entry)
         return replace(self, reasoning=replace(self.reasoning, reflection_log=log))

@@ -1,4 +1,4 @@
-"""What choosing concludes: which mode, how sure, what a person is asked, how it ended."""
+"""Results of choosing: mode, confidence, questions to the user, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from fingerpost.records.packet import Selection
 class Mode(StrEnum):
     """How a request is answered."""
 
-    STAGED = "staged"  # a light model selects, the prime one reviews and answers
+    STAGED = "staged"  # a light model selects, the prime model reviews and answers
     SINGLE = "single"  # one decision with the shortlisted definitions, then the answer
     SIMPLE = "simple"  # an agent: calls and results until the model answers
-    REACT = "react"  # an agent that says what it thinks before each call
-    KEYLESS = "keyless"  # no model at all
+    REACT = "react"  # an agent that writes its reasoning before each call
+    KEYLESS = "keyless"  # no model
 
 
 class RouteOutcome(StrEnum):
-    """How the journey of a packet ended, or where it waits."""
+    """How the routing of a packet ended, or what it waits for."""
 
     ANSWERED = "answered"
-    WAITING = "waiting"  # a call waits for a person's leave
-    ASKED = "asked"  # the person has to say something first
-    DECLINED = "declined"  # a suitable tool was not found, or a person said no
-    FAILED = "failed"  # everything was tried; guidance is the answer
-    HANDED_BACK = "handed_back"  # the model calls tools of the caller's own: it is their turn
-    LIMITED = "limited"  # turns, tokens, seconds or money ran out
-    INTERRUPTED = "interrupted"  # the process that worked on it is gone
-    LEFT = "left"  # whoever asked is gone, or we were stopped: nobody gets an answer
+    WAITING = "waiting"  # a call waits for approval
+    ASKED = "asked"  # the user must answer a question
+    DECLINED = "declined"  # no suitable tool was found, or a person denied the call
+    FAILED = "failed"  # everything was tried; the answer is guidance
+    HANDED_BACK = "handed_back"  # the model calls tools that the caller provides
+    LIMITED = "limited"  # a limit of turns, tokens, seconds or cost was reached
+    INTERRUPTED = "interrupted"  # the process that handled it is gone
+    LEFT = "left"  # the caller disconnected or the process was stopped, so there is no answer
 
 
 class GateVerdict(StrEnum):
@@ -43,32 +43,32 @@ class GateVerdict(StrEnum):
 
 @frozen
 class ParsedSelection:
-    """What the selecting model said, as far as it could be understood and is true of the tools offered."""
+    """The selecting model's reply, as far as it is readable and matches the offered tools."""
 
     selection: Selection | None  # None: no tool, or nothing usable
     alternatives: tuple[Selection, ...] = ()
     reasoning: str = ""
-    remaining: str = ""  # what is left to be done after this tool, in the model's words
-    problem: str = ""  # why nothing usable came; empty when the model plainly wants no tool
+    remaining: str = ""  # what remains to be done after this tool, in the model's words
+    problem: str = ""  # why nothing was usable; empty if the model wants no tool
 
 
 @frozen
 class Confidence:
-    """How sure we are of a selection, and where each part of that comes from."""
+    """The confidence in a selection, and its components."""
 
-    claim: float  # what the selecting model says of itself
-    review: float  # what the reviewing model says
-    margin: float  # how far the tool stands above the next in the shortlist, 0..1
-    score: float  # all of it together, 0..1
-    calibrated: bool  # whether the score was fitted on recorded outcomes
+    claim: float  # claimed by the selecting model
+    review: float  # claimed by the reviewing model
+    margin: float  # lead over the next tool in the shortlist, 0..1
+    score: float  # combined score, 0..1
+    calibrated: bool  # whether the score was calibrated with recorded outcomes
     verdict: GateVerdict
     reason: str = ""
-    raw: float = 0.0  # the score before it was fitted: what a `ConfidenceSample` keeps
+    raw: float = 0.0  # score before calibration, stored in a `ConfidenceSample`
 
 
 @frozen
 class ConfidenceSample:
-    """One selection that was made, the raw score it had, and whether it turned out right."""
+    """One selection with its raw score, and whether it was right."""
 
     raw: float
     right: bool
@@ -77,32 +77,32 @@ class ConfidenceSample:
 
 @frozen
 class MissingArgument:
-    """A value only the person can give."""
+    """A value that only the user can give."""
 
     name: str
     description: str = ""
-    options: tuple[str, ...] = ()  # where only these will do
+    options: tuple[str, ...] = ()  # the only allowed values, if any
 
 
 @frozen
 class AskingCall:
-    """A call whose tool wants to know something first: it goes on with what the person says."""
+    """A call whose tool asked a question. It continues with the user's answer."""
 
     call_id: str
     arguments: JsonObject
-    name: str  # of the question, in the tool's own words
+    name: str  # of the question, as the tool names it
     schema: JsonObject  # of the answer: a flat object
-    state: str | None = None  # the tool's own, given back as it is
-    conversation: str | None = None  # the call was made in
+    state: str | None = None  # the tool's state, returned unchanged
+    conversation: str | None = None  # the conversation of the call
 
 
 @frozen
 class Question:
-    """What a person is asked before the journey can go on."""
+    """A question that the user must answer before routing continues."""
 
     text: str
     tool: str | None = None
     missing: tuple[MissingArgument, ...] = ()
-    pending_id: str | None = None  # of the call that waits for a yes or no
-    need: int = 0  # which of the shortlist's `needs` it is about
-    call: AskingCall | None = None  # where a tool asks in the middle of a call
+    pending_id: str | None = None  # of the call that waits for approval
+    need: int = 0  # index in the shortlist's `needs`
+    call: AskingCall | None = None  # if a tool asks during a call

@@ -1,4 +1,4 @@
-"""What we know of a tool server: how to reach it, and how it is doing."""
+"""Tool servers: how to connect, and their status."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Transport = Literal["stdio", "http", "sse", "in_process"]
 Era = Literal["auto", "2025-11-25", "2026-07-28"]
 NewTools = Literal["review", "allow"]
 
-# `ShortlistInput.package` of servers whose code is ours or the program's own.
+# `Listing.package` of servers that run in this process or belong to Fingerpost.
 IN_PROCESS: Final = "in-process"
-OWN_PROGRAM: Final = "fingerpost builtin"  # one of our own servers that runs alone
+OWN_PROGRAM: Final = "fingerpost builtin"  # a built-in server that runs as a separate program
 
 
 @frozen
 class OAuthSpec:
-    """How to sign in to a server that asks for it."""
+    """How to sign in to a server that requires it."""
 
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
@@ -32,24 +32,24 @@ class OAuthSpec:
 
 
 class Precheck(Protocol):
-    """What a server in this process says about a call before it runs and before a person is asked."""
+    """Checks of an in-process server before a call runs and before approval is requested."""
 
     def check_arguments(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
-        """What is wrong with the arguments beyond their schema. Looks at nothing but them."""
+        """Return errors in the arguments beyond their schema. Only the arguments are examined."""
         ...
 
     async def needs_grant(self, tool: str, arguments: JsonObject) -> str:
-        """Why only a person's grant for this very call lets it run, whatever rules say; empty: no grant."""
+        """Return why this exact call requires a grant regardless of the rules, or an empty string."""
         ...
 
     async def check_feasible(self, tool: str, arguments: JsonObject) -> CallFault | None:
-        """Why the call would fail now; None where nothing is known against it. Changes nothing."""
+        """Return why the call would fail now, or None. Has no side effects."""
         ...
 
 
 @frozen
 class ServerSpec:
-    """One configured server. Values that may be secret stay out of its printed form."""
+    """One configured server. Values that may be secret are not in its repr."""
 
     name: str
     transport: Transport
@@ -63,80 +63,80 @@ class ServerSpec:
     era: Era = "auto"
     enabled: bool = True
     connect_timeout: float = 30.0
-    prefix: bool = True  # its tools are exposed as `server__tool`; False: under their own names
-    isolate: bool = False  # one connection for each caller instead of one for all
-    forward_authorization: bool = False  # the caller's own token goes along; never by default
-    trust_hints: bool = False  # the operator relies on what it says of its tools: `readOnlyHint` is believed
-    new_tools: NewTools = "review"  # whether tools it offers later wait for a person
-    allow_link_local: bool = False  # its address may be link-local, where clouds keep credentials
-    in_process: object | None = field(default=None, repr=False)  # an MCP server object of the caller's
-    precheck: Precheck | None = field(default=None, repr=False)  # of a server in this process
-    origin: str | None = None  # the file and line this entry was read from
+    prefix: bool = True  # whether its tools are exposed as `server__tool`; False: under their own names
+    isolate: bool = False  # one connection for each caller instead of a shared one
+    forward_authorization: bool = False  # whether the caller's token is forwarded; never by default
+    trust_hints: bool = False  # whether the operator trusts its annotations, such as `readOnlyHint`
+    new_tools: NewTools = "review"  # whether new tools on a known server wait for review
+    allow_link_local: bool = False  # whether its address may be link-local, where clouds serve credentials
+    in_process: object | None = field(default=None, repr=False)  # an MCP server object in this process
+    precheck: Precheck | None = field(default=None, repr=False)  # of an in-process server
+    origin: str | None = None  # file and line of this entry
 
 
 class ServerState(StrEnum):
     """One word for how a server is doing; the reason says why."""
 
-    IDLE = "idle"  # not asked for yet
+    IDLE = "idle"  # not started yet
     CONNECTING = "connecting"
     READY = "ready"
-    DEGRADED = "degraded"  # answers, but something of it is missing or wrong
+    DEGRADED = "degraded"  # responds, but something is missing or wrong
     DOWN = "down"
     DISABLED = "disabled"
 
 
 @frozen
 class ServerStatus:
-    """How one server is doing, at one moment."""
+    """The status of one server at one moment."""
 
     name: str
     transport: Transport
     state: ServerState
     since: datetime
     reason: str | None = None
-    protocol: str | None = None  # the negotiated protocol version, which is also the era
-    product: str | None = None  # what the server calls itself, with its version
+    protocol: str | None = None  # the negotiated protocol version
+    product: str | None = None  # the server's name and version
     connect_ms: float | None = None
     tools: int = 0
     dropped: int = 0
     attempts: int = 0
-    hint: str | None = None  # what the person can do about the reason
+    hint: str | None = None  # what the user can do about the reason
     retry_in: float | None = None
     stderr_tail: str = ""
 
 
 @frozen
 class DroppedTool:
-    """A tool the server listed and we could not take, or a person switched off, with the reason."""
+    """A listed tool that is invalid or disabled, with the reason."""
 
     server: str
     name: str
     reason: str
-    switched_off: bool = False  # by a person: nothing is wrong
+    switched_off: bool = False  # disabled by a person, not invalid
 
 
 @frozen
 class Listing:
-    """All tools one server offers: definitions exactly as it sent them, in its order."""
+    """All tools of one server: definitions exactly as sent, in order."""
 
     server: str
     definitions: tuple[JsonObject, ...] = ()
     dropped: tuple[DroppedTool, ...] = ()
     instructions: str | None = None
     prefix: bool = True
-    package: str | None = None  # which program its entry starts, or which address it names; None: not known
-    trust_hints: bool = False  # `readOnlyHint` is believed
+    package: str | None = None  # the program its entry starts, or its URL; None: unknown
+    trust_hints: bool = False  # whether `readOnlyHint` is trusted
     new_tools: NewTools = "allow"
-    truncated: str | None = None  # why the list was cut, when it was
-    personal: frozenset[str] = frozenset()  # names of tools listed only to callers with a key of their own
+    truncated: str | None = None  # why the list is incomplete
+    personal: frozenset[str] = frozenset()  # names of tools listed only for callers' own keys
 
 
 @frozen
 class ServerResources:
-    """What one server offers besides tools: definitions exactly as it sent them, in its order."""
+    """Resources, templates and prompts of one server: definitions exactly as sent, in order."""
 
     server: str
-    capabilities: JsonObject = field(default_factory=dict[str, Json])  # what it says it can do
+    capabilities: JsonObject = field(default_factory=dict[str, Json])  # as declared by the server
     resources: tuple[JsonObject, ...] = ()
     templates: tuple[JsonObject, ...] = ()  # of resources
     prompts: tuple[JsonObject, ...] = ()

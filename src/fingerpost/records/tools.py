@@ -1,4 +1,4 @@
-"""What the router knows of one tool, and where each piece of that knowledge comes from."""
+"""Knowledge about one tool, and the source of each value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Source(StrEnum):
 
 @frozen(kw_only=False)
 class Known(Generic[T]):
-    """A value together with where it comes from, so that every figure can be explained."""
+    """A value with its source and reason, so that it can be explained."""
 
     value: T
     source: Source
@@ -42,7 +42,7 @@ class Known(Generic[T]):
 
 
 class LatencyTier(StrEnum):
-    """How long a person will wait."""
+    """How long a user has to wait."""
 
     FAST = "fast"  # under 3 s
     MEDIUM = "medium"  # 3 to 15 s
@@ -77,7 +77,7 @@ class AnswerSize(StrEnum):
 
 @frozen
 class LatencyProfile:
-    """How long the tool takes, in milliseconds, and when to show that it is at work."""
+    """How long the tool takes in milliseconds, and when to show progress."""
 
     typical: Known[int]
     timeout: Known[int]
@@ -90,7 +90,7 @@ class LatencyProfile:
 
 @frozen
 class ResponseProfile:
-    """How much the tool answers, in tokens, and in what shape."""
+    """The size of the tool's results in tokens, and their form."""
 
     typical_tokens: Known[int]
     max_tokens: Known[int]
@@ -99,13 +99,13 @@ class ResponseProfile:
 
     @property
     def size(self) -> AnswerSize:
-        """How large an answer to expect: never more than the tool's answers are cut to."""
+        """The expected size of a result, limited to what results are shortened to."""
         return AnswerSize.from_tokens(min(self.typical_tokens.value, self.max_tokens.value))
 
 
 @frozen
 class IntentSignals:
-    """Words in a request that speak for the tool."""
+    """Words in a request that indicate the tool."""
 
     keywords: Known[tuple[str, ...]]
     weight: Known[float]
@@ -114,7 +114,7 @@ class IntentSignals:
 
 @frozen
 class ParameterHints:
-    """What a model needs to know to fill the arguments in."""
+    """What a model needs to fill in the arguments."""
 
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -123,12 +123,12 @@ class ParameterHints:
 
 @frozen
 class Intelligence:
-    """Everything known about a tool beyond its definition."""
+    """All metadata of a tool beyond its definition."""
 
     category: Known[str]
     priority: Known[int]
-    hierarchy: Known[tuple[str, ...]]  # where to turn when this tool fails, best first
-    conflicts: Known[tuple[str, ...]]  # tools not to offer beside this one
+    hierarchy: Known[tuple[str, ...]]  # fallbacks for this tool, best first
+    conflicts: Known[tuple[str, ...]]  # tools not to offer together with this one
     latency: LatencyProfile
     response: ResponseProfile
     signals: IntentSignals
@@ -136,18 +136,18 @@ class Intelligence:
 
 
 class RetryCondition(StrEnum):
-    """A failure after which a call may be repeated; the words of `ErrorKind`."""
+    """A failure after which a call may be retried; values of `ErrorKind`."""
 
-    UNAVAILABLE = "unavailable"  # the server could not be reached, or was busy
-    TIMEOUT = "timeout"  # the tool did not answer in time: each repetition has the same time again
-    EXECUTION_FAILED = "execution_failed"  # the tool itself reported an error
+    UNAVAILABLE = "unavailable"  # the server could not be reached or was busy
+    TIMEOUT = "timeout"  # the tool timed out; each retry has the full timeout again
+    EXECUTION_FAILED = "execution_failed"  # the tool reported an error
 
 
 @frozen
 class RetryRule:
-    """How often and after what a call of the tool is repeated.
+    """How often and after which failures a call of the tool is retried.
 
-    A call that may have taken effect is repeated only where a person wrote that this does no harm.
+    A call that may have taken effect is retried only if a person wrote that this is safe.
     """
 
     retries: Known[int | None] = Known(None, Source.DEFAULT)  # None: `call.retries`
@@ -167,37 +167,38 @@ class Instructions:
 
 @frozen
 class ToolCard:
-    """One tool: its identity, its definition unmodified, and what we know about it."""
+    """One tool: its identity, its unmodified definition, and its metadata."""
 
-    key: str  # server/tool: the identity, everywhere
+    key: str  # server/tool: the identity of the tool
     server: str
-    name: str  # as its server calls it
-    exposed_name: str  # as models see it: at most 64 characters, unique, stable
+    name: str  # the name on its server
+    exposed_name: str  # the name for models: at most 64 characters, unique, stable
     definition: JsonObject
     description: str
     effect: Known[Effect]
-    fingerprint: str  # over all that a model or a person decides by
+    fingerprint: str  # of everything that a model or a person decides by
     intelligence: Intelligence
-    instructions: Instructions = field(default_factory=Instructions)  # what a person wrote about its use
-    operations: Mapping[str, Effect] = field(default_factory=dict[str, Effect])  # where they differ, written
-    cache_seconds: Known[float] = Known(0.0, Source.DEFAULT)  # how long a read may be answered from memory
+    instructions: Instructions = field(default_factory=Instructions)  # written by a person
+    # Written effects that differ from the tool's.
+    operations: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
+    cache_seconds: Known[float] = Known(0.0, Source.DEFAULT)  # how long a read may be answered from the cache
     retry: RetryRule = field(default_factory=RetryRule)
-    personal: bool = False  # listed only to callers with a key of their own: seen by those alone
-    doubt: str = ""  # why it is not certain that it only reads; empty where it is, or where it does not read
+    personal: bool = False  # listed only for callers' own keys, and visible only to those callers
+    doubt: str = ""  # why it is not certain that the tool only reads; empty if it is certain or does not read
 
     @property
     def certain(self) -> bool:
-        """Whether its effect may be relied on: a read that is not certain counts as writing."""
+        """Whether the effect is certain. An uncertain read counts as a write."""
         return not self.doubt
 
     def effect_of(self, operation: str | None) -> Effect:
-        """What one operation of it counts as; the tool's own effect where nothing else is written."""
+        """Return the effect of one operation; the tool's effect if nothing else is written."""
         own = Effect.WRITE if self.doubt else self.effect.value
         return own if operation is None else self.operations.get(operation, own)
 
     @property
     def effects(self) -> frozenset[Effect]:
-        """All that calling it may do."""
+        """All effects that a call may have."""
         return frozenset((self.effect_of(None), *self.operations.values()))
 
 
@@ -209,36 +210,38 @@ class Pin:
     fingerprint: str
     definition: JsonObject
     pinned_at: datetime
-    accepted_by: str | None = None  # None: seen first, accepted by nobody in particular
-    only_reads: str | None = None  # who said of this definition that the tool only reads
+    accepted_by: str | None = None  # None: pinned when first seen, without acceptance
+    only_reads: str | None = None  # who marked this definition as read-only
 
 
 @frozen
 class Quarantined:
-    """A tool that changed since it was pinned, or is new on a known server: not listed, not callable."""
+    """A tool that differs from its pin, or is new on a known server. It is not listed and cannot be
+    called.
+    """
 
     card: ToolCard
-    pin: Pin  # of a new one: of nothing, with no fingerprint
+    pin: Pin  # for a new tool: empty, without a fingerprint
 
     @property
     def new(self) -> bool:
-        """Whether it was never accepted in any form."""
+        """Whether no version of it was ever accepted."""
         return not self.pin.fingerprint
 
 
 @frozen
 class ChangedInstructions:
-    """What a server says of itself, changed since it was pinned: it is not passed on."""
+    """Instructions of a server that differ from the pinned ones. They are not forwarded."""
 
     server: str
     before: str
     after: str
-    fingerprint: str  # of what it says now, to accept that
+    fingerprint: str  # of the current text, needed to accept it
 
 
 @frozen
 class UsageSample:
-    """One finished call, as the statistics see it."""
+    """One finished call, for the statistics."""
 
     tool: str
     milliseconds: float
