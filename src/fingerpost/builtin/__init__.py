@@ -1,7 +1,7 @@
-"""Fingerpost's own MCP servers: useful the minute it starts, and called like all others.
+"""Fingerpost's built-in MCP servers, called like all others.
 
-Each lives in a folder of its own and is made by its `make(premises)`. In this process they are
-opened together with a router (`open_router`); alone, by `fingerpost builtin NAME`.
+Each is created by the `make(host)` function of its module. `open_router` opens them together with a router in
+this process; `fingerpost builtin NAME` runs one alone.
 """
 
 from fingerpost.builtin.host import BuiltinHost

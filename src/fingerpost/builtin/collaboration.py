@@ -1,6 +1,4 @@
-"""`user_collaboration`: ask the person a question, or for approval of a plan, on whichever surface they
-are.
-"""
+"""`user_collaboration`: asks the person a question, or for approval of a plan, on any surface."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ MAX_OPTION_LENGTH: Final = 200
 MAX_REQUEST_LENGTH: Final = 400
 MAX_OPTIONS: Final = 20
 MAX_ANSWER_LENGTH: Final = 20_000
-UNKNOWN_PERSON: Final = ("local", None)  # people without a name
+UNKNOWN_PERSON: Final = ("local", None)  # names of unknown people
 
 DESCRIPTION: Final = (
     "Ask me, the person: ask puts a `question` to them, with `options` to choose from; approve has them say "
@@ -83,7 +81,7 @@ def build_collaboration_tool(host: BuiltinHost) -> BuiltinTool:
             "operations": {"ask": Effect.READ, "approve": Effect.READ},
             "category": "collaboration",
             "typical_ms": 10,
-            "timeout_ms": 600_000,  # a client's person may think about it
+            "timeout_ms": 600_000,  # gives the person time to think
             "keywords": (
                 "ask me", "check with me", "let me choose", "let me decide", "confirm with me", "my approval",
                 "before you do",
@@ -116,7 +114,7 @@ def _check_arguments(arguments: JsonObject) -> None:
 
 
 async def _ask_about_call(approvals: CallApprovals, request: str, caller: ToolCaller) -> ToolReply:
-    """Have the person asked about a call that waits, or say what they said. Nothing is approved here."""
+    """Ask the person about a pending call, or return the decision. Nothing is approved here."""
     pending = await approvals.get(request)
     if pending is None:
         waiting = [one for one in await approvals.list_waiting() if request in (one.operation, one.tool)]
@@ -142,7 +140,7 @@ async def _ask_about_call(approvals: CallApprovals, request: str, caller: ToolCa
 
 
 def _is_callers_own(pending: Pending, caller: ToolCaller) -> bool:
-    """Whether the call is one of this caller's, in this conversation where it was made in one."""
+    """Return whether the pending call belongs to this caller, and to this conversation if it has one."""
     same = pending.conversation in (None, caller.conversation) or pending.asker is not None
     return pending.caller == caller.user and same
 
@@ -165,7 +163,7 @@ async def _ask_person(arguments: JsonObject, caller: ToolCaller) -> ToolReply | 
 
 
 def _build_schema(options: Sequence[str], *, approving: bool) -> JsonObject:
-    """A flat object, as elicitation wants it. Nobody has to choose: their own words will do, too."""
+    """Return a flat object schema, as elicitation requires. A comment is possible in place of a choice."""
     if approving:
         first: JsonObject = {"type": "boolean", "title": "Yes?"}
         return {"type": "object", "properties": {"approved": first, "comment": _COMMENT}}
@@ -199,7 +197,7 @@ def _format_approval(caller: ToolCaller, answer: JsonObject) -> str:
 
 
 def _format_relayed_question(question: str, options: Sequence[str], *, approving: bool) -> str:
-    """For a caller whose person cannot be reached from here: they pass it on."""
+    """Return the question as an instruction to the model, which has to relay it to the person."""
     one_of = f" (one of: {', '.join(options)})" if options else " (yes or no)" if approving else ""
     return f"Ask the person: {question}{one_of}\nThen go on with what they say; nothing was decided yet."
 
@@ -218,7 +216,7 @@ INSTRUCTIONS = (
 
 
 def make(host: BuiltinHost) -> BuiltinServer:
-    """The server, not open yet."""
+    """Create the server, not yet open."""
     return BuiltinServer(
         "collaboration",
         (build_collaboration_tool(host),),

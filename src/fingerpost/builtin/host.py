@@ -25,21 +25,21 @@ class BuiltinHost:
     router: Router | None = None
 
     def get_context(self, call_id: str) -> CallContext | None:
-        """Who makes the call under way."""
+        """Return the context of a running call."""
         return None if self.router is None else self.router.calls.get_context(call_id)
 
     def is_granted(self, call_id: str, name: str, arguments: JsonObject) -> bool:
-        """Whether a person granted this very call."""
+        """Return whether a person granted exactly this call."""
         return self.router is not None and self.router.calls.is_granted(call_id, name, arguments)
 
     @property
     def required_router(self) -> Router:
-        """The router. Raises `ToolRefused` where there is none: that tool cannot work alone."""
+        """The router. Raises `ToolRefused` if there is none, because the tool needs one."""
         if self.router is None:
             message = "This tool works only inside of Fingerpost, not when its server runs alone."
             raise ToolRefused(message, hint="Name it in builtin.enabled and call it through Fingerpost.")
         return self.router
 
     def resolve_path(self, given: str | None, default: str = ".") -> Path:
-        """A folder from the settings: relative to the working directory, `~` for home."""
+        """Return a folder of the settings: relative to the working directory, `~` for home."""
         return (self.folder / Path(given or default).expanduser()).absolute()

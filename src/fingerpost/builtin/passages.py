@@ -26,19 +26,19 @@ from fingerpost.narrow.signals.reader import detect_language
 
 Scores = NDArray[np.float32]
 
-WINDOW_LENGTH: Final = 460  # characters: with a heading, about as much as the encoder reads
-MAX_WINDOWS: Final = 6  # of one passage; what comes behind counts by its words
+WINDOW_LENGTH: Final = 460  # characters; with a heading, about the encoder's limit
+MAX_WINDOWS: Final = 6  # per passage; the rest is found by words only
 MAX_HEADING_LENGTH: Final = 120
 MAX_VECTORS: Final = 256 * 2**20  # bytes on disk: about 340,000 vectors
 
 
 def get_default_folder() -> Path:
-    """Where vectors of passages are kept between runs."""
+    """Return the default folder for vectors of passages."""
     return platformdirs.user_cache_path("fingerpost", appauthor=False) / "passages"
 
 
 def split_windows(heading: str, text: str) -> tuple[str, ...]:
-    """A passage as the encoder reads it, in pieces that fit."""
+    """Split a passage into windows that fit the encoder."""
     heading, text = (
         clean_line(heading, 2000)[-MAX_HEADING_LENGTH:],
         clean_line(text, WINDOW_LENGTH * MAX_WINDOWS),
@@ -56,43 +56,43 @@ def split_windows(heading: str, text: str) -> tuple[str, ...]:
 
 
 class PassageVectors:
-    """The vectors of all passages of one moment. Safe to use from several threads."""
+    """The vectors of all current passages. Thread-safe."""
 
     def __init__(self, encoder: TextEncoder, folder: Path | None) -> None:
         self._encoder = encoder
         complaint = "passages are searched by words alone"
         self._index = VectorIndex(encoder, folder, complaint=complaint, max_bytes=MAX_VECTORS)
-        # The vectors of all windows, and where each passage's begin: they change together.
+        # The vectors of all windows, and the first window of each passage. Always replaced together.
         self._windows: tuple[VectorMatrix, NDArray[np.intp]] = (self._index.matrix, np.zeros(0, np.intp))
 
     @property
     def ready(self) -> float:
-        """The share of texts that can be compared, 0..1."""
+        """The share of texts that have a vector, from 0 to 1."""
         return self._index.matrix.ready
 
     @property
     def waiting(self) -> int:
-        """How many texts have no vector yet."""
+        """The number of texts without a vector."""
         return len(self._index.matrix.missing)
 
     def wait(self, seconds: float) -> bool:
-        """Whether all that can be encoded is, at most so long from now."""
+        """Wait until everything is encoded. Return whether this happened within `seconds`."""
         return self._index.wait(seconds)
 
     def close(self) -> None:
         self._index.close()
 
     def prepare(self, passages: Sequence[tuple[str, ...]]) -> None:
-        """These are the windows of the passages now; those not known are encoded in the background."""
+        """Set the windows of the current passages. Unknown ones are encoded in the background."""
         keyed = [(hash_text(text), text) for windows in passages for text in windows]
         lengths = np.fromiter((len(windows) for windows in passages), np.intp, len(passages))
         matrix = self._index.replace([key for key, _ in keyed], dict(keyed).__getitem__)
         self._windows = matrix, np.cumsum(lengths) - lengths
 
     def compare(self, query: str, size: int) -> Scores | None:
-        """The cosine of each of `size` passages with a query, NaN where it is not known.
+        """Return the cosine similarity of each of `size` passages with a query, NaN if unknown.
 
-        None where nothing can be said, or where the passages have changed since.
+        Return None if nothing can be compared, or if the passages have changed since.
         """
         matrix, starts = self._windows
         if matrix.is_blank or len(starts) != size or not any(map(str.isalnum, query)):
@@ -103,45 +103,45 @@ class PassageVectors:
         except Exception as error:  # noqa: BLE001 - without the encoder there are still the words
             self._index.warn_once(error)
             return None
-        # A passage counts once all its windows are known: NaN wins over every number.
+        # A passage counts when all its windows have vectors: NaN is the maximum of any number and NaN.
         return np.maximum.reduceat(matrix.compare(vector), starts)
 
 
 @frozen
 class TextPassage:
-    """A piece of a text that can be found."""
+    """A searchable piece of text."""
 
-    source: str  # whose piece it is: a path, the id of a memory
+    source: str  # a path, or the id of a memory
     text: str
-    heading: str = ""  # what stands above it: counts for finding, like the text
-    first_line: int = 0  # where it stands, where lines are counted; from 1
+    heading: str = ""  # heading above the text; searched like the text
+    first_line: int = 0  # from 1, if the source has lines
     last_line: int = 0
-    page: int = 0  # where pages are counted instead; from 1
+    page: int = 0  # from 1, if the source has pages instead
 
 
 @frozen
 class PassageHit:
-    """A passage that was found. Scores are comparable within one search."""
+    """A found passage. Scores are comparable within one search."""
 
     passage: TextPassage
     score: float
-    words: float  # by the words it shares with the query
-    meaning: float | None = None  # by what it says; None: not known yet
+    words: float  # score by shared words
+    meaning: float | None = None  # score by meaning; None: not known yet
 
 
-HEADING_WEIGHT: Final = 1.5  # how much a mention there counts, beside one in the text
-# The share of meaning, measured on the questions of `python -m benchmarks knowledge`: from 0.55 on it hardly
-# matters there, and names are found by their words. The encoder knows English.
+HEADING_WEIGHT: Final = 1.5  # weight of a word in a heading relative to the text
+# The weight of meaning, measured with `python -m benchmarks knowledge`. From 0.55 on it hardly matters
+# there, and names are found by words. The encoder supports English.
 ENGLISH_MEANING_SHARE: Final = 0.6
 OTHER_MEANING_SHARE: Final = 0.2
-# A passage that shares no word with the query must at least mean something like it.
+# Minimum similarity of a passage that shares no word with the query.
 MIN_MEANING_SCORE: Final = 0.3
-MAX_DEAD_TERMS: Final = 50_000  # numbers of terms nobody uses any more, before they are given out anew
+MAX_DEAD_TERMS: Final = 50_000  # numbers of unused terms before the vocabulary is rebuilt
 
 
 @frozen(kw_only=False)
 class _PassageRow:
-    """A passage as it is compared."""
+    """A passage prepared for comparison."""
 
     passage: TextPassage
     bag: TermBag
@@ -149,7 +149,7 @@ class _PassageRow:
 
 @frozen(kw_only=False)
 class _BuiltIndex:
-    """All passages of one moment."""
+    """An index of all current passages."""
 
     vocabulary: TermVocabulary
     passages: tuple[TextPassage, ...]
@@ -163,11 +163,11 @@ class _BuiltIndex:
 
 
 class PassageIndex:
-    """All passages of some sources. A source is put in as a whole, and replaced as a whole.
+    """All passages of some sources. A source is added and replaced as a whole.
 
-    Having one costs nothing: the encoder is loaded, and vectors are made, from the first search (or
-    `refresh`) on. `vectors` is the folder they are kept in between runs (None: nowhere); `meaning` set to
-    false compares words alone; `share` is how much meaning counts, by default as was measured.
+    The encoder is loaded on the first search or `refresh`, so an unused index costs nothing. `vectors` is the
+    folder for stored vectors (None: not stored). With `by_meaning` false, only words are compared. `share` is
+    the weight of meaning; its default was measured.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class PassageIndex:
     def _clear_built(self) -> None:
         self._numbers: dict[str, int] = {}
         self._spelling = SpellingIndex()
-        self._spelt = 0  # how many of the terms the spelling help knows
+        self._spelt = 0  # number of terms that the spelling correction knows
 
     def __enter__(self) -> PassageIndex:
         return self
@@ -200,14 +200,14 @@ class PassageIndex:
         self.close()
 
     def set_source(self, source: str, passages: Sequence[TextPassage]) -> None:
-        """These are the passages of the source now."""
+        """Set the passages of the source."""
         with self._lock:
             self._size += len(passages) - len(self._sources.get(source, ()))
             self._sources[source] = [_PassageRow(passage, self._build_bag(passage)) for passage in passages]
             self._built = None
 
     def remove(self, source: str) -> None:
-        """The source is gone."""
+        """Remove the source."""
         with self._lock:
             if (gone := self._sources.pop(source, None)) is not None:
                 self._size -= len(gone)
@@ -219,44 +219,46 @@ class PassageIndex:
             return tuple(self._sources)
 
     def get_all(self) -> dict[str, tuple[TextPassage, ...]]:
-        """Every passage, by source."""
+        """Return all passages by source."""
         with self._lock:
             return {source: tuple(row.passage for row in rows) for source, rows in self._sources.items()}
 
     @property
     def size(self) -> int:
-        """How many passages there are."""
+        """The number of passages."""
         return self._size
 
     @property
     def ready(self) -> float:
-        """The share of passages found by meaning too, 0..1, as of the last search."""
+        """The share of passages searchable by meaning, from 0 to 1, as of the last search."""
         return 1.0 if self._meanings is None else self._meanings.ready
 
     @property
     def waiting(self) -> int:
-        """How many texts have no vector yet, as of the last search."""
+        """The number of texts without a vector, as of the last search."""
         return 0 if self._meanings is None else self._meanings.waiting
 
     def refresh(self) -> None:
-        """Make ready for searching what was put in: the next search need not."""
+        """Build the index now, so that the next search does not have to."""
         with self._lock:
             self._get_built()
 
     def wait_until_ready(self, seconds: float) -> bool:
-        """Whether all passages can be found by meaning too, at most so long from now."""
+        """Wait until all passages are searchable by meaning. Return whether this happened within
+        `seconds`.
+        """
         self.refresh()
         return self._meanings is None or (self._meanings.wait(seconds) and self._meanings.ready == 1.0)
 
     def close(self) -> None:
-        """Stop working in the background. What is known can still be searched."""
+        """Stop background work. Search is still possible."""
         if self._meanings is not None:
             self._meanings.close()
 
     def search(
         self, query: str, limit: int = 10, *, within: Callable[[str], bool] | None = None
     ) -> tuple[PassageHit, ...]:
-        """The best passages for a query, best first; `within` says which sources count."""
+        """Return the best passages first. `within` selects the sources."""
         with self._lock:
             built = self._get_built()
         if not built.passages or limit < 1:
@@ -265,7 +267,7 @@ class PassageIndex:
         meaning = None if self._meanings is None else self._meanings.compare(query, len(built.passages))
         scores = fuse_scores(words, meaning, self._get_meaning_share(query)).base
         good = words > 0 if meaning is None else (words > 0) | (np.nan_to_num(meaning) >= MIN_MEANING_SCORE)
-        counts = cache(within or _accept_all)  # asked once for each source
+        counts = cache(within or _accept_all)  # evaluated once per source
         order: list[int] = np.argsort(-np.where(good, scores, -np.inf), kind="stable").tolist()
         best = (place for place in order[: int(good.sum())] if counts(built.passages[place].source))
         return tuple(
@@ -303,7 +305,7 @@ class PassageIndex:
         return [row for source in self._sources.values() for row in source]
 
     def _rebuild_vocabulary(self) -> None:
-        """With numbers for those terms alone that are still in use."""
+        """Rebuild the term numbers with only those terms that are still used."""
         self._clear_built()
         for source, rows in self._sources.items():
             self._sources[source] = [_PassageRow(row.passage, self._build_bag(row.passage)) for row in rows]

@@ -1,4 +1,4 @@
-"""Which built-in servers there are, and a router opened together with those that the settings enable."""
+"""The list of built-in servers, and a router that is opened together with the enabled ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SERVER_NAMES: Final = tuple(SERVER_TITLES)
 
 
 def make_server(name: str, host: BuiltinHost) -> BuiltinServer:
-    """One of them, not open yet."""
+    """Create the server of this name, not yet open."""
     if name not in SERVER_TITLES:
         message = f"there is no server {name!r:.60} of our own"
         raise ConfigError(message, hint=f"There are {', '.join(SERVER_NAMES)}.")
@@ -41,7 +41,7 @@ def make_server(name: str, host: BuiltinHost) -> BuiltinServer:
 
 
 class RouterOptions(TypedDict, total=False):
-    """What a `Router` takes besides servers and settings."""
+    """Options of a `Router` besides servers and settings."""
 
     sinks: Iterable[EventSink]
     model: ChatModel | None
@@ -58,9 +58,9 @@ async def open_router(
     folder: Path | None = None,
     **options: Unpack[RouterOptions],
 ) -> AsyncGenerator[Router]:
-    """An open router with these servers and those of `settings.builtin.enabled`.
+    """Open a router with these servers and those of `settings.builtin.enabled`.
 
-    `folder` is the working directory of our own servers.
+    `folder` is the working directory of the built-in servers.
     """
     settings, specs = settings or Settings(), tuple(servers)
     here = folder or await anyio.to_thread.run_sync(Path.cwd)
@@ -81,7 +81,9 @@ async def open_router(
 
 
 def add_builtin_settings(settings: Settings, own: Iterable[BuiltinServer]) -> Settings:
-    """The settings with what our own servers bring; what a person wrote comes behind it and wins."""
+    """Return the settings with those of the built-in servers added. The operator's own settings take
+    precedence.
+    """
     own = tuple(own)
     if not own:
         return settings

@@ -1,4 +1,4 @@
-"""A built-in server on its own: over stdio, or as an ASGI app."""
+"""Runs a built-in server alone: over stdio, or as an ASGI app."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from starlette.types import ASGIApp
 from fingerpost.builtin.toolkit import BuiltinServer
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-MAX_SESSIONS: Final = 200  # of the older protocol; the newer one has none
+MAX_SESSIONS: Final = 200  # of the older protocol; the newer one has no sessions
 SESSION_IDLE_SECONDS: Final = 30 * 60.0
 
 
 async def serve_stdio(server: BuiltinServer) -> None:
-    """On standard input and output, until the client closes its side or the program is told to end."""
+    """Serve on standard input and output until the client closes them or the process is terminated."""
     ended = anyio.Event()
     told = False
 
@@ -43,15 +43,15 @@ async def serve_stdio(server: BuiltinServer) -> None:
             tasks.start_soon(listen)
             await ended.wait()
         if told:
-            # What the server held open is closed. A thread still waits for input that may never come,
-            # and nothing can wake it.
+            # All resources of the server are closed. A thread still waits for input that may never come,
+            # and it cannot be interrupted.
             os._exit(0)
         tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def open_http(server: BuiltinServer) -> AsyncGenerator[ASGIApp]:
-    """The server as an app for streamable HTTP. Who may come in is for whoever serves it to say."""
+    """Return the server as a streamable HTTP app. The caller is responsible for authentication."""
     manager = StreamableHTTPSessionManager(
         server.mcp,
         max_request_body_size=MAX_BODY_BYTES,

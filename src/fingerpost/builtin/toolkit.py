@@ -1,6 +1,4 @@
-"""What every built-in server is made of: tools as records, their callers and replies, and the MCP server
-around them.
-"""
+"""The parts of every built-in server: tools as records, their callers and replies, and the MCP server."""
 
 from __future__ import annotations
 
@@ -36,28 +34,28 @@ ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 async def _ignore_progress(done: float, total: float | None, message: str | None) -> None:
-    """Nobody wants to know how far it has come."""
+    """Ignore progress reports."""
 
 
 @frozen
 class ToolCaller:
-    """One call, seen from the tool."""
+    """The caller of one tool call."""
 
-    # Who calls, in which conversation, for which packet. None where the call did not come through our
-    # call path: somebody runs this server alone.
+    # Caller, conversation and packet. None if the call did not come through the call pipeline, because
+    # the server runs alone.
     context: CallContext | None = None
     progress: ReportProgress = _ignore_progress
-    granted: bool = False  # a person granted this very call
-    can_be_asked: bool = False  # a `Question` would reach a person
-    # What the person said to the `Question` of the round before: an object that fits its schema; None where
-    # this is the first round, or (`declined`) where they would not say.
+    granted: bool = False  # a person granted exactly this call
+    can_be_asked: bool = False  # a `ToolQuestion` would reach a person
+    # The answer to the `ToolQuestion` of the previous round, valid under its schema. None in the first round,
+    # or if the person declined to answer (`declined`).
     answer: JsonObject | None = None
     declined: bool = False
-    state: str = ""  # of that question
+    state: str = ""  # state of that question
 
     @property
     def user(self) -> str | None:
-        """The person, where we know one."""
+        """The caller's name, if known."""
         return None if self.context is None else self.context.caller
 
     @property
@@ -67,7 +65,7 @@ class ToolCaller:
 
 @frozen
 class ResultLink:
-    """Something kept elsewhere: a picture, a model, a sound. Referred to, not pasted."""
+    """A link to a stored asset: an image, a 3D model, a sound."""
 
     uri: str
     name: str
@@ -78,30 +76,30 @@ class ResultLink:
 
 @frozen(kw_only=False)
 class ToolReply:
-    """A result: words for a model and a person, and the same as data where a program may want it."""
+    """A result: text for models and people, and optionally structured data for programs."""
 
     text: str
     data: JsonObject | None = field(default=None, kw_only=True)
     links: tuple[ResultLink, ...] = field(default=(), kw_only=True)
     failed: bool = field(default=False, kw_only=True)
-    # The id of a call that waits for approval: the caller is then asked about that call.
+    # The id of a pending call. The person is then asked about that call.
     awaits: str | None = field(default=None, kw_only=True)
 
 
 @frozen
 class ToolQuestion:
-    """What a person has to say before there is a result. The tool is then called once more, with the answer.
+    """A question that a person has to answer first. The tool is then called again with the answer.
 
-    `schema` is a flat JSON schema of an object, as elicitation wants it.
+    `schema` is a flat JSON schema of an object, as elicitation requires.
     """
 
     text: str
     schema: JsonObject
-    state: str = ""  # comes back with the answer; whoever holds it can read it
+    state: str = ""  # returned with the answer; not secret
 
 
 class ToolRefused(Exception):
-    """It cannot be done. The words go to the model and the person: what is wrong, and what to do."""
+    """The call cannot be done. The model and the person see the message and the hint."""
 
     def __init__(
         self,
@@ -114,7 +112,7 @@ class ToolRefused(Exception):
         parameter: str = "",
         fault: ParameterFault = ParameterFault.BAD_VALUE,
     ) -> None:
-        """`error_type` and `path`: what is wrong with which file; `parameter`: the argument to correct."""
+        """`error_type` and `path` identify a problem with a file; `parameter` is the argument to correct."""
         super().__init__(message)
         self.hint = hint
         self.data = data
@@ -129,7 +127,7 @@ class ToolRefused(Exception):
 
     @property
     def call_fault(self) -> CallFault:
-        """The same as a record."""
+        """The refusal as a record."""
         return CallFault(
             message=self.text,
             error_type=self.error_type,
@@ -141,7 +139,7 @@ class ToolRefused(Exception):
 
 @contextmanager
 def attribute_to(parameter: str) -> Generator[None]:
-    """Name this argument as the one to correct in every refusal raised inside."""
+    """Set this parameter as the one to correct in every `ToolRefused` raised inside."""
     try:
         yield
     except ToolRefused as refused:
@@ -159,17 +157,19 @@ _HINTS: Final[Mapping[Effect, Mapping[str, bool]]] = {
 
 
 async def _need_no_grant(arguments: JsonObject) -> str:
-    """No grant is needed."""
+    """Return an empty reason: no grant is needed."""
     return ""
 
 
 async def _find_no_fault(arguments: JsonObject) -> None:
-    """Nothing is known against the call."""
+    """Find no fault."""
 
 
 @frozen
 class BuiltinTool:
-    """One tool. `effect` is the worst it can do, whatever is switched off: so its annotations say."""
+    """One tool. `effect` is its worst possible effect with all switches on; its annotations state this
+    effect.
+    """
 
     name: str
     title: str
@@ -179,21 +179,21 @@ class BuiltinTool:
     properties: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     required: tuple[str, ...] = ()
     output_schema: JsonObject | None = None
-    # Both raise `ToolRefused`, before a person is asked. `check` (also just before it runs): what is wrong
-    # with the arguments beyond their schema, looking at nothing else. `feasible`: why the call would fail
-    # now, changing nothing.
+    # Both raise `ToolRefused` before a person is asked. `check` validates the arguments beyond their schema
+    # without looking at anything else; it also runs just before the call. `feasible` tests whether the call
+    # would fail now, without changing anything.
     check: Callable[[JsonObject], None] = lambda _: None
     feasible: Callable[[JsonObject], Awaitable[None]] = _find_no_fault
-    # Why only a person's grant for this very call lets it run, whatever the rules say; empty: it need not.
+    # Why exactly this call needs a person's grant, whatever the rules say; empty if it does not.
     needs_grant: Callable[[JsonObject], Awaitable[str]] = _need_no_grant
-    open_world: bool = False  # reaches beyond this machine
-    # What the router knows of it beyond the definition: the fields of `ToolOverride` but for `match`.
-    # `effect` and `operations` there are what holds with the present switches.
+    open_world: bool = False  # accesses other machines
+    # The fields of `ToolOverride` except `match`. `effect` and `operations` in it apply to the current
+    # switches.
     knowledge: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def definition(self) -> JsonObject:
-        """As a server lists it."""
+        """The MCP definition of the tool."""
         schema: dict[str, Json] = {
             "type": "object",
             "properties": dict(self.properties),
@@ -213,25 +213,25 @@ class BuiltinTool:
         return told
 
     def build_override(self, server: str) -> ToolOverride:
-        """What is known of it, as if a person had written it; a person's own words come behind it and win."""
+        """Return the tool's known properties as an override. The operator's own overrides take precedence."""
         known: dict[str, Any] = {"effect": self.effect, **self.knowledge}
         return ToolOverride.model_validate({"match": f"{server}/{self.name}", **known})
 
 
 log = logging.getLogger("fingerpost.builtin")
 
-INPUT_REQUEST_KEY: Final = "question"  # the one question of a round
+INPUT_REQUEST_KEY: Final = "question"  # key of the only question of a round
 _TIMEOUT_S: Final = 30.0
 
 GetContext = Callable[[str], CallContext | None]
-IsGranted = Callable[[str, str, JsonObject], bool]  # by call id, tool and arguments
+IsGranted = Callable[[str, str, JsonObject], bool]  # call id, tool, arguments
 
 
 class BuiltinServer:
-    """A server of our own.
+    """A built-in server.
 
-    `open` is entered before the first call and left after the last: what it holds open (an index, processes)
-    lives in between. `rules` come behind everything a person wrote.
+    `open` is entered before the first call and left after the last, and holds resources such as an index or
+    processes. `rules` come after all rules of the operator.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class BuiltinServer:
         )
 
     def build_spec(self) -> ServerSpec:
-        """This server as an entry for a router in the same process."""
+        """Return the server's spec for a router in the same process."""
         return ServerSpec(
             name=self.name,
             transport="in_process",
@@ -275,7 +275,7 @@ class BuiltinServer:
         )
 
     def check_arguments(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
-        """What is wrong with the arguments of a call beyond their schema."""
+        """Return errors in the arguments that the schema does not cover."""
         try:
             self.tools[tool].check(arguments)
         except ToolRefused as refused:
@@ -284,11 +284,11 @@ class BuiltinServer:
         return ()
 
     async def needs_grant(self, tool: str, arguments: JsonObject) -> str:
-        """Why only a person's grant for this very call lets it run."""
+        """Return why exactly this call needs a person's grant, or an empty text."""
         return await self.tools[tool].needs_grant(arguments)
 
     async def check_feasible(self, tool: str, arguments: JsonObject) -> CallFault | None:
-        """Why a call would fail now."""
+        """Return why a call would fail now, or None."""
         try:
             await self.tools[tool].feasible(arguments)
         except ToolRefused as refused:
@@ -296,7 +296,7 @@ class BuiltinServer:
         return None
 
     def build_overrides(self) -> tuple[ToolOverride, ...]:
-        """What is known of its tools beyond their definitions."""
+        """Return the known properties of its tools beyond their definitions."""
         return tuple(tool.build_override(self.name) for tool in self.tools.values())
 
     async def _list_tools(
@@ -327,7 +327,9 @@ class BuiltinServer:
         return _build_input_required(given) if isinstance(given, ToolQuestion) else _build_result(given)
 
     def _find_problem(self, name: str, arguments: JsonObject) -> str | None:
-        """What is wrong with the arguments. Calls through a router were checked and mended before."""
+        """Return what is wrong with the arguments, or None. Calls through a router were checked and repaired
+        before.
+        """
         error = next(iter(self._checks[name].iter_errors(arguments)), None)  # pyright: ignore[reportUnknownMemberType] - untyped upstream
         if error is None:
             return None
@@ -358,7 +360,9 @@ class BuiltinServer:
 
 
 def _can_be_asked(ctx: ServerRequestContext[Any], context: CallContext | None) -> bool:
-    """A request on its way can always ask its person: it waits for them. A client says whether it can."""
+    """Return whether a person can be asked: always in a routed request, otherwise if the client supports
+    it.
+    """
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return False
     if context is not None and context.packet_id is not None:
@@ -397,7 +401,7 @@ def _build_result(reply: ToolReply, fault: CallFault | None = None) -> types.Cal
         told: dict[str, Any] = {name: value for name, value in said.items() if value}
         if fault.parameter:
             told["fault"] = fault.fault.value
-        made.meta = {FAULT: told}  # also where it says no more than that the words are ours
+        made.meta = {FAULT: told}  # even if it only says that the text is from a built-in server
     return made
 
 

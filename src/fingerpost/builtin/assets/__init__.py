@@ -1,4 +1,6 @@
-"""Assets: charts, diagrams, bodies and tones made here; pictures and speech made elsewhere. All are kept."""
+"""Assets: charts, diagrams, 3D bodies and tones made locally; images and speech made by services. All are
+stored.
+"""
 
 from fingerpost.call.digest.results import SCHEME, Asset, KeptAsset, fetch_asset, keep_asset
 

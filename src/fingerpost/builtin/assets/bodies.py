@@ -1,4 +1,4 @@
-"""Simple 3D bodies: parsed from parts or words, as meshes, written as binary glTF."""
+"""Simple 3D bodies: parsed from parts or text, built as meshes, written as binary glTF."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
 FloatArray = NDArray[np.float32]
-SEGMENTS: Final = 48  # parts of a full turn
+SEGMENTS: Final = 48  # of a full turn
 
 
 @frozen(kw_only=False)
 class Mesh:
-    """Corners, where their surface faces, and three of them to a triangle, seen from outside leftwards."""
+    """Vertices, normals, and triangles in counter-clockwise order as seen from outside."""
 
     positions: FloatArray
     normals: FloatArray
@@ -30,7 +30,7 @@ class Mesh:
 
 
 def build_cuboid(width: float, height: float, depth: float) -> Mesh:
-    """A box."""
+    """Build a box."""
     positions: list[FloatArray] = []
     normals: list[FloatArray] = []
     half = np.asarray([width, height, depth], np.float32) / 2
@@ -39,7 +39,7 @@ def build_cuboid(width: float, height: float, depth: float) -> Mesh:
             normal = np.zeros(3, np.float32)
             normal[axis] = side
             one, other = np.roll(np.eye(3, dtype=np.float32), axis, axis=1)[1:]
-            one = one * side  # so that all six are seen from outside
+            one = one * side  # so that all six sides face outwards
             corners = [normal - one - other, normal + one - other, normal + one + other, normal - one + other]
             positions += [corner * half for corner in corners]
             normals += [normal] * 4
@@ -49,7 +49,9 @@ def build_cuboid(width: float, height: float, depth: float) -> Mesh:
 
 
 def build_revolved(profile: Sequence[tuple[float, float]], slopes: Sequence[tuple[float, float]]) -> Mesh:
-    """What a line makes that goes round the upright axis: points (radius, height), and where each faces."""
+    """Build a surface of revolution about the vertical axis from points (radius, height) and their
+    normals.
+    """
     angles = np.linspace(0, 2 * np.pi, SEGMENTS + 1, dtype=np.float32)
     around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     radii, heights = np.asarray(profile, np.float32).T
@@ -61,7 +63,7 @@ def build_revolved(profile: Sequence[tuple[float, float]], slopes: Sequence[tupl
 
 
 def _build_rings(around: FloatArray, radii: FloatArray, heights: FloatArray) -> FloatArray:
-    """Points of all rings, one ring after another."""
+    """Return the points of all rings, one ring after another."""
     made = np.empty((len(radii), len(around), 3), np.float32)
     made[..., 0] = radii[:, None] * around[None, :, 0]
     made[..., 1] = heights[:, None]
@@ -70,7 +72,7 @@ def _build_rings(around: FloatArray, radii: FloatArray, heights: FloatArray) -> 
 
 
 def _build_strips(rings: int, size: int) -> NDArray[np.uint32]:
-    """Two triangles for each field between neighbouring rings."""
+    """Return two triangles for each quad between neighbouring rings."""
     ring, place = np.meshgrid(np.arange(rings - 1), np.arange(size - 1), indexing="ij")
     first = (ring * size + place).ravel()
     one = np.stack([first, first + 1, first + size + 1], axis=1)
@@ -85,7 +87,7 @@ def build_sphere(radius: float) -> Mesh:
 
 
 def build_frustum(below: float, above: float, height: float) -> Mesh:
-    """A cylinder, a cone, or what is between: closed below and above."""
+    """Build a cylinder, a cone or a frustum, closed at both ends."""
     half = height / 2
     profile = [(0.0, -half), (below, -half), (below, -half), (above, half), (above, half), (0.0, half)]
     side = (height, below - above)
@@ -94,14 +96,14 @@ def build_frustum(below: float, above: float, height: float) -> Mesh:
 
 
 def build_torus(radius: float, tube: float) -> Mesh:
-    """A torus, lying."""
+    """Build a horizontal torus."""
     turns = np.linspace(-np.pi, np.pi, SEGMENTS // 2 + 1)
     slopes = [(float(np.cos(turn)), float(np.sin(turn))) for turn in turns]
     return build_revolved([(radius + tube * out, tube * up) for out, up in slopes], slopes)
 
 
 def drop_empty_triangles(mesh: Mesh) -> Mesh:
-    """Without triangles that have no area: where a ring is a point, half of them have none."""
+    """Return the mesh without triangles of zero area. They occur where a ring is a point."""
     corners = mesh.positions[mesh.triangles]
     sides = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     area = np.linalg.norm(sides, axis=1)
@@ -119,7 +121,7 @@ _ELEMENT_BUFFER: Final = 34963
 
 @frozen
 class SolidBody:
-    """A mesh in its place and colour."""
+    """A mesh with its position and colour."""
 
     name: str
     mesh: Mesh
@@ -129,7 +131,7 @@ class SolidBody:
 
 
 def render_glb(bodies: Sequence[SolidBody], title: str) -> bytes:
-    """The whole file."""
+    """Return the glTF file."""
     views: list[Json] = []
     accessors: list[Json] = []
     binary = bytearray()
@@ -212,7 +214,7 @@ def _build_file(document: JsonObject, binary: bytes) -> bytes:
 
 
 def build_rotation(degrees: Sequence[float]) -> tuple[float, float, float, float]:
-    """Turns about x, then y, then z, as a quaternion."""
+    """Return the rotation about x, then y, then z, as a quaternion."""
     sines = np.sin(np.radians(degrees) / 2)
     cosines = np.cos(np.radians(degrees) / 2)
     (sx, sy, sz), (cx, cy, cz) = sines.tolist(), cosines.tolist()
@@ -261,7 +263,7 @@ _DIMENSIONS_PATTERN: Final = re.compile(
 
 
 def parse_bodies(data: Json, prompt: str) -> tuple[SolidBody, ...]:
-    """The bodies that are wanted. Raises `ToolRefused` where none is."""
+    """Return the requested bodies. Raises `ToolRefused` if there are none."""
     parts = _parse_parts(data) or _parse_words(data if isinstance(data, str) and data else prompt)
     if not parts:
         message = "There is no body to make."
@@ -284,7 +286,7 @@ def _parse_parts(data: Json) -> Sequence[JsonObject]:
 
 
 def _parse_words(text: str) -> tuple[JsonObject, ...]:
-    """`a red box 2 x 1 x 1`; several stand beside each other."""
+    """Parse `a red box 2 x 1 x 1`. Several bodies are placed side by side."""
     found: list[JsonObject] = []
     for said in _SHAPE_PATTERN.finditer(text[:4000].replace(" and ", " ;and ")):
         part: dict[str, Json] = {"shape": _SHAPE_NAMES[said["shape"].lower()]}
@@ -392,7 +394,7 @@ def _parse_number(value: Json) -> float | None:
 
 
 def _parse_colour(colour: str) -> tuple[float, float, float]:
-    """A colour's name or `#rrggbb` as glTF wants it."""
+    """Convert a colour name or `#rrggbb` to linear RGB for glTF."""
     text = _COLOUR_VALUES.get(colour.strip().lower(), colour.strip())
     if not re.fullmatch(r"#[0-9a-fA-F]{6}", text):
         text = _DEFAULT_SIZE_M

@@ -1,4 +1,4 @@
-"""Building an asset: what is wanted, and which module makes it."""
+"""Builds an asset: selects the kind and the module that makes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fingerpost.settings import SpecialistsSettings
 
 AssetKind = Literal["chart", "diagram", "model3d", "audio", "image", "speech"]
 ASSET_KINDS: Final[tuple[AssetKind, ...]] = get_args(AssetKind)
-FORMATS_BY_KIND: Final[Mapping[AssetKind, tuple[str, ...]]] = {  # the first is the usual one
+FORMATS_BY_KIND: Final[Mapping[AssetKind, tuple[str, ...]]] = {  # the first format is the default
     "chart": ("svg", "png"),
     "diagram": ("svg", "png"),
     "model3d": ("glb",),
@@ -39,7 +39,7 @@ FORMATS_BY_KIND: Final[Mapping[AssetKind, tuple[str, ...]]] = {  # the first is 
 }
 MAX_PIXELS: Final = 24_000_000
 DEFAULT_VOICE: Final = "alloy"
-_KIND_PATTERNS: Final[Mapping[AssetKind, re.Pattern[str]]] = {  # the first that fits counts
+_KIND_PATTERNS: Final[Mapping[AssetKind, re.Pattern[str]]] = {  # the first match counts
     "diagram": re.compile(r"\b(flow ?charts?|diagrams?|mermaid|graph (td|lr|tb))\b|-->|->>", re.IGNORECASE),
     "chart": re.compile(r"\b(charts?|graphs?|plots?|histograms?)\b", re.IGNORECASE),
     "model3d": re.compile(r"\b(3-?d|gltf|glb|three-dimensional)\b", re.IGNORECASE),
@@ -56,7 +56,7 @@ _KIND_PATTERNS: Final[Mapping[AssetKind, re.Pattern[str]]] = {  # the first that
 
 @frozen
 class AssetRequest:
-    """What a caller asks for."""
+    """A caller's request for an asset."""
 
     kind: AssetKind | None = None
     prompt: str = ""
@@ -70,7 +70,7 @@ class AssetRequest:
 
 
 async def produce_asset(request: AssetRequest, settings: SpecialistsSettings) -> Asset:
-    """The asset. Raises `ToolRefused` where it cannot be made, with what to do."""
+    """Build the asset. Raises `ToolRefused` with a hint if that is not possible."""
     kind = request.kind or find_kind(request.prompt)
     if kind is None:
         message = "It is not clear what should be made."
@@ -87,11 +87,8 @@ async def produce_asset(request: AssetRequest, settings: SpecialistsSettings) ->
 
 
 def find_kind(prompt: str) -> AssetKind | None:
-    """What the words ask for."""
+    """Return the kind of asset that the text asks for."""
     return next((kind for kind, words in _KIND_PATTERNS.items() if words.search(prompt[:4000])), None)
-
-
-# -- made here --------------------------------------------------------------------------------------
 
 
 def _build_chart_asset(request: AssetRequest, file_format: str) -> Asset:
@@ -138,9 +135,6 @@ _BUILDERS: Final[Mapping[AssetKind, Callable[[AssetRequest, str], Asset]]] = {
 }
 
 
-# -- made elsewhere ---------------------------------------------------------------------------------
-
-
 async def _generate_image_asset(request: AssetRequest, settings: SpecialistsSettings) -> Asset:
     if settings.images is None:
         message = "A picture of words alone needs an image service, and none is set."
@@ -175,7 +169,9 @@ async def _generate_speech_asset(
 
 
 def _check_kind_named(request: AssetRequest) -> None:
-    """What may cost is asked for by name: so do the rules tell it apart from what does not."""
+    """Raise if an asset that may cost money is requested without its kind. Policy rules distinguish calls by
+    kind.
+    """
     if request.kind is None:
         kind = cast("AssetKind", find_kind(request.prompt))
         message = f"This goes to another service, which may cost. Give kind: {kind}."

@@ -1,4 +1,4 @@
-"""Charts: parsed from data or words, and drawn as pictures."""
+"""Charts: parsed from data or text, and drawn as pictures."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from fingerpost.records import Json, JsonObject
 ChartType = Literal["bar", "line", "scatter", "pie"]
 CHART_TYPES: Final[tuple[ChartType, ...]] = get_args(ChartType)
 MAX_SERIES: Final = 8
-MAX_POINTS: Final = 2_000  # of all series together
+MAX_POINTS: Final = 2_000  # over all series
 MAX_SLICES: Final = 12
 
 
 @frozen
 class ChartSeries:
-    """Values that belong together. None where there is none for a label."""
+    """A series of values. None where a label has no value."""
 
     name: str
     values: tuple[float | None, ...]
@@ -50,8 +50,8 @@ class ChartSeries:
 
 @frozen
 class Chart:
-    """Labels with values in one or more series. `positions` are numbers for the labels, where they are
-    such.
+    """Labels with values in one or more series. `positions` are the labels as numbers, if they are
+    numeric.
     """
 
     labels: tuple[str, ...]
@@ -64,7 +64,7 @@ class Chart:
 
     @property
     def summary(self) -> str:
-        """In words."""
+        """A description in text."""
         many = f"{len(self.labels)} {'slices' if self.type == 'pie' else 'points'}"
         several = f" in {len(self.series)} series" if len(self.series) > 1 else ""
         return f"a {self.type} chart of {many}{several}"
@@ -78,7 +78,7 @@ _EPSILON: Final = 1e-100
 
 @frozen(kw_only=False)
 class AxisScale:
-    """From `low` to `high`, a tick at every `step`."""
+    """An axis from `low` to `high` with a tick at every `step`."""
 
     low: float
     high: float
@@ -90,7 +90,7 @@ class AxisScale:
         return tuple(self.low + self.step * number for number in range(count + 1))
 
     def get_fraction(self, value: float) -> float:
-        """Where it stands, from 0 to 1."""
+        """Return the position of the value on the axis, from 0 to 1."""
         return (value - self.low) / (self.high - self.low)
 
     def format_label(self, value: float) -> str:
@@ -99,7 +99,7 @@ class AxisScale:
 
 
 def build_scale(values: Iterable[float], *, from_zero: bool, tick_count: int = 6) -> AxisScale:
-    """A scale for these values. Bars begin at nothing, or their lengths would lie."""
+    """Build a scale for these values. Bars start at zero, because their length shows the value."""
     held = [*values, *([0.0] if from_zero else [])]
     low, high = min(held), max(held)
     if high - low <= max(_EPSILON, 1e-9 * max(abs(low), abs(high))):
@@ -115,9 +115,10 @@ def _choose_step(rough: float) -> float:
 
 
 def format_number(value: float, step: float | None = None, size: float | None = None) -> str:
-    """A number as short as it can be said: 1,200, 35k, 2.5M, 0.25.
+    """Format a number briefly: 1,200, 35k, 2.5M, 0.25.
 
-    `step` is what has to be told apart; `size` is the largest beside it, so that all are said in one unit.
+    `step` is the smallest difference to show. `size` is the largest neighbouring number, so that all use one
+    unit.
     """
     size = abs(value) if size is None else size
     if size >= 1e15 or 0 < size < 1e-4:
@@ -165,12 +166,12 @@ _LEADING_PATTERN: Final = re.compile(
 
 
 def find_chart_type(prompt: str) -> ChartType | None:
-    """The kind of chart the words ask for."""
+    """Return the chart type that the text asks for."""
     return next((kind for kind, words in _TYPE_PATTERNS.items() if words.search(prompt)), None)
 
 
 def find_pairs(text: str) -> list[Json]:
-    """Labels with values, or points, as far as the words hold some."""
+    """Return the labels with values, or the points, in the text."""
     text = text[:MAX_PROMPT_LENGTH]
     points: list[Json] = [
         [_parse_prompt_value(x), _parse_prompt_value(y)] for x, y in _POINT_PATTERN.findall(text)
@@ -188,18 +189,18 @@ def find_pairs(text: str) -> list[Json]:
 
 
 def find_title(prompt: str) -> str:
-    """What the chart is of: the words before its values."""
+    """Return the chart's title: the words before its values."""
     match = _SUBJECT_PATTERN.search(prompt[:MAX_PROMPT_LENGTH])
     if match is None:
         return ""
     what = match["what"].strip()
-    if re.search(rf"\s{_NUMBER_SOURCE}", what):  # the values themselves
+    if re.search(rf"\s{_NUMBER_SOURCE}", what):  # the text contains the values
         return ""
     return what[:1].upper() + what[1:].rstrip(" .,")
 
 
 def _is_introduced(text: str) -> bool:
-    """Whether a colon stands between what is wanted and the values."""
+    """Return whether a colon separates the request from the values."""
     head, _, rest = text.partition(":")
     wanted = re.search(r"\b(chart|graph|plot|diagram|pie|histogram|data|values)\b|\n", head, re.IGNORECASE)
     return bool(wanted) and not re.search(_NUMBER_SOURCE, head) and len(re.findall(_NUMBER_SOURCE, rest)) > 1
@@ -222,7 +223,7 @@ CHART_HINT: Final = (
     'Give data as {"labels": ["a", "b"], "values": [3, 5]}, as {"a": 3, "b": 5}, '
     'as [{"x": 1, "y": 2}, …], or as text such as "a: 3, b: 5".'
 )
-TOO_LARGE_MESSAGE: Final = 1e300  # sums and scales of such values would be infinite
+TOO_LARGE_MESSAGE: Final = 1e300  # sums and scales of larger values would be infinite
 _TYPE_NAMES: Final = ("type", "title", "x_label", "y_label")
 _NUMBER_PATTERN: Final = re.compile(
     r"^\s*[-+]?[$€£]?\s*[-+]?(\d[\d,_ ]*\.?\d*|\.\d+)(e[-+]?\d+)?\s*%?\s*$", re.IGNORECASE
@@ -230,7 +231,7 @@ _NUMBER_PATTERN: Final = re.compile(
 
 
 def parse_chart(data: Json, prompt: str, title: str = "") -> Chart:
-    """The chart that is wanted. Raises `ToolRefused` where there is nothing to show."""
+    """Return the requested chart. Raises `ToolRefused` if there is nothing to show."""
     said: JsonObject = data if isinstance(data, Mapping) else {}
     shown = _parse_data(_drop_options(data) if data not in (None, "", [], {}) else find_pairs(prompt))
     if shown is None or not shown.labels:
@@ -277,7 +278,7 @@ def _check_chart(chart: Chart) -> Chart:
 
 
 def _merge_small_slices(chart: Chart) -> Chart:
-    """A pie has one series of nothing negative, and few slices: the smallest become one."""
+    """Prepare a pie: one series without negative values. The smallest slices are merged."""
     pairs = [(label, value or 0.0) for label, value in zip(chart.labels, chart.series[0].values, strict=True)]
     if any(value < 0 for _, value in pairs) or not any(value > 0 for _, value in pairs):
         message = "A pie chart shows shares of a whole: none can be negative, and not all nothing."
@@ -291,9 +292,6 @@ def _merge_small_slices(chart: Chart) -> Chart:
     return replace(chart, labels=tuple(label for label, _ in pairs), series=(series,), places=())
 
 
-# -- forms of data ----------------------------------------------------------------------------------
-
-
 def _parse_data(data: Json, depth: int = 0) -> Chart | None:
     if isinstance(data, str):
         return _parse_text(data[:MAX_TEXT_LENGTH], depth)
@@ -305,7 +303,7 @@ def _parse_data(data: Json, depth: int = 0) -> Chart | None:
 
 
 def _parse_text(text: str, depth: int) -> Chart | None:
-    """JSON, a table with commas, or labels with values."""
+    """Parse JSON, a comma-separated table, or labels with values."""
     if text.lstrip()[:1] in ("{", "[") and depth < 2:
         try:
             return _parse_data(cast("Json", json.loads(text)), depth + 1)
@@ -348,7 +346,7 @@ def _parse_mapping(data: JsonObject, depth: int) -> Chart | None:
 
 
 def _check_number(labels: Sequence[Json], series: Iterable[tuple[str, Json]]) -> None:
-    """Whose is a value where there are more or fewer than labels? Raises `ToolRefused`."""
+    """Raise `ToolRefused` if a series has more or fewer values than there are labels."""
     for name, values in series:
         if isinstance(values, list | tuple) and len(values) != len(labels):
             of = f" of {_format_label(name)}" if name else ""
@@ -357,7 +355,7 @@ def _check_number(labels: Sequence[Json], series: Iterable[tuple[str, Json]]) ->
 
 
 def _parse_groups(groups: Mapping[str, JsonObject]) -> Chart | None:
-    """`{"2025": {"a": 1, "b": 2}, "2026": …}`: a series for each."""
+    """Parse `{"2025": {"a": 1, "b": 2}, "2026": …}`: one series per group."""
     labels = list(dict.fromkeys(label for group in groups.values() for label in group))
     return _build_labelled_chart(
         labels, [(name, [group.get(label) for label in labels]) for name, group in groups.items()]
@@ -410,7 +408,7 @@ def _parse_rows(rows: Sequence[Json]) -> Chart | None:
 
 
 def _order_columns(names: list[str], first: JsonObject) -> list[str]:
-    """The column that names the rows: `x` or `label`, else the first of words, else the first."""
+    """Put the label column first: `x` or `label`, else the first text column, else the first."""
     known = next((name for name in names if name.lower() in ("x", "label", "name", "category")), None)
     words = next((name for name in names if _parse_number(first.get(name)) is None), None)
     leading = known or words or names[0]
@@ -418,7 +416,7 @@ def _order_columns(names: list[str], first: JsonObject) -> list[str]:
 
 
 def _parse_table(names: Sequence[str], rows: Sequence[Sequence[Json]]) -> Chart | None:
-    """Rows of a label and one value for each series; columns without any number say nothing."""
+    """Parse rows of a label and one value per series. Columns without numbers are ignored."""
     labels = [_format_label(row[0]) for row in rows]
     series: list[ChartSeries] = []
     for at, name in enumerate(names[1:], 1):
@@ -444,7 +442,7 @@ def _build_chart(labels: Sequence[str], series: Sequence[ChartSeries]) -> Chart 
 
 
 def _parse_value(value: Json) -> float | None:
-    """A number to be drawn. One that is too large is no gap: raises `ToolRefused`."""
+    """Return a number to draw, or None for a gap. Raises `ToolRefused` if it is too large."""
     found = _parse_number_text(value)
     if found is None or abs(found) < TOO_LARGE_MESSAGE:
         return found
@@ -460,12 +458,12 @@ def _parse_number(value: Json) -> float | None:
 
 
 def _parse_number_text(value: Json) -> float | None:
-    """A number, also one written as text with a sign of a currency or thousands."""
+    """Parse a number, also from text with a currency sign or thousands separators."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float):
         if value != value:
-            return None  # not a number
+            return None  # NaN
         return float(value) if abs(value) < TOO_LARGE_MESSAGE else math.inf
     if not isinstance(value, str) or len(value) > 40 or not _NUMBER_PATTERN.match(value):
         return None
@@ -487,7 +485,7 @@ _MAX_BAR_WIDTH: Final = 90.0
 
 
 def draw_chart(chart: Chart, width: int = CHART_WIDTH, height: int = CHART_HEIGHT) -> Picture:
-    """The whole chart."""
+    """Draw the chart."""
     title = chart.title or f"{chart.type.capitalize()} chart"
     marks: list[PictureMark] = []
     top = _CHART_PADDING
@@ -524,7 +522,7 @@ class _PlotArea:
 
 
 def _draw_legend(names: Sequence[str], top: float, width: float) -> tuple[list[PictureMark], float]:
-    """A coloured square and a name for each series, on as many lines as it takes."""
+    """Draw a coloured square and a name for each series, on as many lines as needed."""
     marks: list[PictureMark] = []
     left = _CHART_PADDING
     for number, name in enumerate(names):
@@ -544,9 +542,6 @@ def _get_colour(number: int) -> str:
     return PALETTE[number % len(PALETTE)]
 
 
-# -- with axes --------------------------------------------------------------------------------------
-
-
 def _draw_plot(chart: Chart, plot_area: _PlotArea) -> Iterator[PictureMark]:
     values = [value for series in chart.series for value in series.values if value is not None]
     up = build_scale(values, from_zero=chart.type == "bar" or _is_near_zero(values))
@@ -554,7 +549,7 @@ def _draw_plot(chart: Chart, plot_area: _PlotArea) -> Iterator[PictureMark]:
     left = plot_area.left + max(estimate_width(up.format_label(tick), _LABEL_SIZE) for tick in up.ticks) + 12
     left += 20 if chart.y_label else 0
     below = _AxisLabels.build(chart, across, plot_area.right - left)
-    above = 18 if chart.type == "bar" else 6  # figures stand on bars
+    above = 18 if chart.type == "bar" else 6  # bars have numbers above them
     area = _PlotArea(
         left, plot_area.top + above, plot_area.right - left, plot_area.height - above - below.height
     )
@@ -576,12 +571,12 @@ def _draw_plot(chart: Chart, plot_area: _PlotArea) -> Iterator[PictureMark]:
 
 
 def _is_near_zero(values: Sequence[float]) -> bool:
-    """Whether an axis from zero would waste little room."""
+    """Return whether an axis from zero would waste little space."""
     return min(values) >= 0 and min(values) < max(values) * 0.4
 
 
 def _build_x_scale(chart: Chart) -> AxisScale | None:
-    """The other axis, where it has numbers and they matter."""
+    """Build the x axis if its labels are numeric and their distances matter."""
     if not chart.positions or chart.type == "bar":
         return None
     if chart.type == "line" and (len(chart.positions) < 3 or _is_evenly_spaced(chart.positions)):
@@ -616,9 +611,9 @@ def _draw_grid(up: AxisScale, area: _PlotArea) -> Iterator[PictureMark]:
 
 @frozen(kw_only=False)
 class _AxisLabels:
-    """What stands under the axis: all labels in lines, or every so many of them, turned where long."""
+    """The labels of an axis: all of them wrapped, or every n-th, rotated if long."""
 
-    labels: tuple[tuple[float, tuple[str, ...]], ...]  # where, from 0 to 1, and the lines
+    labels: tuple[tuple[float, tuple[str, ...]], ...]  # position from 0 to 1, and the lines
     turned: bool
     height: float
 
@@ -648,7 +643,7 @@ class _AxisLabels:
         longest = max((estimate_width(lines[0], _LABEL_SIZE) for _, lines in kept), default=0.0)
         if longest + 10 <= width / max(1, len(kept)):
             return cls(tuple(kept), turned=False, height=24 + extra)
-        if _are_short(kept, width):  # fewer of them, but lying: easier to read
+        if _are_short(kept, width):  # fewer horizontal labels are easier to read
             fewer = max(1, math.ceil(len(kept) * (longest + 14) / width))
             return cls(tuple(kept[::fewer]), turned=False, height=24 + extra)
         return cls(tuple(kept), turned=True, height=14 + longest + extra)
@@ -665,14 +660,14 @@ class _AxisLabels:
                         text=line, at=at, size=_LABEL_SIZE, colour=SOFT_COLOUR, anchor="end", turned=True
                     )
                 else:
-                    half = estimate_width(line, _LABEL_SIZE) / 2  # at the rims a label moves inwards
+                    half = estimate_width(line, _LABEL_SIZE) / 2  # labels at the edges are moved inwards
                     inside = max(min(x, area.right + _CHART_PADDING - half - 2), half + 2)
                     at = (inside, area.bottom + 18 + 15 * number)
                     yield TextLine(text=line, at=at, size=_LABEL_SIZE, colour=SOFT_COLOUR, anchor="middle")
 
 
 def _are_short(kept: Sequence[tuple[float, tuple[str, ...]]], width: float) -> bool:
-    """Labels in an order anybody can fill in, such as years and days."""
+    """Return whether the labels are short, such as years and days, so that omitted ones are obvious."""
     return len(kept) > 12 and all(any(letter.isdigit() for letter in lines[0]) for _, lines in kept)
 
 
@@ -737,7 +732,7 @@ def _draw_lines(
 def _split_at_gaps(
     values: Sequence[float | None], locate: Callable[[int, float], Point]
 ) -> list[tuple[Point, ...]]:
-    """The points, a new run after each gap."""
+    """Return the points, split at gaps."""
     runs: list[list[Point]] = [[]]
     for at, value in enumerate(values):
         if value is None:
@@ -745,9 +740,6 @@ def _split_at_gaps(
         else:
             runs[-1].append(locate(at, value))
     return [tuple(run) for run in runs if run]
-
-
-# -- without ----------------------------------------------------------------------------------------
 
 
 def _draw_pie(chart: Chart, area: _PlotArea) -> Iterator[PictureMark]:
@@ -783,7 +775,7 @@ def _draw_pie(chart: Chart, area: _PlotArea) -> Iterator[PictureMark]:
 def _draw_pie_key(
     chart: Chart, values: Sequence[float], area: _PlotArea, left: float
 ) -> Iterator[PictureMark]:
-    """What each slice is, beside the pie."""
+    """Draw the legend beside the pie."""
     total, line = sum(values), min(26.0, area.height / len(values))
     top = area.top + area.height / 2 - line * len(values) / 2
     for number, (label, value) in enumerate(zip(chart.labels, values, strict=True)):
@@ -808,6 +800,6 @@ def _build_slice(centre: Point, radius: float, start: float, turn: float) -> tup
 
 
 def _get_contrast_colour(colour: str) -> str:
-    """Black or white, whichever can be read on this colour."""
+    """Return black or white, whichever is readable on this colour."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return INK_COLOUR if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else PAPER_COLOUR

@@ -41,7 +41,7 @@ MAX_MESSAGES: Final = 60
 
 @frozen
 class DiagramNode:
-    """A box with words in it."""
+    """A box with text."""
 
     key: str
     text: str
@@ -50,7 +50,7 @@ class DiagramNode:
 
 @frozen
 class DiagramEdge:
-    """From one to another."""
+    """An arrow between two nodes."""
 
     start: str
     end: str
@@ -75,7 +75,7 @@ class FlowDiagram:
 
 @frozen
 class SequenceDiagram:
-    """Who says what to whom, one after another."""
+    """Messages between participants, in order."""
 
     participants: tuple[DiagramNode, ...]
     messages: tuple[DiagramEdge, ...]
@@ -95,7 +95,7 @@ NodeLink = tuple[NodeName, NodeName]
 
 @frozen
 class DiagramLayout:
-    """Layer and place across for every node; and what each edge passes, its ends included."""
+    """The layer and position of every node, and the nodes that each edge passes, including its ends."""
 
     layer: Mapping[NodeName, int]
     across: Mapping[NodeName, float]
@@ -105,7 +105,7 @@ class DiagramLayout:
 def compute_layout(
     nodes: Sequence[NodeName], edges: Sequence[NodeLink], get_width: Callable[[NodeName], float]
 ) -> DiagramLayout:
-    """`room` says how much of its layer a node takes, its distance to the next included."""
+    """Compute the layout. `get_width` returns the width of a node, including the gap to the next."""
     layer = _assign_layers(nodes, _remove_cycles(nodes, edges))
     paths, places = _build_paths(edges, layer)
     links = [link for path in paths for link in pairwise(path)]
@@ -120,12 +120,12 @@ def compute_layout(
 
 
 def _remove_cycles(nodes: Sequence[NodeName], edges: Sequence[NodeLink]) -> list[NodeLink]:
-    """The edges, those that lead back turned round; loops at one node left out."""
+    """Return the edges with backward edges reversed and self-loops removed."""
     following: dict[NodeName, list[NodeName]] = defaultdict(list)
     for start, end in edges:
         if start != end:
             following[start].append(end)
-    state: dict[NodeName, int] = {}  # 1 on the way, 2 done
+    state: dict[NodeName, int] = {}  # 1: in progress, 2: done
     links: list[NodeLink] = []
     for root in nodes:
         stack = [(root, iter(following[root]))] if root not in state else []
@@ -147,7 +147,7 @@ def _remove_cycles(nodes: Sequence[NodeName], edges: Sequence[NodeLink]) -> list
 
 
 def _assign_layers(nodes: Sequence[NodeName], links: Sequence[NodeLink]) -> dict[NodeName, int]:
-    """Every node behind all that lead to it."""
+    """Assign each node to a layer after all of its predecessors."""
     layer = dict.fromkeys(nodes, 0)
     for _ in nodes:
         changed = False
@@ -162,7 +162,7 @@ def _assign_layers(nodes: Sequence[NodeName], links: Sequence[NodeLink]) -> dict
 def _build_paths(
     edges: Sequence[NodeLink], layer: Mapping[NodeName, int]
 ) -> tuple[list[tuple[NodeName, ...]], list[list[NodeName]]]:
-    """What every edge passes, and who is in which layer."""
+    """Return the nodes that every edge passes, and the nodes of each layer."""
     rows: list[list[NodeName]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
     for name, number in layer.items():
         rows[number].append(name)
@@ -187,7 +187,7 @@ def _build_neighbours(links: Sequence[NodeLink]) -> dict[NodeName, list[NodeName
 
 
 def _order_rows(rows: list[list[NodeName]], links: Sequence[NodeLink]) -> list[list[NodeName]]:
-    """Each layer by the mean place of its neighbours in the one before, down and up again."""
+    """Order each layer by the mean position of neighbours in the previous layer, downwards and upwards."""
     near = _build_neighbours(links)
     best, fewest = [list(row) for row in rows], _count_crossings(rows, links)
     for sweep in range(_ORDERING_SWEEPS):
@@ -230,7 +230,7 @@ def _count_crossings(rows: Sequence[Sequence[NodeName]], links: Sequence[NodeLin
 def _place_nodes(
     rows: Sequence[Sequence[NodeName]], links: Sequence[NodeLink], width: Callable[[NodeName], float]
 ) -> dict[NodeName, float]:
-    """The middle of every node across its layer."""
+    """Return the centre of every node across its layer."""
     near, across = _build_neighbours(links), dict[NodeName, float]()
     for row in rows:
         left = -sum(width(name) for name in row) / 2
@@ -252,13 +252,11 @@ def _place_nodes(
 def _spread_row(
     row: Sequence[NodeName], preferred: Mapping[NodeName, float], width: Callable[[NodeName], float]
 ) -> dict[NodeName, float]:
-    """As near to what is wished as the order and the room of each allow.
+    """Place nodes as close to the preferred positions as order and widths allow.
 
-    Neighbours that would overlap become one block, which stands where its members would on average.
+    Overlapping neighbours form one block, which is placed at the average of its members' positions.
     """
-    blocks: list[
-        tuple[list[NodeName], list[float]]
-    ] = []  # the names, and what each wishes of the block's start
+    blocks: list[tuple[list[NodeName], list[float]]] = []  # the names, and the block start that each prefers
     for name in row:
         names, wishes = [name], [preferred[name] - width(name) / 2]
         while (
@@ -313,7 +311,7 @@ _SHAPE_BY_BRACKET: Final[Mapping[str, NodeShape]] = {"box": "box", "round": "rou
 
 
 def parse_diagram(data: Json, prompt: str, title: str = "") -> FlowDiagram | SequenceDiagram:
-    """The diagram that is wanted. Raises `ToolRefused` where there is nothing to draw."""
+    """Return the requested diagram. Raises `ToolRefused` if there is nothing to draw."""
     found = _parse_data(data) if isinstance(data, Mapping | list | tuple) and data else None
     if found is None:
         text = (data if isinstance(data, str) and data.strip() else prompt)[:MAX_DIAGRAM_TEXT]
@@ -335,9 +333,6 @@ def _check_diagram(diagram: FlowDiagram | SequenceDiagram) -> FlowDiagram | Sequ
         message = f"A diagram has at most {most}."
         raise ToolRefused(message, hint="Draw a part of it, or several.")
     return diagram
-
-
-# -- data -------------------------------------------------------------------------------------------
 
 
 def _parse_data(data: Json) -> FlowDiagram | SequenceDiagram | None:
@@ -387,7 +382,7 @@ def _parse_sequence_data(participants: Json, messages: Json) -> SequenceDiagram 
 
 
 def _get_fields(item: Json, *names: tuple[str, ...]) -> tuple[str, ...]:
-    """The first of each group of names that is there; of a list, by place."""
+    """Return the first existing field of each group of names, or the items of a list by position."""
     if isinstance(item, Mapping):
         return tuple(
             next((_format_text(item[name]) for name in group if item.get(name) is not None), "")
@@ -412,11 +407,10 @@ def _format_text(value: Json) -> str:
     return " ".join(plain.split()).strip("\"'")[:MAX_NODE_LABEL]
 
 
-# -- text -------------------------------------------------------------------------------------------
-
-
 def _parse_text(text: str, *, wants_sequence: bool) -> FlowDiagram | SequenceDiagram | None:
-    lines = [" ".join(line.split()) for line in text.split("\n") if line.strip()]  # runs of spaces take long
+    lines = [
+        " ".join(line.split()) for line in text.split("\n") if line.strip()
+    ]  # long runs of spaces make the patterns slow
     if wants_sequence or any("->>" in line for line in lines):
         found = _parse_sequence_lines(lines)
         if found is not None:
@@ -459,14 +453,14 @@ def _parse_flow_lines(lines: Iterable[str]) -> FlowDiagram | None:
 
 
 def _strip_introduction(line: str) -> str:
-    """Without the words before a chain: `a flowchart of the build: checkout -> test`."""
+    """Remove the words before a chain: `a flowchart of the build: checkout -> test`."""
     head, colon, rest = line.partition(":")
     introduces = colon and not _ARROW_PATTERN.search(head) and _ARROW_PATTERN.search(rest)
     return rest.strip() if introduces else line.strip()
 
 
 def _parse_chain(line: str, nodes: dict[str, DiagramNode], edges: list[DiagramEdge]) -> None:
-    """`A --> B -- no --> C: text`: every arrow is an edge from the one before it."""
+    """Parse `A --> B -- no --> C: text`: every arrow is an edge from the previous node."""
     before: str | None = None
     label, dashed, arrow = "", False, True
     at = 0
@@ -487,7 +481,7 @@ def _parse_chain(line: str, nodes: dict[str, DiagramNode], edges: list[DiagramEd
 
 
 def _parse_node(part: str, nodes: dict[str, DiagramNode]) -> str | None:
-    """The node this names, with the words and the shape it was first given."""
+    """Return the node that this text names. Its first text and shape are kept."""
     match = _NODE_PATTERN.match(part.strip())
     if match is None:
         return None
@@ -526,13 +520,13 @@ class _NodeBox:
         lines = wrap_text(node.text, _NODE_TEXT_SIZE, _MAX_BOX_WIDTH, 4) or ("",)
         width = max(estimate_width(line, _NODE_TEXT_SIZE) for line in lines) + 28
         height = _LINE_HEIGHT * len(lines) + 20
-        if node.shape == "diamond":  # its corners hold no words
+        if node.shape == "diamond":  # the corners of a diamond hold no text
             return cls(node, lines, width * 1.35 + 16, height * 1.5 + 10)
         return cls(node, lines, max(56.0, width), height)
 
 
 def draw_flow(flow: FlowDiagram) -> Picture:
-    """The whole diagram, as large as it has to be."""
+    """Draw the diagram. Its size depends on its content."""
     boxes = {node.key: _NodeBox.build(node) for node in flow.nodes}
     right = flow.direction == "right"
     edges = [(edge.start, edge.end) for edge in flow.edges]
@@ -574,7 +568,7 @@ def draw_flow(flow: FlowDiagram) -> Picture:
 def _compute_centres(
     layout: DiagramLayout, boxes: Mapping[str, _NodeBox], flow: FlowDiagram, *, right: bool
 ) -> dict[str, Point]:
-    """The middle of everything: layers one after another, with more room where words stand between."""
+    """Return the centre of every node. Layers with edge labels between them have more space."""
     depth: dict[int, float] = {}
     for name, number in layout.layer.items():
         size = 0.0 if name not in boxes else (boxes[name].width if right else boxes[name].height)
@@ -597,7 +591,7 @@ def _compute_centres(
 def _build_edge_line(
     edge: DiagramEdge, points: Sequence[Point], boxes: Mapping[str, _NodeBox], *, right: bool
 ) -> tuple[Point, ...]:
-    """From the rim of one box to the rim of the other."""
+    """Return the line from the border of one box to the border of the other."""
     first, last = boxes[edge.start], boxes[edge.end]
     if edge.start == edge.end:
         x, y = points[0]
@@ -609,7 +603,7 @@ def _build_edge_line(
 
 
 def _find_border_point(node_box: _NodeBox, middle: Point, towards: Point, *, right: bool) -> Point:
-    """Where a line to `towards` leaves the box: on the side that faces the next layer."""
+    """Return where a line to `towards` leaves the box: on the side of the next layer."""
     x, y = middle
     if right:
         side = math.copysign(node_box.width / 2, towards[0] - x)
@@ -627,7 +621,7 @@ def _draw_arrow(line: Sequence[Point], edge: DiagramEdge) -> Iterator[PictureMar
 
 
 def build_arrow_head(before: Point, tip: Point, colour: str) -> OutlineShape:
-    """The head of an arrow that comes from `before`."""
+    """Build the head of an arrow that comes from `before`."""
     angle = math.atan2(tip[1] - before[1], tip[0] - before[0])
     wings = [
         (tip[0] - 10 * math.cos(angle + turn), tip[1] - 10 * math.sin(angle + turn)) for turn in (0.42, -0.42)
@@ -675,7 +669,7 @@ _MESSAGE_TEXT_SIZE: Final = 12.0
 
 
 def draw_sequence(sequence: SequenceDiagram) -> Picture:
-    """The whole diagram: participants side by side, time downwards."""
+    """Draw the diagram: participants side by side, time downwards."""
     names = [node.key for node in sequence.participants]
     widths = [
         min(170.0, estimate_width(node.text, _SEQUENCE_TEXT_SIZE) + 32) for node in sequence.participants
@@ -733,7 +727,7 @@ def draw_sequence(sequence: SequenceDiagram) -> Picture:
 
 
 def _compute_columns(sequence: SequenceDiagram, names: list[str], widths: list[float]) -> list[float]:
-    """Far enough apart for what neighbours say to each other."""
+    """Return the columns, far enough apart for the messages between neighbours."""
     places = [_SEQUENCE_PADDING + widths[0] / 2]
     for number in range(1, len(names)):
         pair = {names[number - 1], names[number]}

@@ -47,7 +47,7 @@ _MAGIC_BYTES: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def detect_format(data: bytes) -> str | None:
-    """Its form by its first bytes, or None where it is none of those we keep."""
+    """Return the format by the first bytes, or None if it is not supported."""
     if data[:4] == b"RIFF":
         return {b"WAVE": "wav", b"WEBP": "webp"}.get(data[8:12])
     return next((form for start, form in _MAGIC_BYTES if data.startswith(start)), None)
@@ -67,7 +67,7 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 async def generate_image(
     settings: AssetEndpointSettings, prompt: str, *, size: str | None, seconds: float | None
 ) -> tuple[str, bytes]:
-    """The form (`png`) and the bytes of a picture of these words."""
+    """Return the format (`png`) and the bytes of an image for this prompt."""
     body: dict[str, Json] = {"prompt": prompt, "n": 1}
     if size is not None:
         body["size"] = size
@@ -92,7 +92,7 @@ async def generate_image(
 async def generate_speech(
     settings: AssetEndpointSettings, text: str, *, voice: str, file_format: str, seconds: float | None
 ) -> tuple[str, bytes]:
-    """The form (`mp3`) and the bytes of these words spoken."""
+    """Return the format (`mp3`) and the bytes of the spoken text."""
     body: dict[str, Json] = {"input": text, "voice": voice, "response_format": file_format}
     async with _open_service(settings, seconds) as service:
         data = await service.post("audio/speech", body)
@@ -104,7 +104,7 @@ async def generate_speech(
 
 
 class _MediaService:
-    """One conversation with it."""
+    """A client of the service for one request."""
 
     def __init__(self, client: httpx2.AsyncClient, settings: AssetEndpointSettings) -> None:
         self._client = client
@@ -117,7 +117,7 @@ class _MediaService:
         return await self._read_response("POST", address, json=body, limit=MAX_REPLY_BYTES)
 
     async def fetch(self, address: str) -> bytes:
-        """What lies at an address it named: in the address itself, or where the service is."""
+        """Return the content of a URL from the response: a data URL, or one at the service itself."""
         if address.startswith("data:"):
             head, comma, encoded = address.partition(",")
             if not comma or not head.endswith(";base64"):
@@ -172,7 +172,7 @@ async def _open_service(
 
 
 def _build_client(settings: AssetEndpointSettings, seconds: float) -> httpx2.AsyncClient:
-    """Made in a thread: certificates are read from the disk."""
+    """Build the HTTP client. Call it in a thread: it reads certificates from disk."""
     import httpx2
 
     headers = {"accept-encoding": "identity"}
@@ -204,7 +204,7 @@ def _decode_base64(encoded: str) -> bytes:
 
 
 def _build_service_error(status: int, body: bytes) -> ToolRefused:
-    """Its own words about what went wrong, without secrets."""
+    """Build an error with the service's own message, without secrets."""
     try:
         found: object = json.loads(body)
     except (ValueError, RecursionError):
@@ -242,11 +242,11 @@ _VOICE_PATTERN: Final = re.compile(r"^[A-Za-z0-9_+-]{1,40}$")
 
 @frozen
 class Synthesiser:
-    """A program that takes text on its input and gives a WAV on its output."""
+    """A program that reads text from its input and writes WAV to its output."""
 
     program: str
     arguments: tuple[str, ...]
-    voice: str | None = None  # the option that names one
+    voice: str | None = None  # the option for the voice
 
 
 _KNOWN_SYNTHESISERS: Final = (
@@ -257,7 +257,7 @@ _KNOWN_SYNTHESISERS: Final = (
 
 
 async def synthesise_speech(text: str, *, voice: str | None, seconds: float | None) -> bytes:
-    """The words as WAV. Raises `ToolRefused` where nobody here can speak."""
+    """Return the spoken text as WAV. Raises `ToolRefused` if no synthesiser is installed."""
     path, found = await anyio.to_thread.run_sync(_find_synthesiser)
     if path is None or found is None:
         names = ", ".join(known.program for known in _KNOWN_SYNTHESISERS)
@@ -284,7 +284,7 @@ async def synthesise_speech(text: str, *, voice: str | None, seconds: float | No
 
 
 def fix_wav_lengths(data: bytes) -> bytes:
-    """A WAV whose header says how long it is: one written to a pipe cannot know."""
+    """Return the WAV with correct lengths in its header, which are unknown when it is written to a pipe."""
     at = data.find(b"data", 12)
     if at < 0 or len(data) < at + 8:
         return data

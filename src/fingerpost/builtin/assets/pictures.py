@@ -1,5 +1,5 @@
-"""Pictures as lists of shapes, and their rendering as PNG and SVG. Text in SVG is escaped; nothing in it can
-run or load anything.
+"""Pictures as lists of shapes, rendered as PNG and SVG. Text in SVG is escaped, so it cannot run or load
+anything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOFT_COLOUR: Final = "#52606d"
 FAINT_COLOUR: Final = "#e4e7eb"
 AXIS_COLOUR: Final = "#9aa5b1"
 PAPER_COLOUR: Final = "#ffffff"
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
+# The Okabe-Ito palette, which is suitable for all kinds of colour vision.
 PALETTE: Final = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#7a5195", "#8c8c00",
 )  # fmt: skip
@@ -34,7 +34,7 @@ PALETTE: Final = (
 
 @frozen
 class OutlineShape:
-    """A filled outline. `corner` rounds it where it is a rectangle."""
+    """A filled outline. `corner` is the corner radius of a rectangle."""
 
     points: tuple[Point, ...]
     fill: str | None = None
@@ -64,7 +64,7 @@ class CircleDot:
 
 @frozen
 class TextLine:
-    """One line of text; `at` is on its baseline. Turned: read from below to above."""
+    """One line of text; `at` is on its baseline. Rotated text reads upwards."""
 
     text: str
     at: Point
@@ -80,7 +80,7 @@ PictureMark: TypeAlias = OutlineShape | LineStroke | CircleDot | TextLine
 
 @frozen
 class Picture:
-    """All of it, from back to front."""
+    """A picture: its marks from back to front."""
 
     width: float
     height: float
@@ -97,7 +97,7 @@ _WIDE_LETTERS: Final = frozenset("mwMW@%—…")
 
 
 def estimate_width(text: str, size: float) -> float:
-    """About how wide a line of a sans-serif font is: rather too much than too little."""
+    """Estimate the width of a line in a sans-serif font, rather too wide than too narrow."""
     return size * sum(_get_advance(letter) for letter in text)
 
 
@@ -106,13 +106,13 @@ def _get_advance(letter: str) -> float:
         return 0.34
     if letter in _WIDE_LETTERS:
         return 0.92
-    if ord(letter) >= 0x1100:  # scripts whose letters fill a square
+    if ord(letter) >= 0x1100:  # scripts with full-width letters
         return 1.05
     return 0.7 if letter.isupper() else 0.58
 
 
 def shorten_text(text: str, size: float, width: float) -> str:
-    """As much of it as fits into `room`."""
+    """Return the part of the text that fits into `width`."""
     if estimate_width(text, size) <= width:
         return text
     while text and estimate_width(f"{text}…", size) > width:
@@ -121,7 +121,7 @@ def shorten_text(text: str, size: float, width: float) -> str:
 
 
 def wrap_text(text: str, size: float, width: float, limit: int) -> tuple[str, ...]:
-    """The text broken between words into at most `most` lines, the last cut where it does not end."""
+    """Wrap the text at words into at most `limit` lines. The last line is shortened if text remains."""
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word
@@ -134,8 +134,8 @@ def wrap_text(text: str, size: float, width: float, limit: int) -> tuple[str, ..
     return tuple(shorten_text(line, size, width) for line in lines)
 
 
-_GRID_UNIT: Final = 0.118  # of the font's size, to one step of the grid
-_LETTER_WIDTH: Final = 0.76  # of a letter's room; the rest is left and right of it
+_GRID_UNIT: Final = 0.118  # of the font size, per grid step
+_LETTER_WIDTH: Final = 0.76  # of a letter's advance width; the rest is spacing
 _BASELINE: Final = 2
 
 _LETTER_FORMS: Final[Mapping[str, str]] = {
@@ -169,7 +169,7 @@ _LETTER_FORMS: Final[Mapping[str, str]] = {
 
 
 def build_strokes(text: str, size: float) -> tuple[list[list[Point]], float]:
-    """The strokes of a line of text, its baseline at 0 and y growing downwards, and its width."""
+    """Return the strokes of a line of text, with baseline 0 and y downwards, and its width."""
     unit, left = _GRID_UNIT * size, 0.0
     strokes: list[list[Point]] = []
     for letter in text:
@@ -194,12 +194,12 @@ def _get_form(letter: str) -> str:
     if letter.isspace():
         return ""
     if letter not in _LETTER_FORMS:
-        letter = unicodedata.normalize("NFKD", letter)[0]  # without its accent
-    return _LETTER_FORMS.get(letter, "0208484202")  # a box for what we have no form for
+        letter = unicodedata.normalize("NFKD", letter)[0]  # without accents
+    return _LETTER_FORMS.get(letter, "0208484202")  # a box for missing glyphs
 
 
 def can_draw_text(text: str) -> bool:
-    """Whether every letter has a form."""
+    """Return whether every letter has a glyph."""
     return all(
         letter.isspace()
         or letter in _LETTER_FORMS
@@ -208,8 +208,8 @@ def can_draw_text(text: str) -> bool:
     )
 
 
-PNG_SCALE: Final = 2.0  # pixels to one of the picture's: sharp on screens of today
-_PEN_WIDTH: Final = 0.085  # of the font's size
+PNG_SCALE: Final = 2.0  # pixels per picture unit, for high-density screens
+_PEN_WIDTH: Final = 0.085  # of the font size
 _BOLD_PEN_WIDTH: Final = 0.13
 _DASH_LENGTH: Final = (5.0, 4.0)
 
@@ -220,7 +220,7 @@ PixelArray = NDArray[np.float32]
 
 @frozen(kw_only=False)
 class _PixelWindow:
-    """Some pixels of a canvas."""
+    """A rectangle of pixels of a canvas."""
 
     left: int
     top: int
@@ -229,13 +229,13 @@ class _PixelWindow:
 
     @property
     def middles(self) -> tuple[PixelArray, PixelArray]:
-        """Where the middles of its pixels are: a row of x, a column of y."""
+        """The centres of the pixels: a row of x and a column of y."""
         x = np.arange(self.left, self.right, dtype=np.float32) + np.float32(0.5)
         y = np.arange(self.top, self.bottom, dtype=np.float32) + np.float32(0.5)
         return x[None, :], y[:, None]
 
     def crop(self, low: PixelArray, high: PixelArray, margin: float) -> _PixelWindow:
-        """The part of it around these corners."""
+        """Return the part around these corners."""
         return _PixelWindow(
             max(self.left, min(self.right, int(low[0] - margin))),
             max(self.top, min(self.bottom, int(low[1] - margin))),
@@ -245,7 +245,7 @@ class _PixelWindow:
 
 
 def render_png(picture: Picture) -> bytes:
-    """A whole file. Takes a while: for a thread."""
+    """Return the PNG file. This is slow: call it in a thread."""
     canvas = _PixelCanvas(picture.width, picture.height)
     for mark in picture.marks:
         canvas.paint_mark(mark)
@@ -253,7 +253,7 @@ def render_png(picture: Picture) -> bytes:
 
 
 def encode_png(pixels: NDArray[np.uint8]) -> bytes:
-    """Rows of RGB as a PNG file."""
+    """Encode rows of RGB as a PNG file."""
     height, width, _ = pixels.shape
     rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * 3)], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
@@ -301,7 +301,7 @@ class _PixelCanvas:
             self._paint_line(tuple((left + x, top + y) for x, y in placed), pen, mark.colour)
 
     def _paint_line(self, points: tuple[Point, ...], width: float, colour: str) -> None:
-        """Through all points, with round ends; where parts overlap it is painted once."""
+        """Paint a line through all points with round ends. Overlaps are painted once."""
         half = width * PNG_SCALE / 2
         corners = np.asarray(points, np.float32) * PNG_SCALE
         window = self._find_window(corners, half + 1)
@@ -321,7 +321,7 @@ class _PixelCanvas:
         )
 
     def _find_window(self, corners: PixelArray, margin: float) -> _PixelWindow | None:
-        """The pixels that may be touched."""
+        """Return the pixels that may be affected."""
         height, width, _ = self.pixels.shape
         left, top = np.maximum(np.floor(corners.min(axis=0) - margin), 0).astype(int)
         right, bottom = np.minimum(np.ceil(corners.max(axis=0) + margin), (width, height)).astype(int)
@@ -340,7 +340,7 @@ class _PixelCanvas:
 def _compute_distances(
     window: _PixelWindow, edges: Iterable[tuple[PixelArray, PixelArray]], max_distance: float
 ) -> PixelArray:
-    """How far each pixel is from the nearest edge. Beyond `reach` nobody wants to know: it is far."""
+    """Return the distance of each pixel to the nearest edge. Beyond `max_distance` it is not exact."""
     nearest = np.full((window.bottom - window.top, window.right - window.left), _MAX_DISTANCE, np.float32)
     for start, end in edges:
         both = np.stack([start, end])
@@ -357,7 +357,7 @@ def _compute_distances(
 
 
 def _find_inside(window: _PixelWindow, edges: Iterable[tuple[PixelArray, PixelArray]]) -> NDArray[np.bool_]:
-    """Which pixels an outline holds: those with an odd number of edges to their right."""
+    """Return which pixels are inside an outline: those with an odd number of edges to their right."""
     x, y = window.middles
     inside = np.zeros((y.shape[0], x.shape[1]), bool)
     for (ax, ay), (bx, by) in edges:
@@ -368,7 +368,7 @@ def _find_inside(window: _PixelWindow, edges: Iterable[tuple[PixelArray, PixelAr
 
 
 def _round_corners(points: tuple[Point, ...], corner: float) -> tuple[Point, ...]:
-    """A rectangle with its corners rounded off."""
+    """Return a rectangle with rounded corners."""
     (left, top), _, (right, bottom), _ = points
     corner = min(corner, (right - left) / 2, (bottom - top) / 2)
     found: list[Point] = []
@@ -382,7 +382,7 @@ def _round_corners(points: tuple[Point, ...], corner: float) -> tuple[Point, ...
 
 
 def _split_dashes(points: tuple[Point, ...]) -> list[tuple[Point, Point]]:
-    """The dashes of a line, each by itself."""
+    """Return the dashes of a line."""
     found: list[tuple[Point, Point]] = []
     dash, gap = _DASH_LENGTH
     for (ax, ay), (bx, by) in pairwise(points):
@@ -405,7 +405,7 @@ _NOT_XML_PATTERN: Final = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010
 
 
 def render_svg(picture: Picture) -> bytes:
-    """A whole document."""
+    """Return the SVG document."""
     width, height = _format_number(picture.width), _format_number(picture.height)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '

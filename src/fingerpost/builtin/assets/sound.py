@@ -49,7 +49,7 @@ _SCALE_STEPS: Final = {"major": (0, 2, 4, 5, 7, 9, 11, 12), "minor": (0, 2, 3, 5
 
 @frozen(kw_only=False)
 class Tone:
-    """Frequencies sounding together for a while; none is a rest."""
+    """Frequencies that sound together for a time. Without frequencies, it is a rest."""
 
     hertz: tuple[float, ...]
     seconds: float
@@ -57,7 +57,7 @@ class Tone:
 
 @frozen(kw_only=False)
 class Tune:
-    """Tones one after another."""
+    """A sequence of tones."""
 
     tones: tuple[Tone, ...]
     wave: WaveForm = "sine"
@@ -73,7 +73,7 @@ class Tune:
 
 
 def parse_tune(data: Json, prompt: str) -> Tune:
-    """What is to sound. Raises `ToolRefused` where nothing is."""
+    """Return the requested tune. Raises `ToolRefused` if there is none."""
     tones = _parse_data(data) if isinstance(data, Mapping | list | tuple) and data else None
     if tones is None:
         tones = _parse_text(data if isinstance(data, str) and data.strip() else prompt)
@@ -151,12 +151,12 @@ def _parse_text(text: str) -> list[Tone]:
 
 
 def _strip_introduction(text: str) -> str:
-    """The notes behind words such as `play the melody: C4 D4`."""
+    """Return the notes after words such as `play the melody: C4 D4`."""
     return text.rpartition(":")[2] if ":" in text else text
 
 
 def _parse_melody(text: str, beat: float) -> list[Tone]:
-    """The longest run of notes; a lone letter among words is no note."""
+    """Return the longest sequence of notes. A single letter among words is no note."""
     best: list[Tone] = []
     run: list[Tone] = []
     for token in re.split(r"[\s,]+", text.strip()):
@@ -176,7 +176,7 @@ def _parse_melody(text: str, beat: float) -> list[Tone]:
 
 
 def _get_frequency(name: str) -> float:
-    """The frequency of a note, A4 being 440 Hz; without an octave the fourth is meant."""
+    """Return the frequency of a note (A4 is 440 Hz). The default octave is 4."""
     match = _NOTE_PATTERN.match(name)
     if match is None:
         message = f"There is no note {name!r:.20}."
@@ -205,13 +205,13 @@ def _parse_positive(value: Json, default: float) -> float:
 
 SAMPLE_RATE: Final = 44_100
 _AMPLITUDE: Final = 0.8
-_FADE_S: Final = 0.012  # a tone that begins or ends at once clicks
+_FADE_S: Final = 0.012  # avoids clicks at the start and end of a tone
 
 SampleArray = NDArray[np.float64]
 
 
 def render_wav(tune: Tune) -> bytes:
-    """The whole file."""
+    """Return the WAV file."""
     sounds = [_render_tone(tone, tune.wave) for tone in tune.tones]
     samples = np.concatenate(sounds) if sounds else np.zeros(0)
     file = io.BytesIO()
@@ -246,4 +246,4 @@ def _render_wave(wave_form: WaveForm, hertz: float, times: SampleArray) -> Sampl
     if wave_form == "triangle":
         return 4 * np.abs(turn - 0.5) - 1
     shape = np.where(turn < 0.5, 1.0, -1.0) if wave_form == "square" else 2 * turn - 1
-    return shape * 0.5  # they sound louder than they are
+    return shape * 0.5  # these waveforms sound louder

@@ -1,4 +1,4 @@
-"""Directives for a VR or AR client: what shall happen in the person's scene, as data."""
+"""Directives for a VR or AR client, as data: what shall happen in the person's scene."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, T
 from fingerpost.records import Effect, Json, JsonObject, create_id
 from fingerpost.settings import OwnRule
 
-DIRECTIVE_VERSION: Final = "1"  # of the form of directives; clients refuse what they do not know
+DIRECTIVE_VERSION: Final = "1"  # format version of directives; clients reject unknown versions
 _KEPT: Final = "\n\t"
 _TURNING: Final = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 def build_tool(kind: DirectiveKind) -> BuiltinTool:
-    """The tool that gives directives of this kind."""
+    """Build the tool for directives of this kind."""
     target = {"target": build_id_schema(kind.target)} if kind.target else {}
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
@@ -31,7 +31,7 @@ def build_tool(kind: DirectiveKind) -> BuiltinTool:
         title=kind.title,
         description=f"{kind.description} Gives a directive that the client carries out.",
         run=run,
-        # It changes what a person sees. Never repeated, and in the order it was asked for.
+        # It changes what a person sees, so it is never retried and keeps its order.
         effect=Effect.WRITE,
         properties={**target, **kind.parameters},
         required=(*target, *kind.required),
@@ -50,7 +50,7 @@ def build_tool(kind: DirectiveKind) -> BuiltinTool:
 
 
 def build_output_schema(kind: DirectiveKind) -> JsonObject:
-    """What a client gets. Further fields may come; those of this version stay as they are."""
+    """Return the schema of a directive. New fields may be added; the fields of this version do not change."""
     return {
         "type": "object",
         "properties": {
@@ -70,7 +70,7 @@ def build_output_schema(kind: DirectiveKind) -> JsonObject:
 
 
 def build_directive(kind: DirectiveKind, arguments: JsonObject) -> JsonObject:
-    """The directive. Raises `ToolRefused` for what no client could act on."""
+    """Build the directive. Raises `ToolRefused` for values that no client could use."""
     parameters = {name: value for name, value in arguments.items() if name in kind.parameters}
     if not kind.required and not parameters and "seconds" in kind.parameters:
         named = ", ".join(name for name in kind.parameters if name != "seconds")
@@ -87,7 +87,7 @@ def build_directive(kind: DirectiveKind, arguments: JsonObject) -> JsonObject:
 
 
 def _check_value(name: str, value: Json) -> None:
-    """What a JSON schema does not say: numbers are numbers, and text is text that can be shown."""
+    """Check what JSON Schema cannot express: finite numbers and displayable text."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ToolRefused(f"{name} is not a number.", hint="Give a finite one.")
     if isinstance(value, str) and (bad := next(filter(_is_invisible, value), None)) is not None:
@@ -101,7 +101,7 @@ def _check_value(name: str, value: Json) -> None:
 
 
 def _is_invisible(character: str) -> bool:
-    """Control characters, half characters, and those that turn text around without being seen."""
+    """Return whether it is a control character, a lone surrogate, or an invisible direction mark."""
     unseen = unicodedata.category(character) in ("Cc", "Cs") or character in _TURNING
     return unseen and character not in _KEPT
 
@@ -120,12 +120,12 @@ _INSTRUCTIONS: Final = (
 
 
 def make(host: BuiltinHost) -> BuiltinServer:
-    """The server. It needs nothing of the house."""
+    """Create the server. It needs nothing from the host."""
     return BuiltinServer(
         NAME,
         (build_tool(kind) for kind in DIRECTIVE_KINDS),
         instructions=_INSTRUCTIONS,
-        # They change the scene of whoever asked, at their own client: not something to be asked about.
+        # They change only the caller's own scene in its own client, so no approval is needed.
         rules=(OwnRule(verdict="allow", server=NAME, reason="the client decides what it carries out"),),
         get_context=host.get_context,
     )

@@ -1,4 +1,4 @@
-"""The kinds of directives, and bounded JSON schemas for what they hold."""
+"""The kinds of directives, and bounded JSON schemas for their content."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from fingerpost.records import Json, JsonObject
 MAX_DISTANCE: Final = 10_000.0  # metres
 MAX_TEXT_LENGTH: Final = 3_600.0  # seconds
 ID: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}"
-# Kept elsewhere: an id the client knows, or an address. Never a script, never a file of the client's.
+# A reference: an id known to the client, or a URL. Never a script or a file of the client.
 ASSET: Final = (
     r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,127}|(?:https|asset|fingerpost)://[^\s\\<>\"'`{}|^\x00-\x1f]{1,400})"
 )
 
 
 def build_pattern_schema(pattern: str, description: str) -> JsonObject:
-    """A text of this form, to its very end: `$` alone would let a line break follow."""
+    """Return a schema for text of this form. It matches to the very end: `$` alone would allow a trailing
+    line break.
+    """
     return {"type": "string", "pattern": rf"^{pattern}$(?![\s\S])", "description": description}
 
 
@@ -75,12 +77,12 @@ SECONDS: Final = build_number_schema(0, MAX_TEXT_LENGTH, "How long it takes; 0 a
 
 @frozen
 class DirectiveKind:
-    """One kind of directive. `target` says what it is about; "" where it is about the whole scene."""
+    """One kind of directive. `target` is its subject; empty for the whole scene."""
 
     name: str
     title: str
     description: str
-    sentence: str  # what was given, in words; {target} and the parameters may stand in it
+    sentence: str  # a description that may contain {target} and the parameters
     target: str = ""
     parameters: Mapping[str, JsonObject]
     required: tuple[str, ...] = ()

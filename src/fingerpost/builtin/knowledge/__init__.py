@@ -1,4 +1,4 @@
-"""A folder of notes, searchable by words and meaning."""
+"""The knowledge server: a folder of notes, searchable by words and meaning."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INSTRUCTIONS: Final = (
 
 
 def make(host: BuiltinHost) -> BuiltinServer:
-    """The server. Nothing is read before it is open and used."""
+    """Create the server. Nothing is read before it is opened and used."""
     settings = host.settings
     chosen = settings.builtin.knowledge
     base = KnowledgeBase(
@@ -56,5 +56,5 @@ def make(host: BuiltinHost) -> BuiltinServer:
 
 
 def _get_vector_folder(folder: str | None) -> Path:
-    """Beside those of tools, where the settings name a place for these."""
+    """Return the folder of vectors, beside those of tools if the settings define one."""
     return get_default_folder() if folder is None else Path(folder).expanduser() / "passages"

@@ -1,4 +1,4 @@
-"""The knowledge base: the folder of notes as it is now, links between notes, and search over them."""
+"""The knowledge base: the current folder of notes, links between notes, and search."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ _SKIPPED_NAMES: Final = frozenset({"node_modules", "__pycache__"})
 
 
 def get_kind(path: str) -> NoteKind | None:
-    """What a file is by its name; None for those that are not notes."""
+    """Return the kind of a file by its name, or None if it is no note."""
     stem, dot, ending = path.rpartition(".")
     return KINDS_BY_SUFFIX.get(f".{ending.lower()}") if dot and stem else None
 
 
 @frozen(kw_only=False)
 class FolderEntry:
-    """A file or folder, as a list shows it."""
+    """A file or folder in a listing."""
 
     name: str
     is_folder: bool
@@ -65,7 +65,7 @@ class FolderEntry:
 
 
 class NoteFolder:
-    """All reading of the knowledge base goes through here; nothing is ever written."""
+    """Read access to the folder of the knowledge base. Nothing is ever written."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -75,7 +75,9 @@ class NoteFolder:
         return self.root.is_dir()
 
     def split_path(self, path: str) -> tuple[str, ...]:
-        """A path a caller gave as its steps from the folder. Raises `ToolRefused` for one that leads out."""
+        """Split a caller's path into parts relative to the folder. Raises `ToolRefused` if it leads
+        outside.
+        """
         given = path.strip().replace("\\", "/")
         if "\0" in given or len(given) > MAX_PATH_LENGTH:
             message = "That is not a path."
@@ -95,7 +97,7 @@ class NoteFolder:
 
     @contextmanager
     def open_path(self, parts: tuple[str, ...], *, folder: bool = False) -> Generator[int]:
-        """A file or folder, open for reading. Raises `OSError`."""
+        """Open a file or folder for reading. Raises `OSError`."""
         held = os.open(self.root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:
             for place, part in enumerate(parts):
@@ -111,18 +113,18 @@ class NoteFolder:
             os.close(held)
 
     def read_bytes(self, parts: tuple[str, ...], limit: int) -> bytes:
-        """The beginning of a file, one byte more than `most` where it is longer. Raises `OSError`."""
+        """Return the beginning of a file, one byte more than `limit` if it is longer. Raises `OSError`."""
         with self.open_path(parts) as handle, os.fdopen(handle, "rb", closefd=False) as file:
             return file.read(limit + 1)
 
     def list_entries(self, parts: tuple[str, ...]) -> list[FolderEntry]:
-        """What stands in a folder, folders first. Raises `OSError`."""
+        """Return the entries of a folder, folders first. Raises `OSError`."""
         with self.open_path(parts, folder=True) as handle, os.scandir(handle) as found:
             made = [entry for each in found if (entry := _build_entry(each)) is not None]
         return sorted(made, key=lambda entry: (not entry.is_folder, entry.name.casefold(), entry.name))
 
     def scan_notes(self) -> dict[str, FileStamp]:
-        """Every note there is, by path, with its stamp. What cannot be looked into is passed over."""
+        """Return all notes by path, with their stamps. Unreadable folders are skipped."""
         found: dict[str, FileStamp] = {}
         with suppress(OSError), self.open_path((), folder=True) as handle:
             _scan_folder(handle, "", MAX_DEPTH, found)
@@ -130,7 +132,7 @@ class NoteFolder:
 
 
 def _scan_folder(handle: int, above: str, depth: int, found: dict[str, FileStamp]) -> None:
-    """The notes of an open folder and, folder by folder, of all below it."""
+    """Collect the notes of an open folder and of all folders below it."""
     folders: list[str] = []
     with os.scandir(handle) as entries:
         for each in entries:
@@ -170,12 +172,12 @@ def _build_entry(found: os.DirEntry[str]) -> FolderEntry | None:
 
 
 def _is_text(name: str) -> bool:
-    """A name of bytes that are no text could not be shown, nor given back by a model."""
+    """Return whether the name is valid text. Other names cannot be shown or passed back by a model."""
     return name.isascii() or all(not "\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def iterate_parents(path: str) -> Iterator[str]:
-    """The folders a file stands in, the nearest first; the last is the knowledge base itself, ``."""
+    """Yield the folders that contain a file, nearest first. The last is the root, an empty text."""
     while path:
         path = path.rpartition("/")[0]
         yield path
@@ -188,15 +190,15 @@ def _build_outside_error(path: str) -> ToolRefused:
 
 @frozen(kw_only=False)
 class LinkGraph:
-    """All links between the notes of one moment, in both directions, by path."""
+    """All links between the notes, in both directions, by path."""
 
     outgoing: Mapping[str, tuple[str, ...]]
     incoming: Mapping[str, tuple[str, ...]]
-    broken: Mapping[str, tuple[str, ...]]  # what a note links to and is not there
+    broken: Mapping[str, tuple[str, ...]]  # links to notes that do not exist
 
 
 class NoteNames:
-    """Notes by everything they are called."""
+    """Notes by all of their names."""
 
     def __init__(self, notes: Iterable[KnowledgeNote]) -> None:
         self._paths: dict[str, str] = {}
@@ -207,7 +209,9 @@ class NoteNames:
                 self._names.setdefault(name.casefold(), []).append(note.path)
 
     def resolve(self, target: str, start: str = "", *, by_name: bool = True) -> str | None:
-        """The note that is meant, seen from the folder `start`; the nearest where several have the name."""
+        """Return the note that `target` names, relative to the folder `start`. Of several, the nearest is
+        chosen.
+        """
         target = target.strip().replace("\\", "/")
         for base in dict.fromkeys((start, "")):
             path = posixpath.normpath(posixpath.join(base, target.lstrip("/"))).casefold()
@@ -224,7 +228,7 @@ class NoteNames:
 
 
 def _count_steps(start: str, path: str) -> int:
-    """How many steps it is from a folder to a file."""
+    """Return the number of path steps from a folder to a file."""
     above = [start, *iterate_parents(start)] if start else [""]
     ups = {folder: steps for steps, folder in enumerate(above)}
     for downs, folder in enumerate(iterate_parents(path)):
@@ -234,7 +238,7 @@ def _count_steps(start: str, path: str) -> int:
 
 
 def build_graph(notes: Mapping[str, KnowledgeNote], names: NoteNames) -> LinkGraph:
-    """The links of all notes."""
+    """Build the graph of all links between notes."""
     outgoing: dict[str, tuple[str, ...]] = {}
     broken: dict[str, tuple[str, ...]] = {}
     incoming: dict[str, list[str]] = {}
@@ -255,20 +259,20 @@ def build_graph(notes: Mapping[str, KnowledgeNote], names: NoteNames) -> LinkGra
 
 log = logging.getLogger(__name__)
 
-FRESH_SECONDS: Final = 0.2  # a look as young as this is not repeated
+FRESH_SECONDS: Final = 0.2  # a scan more recent than this is not repeated
 MAX_FOUND_PASSAGES: Final = 150_000
-# A search waits a moment for what comes in the background, where that will be there in a moment.
+# A search waits for background work if only this little is left.
 FEW_WAITING_TEXTS: Final = 120
 FEW_WAITING_PDFS: Final = 3
 INDEX_TIMEOUT_S: Final = 3.0
 MAX_HITS_PER_NOTE: Final = 3  # passages of one note among the hits
-MIN_SCORE_SHARE: Final = 0.35  # of the best one's score: what is further behind was only found by chance
-CONTEXT_FOLDER: Final = "contexts"  # the folder of contexts
+MIN_SCORE_SHARE: Final = 0.35  # of the best score; lower scores are chance hits
+CONTEXT_FOLDER: Final = "contexts"
 
 
 @frozen(kw_only=False)
 class NoteLibrary:
-    """All notes of one moment, by path, and the links between them."""
+    """A snapshot of all notes by path, and the links between them."""
 
     notes: Mapping[str, KnowledgeNote]
     names: NoteNames
@@ -281,16 +285,16 @@ class NoteLibrary:
 
 @frozen
 class SearchResult:
-    """What a search brought, and what it could not look into."""
+    """The hits of a search, and what could not be searched."""
 
     hits: tuple[PassageHit, ...]
     unread: tuple[KnowledgeNote, ...]
     reading: int  # PDF files still to be read
-    by_meaning: float  # share of passages that were compared by meaning too
+    by_meaning: float  # share of passages that were also compared by meaning
 
 
 class KnowledgeBase:
-    """Reads a folder, and follows it."""
+    """Reads a folder of notes and follows its changes."""
 
     def __init__(
         self, root: Path, *, file_bytes: int, by_meaning: bool = True, vectors: Path | None = None
@@ -301,26 +305,24 @@ class KnowledgeBase:
         self._pdfs = PdfReader()
         self._looking = Lock()
         self._looked_at = float("-inf")
-        self._changed = Condition()  # over everything below
+        self._changed = Condition()  # guards all attributes below
         self._notes: dict[str, KnowledgeNote] = {}
         self._library: NoteLibrary | None = None
         self._waiting: dict[str, FileStamp] = {}  # PDF files
         self._reader: Thread | None = None
         self._stopped = Event()
 
-    # --- following the folder
-
     def start_polling(self, seconds: float) -> None:
-        """Look now and then, on a thread. The first time after a while: who ends at once reads no notes."""
+        """Poll the folder in a thread. The first poll is delayed, so that a short process reads no notes."""
         Thread(target=self._poll_folder, args=(seconds,), name="fingerpost-notes", daemon=True).start()
 
     def _poll_folder(self, seconds: float) -> None:
         while not self._stopped.wait(seconds):
-            with suppress(ToolRefused):  # no folder: whoever asks is told
+            with suppress(ToolRefused):  # a missing folder is reported to callers
                 self.refresh()
 
     def refresh(self) -> None:
-        """Bring everything up to date. Raises `ToolRefused` where there is no folder."""
+        """Read new and changed notes and remove deleted ones. Raises `ToolRefused` if there is no folder."""
         with self._looking:
             if time.monotonic() - self._looked_at < FRESH_SECONDS:
                 return
@@ -337,7 +339,7 @@ class KnowledgeBase:
                 if self._stopped.is_set():
                     return
                 self._read_note(path, there[path])
-            if gone or fresh:  # now, so that the next search need not wait for it
+            if gone or fresh:  # so that the next search does not have to wait
                 self._index.refresh()
                 _ = self.library
             self._looked_at = time.monotonic()
@@ -372,7 +374,7 @@ class KnowledgeBase:
         self._add_note(note, parsed.passages)
 
     def _parse_file(self, path: str, kind: NoteKind, stamp: FileStamp) -> tuple[ParsedNote, str]:
-        """A file taken apart, and what is wrong with it. One that cannot be read hides no other."""
+        """Return the parsed file and its problem. An unreadable file does not affect others."""
         name = _get_name(path)
         if stamp.size > self._file_bytes:
             return ParsedNote(title=name), f"it is larger than {self._file_bytes:,} bytes"
@@ -384,7 +386,7 @@ class KnowledgeBase:
             return ParsedNote(title=name), "it is not text"
         try:
             return (parse_markdown if kind == "markdown" else parse_plain)(path, text, name), ""
-        except Exception:  # one strange note must not hide all others
+        except Exception:  # one invalid note must not affect others
             log.exception("%s could not be taken apart", path)
             return ParsedNote(title=name), "it could not be taken apart"
 
@@ -396,8 +398,6 @@ class KnowledgeBase:
         with self._changed:
             self._notes[note.path] = note
             self._library = None
-
-    # --- PDF files, in the background
 
     def _read_later(self, path: str, stamp: FileStamp) -> None:
         with self._changed:
@@ -434,7 +434,7 @@ class KnowledgeBase:
             problem = f"it cannot be read: {error.strerror or error}"
         with self._changed:
             if self._waiting.get(path) != stamp:
-                return  # it changed or went meanwhile
+                return  # it was changed or deleted meanwhile
         title = title or _get_name(path)
         lines = sum(page.count("\n") + 1 for page in pages)
         note = KnowledgeNote(
@@ -442,11 +442,9 @@ class KnowledgeBase:
         )
         self._add_note(note, build_pdf_passages(path, title, pages))
 
-    # --- asking
-
     @property
     def library(self) -> NoteLibrary:
-        """All notes as they were at the last look."""
+        """All notes as of the last refresh."""
         with self._changed:
             if self._library is None:
                 notes = dict(sorted(self._notes.items()))
@@ -456,17 +454,17 @@ class KnowledgeBase:
 
     @property
     def passages(self) -> int:
-        """How many there are."""
+        """The number of passages."""
         return self._index.size
 
     def get_all_passages(self) -> dict[str, tuple[TextPassage, ...]]:
-        """All of them, by note."""
+        """Return all passages by note."""
         return self._index.get_all()
 
     def search(
         self, query: str, limit: int, *, folder: str = "", tags: Sequence[str] = (), paths: Sequence[str] = ()
     ) -> SearchResult:
-        """The best passages, a few of each note at most. Looks first whether something changed."""
+        """Refresh, then return the best passages, at most a few per note."""
         self.refresh()
         reading = self._wait_for_reading()
         notes = self.library.notes
@@ -476,7 +474,7 @@ class KnowledgeBase:
             note = notes.get(path)
             if note is None or not wanted.issubset(note.tags) or (among and path not in among):
                 return False
-            # Contexts point at notes; whoever looks for those wants the notes.
+            # Contexts only refer to notes, so a search returns the notes themselves.
             return (
                 path.startswith(f"{folder}/")
                 if folder
@@ -495,7 +493,7 @@ class KnowledgeBase:
         )
 
     def _wait_for_reading(self) -> int:
-        """Wait a moment for what will be there in a moment. How many PDF files are still to be read."""
+        """Wait briefly if little work is left. Return the number of PDF files still to be read."""
         with self._changed:
             if 0 < len(self._waiting) <= FEW_WAITING_PDFS:
                 self._changed.wait_for(lambda: self._reader is None, INDEX_TIMEOUT_S)
@@ -506,22 +504,22 @@ class KnowledgeBase:
         return reading
 
     def wait_until_indexed(self, seconds: float) -> bool:
-        """Whether everything is read and can be found by meaning too, at most so long from now."""
+        """Wait until everything is read and searchable by meaning. Return whether this happened within
+        `seconds`.
+        """
         self.refresh()
         with self._changed:
             read = self._changed.wait_for(lambda: self._reader is None, seconds)
         return self._index.wait_until_ready(seconds) and read
 
     def close(self) -> None:
-        """Stop what runs in the background."""
+        """Stop background work."""
         self._stopped.set()
         self._pdfs.close()
         self._index.close()
 
-    # --- reading one note
-
     def find_note(self, given: str) -> KnowledgeNote:
-        """The note a caller means: by path, or by what it is called. Raises `ToolRefused`."""
+        """Return the note with this path or name. Raises `ToolRefused`."""
         self.refresh()
         parts = self.folder.split_path(given)
         library = self.library
@@ -535,7 +533,7 @@ class KnowledgeBase:
         )
 
     def read_text(self, note: KnowledgeNote) -> str:
-        """What stands in a note now. Raises `ToolRefused`."""
+        """Return the current text of a note. Raises `ToolRefused`."""
         if note.kind == "pdf":
             return "\n".join(f"[page {number}]\n{page}" for number, page in enumerate(note.pages, start=1))
         try:
@@ -550,7 +548,7 @@ class KnowledgeBase:
 
 
 def _limit_per_note(hits: Sequence[PassageHit], limit: int, per_note: int) -> tuple[PassageHit, ...]:
-    """The best ones, of each note a few: a long note must not hide all others."""
+    """Return the best hits with a limit per note, so that a long note does not displace all others."""
     counts: dict[str, int] = {}
     kept: list[PassageHit] = []
     for hit in hits:

@@ -1,8 +1,8 @@
-"""Contexts: what a model should know before it begins, within a bound of tokens.
+"""Contexts: what a model should know before it starts, within a token limit.
 
-A context is a note in the folder `contexts`: its own text, the notes it links to, and the passages that
-lines such as `- search: open decisions` find. The one called `kos` is the person's own: how they work and
-what they are at. Where nobody wrote it, the first page of the knowledge base and its newest notes stand in.
+A context is a note in the folder `contexts`: its own text, the notes it links to, and the passages found by
+lines such as `- search: open decisions`. The context `kos` describes the person's own work. If it does not
+exist, the first page of the knowledge base and its newest notes replace it.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ MAX_TOKENS: Final = 12_000
 MAX_NOTES: Final = 40
 MAX_NEWEST: Final = 5
 HITS_PER_SEARCH: Final = 3
-OF_ITSELF: Final = 0.5  # of the tokens, at most for the context's own text
-MIN_PIECE_TOKENS: Final = 40  # tokens: less of a note says nothing
+OF_ITSELF: Final = 0.5  # maximum share of the tokens for the context's own text
+MIN_PIECE_TOKENS: Final = 40  # less of a note is useless
 _SEARCH = re.compile(r"\s{0,8}[-*+]?\s{0,4}search:\s{0,4}(.{1,300})", re.IGNORECASE)
 _FIRST_PAGES: Final = ("index", "readme", "home", "start", "moc")
 
 
 @frozen(kw_only=False)
 class ContextPiece:
-    """Something that belongs into a context: where it is from, and its text."""
+    """A part of a context: its source and its text."""
 
     title: str
     text: str
 
 
 class ContextLoader:
-    """Loads contexts of one knowledge base."""
+    """Loads the contexts of one knowledge base."""
 
     def __init__(self, base: KnowledgeBase) -> None:
         self._base = base
 
     def load_own(self, tokens: int) -> str:
-        """The person's own context, or what stands in for it."""
+        """Return the person's own context, or its replacement."""
         self._base.refresh()
         note = _find_named(self._base.library, OWN_CONTEXT_NAMES)
         if note is not None:
@@ -61,7 +61,7 @@ class ContextLoader:
         return _fit_pieces(head, pieces, tokens)
 
     def load_named(self, name: str, tokens: int) -> str:
-        """The context with this name. Raises `ToolRefused` where there is none."""
+        """Return the context with this name. Raises `ToolRefused` if there is none."""
         self._base.refresh()
         note = _find_named(self._base.library, name)
         if note is None:
@@ -70,7 +70,7 @@ class ContextLoader:
         return self._load_bundle(note, tokens)
 
     def list_contexts(self) -> str:
-        """Which contexts there are."""
+        """Return a list of all contexts."""
         self._base.refresh()
         notes = find_contexts(self._base.library)
         if not notes:
@@ -82,12 +82,12 @@ class ContextLoader:
         return "Contexts there are:\n" + "\n".join(lines)
 
     def load_notes(self, paths: Sequence[str], tokens: int) -> str:
-        """These notes, each with its fair share."""
+        """Return these notes, each with an equal share of the tokens."""
         notes = [self._base.find_note(path) for path in dict.fromkeys(paths[:MAX_NOTES])]
         return _fit_pieces("", [self._build_piece(note) for note in notes], tokens)
 
     def load_topic(self, topic: str, tokens: int) -> str:
-        """What the notes say on a topic, and which notes stand next to those."""
+        """Return what the notes say about a topic, and the notes linked with those."""
         found = self._base.search(topic, MAX_NOTES)
         if not found.hits:
             message = f"No note says anything about {topic[:100]!r}."
@@ -161,7 +161,7 @@ def _find_named(library: NoteLibrary, name: str) -> KnowledgeNote | None:
 
 
 def _fit_pieces(head: str, pieces: Sequence[ContextPiece], tokens: int, *, share: bool = True) -> str:
-    """The head and as much of the pieces as fits: of each its share, or one after the other."""
+    """Return the head and as much of the pieces as fits, with equal shares or one after another."""
     said = [head] if head else []
     left = tokens - count_tokens(head)
     for place, piece in enumerate(pieces):

@@ -25,7 +25,7 @@ NoteKind: TypeAlias = Literal["markdown", "text", "pdf"]
 
 @frozen(kw_only=False)
 class FileStamp:
-    """By which a changed file is known without reading it."""
+    """Identifies a version of a file without reading it."""
 
     size: int
     modified_ns: int
@@ -43,7 +43,7 @@ class NoteHeading:
 
 @frozen
 class NoteReference:
-    """A link as it is written: where it leads is found out when all notes are known."""
+    """A link as written. It is resolved when all notes are known."""
 
     target: str
     line: int
@@ -52,19 +52,19 @@ class NoteReference:
 
 @frozen
 class FrontMatter:
-    """What the front matter of a note says; empty where it has none."""
+    """The front matter of a note; empty if there is none."""
 
     title: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     date: str = ""
-    lines: int = 0  # how many it takes, its fences included
+    lines: int = 0  # number of its lines, fences included
 
 
 @frozen
 class ParsedNote:
-    """A note, taken apart."""
+    """A parsed note."""
 
     title: str
     front: FrontMatter = field(default_factory=FrontMatter)
@@ -77,7 +77,7 @@ class ParsedNote:
 
 @frozen
 class KnowledgeNote:
-    """What is known of one file of the folder."""
+    """The data of one file of the folder."""
 
     path: str  # relative to the folder, with `/`
     kind: NoteKind
@@ -88,8 +88,8 @@ class KnowledgeNote:
     headings: tuple[NoteHeading, ...] = ()
     references: tuple[NoteReference, ...] = ()
     lines: int = 0
-    pages: tuple[str, ...] = ()  # of a PDF: its text cannot be read again as quickly
-    problem: str = ""  # why (a part of) it cannot be found
+    pages: tuple[str, ...] = ()  # of a PDF: reading it again would be slow
+    problem: str = ""  # why it, or a part of it, is not searchable
 
     @property
     def folder(self) -> str:
@@ -112,7 +112,7 @@ _MAX_SAMPLE: Final = 8192
 
 
 def decode_text(content: bytes) -> str | None:
-    """The text with `\\n` as the end of each line; None where it is no text at all."""
+    r"""Return the text with `\n` line ends, or None if the content is no text."""
     for mark, name in _MARKS:
         if content.startswith(mark):
             return _normalize_line_ends(content.decode(name, "replace").removeprefix("\ufeff"))
@@ -121,7 +121,7 @@ def decode_text(content: bytes) -> str | None:
     try:
         return _normalize_line_ends(content.decode("utf-8"))
     except UnicodeDecodeError:
-        # Older files of the West; every byte means something there, so nothing is lost.
+        # Older Western files. Every byte is a character there, so nothing is lost.
         return _normalize_line_ends(content.decode("cp1252", "replace"))
 
 
@@ -129,14 +129,14 @@ def _normalize_line_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-TARGET_LENGTH: Final = 700  # characters, above which no further paragraph is added
-MAX_PASSAGE_LENGTH: Final = 1400  # of one passage; code is kept whole up to this
+TARGET_LENGTH: Final = 700  # characters; no paragraph is added beyond this
+MAX_PASSAGE_LENGTH: Final = 1400  # of one passage; code up to this length is not split
 MAX_PASSAGES: Final = 5000  # of one note
 
 
 @frozen(kw_only=False)
 class TextBlock:
-    """Lines that belong together: a paragraph, a list, a piece of code. Lines count from 1."""
+    """Consecutive lines: a paragraph, a list or a code block. Lines count from 1."""
 
     first: int
     last: int
@@ -144,7 +144,7 @@ class TextBlock:
 
 
 def split_paragraphs(lines: Sequence[str], start: int = 1) -> Iterator[TextBlock]:
-    """Runs of lines between empty ones; `start` is the number of the first line."""
+    """Yield the groups of lines between empty lines. `start` is the number of the first line."""
     held: list[str] = []
     for number, line in enumerate((*lines, ""), start=start):
         if line.strip():
@@ -155,7 +155,7 @@ def split_paragraphs(lines: Sequence[str], start: int = 1) -> Iterator[TextBlock
 
 
 def pack_passages(source: str, heading: str, blocks: Iterable[TextBlock]) -> Iterator[TextPassage]:
-    """The blocks of one section as passages, none larger than it may be."""
+    """Yield the blocks of one section as passages of limited size."""
     held: list[TextBlock] = []
     size = 0
     for block in (piece for whole in blocks for piece in _split_block(whole)):
@@ -179,7 +179,7 @@ def _build_passage(source: str, heading: str, blocks: Sequence[TextBlock]) -> Te
 
 
 def _split_block(block: TextBlock) -> Iterator[TextBlock]:
-    """A block too large in pieces: between lines, and within a line where it alone is too long."""
+    """Split a block that is too large between lines, or within a line that is too long."""
     if len(block.text) <= MAX_PASSAGE_LENGTH:
         yield block
         return
@@ -201,7 +201,7 @@ def _join_lines(held: Sequence[tuple[int, str]]) -> TextBlock:
 
 
 def _split_line(line: str) -> Iterator[str]:
-    """A line in pieces: behind a sentence, else between words, else anywhere."""
+    """Split a line after a sentence, else between words, else anywhere."""
     while len(line) > MAX_PASSAGE_LENGTH:
         sentence = line.rfind(". ", TARGET_LENGTH // 2, TARGET_LENGTH) + 1
         at = sentence or max(line.rfind(" ", TARGET_LENGTH // 2, TARGET_LENGTH), 0) or TARGET_LENGTH
@@ -221,7 +221,7 @@ _QUOTED = re.compile(r"""\s{0,40}("(?:[^"\\]|\\.){0,2000}"|'(?:[^']|''){0,2000}'
 
 
 def read_front_matter(lines: Sequence[str]) -> FrontMatter:
-    """What the front matter says. A file without one, or with one that does not end, has none."""
+    """Parse the front matter. Without one, or if it does not end, return an empty one."""
     if not lines or lines[0].rstrip() != _FRONT_FENCE:
         return FrontMatter()
     for place, line in enumerate(lines[1 : MAX_FRONT_LINES + 1], start=1):
@@ -235,7 +235,7 @@ def _build_front_matter(values: dict[str, list[str]], lines: int) -> FrontMatter
         return next((value[0] for name in names if (value := values.get(name))), "")
 
     def words(*names: str) -> list[str]:
-        """A list, or one value with its parts behind each other."""
+        """Return the values of a list, or the comma-separated parts of one value."""
         said = [value for name in names for value in values.get(name, ())]
         return said if len(said) != 1 else re.split(r"[,\s]+", said[0])
 
@@ -250,12 +250,12 @@ def _build_front_matter(values: dict[str, list[str]], lines: int) -> FrontMatter
 
 
 def normalize_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Tags as they are compared: without `#`, in small letters, each once."""
+    """Return the tags without `#`, in lower case, without duplicates."""
     return tuple(dict.fromkeys(tag for raw in tags if (tag := raw.strip().lstrip("#").casefold())))
 
 
 def _read_values(lines: Sequence[str]) -> dict[str, list[str]]:
-    """The values of each key, by its name in small letters."""
+    """Return the values of each key, by its lower-case name."""
     values: dict[str, list[str]] = {}
     items: list[str] = []
     for line in lines:
@@ -268,7 +268,7 @@ def _read_values(lines: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _add_values(items: list[str], written: str) -> None:
-    """`value`, `"value"` or `[value, value]`."""
+    """Parse `value`, `"value"` or `[value, value]`."""
     written = written.strip()
     if written.startswith("["):
         inner = written[1:].rpartition("]")[0]
@@ -297,7 +297,7 @@ def _read_scalar(written: str) -> str:
     return " ".join(plain.split())[:MAX_VALUE_LENGTH]
 
 
-MAX_LINE_LENGTH: Final = 4000  # of which links and tags are looked for
+MAX_LINE_LENGTH: Final = 4000  # longer lines are not searched for links and tags
 MAX_HEADING_LENGTH: Final = 200
 MAX_REFERENCES: Final = 2000
 MAX_TAGS: Final = 100
@@ -314,7 +314,7 @@ _TAG = re.compile(r"(?<![\w/#&.\-(])#([^\W\d_][\w/-]{0,60})")
 
 
 def parse_markdown(path: str, text: str, name: str) -> ParsedNote:
-    """A note; `name` is its title where it has none of its own."""
+    """Parse a Markdown note. `name` is its title if it has none."""
     lines = text.split("\n")
     front = read_front_matter(lines)
     found = _MarkdownFindings()
@@ -335,14 +335,14 @@ def parse_markdown(path: str, text: str, name: str) -> ParsedNote:
 
 @dataclass(slots=True)
 class _MarkdownFindings:
-    """What comes up on the way."""
+    """Links, tags and headings found while parsing."""
 
     headings: list[NoteHeading] = field(default_factory=list[NoteHeading])
     references: list[NoteReference] = field(default_factory=list[NoteReference])
     tags: list[str] = field(default_factory=list[str])
 
     def read_line(self, number: int, line: str) -> None:
-        """The links and tags of a line that is no code."""
+        """Collect the links and tags of a line that is no code."""
         line = _CODE.sub(" ", line[:MAX_LINE_LENGTH])
         for match in _BY_NAME.finditer(line):
             self.references.append(NoteReference(target=match[1].strip(), line=number, by_name=True))
@@ -355,7 +355,7 @@ class _MarkdownFindings:
 
 @frozen(kw_only=False)
 class _MarkdownSection:
-    """What stands under one heading, up to the next one of any level."""
+    """The text under one heading, up to the next heading of any level."""
 
     heading: NoteHeading | None
     blocks: tuple[TextBlock, ...]
@@ -364,11 +364,11 @@ class _MarkdownSection:
 def _split_sections(lines: Sequence[str], start: int, found: _MarkdownFindings) -> Iterator[_MarkdownSection]:
     heading: NoteHeading | None = None
     blocks: list[TextBlock] = []
-    held: list[str] = []  # lines of a paragraph not yet ended
+    held: list[str] = []  # lines of the current paragraph
     place = start
 
     def keep(before: int) -> None:
-        """The paragraph whose last line is the one before `before` has ended."""
+        """End the paragraph before line `before`."""
         blocks.extend(split_paragraphs(held, before - len(held)))
         held.clear()
 
@@ -382,7 +382,7 @@ def _split_sections(lines: Sequence[str], start: int, found: _MarkdownFindings) 
             continue
         if (made := _read_heading(line, number, held)) is not None:
             if made.line != number:
-                held.pop()  # the words above the underline are no paragraph
+                held.pop()  # the words above the underline are the heading
             keep(made.line)
             yield _MarkdownSection(heading, tuple(blocks))
             heading, blocks = made, []
@@ -396,11 +396,11 @@ def _split_sections(lines: Sequence[str], start: int, found: _MarkdownFindings) 
 
 
 def _read_heading(line: str, number: int, held: Sequence[str]) -> NoteHeading | None:
-    """`# words`, or words underlined with `=` or `-`."""
+    """Parse `# words`, or words underlined with `=` or `-`."""
     if (marks := _HEADING.match(line)) is not None:
         return NoteHeading(level=len(marks[1]), text=_strip_marks(line[marks.end() :]), line=number)
     if not held or not held[-1].strip() or (len(held) > 1 and held[-2].strip()):
-        return None  # an underline has just one line above it
+        return None  # an underline has exactly one line above it
     if (under := _UNDERLINE.match(line[:MAX_LINE_LENGTH])) is not None:
         return NoteHeading(level=1 if under[1][0] == "=" else 2, text=_strip_marks(held[-1]), line=number - 1)
     return None
@@ -414,7 +414,7 @@ def _strip_marks(words: str) -> str:
 
 
 def _find_code_end(lines: Sequence[str], place: int, fence: str) -> int:
-    """The number of the line that ends the code which begins at this place; the last one where none does."""
+    """Return the line that ends the code block which starts at this place, or the last line."""
     for at in range(place + 1, len(lines)):
         match = _FENCE.match(lines[at])
         if match is not None and match[1].startswith(fence) and not lines[at].strip(" \t`~"):
@@ -440,7 +440,7 @@ MAX_UNDERLINED_LENGTH: Final = 120
 
 
 def parse_plain(path: str, text: str, name: str) -> ParsedNote:
-    """A text file. It is called after its file."""
+    """Parse a text file. Its title is its file name."""
     lines = text.split("\n")
     headings = tuple(_find_headings(lines))
     return ParsedNote(
@@ -452,7 +452,7 @@ def parse_plain(path: str, text: str, name: str) -> ParsedNote:
 
 
 def _find_headings(lines: Sequence[str]) -> Iterator[NoteHeading]:
-    """As reStructuredText has them: the first kind of underline is the highest level, and so on."""
+    """Yield headings as in reStructuredText: the first kind of underline is the highest level, and so on."""
     levels: dict[str, int] = {}
     for place in range(1, len(lines)):
         words = lines[place - 1].rstrip()
@@ -480,7 +480,7 @@ def _build_plain_passages(
     for heading, end in zip(headings, ends[: len(headings)], strict=True):
         above = {level: words for level, words in above.items() if level < heading.level}
         above[heading.level] = heading.text
-        start = heading.line + 1  # behind the underline
+        start = heading.line + 1  # after the underline
         yield from pack_passages(
             path,
             HEADING_SEPARATOR.join((title, *above.values())),
@@ -492,13 +492,13 @@ PDF_TIMEOUT_S: Final = 60.0  # for one file
 _PASSED_ENVIRONMENT: Final = (
     "PATH",
     "LD_LIBRARY_PATH",
-)  # to find Python itself by; nothing else is its business
+)  # needed to find Python; nothing else is passed on
 _PROGRAM: Final = Path(__file__).with_name("pdf_program.py")
 
 
 @frozen
 class PdfDocument:
-    """What could be read of a PDF. Pages may be there even where there is a problem."""
+    """The text of a PDF. There may be both pages and a problem."""
 
     pages: tuple[str, ...] = ()
     title: str = ""
@@ -506,7 +506,7 @@ class PdfDocument:
 
 
 class PdfReader:
-    """Reads one file after the other, each in a process of its own."""
+    """Reads PDF files one after another, each in a separate process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -514,7 +514,7 @@ class PdfReader:
         self._closed = False
 
     def read(self, handle: int, *, seconds: float = PDF_TIMEOUT_S) -> PdfDocument:
-        """The text of an open file. Never raises for what is in it."""
+        """Return the text of an open file. Never raises because of its content."""
         with self._lock:
             if self._closed:
                 return PdfDocument(problem="it was not read to its end")
@@ -545,7 +545,7 @@ class PdfReader:
         return document
 
     def close(self) -> None:
-        """End what runs, and begin nothing more."""
+        """End the running process and start no other."""
         with self._lock:
             self._closed = True
             if (running := self._running) is not None:
@@ -560,7 +560,7 @@ def _parse_lines(output: bytes) -> Iterator[Mapping[str, Any]]:
     for line in output.splitlines():
         try:
             yield cast("Mapping[str, Any]", orjson.loads(line))
-        except orjson.JSONDecodeError:  # cut off where the process was ended
+        except orjson.JSONDecodeError:  # cut because the process was ended
             return
 
 
@@ -576,7 +576,7 @@ def _build_document(lines: Iterable[Mapping[str, Any]]) -> PdfDocument:
 
 
 def build_pdf_passages(path: str, title: str, pages: Iterable[str]) -> tuple[TextPassage, ...]:
-    """The passages of a document, each with its page."""
+    """Return the passages of a document, each with its page."""
     return tuple(islice(_iterate_pdf_passages(path, title, pages), MAX_PASSAGES))
 
 

@@ -1,7 +1,7 @@
 """Reads one PDF from standard input and writes its text, one line of JSON for each page.
 
-A program of its own, started by `pdf`: what a strange file makes of a parser (endless work, memory without
-end, a crash) then ends with this process. It imports nothing of ours.
+`PdfReader` starts it as a separate process, so that an invalid file (endless work, unlimited memory, a crash)
+affects only this process. It imports nothing from Fingerpost.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ MAX_SOURCE_LENGTH: Final = 1200
 MAX_SENTENCES: Final = 6
 MIN_SENTENCE_LENGTH: Final = 20
 MAX_SENTENCE_LENGTH: Final = 400
-PASSAGE_SCORE_SHARE: Final = 0.5  # how much a sentence's passage counts beside the sentence itself
+PASSAGE_SCORE_SHARE: Final = 0.5  # weight of the passage's score beside the sentence's own
 MIN_SENTENCE_SHARE: Final = 0.5  # of the best sentence's score
 INDEX_WAIT_S: Final = 2.0
 UNANSWERED_TEXT: Final = "NOT IN THE NOTES"
@@ -36,7 +36,7 @@ PERSONA: Final = (
 )
 
 _CITED = re.compile(r"\[\s{0,3}(\d{1,3}(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}){0,20})\s{0,3}\]")
-# A sentence, with the citations that stand behind its full stop.
+# A sentence with the citations after its full stop.
 _SENTENCE = re.compile(r"\S.*?(?:[.!?…][\"'”’)]*(?:\s{0,2}\[[\d,;\s–-]{1,60}\])*(?=\s|$)|$)")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+(?=\S)")
 _MARKS = re.compile(r"^(?:```.*|~~~.*)$|^(?:[-*+>]|\d{1,3}[.)]|#{1,6})\s+|\*\*|__|`")
@@ -44,7 +44,7 @@ _MARKS = re.compile(r"^(?:```.*|~~~.*)$|^(?:[-*+>]|\d{1,3}[.)]|#{1,6})\s+|\*\*|_
 
 @frozen
 class CitedAnswer:
-    """What is left of a model's answer: sentences that name a source there is."""
+    """The sentences of a model's answer that cite an existing source."""
 
     text: str
     cited: tuple[int, ...]
@@ -52,7 +52,7 @@ class CitedAnswer:
 
 
 def build_prompt(question: str, sources: Sequence[TextPassage]) -> str:
-    """The question and the numbered passages."""
+    """Return the question and the numbered passages."""
     shown = "\n\n".join(
         f"[{number}] {format_location(source)} · {source.heading}\n{shorten(source.text, MAX_SOURCE_LENGTH)}"
         for number, source in enumerate(sources, start=1)
@@ -61,7 +61,7 @@ def build_prompt(question: str, sources: Sequence[TextPassage]) -> str:
 
 
 def check_citations(answer: str, count: int) -> CitedAnswer:
-    """The answer without invented sources, and without sentences that have none."""
+    """Remove invented sources and sentences without a source."""
     cited: dict[int, None] = {}
     dropped = 0
     lines: list[str] = []
@@ -75,7 +75,7 @@ def check_citations(answer: str, count: int) -> CitedAnswer:
                     _CITED.sub(lambda match: _format_numbers(_parse_numbers(match[1], count)), sentence)
                 )
             elif sentence.rstrip().endswith(":") or sentence.startswith("#"):
-                kept.append(_CITED.sub("", sentence))  # it announces; it states nothing
+                kept.append(_CITED.sub("", sentence))  # an introduction, which states nothing
             elif any(map(str.isalnum, _CITED.sub("", sentence))):
                 dropped += 1
         if kept or not line.strip():
@@ -89,7 +89,7 @@ def _find_numbers(sentence: str, count: int) -> list[int]:
 
 
 def _parse_numbers(text: str, count: int) -> list[int]:
-    """`1, 3-5`: those of the numbers that there are."""
+    """Parse `1, 3-5` and return the existing numbers."""
     numbers: list[int] = []
     for part in re.split(r"\s*[,;]\s*", text):
         first, _, last = re.sub(r"\s*[–-]\s*", "-", part.strip()).partition("-")
@@ -104,13 +104,13 @@ def _format_numbers(numbers: Sequence[int]) -> str:
 
 @frozen(kw_only=False)
 class _RankedSentence:
-    number: int  # of its source, from 1
+    number: int  # number of its source, from 1
     order: int
     text: str
 
 
 def extract_answer(question: str, hits: Sequence[PassageHit], *, by_meaning: bool) -> CitedAnswer:
-    """The best sentences of the passages, in the order of their sources."""
+    """Return the best sentences of the passages, in the order of their sources."""
     sentences = {
         f"{number}.{order}": _RankedSentence(number, order, text)
         for number, hit in enumerate(hits, start=1)
@@ -146,7 +146,7 @@ def extract_answer(question: str, hits: Sequence[PassageHit], *, by_meaning: boo
 
 
 def _split_sentences(text: str) -> list[str]:
-    """The sentences of a passage; of a list, its items."""
+    """Return the sentences of a passage, or the items of a list."""
     found: list[str] = []
     for block in re.split(r"\n\s*\n|\n(?=\s{0,8}(?:[-*+]|\d{1,3}[.)])\s)", text):
         whole = " ".join(" ".join(_MARKS.sub("", line.strip()) for line in block.split("\n")).split())
@@ -159,7 +159,7 @@ def _split_sentences(text: str) -> list[str]:
 
 
 def format_sources(sources: Sequence[TextPassage], cited: Sequence[int]) -> str:
-    """The list of sources under an answer."""
+    """Format the list of sources under an answer."""
     lines = [
         f"[{number}] {format_location(sources[number - 1])} · {sources[number - 1].heading}"
         for number in cited
@@ -169,12 +169,12 @@ def format_sources(sources: Sequence[TextPassage], cited: Sequence[int]) -> str:
 
 MAX_ANSWER_TOKENS: Final = 20_000
 MAX_ANSWER_SECONDS: Final = 60.0
-_RESERVED_SHARE: Final = 0.9  # of the caller's time: the rest is for the answer without a model
+_RESERVED_SHARE: Final = 0.9  # of the caller's time; the rest is for an answer without a model
 
 
 @frozen(kw_only=False)
 class WrittenAnswer:
-    """What a model wrote, or why it did not."""
+    """The model's text, or the reason why there is none."""
 
     text: str = ""
     by: str = ""
@@ -182,7 +182,7 @@ class WrittenAnswer:
 
 
 async def write_answer(router: Router, prompt: str, caller: ToolCaller) -> WrittenAnswer:
-    """A nested request without tools: it spends what the caller's own may spend."""
+    """Ask a model with a nested request without tools, on the caller's budget."""
     context = caller.context
     seconds = MAX_ANSWER_SECONDS
     if context is not None and context.seconds is not None:

@@ -1,4 +1,4 @@
-"""The six tools of the knowledge base: what they do, and their definitions."""
+"""The six tools of the knowledge base and their definitions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DEFAULT_HITS: Final = 6
 
 
 class KnowledgeTools:
-    """What the tools do, over one knowledge base."""
+    """Implements the tools for one knowledge base."""
 
     def __init__(self, host: BuiltinHost, base: KnowledgeBase) -> None:
         self._host = host
@@ -119,7 +119,9 @@ class KnowledgeTools:
         paths = [self._base.find_note(path).path for path in _get_texts(arguments, "paths")]
         tags = normalize_tags(_get_texts(arguments, "tags"))
         found = self._base.search(query, limit, folder=folder, tags=tags, paths=paths)
-        if not found.hits and folder == self._base.folder.root.name:  # named as it is seen from outside
+        if (
+            not found.hits and folder == self._base.folder.root.name
+        ):  # the caller named the knowledge base's own folder
             return self._base.search(query, limit, tags=tags, paths=paths)
         return found
 
@@ -158,7 +160,7 @@ async def _run_in_thread(work: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
-# From the source of these tools: stored knowledge is asked for, general knowledge is not.
+# These tools are for stored knowledge, not for general knowledge.
 _WHEN_NOT: Final = (
     "General knowledge, arithmetic, explanations, jokes, greetings: answer directly",
     "What the conversation already holds",
@@ -305,7 +307,7 @@ def _build_tool(
 
 
 def build_knowledge_tools(tools: KnowledgeTools) -> tuple[BuiltinTool, ...]:
-    """The six, as records."""
+    """Build the six tools."""
     return (
         _build_tool(
             "search_knowledge_base",

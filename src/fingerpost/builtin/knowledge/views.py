@@ -1,4 +1,4 @@
-"""Notes, passages and folders as text for a model and a person."""
+"""Notes, passages and folders as text for models and people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHARED: Final = 5
 
 
 def format_location(passage: TextPassage) -> str:
-    """`garden/tomatoes.md:12-18`, `report.pdf page 3`."""
+    """Format `garden/tomatoes.md:12-18` or `report.pdf page 3`."""
     if passage.page:
         return f"{passage.source} page {passage.page}"
     if passage.first_line == passage.last_line:
@@ -29,7 +29,7 @@ def format_location(passage: TextPassage) -> str:
 
 
 def explain_hit(query: str, hit: PassageHit) -> str:
-    """Why a passage was found."""
+    """Return why a passage was found."""
     there = set(iterate_terms(f"{hit.passage.heading}\n{hit.passage.text}"))
     asked = {next(iter(iterate_terms(word)), ""): word for word in query.split()[:64]}
     shared = [word.strip(".,;:!?\"'()").lower() for term, word in asked.items() if term in there][:_SHARED]
@@ -42,7 +42,7 @@ def explain_hit(query: str, hit: PassageHit) -> str:
 
 
 def format_hits(query: str, found: SearchResult) -> str:
-    """A search's result, numbered."""
+    """Format a search result as a numbered list."""
     head = f"{_format_count(len(found.hits), 'passage')} for {query[:200]!r}, best first:"
     parts = [
         f"[{number}] {format_location(hit.passage)} · {hit.passage.heading} (score {hit.score:.2f}: "
@@ -53,7 +53,7 @@ def format_hits(query: str, found: SearchResult) -> str:
 
 
 def list_caveats(found: SearchResult) -> Sequence[str]:
-    """What the search could not look into: silence would be taken for "there is nothing"."""
+    """Return what the search could not include, so that a missing hit is not taken for "there is nothing"."""
     said: list[str] = []
     if found.reading:
         said.append(f"Not searched yet: {_format_count(found.reading, 'PDF file')} still being read.")
@@ -65,7 +65,7 @@ def list_caveats(found: SearchResult) -> Sequence[str]:
 
 
 def describe_note(note: KnowledgeNote, *, outgoing: Iterable[str] = (), incoming: Iterable[str] = ()) -> str:
-    """One line on a note, and its links."""
+    """Return one line about a note, and its links."""
     said = [note.title if note.title != note.stem else ""]
     said += [f"tags {', '.join(note.tags[:MAX_NAMED])}" if note.tags else "", note.front.date]
     lines = [f"{note.path} · {' · '.join(filter(None, said))}" if any(said) else note.path]
@@ -83,7 +83,7 @@ def format_day(modified_ns: int) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """The beginning of a text, up to the end of a word."""
+    """Return the beginning of a text, up to the end of a word."""
     if len(text) <= limit:
         return text
     return (
@@ -101,11 +101,11 @@ _KILO: Final = 1024
 
 
 def list_folder(base: KnowledgeBase, path: str, depth: int) -> str:
-    """A folder of the knowledge base, down to `depth`. Raises `ToolRefused` where it is not there."""
+    """List a folder of the knowledge base down to `depth`. Raises `ToolRefused` if it does not exist."""
     base.refresh()
     parts = base.folder.split_path(path)
     if parts == (base.folder.root.name,) and not _is_folder(base, parts):
-        parts = ()  # named as it is seen from outside
+        parts = ()  # the caller named the knowledge base's own folder
     if not _is_folder(base, parts):
         message = f"There is no folder {'/'.join(parts)[:200]!r} in the knowledge base."
         raise ToolRefused(message, hint="list_kb_directory without a path shows what there is.")
@@ -158,13 +158,13 @@ def _format_file(library: NoteLibrary, path: str, entry: FolderEntry) -> str:
     return f"{entry.name}{title} ({size}){tags}" + (f" — {note.problem}" if note.problem else "")
 
 
-MAX_READ_CHARACTERS: Final = 12_000  # at most: what a call's digest lets through whole
+MAX_READ_CHARACTERS: Final = 12_000  # a digest passes this much unchanged
 MAX_READ_LINES: Final = 2000
 MAX_ABOUT_PASSAGES: Final = 5
 
 
 def read_note(base: KnowledgeBase, path: str, section: str, start: int, end: int) -> str:
-    """A note with what is known of it; lines count from 1. Raises `ToolRefused`."""
+    """Return a note with its metadata. Lines count from 1. Raises `ToolRefused`."""
     note = base.find_note(path)
     if note.problem and not note.pages:
         message = f"{note.path} cannot be read: {note.problem}."
@@ -185,7 +185,7 @@ def read_note(base: KnowledgeBase, path: str, section: str, start: int, end: int
 
 
 def read_about(base: KnowledgeBase, path: str, subject: str) -> str:
-    """What a note says about something; all of it where it says nothing in particular."""
+    """Return what a note says about a subject, or the whole note if nothing specific is found."""
     note = base.find_note(path)
     hits = base.search(subject, MAX_ABOUT_PASSAGES, paths=[note.path]).hits
     if not hits:
@@ -203,7 +203,7 @@ def read_about(base: KnowledgeBase, path: str, subject: str) -> str:
 
 
 def _fit_lines(lines: Sequence[str], start: int, end: int) -> tuple[str, int]:
-    """These lines as far as they fit, and the last of them that does."""
+    """Return the lines that fit, and the number of the last one."""
     size = 0
     for number in range(start, end + 1):
         size += len(lines[number - 1]) + 1
@@ -214,7 +214,7 @@ def _fit_lines(lines: Sequence[str], start: int, end: int) -> tuple[str, int]:
 
 
 def _find_section(note: KnowledgeNote, lines: Sequence[str], name: str) -> tuple[int, int]:
-    """The first and last line of a section, with all that stands below it; of a PDF, of a page."""
+    """Return the first and last line of a section with its subsections, or of a page of a PDF."""
     if note.kind == "pdf":
         return _find_page(note, lines, name)
     wanted = " ".join(name.lstrip("#").split()).casefold()

@@ -1,5 +1,5 @@
-"""Memory for models: `memory_operations` stores and finds memories by person and conversation; `think` is a
-place to think.
+"""Memory for models: `memory_operations` stores and finds memories by person and conversation; `think`
+records a thought.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fingerpost.store import Memory, MemoryOwner
 MEMORY_TOOL: Final = "memory_operations"
 DEFAULT_SHOWN: Final = 10
 MAX_SHOWN: Final = 50
-MAX_FORGOTTEN: Final = 50  # by one query; more is `forget_all`, which a person is asked about
+MAX_FORGOTTEN: Final = 50  # per query; for more there is `forget_all`, which needs approval
 MAX_QUERY_LENGTH: Final = 2_000
 MAX_SHOWN_LENGTH: Final = 2_000
 
@@ -79,7 +79,7 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
 
 
 def build_memory_tool(keeper: MemoryKeeper) -> BuiltinTool:
-    """The tool, over this keeper."""
+    """Build the tool for this keeper."""
     return BuiltinTool(
         name=MEMORY_TOOL,
         title="Memory",
@@ -114,7 +114,7 @@ def build_memory_tool(keeper: MemoryKeeper) -> BuiltinTool:
 
 
 class _MemoryOperations:
-    """What each operation does."""
+    """Implements the operations."""
 
     def __init__(self, keeper: MemoryKeeper) -> None:
         self._keeper = keeper
@@ -171,7 +171,7 @@ class _MemoryOperations:
     async def _forget_found(
         self, found: Sequence[Memory], arguments: JsonObject, owner: MemoryOwner
     ) -> ToolReply:
-        """What a query means is shown first, and forgotten when its number was said back."""
+        """Show the matching memories first, and delete them when the call repeats their number."""
         if not found:
             return ToolReply("Nothing that is remembered holds all of these words; nothing was forgotten.")
         if len(found) > MAX_FORGOTTEN:
@@ -208,7 +208,7 @@ def _get_scope(arguments: JsonObject, owner: MemoryOwner) -> MemoryScope | None:
 
 
 def _filter_scope(memories: Sequence[Memory], scope: MemoryScope | None) -> list[Memory]:
-    """`user`: those that hold everywhere."""
+    """Return the memories of this scope. `user` means memories without a conversation."""
     if scope is None:
         return list(memories)
     return [memory for memory in memories if (memory.conversation is None) == (scope == "user")]
@@ -282,7 +282,7 @@ INSTRUCTIONS = (
 
 
 def make(host: BuiltinHost) -> BuiltinServer:
-    """The server, not open yet."""
+    """Create the server, not yet open."""
     keeper = MemoryKeeper(host)
     return BuiltinServer(
         "memory",

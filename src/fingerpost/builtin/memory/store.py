@@ -1,4 +1,4 @@
-"""Memories in the store, searchable by owner; text that holds a secret is refused."""
+"""Memories in the store, searchable by owner. Text that contains a secret is refused."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from fingerpost.store.memories import MemoryStamp
 MIN_CARD_DIGITS: Final = 13
 MAX_CARD_DIGITS: Final = 19
 
-_PREFIXES: Final = "[הובלכמש]{0,3}"  # the, and, in, to, as, from, that: Hebrew writes them with the word
+_PREFIXES: Final = "[הובלכמש]{0,3}"  # the, and, in, to, as, from, that: prefixes in Hebrew
 _WORDS: Final = (
     r"pass(?:word|wd|phrase|code)?|pwd|pin(?:[ -]?code)?|secret(?:[ _-]?key)?|api[ _-]?key|access[ _-]?key|"
     r"(?:access|auth|api|bearer|refresh)[ _-]?token|cvv2?|cvc2?|otp|passwort|kennwort|mot de passe|"
     rf"contraseña|senha|wachtwoord|{_PREFIXES}סיסמ(?:ה|א|ת|ות|אות)"
 )
-# "the password for the router is hunter2", "PIN: 4711", "api key = …"; between the word and its value a few
-# words may stand, but no end of a sentence.
+# "the password for the router is hunter2", "PIN: 4711", "api key = …". A few words may come between the
+# name and its value, but no end of a sentence.
 _STATED_SECRET: Final = re.compile(
     rf"(?<!\w)(?:{_WORDS})s?(?!\w)[\"'`]?(?:[^\S\n]{{1,3}}[^\s.:=!?;,]{{1,30}}){{0,6}}?[^\S\n]{{0,3}}"
     r"(?:(?P<sign>[:=])|(?<!\w)(?:is|was|ist|lautet|est|es|é|הוא|היא)(?!\w))[^\S\n]{0,3}[\"'`]?(?P<value>\S{3,200})",
     re.IGNORECASE,
 )
-# "the code of the safe is 4711": codes are of many kinds, so what it opens must be told beside it.
+# "the code of the safe is 4711": there are many kinds of codes, so the text must say what it opens.
 _CODE: Final = re.compile(
     rf"(?<!\w)(?:codes?|combination|{_PREFIXES}קוד)(?!\w)"
     r"(?P<about>(?:[^\S\n]{1,3}[^\s.:=!?;,]{1,30}){0,6}?)[^\S\n]{0,3}"
@@ -56,19 +56,19 @@ _HARMLESS_CODES: Final = re.compile(
     r"product|qr|response|return|reason|source|status|swift|tax|voucher|zip",
     re.IGNORECASE,
 )
-_CONTEXT_LENGTH: Final = 60  # characters before the word, in which two words are looked for
+_CONTEXT_LENGTH: Final = 60  # characters before the word that are searched for two words
 _PIN: Final = re.compile(r"(?<!\w)PIN(?:[ -]?code)?[^\S\n]{1,3}#?\d{4,8}(?![\w-]|\.\d)")
 _PLAIN_WORD: Final = re.compile(
     r"^[^\W\d_]{1,40}[\"'`.,;:!?)]{0,3}$"
-)  # "the password is wrong": nobody's secret
+)  # "the password is wrong" contains no secret
 _DIGITS: Final = re.compile(r"(?<![\w.])\d{1,19}(?:[ \u00a0-]\d{1,19}){0,40}(?!\w)")
 _CARDS: Final = re.compile(
     r"^(?:4|5[1-5]|2[2-7]|3[47]|3[068]|6011|64[4-9]|65|62|35)"
-)  # how their numbers begin
+)  # first digits of card numbers
 
 
 def find_secret(text: str) -> str | None:
-    """What kind of secret the text holds, in words; None where none is seen."""
+    """Return a description of the secret in the text, or None."""
     if scrub(text) != text:
         return "a key, token or password"
     if any(_has_card_number(found[0]) for found in _DIGITS.finditer(text)):
@@ -81,12 +81,12 @@ def find_secret(text: str) -> str | None:
 
 
 def _is_value(found: re.Match[str]) -> bool:
-    """Behind a sign anything is a value; behind "is", only what is no ordinary word."""
+    """Return whether this is a secret's value: any text after `:` or `=`, but after "is" no ordinary word."""
     return found["sign"] is not None or _PLAIN_WORD.match(found["value"]) is None
 
 
 def _is_lock_code(found: re.Match[str]) -> bool:
-    """Whether the words beside a code say what it is for, and that is nothing but a lock of some kind."""
+    """Return whether the words around a code say that it opens a lock and nothing else."""
     text, at = found.string, found.start()
     before = re.split(r"[.:=!?;,\n]", text[max(0, at - _CONTEXT_LENGTH) : at])[-1].split()[-2:]
     if before and _HARMLESS_CODES.fullmatch(before[-1]):
@@ -95,7 +95,7 @@ def _is_lock_code(found: re.Match[str]) -> bool:
 
 
 def _has_card_number(run: str) -> bool:
-    """Whether some groups of digits that stand together are a card number: a year may stand before it."""
+    """Return whether adjacent groups of digits form a card number. A year may precede it."""
     groups = re.split(r"[ \u00a0-]", run)
     for first in range(len(groups)):
         number = ""
@@ -116,12 +116,12 @@ def _is_card(number: str) -> bool:
     return sum(doubled) % 10 == 0
 
 
-MAX_INDEXES: Final = 32  # of people who searched last
+MAX_INDEXES: Final = 32  # owners, least recently used removed first
 
 
 @frozen
 class FoundMemory:
-    """A memory a search came upon; scores are comparable within one search."""
+    """A memory found by a search. Scores are comparable within one search."""
 
     memory: Memory
     score: float
@@ -129,7 +129,7 @@ class FoundMemory:
 
 @dataclass(slots=True)
 class _OwnerIndex:
-    """What one owner can see, searchable. Memories are never changed, so each is read once."""
+    """A search index of one owner's memories. Memories never change, so each is read once."""
 
     index: PassageIndex
     memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
@@ -153,7 +153,7 @@ class _OwnerIndex:
 
 
 class MemoryKeeper:
-    """Remembers and forgets for whoever calls, within their own memories."""
+    """Stores and deletes memories of the caller."""
 
     def __init__(self, host: BuiltinHost) -> None:
         self._host = host
@@ -166,7 +166,7 @@ class MemoryKeeper:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Where the server runs alone it opens the store itself, when it is first needed."""
+        """Open the keeper. If the server runs alone, it opens the store itself on first use."""
         async with AsyncExitStack() as stack:
             self._stack = stack
             try:
@@ -184,7 +184,9 @@ class MemoryKeeper:
         return self._settings.text_bytes
 
     async def store(self, owner: MemoryOwner, text: str) -> tuple[Memory, int]:
-        """Keep it; how many of the oldest went for it. Raises `ToolRefused` for what must not be kept."""
+        """Store a memory. Return it and the number of oldest ones removed for it. Raises `ToolRefused` for
+        secrets.
+        """
         if len(text.encode("utf-8", "replace")) > self.max_bytes:
             message = f"A memory may have {self.max_bytes:,} bytes, and this has more."
             raise ToolRefused(message, hint="Remember the essence of it, or raise builtin.memory.text_bytes.")
@@ -202,18 +204,20 @@ class MemoryKeeper:
         return memory, await (await self._get_memories()).add(memory, max_memories=self._settings.most)
 
     async def list_all(self, owner: MemoryOwner) -> list[Memory]:
-        """Everything they can see, newest first."""
+        """Return all memories that the owner can see, newest first."""
         return await (await self._get_memories()).list_all(owner)
 
     async def search(
         self, owner: MemoryOwner, query: str, limit: int, *, within: frozenset[str] | None = None
     ) -> tuple[FoundMemory, ...]:
-        """The best first; `within` are the ids that count."""
+        """Return the best memories first. `within` restricts the search to these ids."""
         shelf = await self._get_owner_index(owner)
         return await anyio.to_thread.run_sync(shelf.search, query, limit, within)
 
     async def find_matching(self, owner: MemoryOwner, query: str) -> list[Memory]:
-        """Those that hold every word of the query: forgetting is exact where searching is generous."""
+        """Return the memories that contain every word of the query. Unlike search, this is exact, for
+        deletion.
+        """
         standing = await self.list_all(owner)
         return await anyio.to_thread.run_sync(_filter_holding, standing, query)
 
@@ -224,11 +228,11 @@ class MemoryKeeper:
         return await (await self._get_memories()).forget_all(owner, conversation_only=conversation_only)
 
     async def _get_owner_index(self, owner: MemoryOwner) -> _OwnerIndex:
-        """Their index as the store stands: another process may have changed it."""
+        """Return the owner's index, updated from the store, which another process may have changed."""
         memories = await self._get_memories()
         async with self._locks.setdefault(owner, anyio.Lock()):
             if owner not in self._shelves:
-                # Vectors are kept in no file: what is forgotten leaves nothing behind.
+                # Vectors are not stored in a file, so that nothing remains of deleted memories.
                 self._shelves[owner] = _OwnerIndex(
                     PassageIndex(by_meaning=self._host.settings.flags.dense_scores)
                 )
@@ -259,7 +263,7 @@ class MemoryKeeper:
 
 
 def build_owner(caller: ToolCaller) -> MemoryOwner:
-    """Whose memories the call is about."""
+    """Return the owner of the memories that the call is about."""
     person = None if caller.user == LOCAL_NAME else caller.user
     return MemoryOwner(person=person, conversation=caller.conversation)
 

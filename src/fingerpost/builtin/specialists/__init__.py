@@ -1,4 +1,4 @@
-"""Specialists: a nested agent, several experts at once, subagents, and a maker of assets."""
+"""Specialists: a nested agent, a panel of experts, subagents, and an asset service."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _INSTRUCTIONS = (
 
 
 def make(host: BuiltinHost) -> BuiltinServer:
-    """The server of this folder."""
+    """Create the server."""
     nesting = (build_agent_tool(host), build_panel_tool(host))
-    # What a nested request calls is judged by itself, call by call.
+    # The calls of a nested request are checked by the policy one by one.
     allowed = tuple(
         OwnRule(verdict="allow", tool=f"{SERVER}/{tool.name}", reason="its own calls are judged one by one")
         for tool in nesting

@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from fingerpost.router import Route
     from fingerpost.router.options import RouteOptions
 SERVER: Final = "specialists"
-_RESERVED_SHARE: Final = 0.95  # of the caller's time: the rest is for telling what came of it
+_RESERVED_SHARE: Final = 0.95  # of the caller's time; the rest is for reporting the result
 _MAX_SHOWN_LENGTH: Final = 300
 
 
 @frozen
 class RequestShare:
-    """What one nested request may cost. Its parent's own limits hold as well."""
+    """The limits of one nested request. Its parent's limits apply as well."""
 
     tokens: int
     seconds: float
     turns: int
 
     def take_part(self, of_tokens: float, of_seconds: float) -> RequestShare:
-        """A part of it."""
+        """Return a part of this share."""
         return RequestShare(
             tokens=max(1, int(self.tokens * of_tokens)),
             seconds=self.seconds * of_seconds,
@@ -48,7 +48,7 @@ class RequestShare:
 
 
 class NestedRequests:
-    """Nested requests of one call."""
+    """The nested requests of one call."""
 
     def __init__(self, host: BuiltinHost, caller: ToolCaller) -> None:
         self._router = host.required_router
@@ -61,7 +61,7 @@ class NestedRequests:
 
     @property
     def share(self) -> RequestShare:
-        """All that the call may cost."""
+        """The limits of the whole call."""
         seconds, limits = self._limits.max_seconds, self._limits
         given = None if self._context is None else self._context.seconds
         if given is not None:
@@ -74,12 +74,12 @@ class NestedRequests:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The servers that may be used: a specialist that asks specialists would never end."""
+        """The usable servers. The specialists are excluded to prevent endless nesting."""
         return tuple(status.name for status in self._router.servers.statuses if status.name != SERVER)
 
     @property
     def agent_scope(self) -> tuple[Scope, ...]:
-        """What the profile gives to agents, where it gives them more than to its models."""
+        """The profile's scope for agents, if it defines one."""
         profile = None if self._context is None else self._context.profile
         scope = self._router.profiles.get_agent_scope(profile)
         return () if scope is None else (scope,)
@@ -92,7 +92,7 @@ class NestedRequests:
         bounds: tuple[Scope, ...] = (),
         **options: Unpack[RouteOptions],
     ) -> Route:
-        """One nested request. `bounds` come on top of what bounds the caller."""
+        """Run one nested request. `bounds` are applied in addition to the caller's scopes."""
         context = self._context
         options["tokens"], options["seconds"], options["max_turns"] = share.tokens, share.seconds, share.turns
         if context is None:
@@ -106,8 +106,8 @@ class NestedRequests:
 
 
 def describe_problem(route: Route) -> str:
-    """Why a nested request brought no answer; empty where it did."""
-    if route.failure is not None:  # a model that failed; what was found without one is no answer here
+    """Return why a nested request gave no answer, or an empty text if it did."""
+    if route.failure is not None:  # the model failed; a keyless result is no answer here
         return f"{route.failure}"[:_MAX_SHOWN_LENGTH]
     if route.outcome is RouteOutcome.ANSWERED:
         return ""
@@ -219,10 +219,10 @@ MAX_TASK_LENGTH: Final = 20_000
 MAX_CONTEXT_LENGTH: Final = 50_000
 MAX_ANSWER_LENGTH: Final = 50_000
 MAX_PATTERNS: Final = 50
-RESERVED_TOKENS: Final = 0.9  # of the caller's time: its end has to be told while the caller still listens
+RESERVED_TOKENS: Final = 0.9  # share of the caller's time, so that the result arrives before its timeout
 RESERVED_MS: Final = 5_000
 
-# For the server that offers it, beside `build_subagent_tools`.
+# For the server that offers the tools of `build_subagent_tools`.
 SUBAGENT_RULES: Final = (
     OwnRule(
         server="specialists",
@@ -239,7 +239,7 @@ SUBAGENT_DESCRIPTION: Final = (
 
 
 def build_subagent_tools(host: BuiltinHost) -> tuple[BuiltinTool, ...]:
-    """The tool, for whoever offers it."""
+    """Build the subagent tool."""
     limits = host.settings.builtin.subagents
     return (
         BuiltinTool(
@@ -247,7 +247,7 @@ def build_subagent_tools(host: BuiltinHost) -> tuple[BuiltinTool, ...]:
             title="Run a subagent",
             description=SUBAGENT_DESCRIPTION,
             run=_Subagents(host).run,
-            effect=Effect.WRITE,  # never repeated: what it does may cost, and may change something
+            effect=Effect.WRITE,  # never retried: it may cost money and change something
             properties=_PROPERTIES,
             knowledge={
                 "category": "agents",
@@ -301,12 +301,12 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
 
 
 class _Subagents:
-    """Begins subagents, and takes up those that waited."""
+    """Starts subagents and resumes those that waited."""
 
     def __init__(self, host: BuiltinHost) -> None:
         self._premises = host
         self._limits = host.settings.builtin.subagents
-        self._begun = Counter[str]()  # under way, by the packet that began them
+        self._begun = Counter[str]()  # running subagents by parent packet
 
     async def run(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         context = caller.context or CallContext(call_id="")
@@ -329,7 +329,7 @@ class _Subagents:
 
     @contextmanager
     def _count_subagent(self, context: CallContext) -> Generator[None]:
-        """One more of this request's, if it may have one more."""
+        """Count a running subagent of this request. Raises `ToolRefused` at the limit."""
         parent = context.packet_id or ""
         if parent and self._begun[parent] >= self._limits.at_once:
             message = f"{self._limits.at_once} subagents of this request are under way, which is the most."
@@ -345,7 +345,7 @@ class _Subagents:
                 del self._begun[parent]
 
     def _build_options(self, context: CallContext, arguments: JsonObject) -> RouteOptions:
-        """The same person within the same bounds, narrower where the task says so."""
+        """Return options with the same caller and scopes, restricted further if the task says so."""
         limits, house = self._limits, self._premises.required_router
         turns = arguments.get("max_turns")
         patterns = tuple(str(pattern) for pattern in cast("list[str]", arguments.get("tools") or ()))
@@ -363,20 +363,20 @@ class _Subagents:
             "seconds": min(limits.max_seconds, patience),
         }
 
-    # -- those that waited --------------------------------------------------------------------------
-
     async def _resume(self, name: str, context: CallContext, arguments: JsonObject) -> ToolReply:
-        """What became of a subagent that waited for a person."""
+        """Resume a subagent that waited for a person, and return its report."""
         pending = await self._find_pending_id(name, context)
         asking = self._build_options(context, arguments)
         asking.pop("mode", None)
         with self._count_subagent(context):
             route = await self._premises.required_router.resume(pending, **asking)
-        # Told as not done, so that asking again a moment later is not taken for the same write twice.
+        # Reported as failed, so that a repeated call is not refused as a duplicate write.
         return _build_report(route, failed=route.outcome is RouteOutcome.WAITING)
 
     async def _find_pending_id(self, name: str, context: CallContext) -> str:
-        """The id of the call it waits for. Nobody takes up another's subagent, nor a request that is none."""
+        """Return the id of the call that the subagent waits for. Raises `ToolRefused` if it is not a subagent
+        of this caller.
+        """
         approvals = self._premises.required_router.calls.approvals
         pending = await approvals.get(name) or await approvals.get(await self._find_last_question(name))
         if pending is None or not await self._is_callers_own(pending.packet_id, context):
@@ -389,7 +389,7 @@ class _Subagents:
         return events[-1].pending_id if events else ""
 
     async def _is_callers_own(self, packet_id: str | None, context: CallContext) -> bool:
-        """Whether the packet is a subagent's, made for the same person."""
+        """Return whether the packet belongs to a subagent of the same caller."""
         headers = [event.packet.header for event in await self._read_events(packet_id or "", PacketReceived)]
         return any(one.parent_id is not None and one.caller == context.caller for one in headers)
 
@@ -401,7 +401,7 @@ class _Subagents:
 
 
 def _build_report(route: Route, *, failed: bool = False) -> ToolReply:
-    """Its report: the answer first, then how it ended."""
+    """Build the report: the answer first, then the outcome."""
     steps = route.packet.tool_routing.steps
     tokens = route.prompt_tokens + route.completion_tokens
     used = ", ".join(dict.fromkeys(step.tool for step in steps)) or "no tool"

@@ -1,4 +1,4 @@
-"""`use_asset_service`: make an asset, keep it, and refer to it."""
+"""`use_asset_service`: makes an asset, stores it, and returns a link."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def build_asset_tool(host: BuiltinHost) -> BuiltinTool:
 
 
 def build_asset_rules(settings: SpecialistsSettings) -> tuple[OwnRule, ...]:
-    """What is made here only adds to what we keep; what another service makes may cost, and is asked for."""
+    """Return the rules: local assets are allowed; assets from other services may cost money and need
+    approval.
+    """
     tool = f"{SERVER}/{ASSET_TOOL}"
     costs = (("image", settings.images), ("speech", settings.speech))
     asked = tuple(
@@ -95,7 +97,7 @@ def build_asset_rules(settings: SpecialistsSettings) -> tuple[OwnRule, ...]:
 
 @asynccontextmanager
 async def _open_results(host: BuiltinHost) -> AsyncGenerator[ResultStore]:
-    """Where it is kept: in the house, or in the store of the settings where this server runs alone."""
+    """Open the result store: the router's, or that of the settings if this server runs alone."""
     if host.router is not None:
         yield host.router.calls.results
         return
@@ -107,9 +109,7 @@ async def _open_results(host: BuiltinHost) -> AsyncGenerator[ResultStore]:
 def _build_order(arguments: JsonObject, caller: ToolCaller) -> AssetRequest:
     kind, prompt = arguments.get("kind"), str(arguments.get("prompt") or "")
     if not prompt and not arguments.get("data") and caller.context is not None:
-        prompt = caller.context.request[
-            :MAX_PROMPT_LENGTH
-        ]  # whoever calls without a model has the words alone
+        prompt = caller.context.request[:MAX_PROMPT_LENGTH]  # a caller without a model sees only the text
     if kind == "speech" and len(prompt) > MAX_SPEECH_LENGTH:
         message = f"At most {MAX_SPEECH_LENGTH:,} characters are spoken at once."
         raise ToolRefused(message, hint="Give it part by part.")

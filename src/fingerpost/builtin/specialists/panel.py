@@ -1,4 +1,4 @@
-"""`use_multiagent_orchestration`: several experts answer one question, then one synthesis."""
+"""`use_multiagent_orchestration`: several experts answer one question, followed by one synthesis."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from fingerpost.records import Effect, Json, JsonObject, Mode, Scope
 
 @frozen
 class PanelExpert:
-    """A point of view with a name."""
+    """A named point of view."""
 
     name: str
-    view: str = ""  # what it looks at
+    view: str = ""  # what the expert focuses on
 
 
 @frozen
 class ExpertView:
-    """What one expert says, or why nothing came of it."""
+    """The answer of one expert, or the reason why there is none."""
 
     expert: PanelExpert
     says: str = ""
@@ -39,15 +39,15 @@ class ExpertView:
 
 @frozen
 class ExpertDisagreement:
-    """Where experts differ, and who says what."""
+    """A point on which experts differ, with their positions."""
 
     about: str
-    positions: tuple[tuple[str, str], ...]  # name of an expert, and what it says
+    positions: tuple[tuple[str, str], ...]  # name and position of an expert
 
 
 @frozen
 class PanelSynthesis:
-    """One answer out of all views. `read` is False where disagreements could not be told apart from it."""
+    """One answer from all views. `read` is False if the disagreements could not be parsed."""
 
     answer: str
     agreements: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class PanelSynthesis:
 
 
 def build_response_format(name: str, schema: JsonObject) -> JsonObject:
-    """The option with which a model is asked for JSON of this shape. Whoever asks checks what came."""
+    """Return the option that requests JSON of this schema. The caller checks the response."""
     wanted: JsonObject = {"name": name, "schema": schema, "strict": True}
     return {"response_format": {"type": "json_schema", "json_schema": wanted}}
 
@@ -95,7 +95,7 @@ _EXPERTS_PROMPT = (
 
 
 def parse_experts(value: Json, limit: int) -> tuple[PanelExpert, ...]:
-    """The experts a caller names: as texts (`Security: looks for attacks`) or objects."""
+    """Parse the experts that a caller names: texts (`Security: looks for attacks`) or objects."""
     items = cast("Iterable[Json]", value) if isinstance(value, list | tuple) else ()
     return _keep_distinct((_parse_expert(item) for item in items), limit)
 
@@ -103,7 +103,7 @@ def parse_experts(value: Json, limit: int) -> tuple[PanelExpert, ...]:
 async def choose_experts(
     nested: NestedRequests, question: str, share: RequestShare, few: int
 ) -> tuple[PanelExpert, ...]:
-    """Those a model thinks of. Where nothing usable comes, the usual three."""
+    """Let a model choose experts. If its reply is unusable, return the three default experts."""
     asked = _EXPERTS_PROMPT.format(few=few, question=question)
     route = await nested.ask(
         asked,
@@ -132,7 +132,7 @@ def _to_line(value: Json, max_length: int) -> str:
 
 
 def _keep_distinct(experts: Iterable[PanelExpert], limit: int) -> tuple[PanelExpert, ...]:
-    """Each name once, and none without: who says what must be clear."""
+    """Return experts with distinct, non-empty names, so that views can be attributed."""
     found: dict[str, PanelExpert] = {}
     for expert in experts:
         if expert.name and len(found) < limit:
@@ -160,7 +160,7 @@ async def ask_experts(
     reads: bool,
     on_answered: OnExpertAnswered,
 ) -> tuple[ExpertView, ...]:
-    """What each of them says, in the order of the experts. `reads`: they may use tools that only read."""
+    """Return the view of each expert, in order. `reads`: they may use read-only tools."""
     rounds = math.ceil(len(experts) / nested.max_parallel)
     own = share.take_part(1 / len(experts), 1 / rounds)
     views: list[ExpertView | None] = [None] * len(experts)
@@ -205,7 +205,7 @@ async def _ask_expert(
     )
 
 
-MAX_VIEW_LENGTH: Final = 8_000  # characters of one expert's words
+MAX_VIEW_LENGTH: Final = 8_000  # characters of one expert's view
 MAX_POINTS: Final = 12
 MAX_POINT_LENGTH: Final = 600
 _TEXT: Final[JsonObject] = {"type": "string"}
@@ -248,7 +248,7 @@ _PLAIN_NOTE = "Answer in plain words, with a section on where the experts disagr
 async def synthesize(
     nested: NestedRequests, question: str, views: Sequence[ExpertView], share: RequestShare
 ) -> PanelSynthesis:
-    """One answer. Where no model writes one, the views as they are."""
+    """Return one answer. Without a model's synthesis, return the views unchanged."""
     told: list[JsonObject] = [
         {"expert": view.expert.name, "says": view.says[:MAX_VIEW_LENGTH]} for view in views
     ]
@@ -260,7 +260,7 @@ async def synthesize(
         tool_choice="none",
         options=build_response_format("synthesis", SYNTHESIS_SCHEMA),
     )
-    if isinstance(route.failure, ModelRefused):  # perhaps of the shape alone
+    if isinstance(route.failure, ModelRefused):  # perhaps only because of the response format
         route = await nested.ask(asked + _PLAIN_NOTE, share, mode=Mode.SIMPLE, tool_choice="none")
     if problem := describe_problem(route):
         said = f"The views could not be brought together: {problem}\n\n{join_views(views)}"
@@ -287,7 +287,7 @@ def _read_points(value: Json) -> Iterator[str]:
 
 
 def _read_disagreements(value: Json, views: Sequence[ExpertView]) -> Iterator[ExpertDisagreement]:
-    """Those between experts who were really asked, two of them at least."""
+    """Yield disagreements between at least two experts that were asked."""
     names = {view.expert.name.casefold(): view.expert.name for view in views}
     for item in _get_items(value):
         fields = cast("JsonObject", item)
@@ -312,7 +312,7 @@ def _shorten_point(text: str) -> str:
 
 PANEL_TOOL: Final = "use_multiagent_orchestration"
 MAX_QUESTION_LENGTH: Final = 8_000
-_CHOOSING_SHARE: Final = 0.1  # of tokens and seconds
+_CHOOSING_SHARE: Final = 0.1  # share of tokens and seconds
 _EXPERTS_SHARE: Final = 0.65
 _SYNTHESIS_SHARE: Final = 0.25
 
@@ -446,7 +446,7 @@ def _format_panel(made: PanelSynthesis, views: Sequence[ExpertView], left_out: i
 
 
 def _build_data(made: PanelSynthesis, views: Sequence[ExpertView]) -> JsonObject:
-    """What a program may want: whose trace is where, and who says what."""
+    """Return structured data: the packet of each expert, and the positions."""
     disagreements: list[Json] = [
         {"about": point.about, "views": [{"expert": name, "says": says} for name, says in point.positions]}
         for point in made.disagreements

@@ -33,7 +33,7 @@ _NO_SHELL_HINT: Final = (
 class _CommandLineParser:
     words: list[str] = field(default_factory=list[str])
     word: list[str] = field(default_factory=list[str])
-    begun: bool = False  # an empty word in quotes is one as well
+    begun: bool = False  # an empty word in quotes is a word too
     quote: str = ""
 
     def end_word(self) -> None:
@@ -47,7 +47,7 @@ class _CommandLineParser:
 
 
 def split_command(command: str) -> tuple[str, ...]:
-    """The words of a command line, quotes resolved as a POSIX shell does. Raises `ToolRefused`."""
+    """Split a command line into words, with quotes resolved as in a POSIX shell. Raises `ToolRefused`."""
     if len(command) > MAX_COMMAND_LENGTH or "\0" in command:
         message = f"A command has at most {MAX_COMMAND_LENGTH} characters and no zero bytes."
         raise ToolRefused(message)
@@ -132,17 +132,19 @@ def _parse_options(text: str) -> dict[str, OptionValue]:
 
 @frozen
 class KnownProgram:
-    """One program, or one of its subcommands."""
+    """A known program or subcommand."""
 
     options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
-    operands: int = 10_000  # how many it may have
-    pattern_first: bool = False  # its first operand is text to look for, not a file
+    operands: int = 10_000  # maximum number
+    pattern_first: bool = False  # the first operand is a search pattern, not a file
     long_options: bool = False  # `-name` is one option, not four
     count: bool = False  # `-5` is a number
-    paths: bool = True  # its operands are files
-    operands_begin: str = ""  # what each of them begins with
-    assignments: bool = True  # `NAME=value` is an operand like others
-    listing: frozenset[str] = frozenset()  # operands are names to list only beside one of these
+    paths: bool = True  # the operands are files
+    operands_begin: str = ""  # required prefix of each operand
+    assignments: bool = True  # `NAME=value` is an ordinary operand
+    listing: frozenset[str] = (
+        frozenset()
+    )  # operands are allowed only with one of these options, which list names
     subcommands: Mapping[str, KnownProgram] = field(default_factory=dict[str, "KnownProgram"])
     executes: bool = False  # runs files of the working directory
     writes: bool = False  # changes files of the working directory
@@ -328,7 +330,7 @@ PROGRAMS: Final[Mapping[str, KnownProgram]] = {
     "sha256sum": _SUMS,
     "sha512sum": _SUMS,
     "cksum": _define(),
-    # These change files, or run those of the folder; what is listed keeps them to the folder.
+    # These change files of the folder or run them. The listed options keep them inside the folder.
     "touch": _define("-a -c -m -h -d: -t: --no-create --date:", writes=True),
     "mkdir": _define("-p -v --parents --verbose", writes=True),
     "rmdir": _define("-p -v --parents --verbose", writes=True),
@@ -346,16 +348,16 @@ PROGRAMS: Final[Mapping[str, KnownProgram]] = {
 
 
 def is_outside(argument: str, root: str) -> bool:
-    """Whether a word names something outside of the folder, as far as its spelling tells."""
+    """Return whether a word names something outside the folder, judged by its spelling."""
     if argument.startswith("/"):
         return not (argument == root or argument.startswith(f"{root}/")) or ".." in argument.split("/")
     return argument.startswith("~") or ".." in argument.split("/")
 
 
 def find_unsafe(words: Sequence[str], root: str, *, named: frozenset[str] = frozenset()) -> str | None:
-    """What of a known program's words is not known to be safe; None: nothing.
+    """Return what is not known to be safe in the words of a known program, or None.
 
-    `named`: words that the operator's rule has as they stand.
+    `named` are words that the operator's rule contains literally.
     """
     program, name, rest = PROGRAMS[words[0]], words[0], list(words[1:])
     if program.subcommands:
@@ -396,7 +398,7 @@ class _CommandCheck:
         return self._check_operands(operands, given)
 
     def _read_option(self, word: str, rest: list[str]) -> set[str] | None:
-        """The options of one word, its value taken from `rest` where that is the next word."""
+        """Return the options in one word. A value in the next word is taken from `rest`."""
         if word.startswith("--") or self.program.long_options:
             name, equals, _ = word.partition("=")
             takes = self.program.options.get(name)
@@ -445,18 +447,22 @@ ANY_COMMAND: Final = "**"
 
 @frozen(kw_only=False)
 class CommandRule:
-    """One rule: words to compare, and whether more may follow."""
+    """One rule: the words to compare, and whether more may follow."""
 
     text: str
     words: tuple[str, ...]
-    more: bool = False  # safe words
+    more: bool = False  # more safe words may follow
     anything: bool = False
 
     def explain_mismatch(self, words: Sequence[str], root: str) -> str | None:
-        """Why the command does not fit, in a few words, or empty where it is about something else."""
+        """Return None if the command matches. Otherwise return a short reason, empty if the rule is about
+        another command.
+        """
         if len(words) < len(self.words) or not all(map(_matches_word, words, self.words)):
             return ""
-        if words[0].count("/") != self.words[0].count("/"):  # `*` names no folder of a program
+        if words[0].count("/") != self.words[0].count(
+            "/"
+        ):  # `*` does not match a folder in the program's path
             return ""
         rest = words[len(self.words) :]
         if self.anything:
@@ -470,7 +476,7 @@ class CommandRule:
         return None if option is None else f"{option[:60]} is an option that the rule does not name"
 
     def names_unknown_subcommand(self) -> bool:
-        """Whether it names a subcommand that is not known here, such as `git commit -m *`."""
+        """Return whether it names a subcommand that is not known here, such as `git commit -m *`."""
         program = PROGRAMS.get(self.words[0])
         if program is None or not program.subcommands or len(self.words) < 2:
             return False
@@ -478,12 +484,12 @@ class CommandRule:
 
 
 def _matches_word(word: str, pattern: str) -> bool:
-    """`*` does not stand for the beginning of an option."""
+    """Return whether the word matches. `*` does not match the start of an option."""
     return fnmatchcase(word, pattern) and word.startswith("-") == pattern.startswith("-")
 
 
 def parse_rule(text: str) -> CommandRule:
-    """The rule. One that cannot be split into words fits nothing but itself."""
+    """Parse a rule. Text that cannot be split into words matches only itself."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -497,15 +503,15 @@ def parse_rule(text: str) -> CommandRule:
     last = words[-1]
     if last == "*":
         return CommandRule(text, tuple(words[:-1]), more=True)
-    if last.endswith("*") and words[0] in PROGRAMS:  # `git log*`: git log, not git logx
+    if last.endswith("*") and words[0] in PROGRAMS:  # `git log*` matches `git log`, not `git logx`
         return CommandRule(text, (*words[:-1], last.rstrip("*")), more=True)
     return CommandRule(text, tuple(words), more=last.endswith("*"))
 
 
 def check_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> None:
-    """Raises `ToolRefused` when there is a list and the command is not on it.
+    """Raise `ToolRefused` if there are patterns and none matches the command.
 
-    The program counts as it was written: `pytest` is not `./pytest`.
+    The program is compared as written: `pytest` is not `./pytest`.
     """
     reasons: list[str] = []
     for pattern in patterns:
@@ -524,12 +530,12 @@ def check_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> N
 
 
 def is_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> bool:
-    """Whether a rule of these fits."""
+    """Return whether one of these patterns matches."""
     return any(parse_rule(pattern).explain_mismatch(words, root) is None for pattern in patterns)
 
 
 def may_run_files(words: Sequence[str], root: Path, folder: Path) -> bool:
-    """Whether the command may run files of the working directory. What is not known may."""
+    """Return whether the command may run files of the working directory. Unknown programs may."""
     found = find_program(words[0], folder)
     if found is None:
         return False
@@ -541,13 +547,13 @@ def may_run_files(words: Sequence[str], root: Path, folder: Path) -> bool:
 
 
 def may_change_files(words: Sequence[str]) -> bool:
-    """Whether the command may change files, as far as its program is known."""
+    """Return whether the command may change files. Unknown programs may."""
     program = PROGRAMS.get(words[0])
     return program is None or program.writes
 
 
 def find_program(name: str, folder: Path) -> Path | None:
-    """The file that a name stands for, as it would be found from the folder."""
+    """Return the file that would be run for this name from the folder, or None."""
     if "/" in name:
         found = folder / name
         return found if found.is_file() and os.access(found, os.X_OK) else None
@@ -565,7 +571,7 @@ def build_program_not_found(name: str) -> ToolRefused:
 def describe_rules(
     patterns: Sequence[str], after_writes: Sequence[str] = ()
 ) -> Iterator[tuple[int, str, str]]:
-    """What an operator should know of their rules: number, what it is, what to do."""
+    """Yield notes for the operator about the rules: rule number, problem, and fix."""
     for number, pattern in enumerate(patterns):
         rule = parse_rule(pattern)
         name, line = rule.words[0], shlex.join(rule.words)
@@ -626,7 +632,7 @@ _WRITING_PROGRAMS: Final = parse_word_set(
 
 
 def explain_elevated(words: CommandWords, root: str) -> str | None:
-    """Why the command deserves a look of its own; None: it does not."""
+    """Return why the command needs approval each time, or None if it does not."""
     name = PurePosixPath(words[0]).name.casefold()
     arguments = words[1:]
     return next((why for test in _ELEVATION_CHECKS if (why := test(name, arguments, root)) is not None), None)
@@ -685,7 +691,7 @@ def _check_outside_paths(name: str, arguments: CommandWords, root: str) -> str |
 
 
 def _has_option_letter(option: str, letters: str) -> bool:
-    """`-rf` has r and f; `--force` has none."""
+    """Return whether a short option contains one of the letters: `-rf` has r and f; `--force` has none."""
     return option.startswith("-") and not option.startswith("--") and any(each in option for each in letters)
 
 

@@ -1,4 +1,6 @@
-"""A bare program (`python -I -S confine.py PLAN PROGRAM …`) that confines itself and becomes the command."""
+"""A separate program (`python -I -S confine.py PLAN PROGRAM …`) that confines itself and then executes the
+command.
+"""
 
 import contextlib
 import ctypes
@@ -8,7 +10,7 @@ import signal
 import struct
 import sys
 
-TYPE_CHECKING = False  # typing itself is slow to start
+TYPE_CHECKING = False  # importing `typing` is slow
 if TYPE_CHECKING:
     from typing import Any
 
@@ -32,13 +34,13 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 
     1 << 18,
 )
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
-_FILE_CAPABILITIES = 5  # the first five are about owners and modes of files: the account's own rights
+_FILE_CAPABILITIES = 5  # the first five concern owners and modes of files and stay with the account
 _FAILED_STATUS = 125
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 
 
 def get_landlock_version() -> int:
-    """Of the kernel's Landlock; 0: there is none."""
+    """Return the kernel's Landlock version, or 0 if there is none."""
     if not sys.platform.startswith("linux"):
         return 0
     return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, 0, 1)))
@@ -72,7 +74,7 @@ def _restrict_files(reads: "list[str]", writes: "list[str]", *, network: bool) -
 def _allow_path(ruleset: int, path: str, access: int) -> None:
     try:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # it is not there, or not for us
+    except OSError:  # it does not exist or is not accessible
         return
     try:
         if not os.path.isdir(f"/proc/self/fd/{opened}"):  # noqa: PTH112 - starts quicker
@@ -92,7 +94,9 @@ def _mount_path(source: str, target: str, kind: "str | None", flags: int, data: 
 
 
 def _enter_namespaces(plan: "dict[str, Any]") -> None:
-    """A mount, process and IPC namespace of its own, and one for the network unless that is allowed."""
+    """Enter new mount, process and IPC namespaces, and a new network namespace unless the network is
+    allowed.
+    """
     user, group = os.geteuid(), os.getegid()
     wanted = _NEWNS | _NEWPID | _NEWIPC | (0 if plan["network"] else _NEWNET)
     _check_result(_LIBC.unshare(wanted | (_NEWUSER if user else 0)), "unshare")
@@ -120,7 +124,7 @@ def _start_loopback() -> None:
 
 
 def _cover_folders(covered: "list[str]", kept: "list[str]", masked: "list[str]") -> None:
-    """Empty folders over shared ones, what is needed put back, and what is Fingerpost's own hidden."""
+    """Mount empty folders over shared ones, restore what is needed, and hide Fingerpost's own files."""
     held: list[tuple[str, int]] = []
     for path in kept:
         with contextlib.suppress(OSError):
@@ -171,7 +175,7 @@ def _exit_like(status: int) -> None:
 
 
 def _wait_for(child: int) -> int:
-    """How it ended; others that end meanwhile are let go."""
+    """Return the exit status of the child. Other children are reaped."""
     while True:
         ended, status = os.wait()
         if ended == child:
@@ -190,7 +194,7 @@ def main() -> None:
         _drop_rights()
         _execute_command(words)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # for the command, which is in the same group
+        signal.signal(number, signal.SIG_IGN)  # the command in the same process group handles them
     _enter_namespaces(plan)
     os.chdir(str(plan["folder"]))
     here = os.stat(".")  # noqa: PTH116
@@ -204,12 +208,12 @@ def main() -> None:
         _exit_like(struct.unpack("=i", said)[0] if len(said) == 4 else ended)
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     _mount_path("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    _restrict_files(reads, writes, network=True)  # where it may have none, its own has nothing but itself
+    _restrict_files(reads, writes, network=True)  # without network access, its own network namespace is empty
     _drop_rights()
     if (command := os.fork()) == 0:
         _execute_command(words)
     os.write(told, struct.pack("=i", _wait_for(command)))
-    os._exit(0)  # the kernel ends everything else that it started
+    os._exit(0)  # the kernel then ends all remaining processes of the namespace
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""What all tools of the workspace share: arguments of a call, dry runs, unreviewed writes, the root
-folder.
-"""
+"""What all workspace tools share: call arguments, dry runs, unreviewed writes, the root folder."""
 
 from __future__ import annotations
 
@@ -24,13 +22,13 @@ from fingerpost.settings import WorkspaceSettings
 
 @frozen(kw_only=False)
 class ToolArguments:
-    """Arguments that fit the schema; whether an operation has what it needs is asked here."""
+    """Arguments that fit the schema. Also checks that an operation has what it needs."""
 
     operation: str  # the operation, or the tool
     arguments: JsonObject
 
     def check(self, *, needs: Collection[str], takes: Collection[str]) -> None:
-        """Refuse what is missing and what has no meaning here: a wish must not be passed over silently."""
+        """Raise `ToolRefused` for missing arguments, and for arguments that the operation would ignore."""
         there = {name for name, value in self.arguments.items() if value is not None and name != "operation"}
         missing = [name for name in needs if name not in there]
         if missing:
@@ -74,16 +72,14 @@ _ENABLE_HINT: Final = (
 
 @frozen(kw_only=False)
 class RunMode:
-    """Whether one call acts. `is_dry_run`: it changes nothing and shows what it would do; `reason` says
-    why.
-    """
+    """Whether one call acts. With `is_dry_run` it only shows what it would do; `reason` says why."""
 
     is_dry_run: bool = False
     reason: str = ""
 
     @property
     def heading(self) -> str:
-        """What stands above everything a dry run shows."""
+        """The heading of a dry run's output."""
         return f"Dry run, nothing was changed. {self.reason}".strip()
 
 
@@ -109,20 +105,20 @@ def _build_run_mode(on: bool, name: str, *, dry_run: bool) -> RunMode:
 
 log = logging.getLogger("fingerpost.builtin")
 
-_MAX_LIST_BYTES: Final = 64 * 1024  # after that it is known well enough that much was written
+_MAX_LIST_BYTES: Final = 64 * 1024  # further names are not needed
 _MAX_NAMES_SHOWN: Final = 3
 
 
 class UnreviewedWrites:
-    """A list in a file beside the store, so that it outlives a restart and other processes see it.
+    """A list in a file beside the store, which survives restarts and is shared between processes.
 
-    Its methods block for a moment.
+    Its methods block briefly.
     """
 
     def __init__(self, folder: Path, root: Path) -> None:
         self._place = folder
         self._root = root
-        self._lost: list[str] = []  # what could not be kept in the file
+        self._lost: list[str] = []  # names that could not be written to the file
         self._lock = Lock()
 
     @cached_property
@@ -131,7 +127,7 @@ class UnreviewedWrites:
         return self._place / f"workspace-{digest}.writes"
 
     def record_names(self, *names: str) -> None:
-        """Before something is written."""
+        """Record names before they are written."""
         lines = "".join(f"{name[:300]!r}\n" for name in names)
         with self._lock:
             try:
@@ -144,23 +140,23 @@ class UnreviewedWrites:
                 self._lost.extend(names)
 
     def list_names(self) -> list[str]:
-        """What was written, the oldest first, each once."""
+        """Return the written names without duplicates, oldest first."""
         try:
             lines = self.file.read_text("utf-8", "replace").splitlines()
         except FileNotFoundError:
             lines = []
         except OSError:
-            lines = ["'…'"]  # whether something was written cannot be known
+            lines = ["'…'"]  # unknown, so treated as written
         return list(dict.fromkeys([*(line.strip("'\"") for line in lines), *self._lost]))
 
     def describe(self) -> str:
-        """What was written, in a few words; empty: nothing."""
+        """Return a short list of the written names, empty if there are none."""
         names = self.list_names()
         more = len(names) - _MAX_NAMES_SHOWN
         return ", ".join(names[:_MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
     def mark_reviewed(self) -> list[str]:
-        """A person has looked at the folder. Returns what was written until then."""
+        """Clear the list after a person's review. Return the names written until then."""
         names = self.list_names()
         self.file.unlink(missing_ok=True)
         self._lost.clear()
@@ -169,7 +165,7 @@ class UnreviewedWrites:
 
 @frozen
 class WorkspaceContext:
-    """The folder, the settings and the switches. Whoever changes a file holds `write_lock`."""
+    """The folder, the settings and the switches. Hold `write_lock` to change a file."""
 
     root_folder: RootFolder
     settings: WorkspaceSettings
@@ -178,11 +174,11 @@ class WorkspaceContext:
     write_lock: Lock = field(default_factory=Lock)
 
     def with_outside_access(self) -> WorkspaceContext:
-        """The same for a call that a person granted: it may reach what lies outside of the folder."""
+        """Return the context for a granted call, which may access paths outside the folder."""
         return replace(self, ground=self.root_folder.with_outside_access())
 
     def build_walk(self, *, include_ignored: bool = False, max_depth: int | None = None) -> FolderWalk:
-        """A walk that passes over what is ignored, unless everything is wanted."""
+        """Build a walk that skips ignored entries, unless `include_ignored`."""
         walking = FolderWalk(
             ignored=frozenset() if include_ignored else frozenset(self.settings.ignored),
             gitignore=not include_ignored,

@@ -1,4 +1,4 @@
-"""Names, descriptions and parameter schemas of the workspace's tools."""
+"""Names, descriptions and parameter schemas of the workspace tools."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def build_boolean_schema(description: str) -> JsonObject:
     return {"type": "boolean", "description": description}
 
 
-MAX_CONTENT_LENGTH: Final = 16 * 1024 * 1024  # characters; builtin.workspace.write_bytes is the real bound
+MAX_CONTENT_LENGTH: Final = (
+    16 * 1024 * 1024
+)  # characters; the effective limit is builtin.workspace.write_bytes
 _MAX_LINE_NUMBER: Final = 2**31
 
 PATH_SCHEMA: Final = build_text_schema(
@@ -105,7 +107,7 @@ TERMINAL_PARAMETERS: Final[dict[str, JsonObject]] = {
 
 @frozen
 class ToolWording:
-    """The description of a tool, that of its operation parameter, and what is known beyond both."""
+    """The description of a tool and of its operation parameter, and further known properties."""
 
     description: str
     operation: str = ""
@@ -117,7 +119,7 @@ WITH_APPROVAL: Final = "a file outside of it needs its whole path, and each call
 
 
 def format_boundary(text: str, *, outside: bool) -> str:
-    """What is said of the boundary, as it is set."""
+    """Return the text with the current rule about paths outside the folder."""
     return text.replace(INSIDE_ONLY, WITH_APPROVAL) if outside else text
 
 

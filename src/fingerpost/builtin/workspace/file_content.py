@@ -1,4 +1,4 @@
-"""Reading and writing files: whole or in part; a changed file is written beside the old one and renamed."""
+"""Reads and writes files, whole or in part. A changed file is written beside the old one and renamed."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from fingerpost.builtin.workspace.text import (
 )
 from fingerpost.frozen import frozen
 
-_MAX_LINES_WHEN_DONE: Final = 40  # lines of the difference: whoever asked knows what they wrote
+_MAX_LINES_WHEN_DONE: Final = 40  # diff lines after a real change: the caller knows what it wrote
 
 
 @frozen(kw_only=False)
 class FileChange:
-    """One file before and after; None: it is not there."""
+    """One file before and after. None if it does not exist."""
 
     display_path: str
     before: bytes | None
     after: bytes | None
 
     def describe(self, run_mode: RunMode) -> str:
-        """The difference, and what was or would be done."""
+        """Return the diff, and what was or would be done."""
         most = MAX_DIFF_LINES if run_mode.is_dry_run else _MAX_LINES_WHEN_DONE
         return (
             f"{self._get_verb(run_mode)} {self.display_path} "
@@ -70,20 +70,20 @@ class FileChange:
 
 
 def format_report(run_mode: RunMode, *parts: str) -> str:
-    """What a call answers: under the heading of the dry run, if it is one."""
+    """Join the parts of a reply, with the heading of a dry run if it is one."""
     body = "\n\n".join(parts)
     return f"{run_mode.heading}\n\n{body}" if run_mode.is_dry_run else body
 
 
 MAX_HASHED_BYTES: Final = 256 * 1024 * 1024
-READ_TIMEOUT_S: Final = 20.0  # for getting to a line far down in a huge file
+READ_TIMEOUT_S: Final = 20.0  # to reach a line far down in a huge file
 _CHUNK_BYTES: Final = 1024 * 1024
 _BEGINNING_BYTES: Final = 8192
 
 
 @frozen(kw_only=False)
 class FileContent:
-    """A file that was read: all of it, or the beginning."""
+    """The content of a file: all of it, or the beginning."""
 
     entry: PathEntry
     file_stat: os.stat_result
@@ -95,7 +95,7 @@ class FileContent:
 
 
 def read_bytes(entry: PathEntry, limit: int) -> FileContent:
-    """At most so many bytes of the file."""
+    """Read at most `limit` bytes of the file."""
     descriptor, found = entry.open_file()
     try:
         return FileContent(entry, found, _read_some(descriptor, limit))
@@ -104,7 +104,7 @@ def read_bytes(entry: PathEntry, limit: int) -> FileContent:
 
 
 def read_for_edit(entry: PathEntry, limit: int) -> tuple[FileContent, FileText]:
-    """All of a text file. Raises `ToolRefused` when it is too large or no text."""
+    """Read a whole text file. Raises `ToolRefused` if it is too large or no text."""
     content = read_bytes(entry, limit + 1)
     if len(content.data) > limit:
         message = (
@@ -120,7 +120,7 @@ def read_for_edit(entry: PathEntry, limit: int) -> tuple[FileContent, FileText]:
 
 
 def read_file(workspace: WorkspaceContext, path: str) -> str:
-    """A file as text, up to the limit and to the end of a line."""
+    """Return a file as text, up to the limit and the end of a line."""
     with workspace.root_folder.open_entry(path) as place:
         content = read_bytes(place, workspace.settings.read_bytes)
         text = decode_text(content.data, whole=content.whole)
@@ -130,7 +130,7 @@ def read_file(workspace: WorkspaceContext, path: str) -> str:
         return f"{text.text}{_format_footnote(text, '')}" if text.text else f"[{place.display_path} is empty]"
     lines = split_lines(text.text)
     if len(lines) > 1:
-        lines.pop()  # cut somewhere in the middle
+        lines.pop()  # the last line is incomplete
     more = (
         f"lines 1–{len(lines)}, {len(content.data)} of {content.file_stat.st_size} bytes; "
         f"read_range with start_line={len(lines) + 1} reads on"
@@ -148,7 +148,7 @@ def _format_footnote(text: FileText, more: str) -> str:
 
 
 def read_range(workspace: WorkspaceContext, path: str, start: int, end: int) -> str:
-    """Lines `start` to `end` (from 1, both counted); a negative start counts from the end."""
+    """Return lines `start` to `end` (from 1, inclusive). A negative start counts from the end."""
     if start == 0 or (start > 0 and end and end < start):
         message = f"Lines {start} to {end} are no range."
         raise ToolRefused(
@@ -170,7 +170,7 @@ def read_range(workspace: WorkspaceContext, path: str, start: int, end: int) -> 
 
 
 def _is_wide_encoding(begin: bytes) -> bool:
-    """Whether a line end is more than one byte there."""
+    """Return whether a line end takes more than one byte."""
     text = decode_text(begin, whole=False)
     return text is not None and text.encoding.startswith(("utf-16", "utf-32"))
 
@@ -186,7 +186,7 @@ def _read_text_range(workspace: WorkspaceContext, entry: PathEntry, start: int, 
 def _read_line_range(
     workspace: WorkspaceContext, entry: PathEntry, descriptor: int, start: int, end: int
 ) -> str:
-    """Going through the file in chunks; what lies before the range is counted, not kept."""
+    """Read the range in chunks. Lines before it are counted, not kept."""
     most = workspace.settings.read_bytes
     line, kept, size = start, list[bytes](), 0
     offset = _find_line_offset(descriptor, start, entry)
@@ -205,7 +205,7 @@ def _read_line_range(
 
 
 def _find_line_offset(descriptor: int, wanted: int, entry: PathEntry) -> int:
-    """Where a line begins. Raises `ToolRefused` when there is none of that number."""
+    """Return the offset of a line. Raises `ToolRefused` if there is no such line."""
     line, offset, until = 1, 0, time.monotonic() + READ_TIMEOUT_S
     while line < wanted:
         chunk = os.pread(descriptor, _CHUNK_BYTES, offset)
@@ -233,7 +233,7 @@ def _find_line_offset(descriptor: int, wanted: int, entry: PathEntry) -> int:
 
 
 def _ends_inside_line(descriptor: int, offset: int) -> bool:
-    """Whether the file ends there without a line end."""
+    """Return whether the file ends at `offset` without a line end."""
     return offset > 0 and os.pread(descriptor, 1, offset - 1) != b"\n"
 
 
@@ -284,7 +284,7 @@ def _read_some(descriptor: int, limit: int) -> bytes:
 
 
 def describe_path(workspace: WorkspaceContext, path: str) -> str:
-    """What is known about one file or folder."""
+    """Describe one file or folder."""
     with workspace.root_folder.open_entry(path, follow=False) as place:
         found = place.require_stat()
         if S_ISLNK(found.st_mode):
@@ -309,7 +309,7 @@ def _describe_link(workspace: WorkspaceContext, entry: PathEntry, path: str) -> 
 
 
 def _describe_file(entry: PathEntry) -> str:
-    """A file by its figures: type, size, when it changed, its hash; and of a text how long it is."""
+    """Describe a file: type, size, modification time, hash, and the number of lines of a text."""
     descriptor, found = entry.open_file()
     try:
         begin = os.pread(descriptor, _BEGINNING_BYTES, 0)
@@ -363,10 +363,11 @@ _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, 
 
 
 def write_atomically(entry: PathEntry, data: bytes, before: os.stat_result | None) -> None:
-    """Have `data` be the file. `before` is what was there when it was decided; None: nothing was.
+    """Replace the file's content with `data`. `before` is the stat when this was decided; None if it did not
+    exist.
 
-    The old file is never opened for writing: other names it may have outside of the root keep
-    what they had. Its permissions are kept.
+    The old file is never opened for writing, so hard links outside the root keep their content. Permissions
+    are kept.
     """
     if before is not None and not before.st_mode & 0o222:
         message = f"{entry.display_path} is read-only."
@@ -385,10 +386,10 @@ def write_atomically(entry: PathEntry, data: bytes, before: os.stat_result | Non
 
 
 def move_entry(source: PathEntry, target: PathEntry) -> None:
-    """Give it another name. What has that name already is never replaced."""
+    """Rename an entry. An existing target is never replaced."""
     with translate_os_errors(source.display_path):
         if stat.S_ISDIR(source.require_stat().st_mode):
-            # A folder cannot replace a file, nor one that has something in it: the system refuses both.
+            # The system itself refuses to replace a file or a non-empty folder with a folder.
             if target.get_stat() is not None:
                 raise FileExistsError(errno.EEXIST, "exists")
             _rename_entry(source, target)
@@ -431,7 +432,9 @@ def _write_temporary(entry: PathEntry, data: bytes, mode: int | None) -> str:
 
 
 def _link_into_place(entry: PathEntry, temporary: str) -> None:
-    """Under a name that must be free: a rename would replace what came there meanwhile."""
+    """Link the temporary file to a name that must be free. A rename would replace a file created
+    meanwhile.
+    """
     try:
         os.link(
             temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder, follow_symlinks=False
@@ -441,7 +444,7 @@ def _link_into_place(entry: PathEntry, temporary: str) -> None:
             raise
         os.close(
             os.open(entry.name, _NEW_FILE_FLAGS, 0o666, dir_fd=entry.folder)
-        )  # a disk without links: hold the name
+        )  # no hard links on this disk: reserve the name
         os.replace(temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
 
 
@@ -459,7 +462,7 @@ def _build_version_mark(file_stat: os.stat_result) -> tuple[int, int, int, int]:
     return (file_stat.st_ino, file_stat.st_dev, file_stat.st_size, file_stat.st_mtime_ns)
 
 
-MAX_EDITED_FILES: Final = 20  # of one multi_replace
+MAX_EDITED_FILES: Final = 20  # per multi_replace
 MAX_EDITS: Final = 100
 
 
@@ -471,7 +474,7 @@ class _PlannedChange:
 
 
 def create_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
-    """A new file; one that exists is left alone."""
+    """Create a new file. An existing one is not changed."""
     with workspace.write_lock, workspace.root_folder.open_entry(path) as place:
         workspace.root_folder.check_creatable(place)
         if place.get_stat() is not None:
@@ -483,7 +486,7 @@ def create_file(workspace: WorkspaceContext, path: str, content: str, run_mode: 
 
 
 def write_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
-    """A file's whole content. One that exists keeps its encoding, mark, line ends and permissions."""
+    """Write a file's whole content. An existing file keeps its encoding, BOM, line ends and permissions."""
     with workspace.write_lock, workspace.root_folder.open_entry(path) as place:
         workspace.root_folder.check_writable(place)
         if place.get_stat() is None:
@@ -505,13 +508,13 @@ def write_file(workspace: WorkspaceContext, path: str, content: str, run_mode: R
 
 
 def _encode_like_old(old: FileText | None, content: str) -> bytes:
-    if old is None or not old.certain:  # binary, or in an encoding nobody knows: UTF-8 from now on
+    if old is None or not old.certain:  # binary, or in an unknown encoding: UTF-8 from now on
         return _encode_text(content)
     return old.encode_changed(old.normalize_line_ends(content))
 
 
 def append_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
-    """More at the end of a file, on a line of its own; a file that is not there begins with it."""
+    """Append content on a new line at the end of a file. The file is created if it does not exist."""
 
     def change(text: FileText) -> str:
         plain = text.plain
@@ -522,12 +525,12 @@ def append_file(workspace: WorkspaceContext, path: str, content: str, run_mode: 
 
 
 def replace_string(workspace: WorkspaceContext, path: str, edit: TextEdit, run_mode: RunMode) -> str:
-    """One text for another, found exactly once or everywhere."""
+    """Replace a text that occurs exactly once, or all its occurrences."""
     return _change_text(workspace, path, lambda text: _apply_edits(text, (edit,), path), run_mode)
 
 
 def insert_text(workspace: WorkspaceContext, path: str, line: int, content: str, run_mode: RunMode) -> str:
-    """More text before a line."""
+    """Insert text before a line."""
     return _change_text(
         workspace,
         path,
@@ -539,7 +542,7 @@ def insert_text(workspace: WorkspaceContext, path: str, line: int, content: str,
 def replace_strings(
     workspace: WorkspaceContext, path: str, edits: Sequence[Mapping[str, object]], run_mode: RunMode
 ) -> str:
-    """Several replacements, in one file or several. All are checked before the first file is written."""
+    """Apply several replacements in one or more files. All are checked before the first file is written."""
     by_path = _group_by_path(path, edits)
     with workspace.write_lock, ExitStack() as stack:
         planned: list[_PlannedChange] = []

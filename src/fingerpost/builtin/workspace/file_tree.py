@@ -1,4 +1,6 @@
-"""Folders and whole files: listing, finding, renaming, copying, deleting. Nothing that exists is replaced."""
+"""Operations on folders and whole files: list, find, rename, copy, delete. Nothing that exists is
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ MAX_PATTERN_LENGTH: Final = 300
 def walk_folder(
     workspace: WorkspaceContext, path: str, walk: FolderWalk
 ) -> Generator[tuple[PathEntry, Generator[WalkedEntry]]]:
-    """All below a folder. What its parents' `.gitignore` says holds, unless the folder itself is ignored."""
+    """Yield everything below a folder. The `.gitignore` files of its parents apply, unless the folder itself
+    is ignored.
+    """
     with workspace.root_folder.open_entry(path) as place:
         folder = place.open_folder()
         try:
@@ -76,7 +80,7 @@ def _is_hidden(ignore_rules: IgnoreRules, names: tuple[str, ...]) -> bool:
 def list_folder(
     workspace: WorkspaceContext, path: str, *, max_depth: int, include_ignored: bool, limit: int
 ) -> str:
-    """The entries of a folder, folders with a slash, files with their size; deeper ones where wished."""
+    """List the entries of a folder: folders with a slash, files with their size, down to `max_depth`."""
     walking = workspace.build_walk(include_ignored=include_ignored, max_depth=max_depth)
     lines: list[str] = []
     with walk_folder(workspace, path, walking) as (place, found):
@@ -105,7 +109,7 @@ def _format_entry(entry: WalkedEntry, start: int) -> str:
 def find_files(
     workspace: WorkspaceContext, pattern: str, path: str, *, include_ignored: bool, limit: int
 ) -> str:
-    """Files and folders whose path fits a pattern (`*.md`, `src/**/test_*.py`), in order."""
+    """List files and folders whose path matches a pattern (`*.md`, `src/**/test_*.py`), in order."""
     fits = compile_path_pattern(pattern)
     walking = workspace.build_walk(include_ignored=include_ignored)
     found: list[str] = []
@@ -124,7 +128,7 @@ def find_files(
 
 
 def compile_path_pattern(pattern: str) -> re.Pattern[str]:
-    """A pattern for paths; one without a slash fits the name in whatever folder."""
+    """Compile a pattern for paths. Without a slash, it matches the name in any folder."""
     if not pattern or len(pattern) > MAX_PATTERN_LENGTH:
         message = f"The pattern must have 1 to {MAX_PATTERN_LENGTH} characters."
         raise ToolRefused(message, hint="Such as *.md, or src/**/test_*.py.")
@@ -139,7 +143,7 @@ def compile_path_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """`*.{md,txt}` is `*.md` and `*.txt`; one pair of braces, as everybody writes it."""
+    """Expand one pair of braces: `*.{md,txt}` is `*.md` and `*.txt`."""
     match = re.search(r"\{([^{}]*)\}", pattern)
     if match is None or "," not in match[1]:
         return [pattern]
@@ -160,7 +164,7 @@ MAX_PATHS_SHOWN: Final = 50
 
 
 def rename_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: RunMode) -> str:
-    """Another name for a file or folder, perhaps in another folder."""
+    """Rename a file or folder, possibly into another folder."""
     with (
         workspace.write_lock,
         workspace.root_folder.open_entry(path, follow=False) as source,
@@ -183,7 +187,7 @@ def rename_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode:
 
 
 def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: RunMode) -> str:
-    """A copy of a file, or of a folder with all that is in it."""
+    """Copy a file, or a folder with its content."""
     with (
         workspace.write_lock,
         workspace.root_folder.open_entry(path) as source,
@@ -209,7 +213,7 @@ def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: R
 
 
 def delete_path(workspace: WorkspaceContext, path: str, run_mode: RunMode, *, recursive: bool) -> str:
-    """A file or an empty folder away; a folder with all that is in it where that is said."""
+    """Delete a file or an empty folder, or with `recursive` a folder with its content."""
     with workspace.write_lock, workspace.root_folder.open_entry(path, follow=False) as place:
         found = place.require_stat()
         _check_outside_folder(place, place, found)
@@ -226,7 +230,7 @@ def delete_path(workspace: WorkspaceContext, path: str, run_mode: RunMode, *, re
 
 
 def _describe_lost(entry: PathEntry, file_stat: os.stat_result) -> str:
-    """What is gone with it: shown, so that a mistake can be seen and mended."""
+    """Describe what is deleted, so that a mistake can be noticed and corrected."""
     if not stat.S_ISREG(file_stat.st_mode):
         return ""
     content = read_bytes(entry, 64 * 1024)
@@ -236,7 +240,9 @@ def _describe_lost(entry: PathEntry, file_stat: os.stat_result) -> str:
 
 
 def _check_outside_folder(source: PathEntry, target: PathEntry, file_stat: os.stat_result) -> None:
-    """What a folder outside holds, a person who was asked about its name has not seen."""
+    """Refuse to copy or move a folder outside the root: the person who granted the call has not seen its
+    content.
+    """
     if stat.S_ISDIR(file_stat.st_mode) and (source.outside or target.outside):
         message = "A folder is not moved, copied or deleted as a whole outside of the working directory."
         raise ToolRefused(message, hint="Take its files one by one.")
@@ -258,7 +264,7 @@ def _check_target(workspace: WorkspaceContext, source: PathEntry, target: PathEn
 
 
 def _list_contents(workspace: WorkspaceContext, folder_entry: PathEntry) -> list[str]:
-    """All that lies in a folder, seen from the root, ignored or not."""
+    """List everything in a folder, relative to the root, ignored or not."""
     walking = FolderWalk(gitignore=False)
     folder = folder_entry.open_folder()
     try:
@@ -272,7 +278,7 @@ def _list_contents(workspace: WorkspaceContext, folder_entry: PathEntry) -> list
 
 
 def _check_contents(workspace: WorkspaceContext, entry: PathEntry) -> list[str]:
-    """A folder goes nowhere with something in it that may not be changed."""
+    """Return the folder's content. Raises `ToolRefused` if it contains something protected."""
     found = _list_contents(workspace, entry)
     for path in found:
         names = tuple(path.split("/"))
@@ -290,7 +296,7 @@ def _delete_folder(
         raise ToolRefused(message, hint=hint, error_type=NOT_EMPTY_TYPE, path=entry.display_path)
     if not run_mode.is_dry_run:
         with translate_os_errors(entry.display_path):
-            # Through descriptors only, never through a link: so the library does it here.
+            # Uses descriptors only and follows no links.
             shutil.rmtree(entry.name, dir_fd=entry.folder)
     listed = [format_name(path) for path in found[:MAX_PATHS_SHOWN]]
     if len(found) > MAX_PATHS_SHOWN:
@@ -321,7 +327,7 @@ def _copy_folder(workspace: WorkspaceContext, source: PathEntry, target: PathEnt
 def _copy_entry(
     workspace: WorkspaceContext, source: PathEntry, target: PathEntry, path: str, run_mode: RunMode
 ) -> int | None:
-    """One entry of a folder; each way is gone anew from the root. Links are not copied."""
+    """Copy one entry of a folder. Each path is resolved again from the root. Links are not copied."""
     old = "/".join(filter(None, (*source.names, path)))
     new = "/".join(filter(None, (*target.names, path)))
     with (
@@ -356,7 +362,7 @@ def _check_size(workspace: WorkspaceContext, display_path: str, size: int) -> No
 
 
 def _keep_mode(entry: PathEntry, file_stat: os.stat_result) -> None:
-    """A program stays one."""
+    """Keep the permission to execute."""
     if not file_stat.st_mode & 0o111:
         return
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""Walking through folders in a fixed order: glob patterns and `.gitignore`; links are never followed."""
+"""Walks through folders in a fixed order, with glob patterns and `.gitignore`. Links are never followed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 
-ANY_FOLDER_PATTERN: Final = "(?:.*/)?"  # in front of a pattern without a slash
+ANY_FOLDER_PATTERN: Final = "(?:.*/)?"  # prefix of a pattern without a slash
 _STAR_PATTERN: Final = "[^/]*"
 _LEADING_FOLDERS: Final = "(?:.*?/)??"
 
 
 def translate_glob(glob: str) -> str:
-    """The pattern as a regular expression, for `fullmatch` with `re.DOTALL`."""
-    stretches: list[list[str]] = [[]]  # what stands between `**/` and `**/`
+    """Translate the pattern to a regular expression for `fullmatch` with `re.DOTALL`."""
+    stretches: list[list[str]] = [[]]  # the pieces between `**/` and `**/`
     place = 0
     while place < len(glob):
         if (end := _find_folders_end(glob, place)) is not None:
@@ -37,7 +37,7 @@ def translate_glob(glob: str) -> str:
 
 
 def _join_with_stars(pieces: list[str]) -> str:
-    """In each name, what stands between two stars is found once; behind the last star anything may fit."""
+    """Join the pieces with stars. Each piece between two stars is matched once, to avoid backtracking."""
     made: list[str] = []
     since_star: list[str] | None = None
     for piece in pieces:
@@ -58,7 +58,7 @@ def _join_with_stars(pieces: list[str]) -> str:
 
 
 def _find_folders_end(glob: str, position: int) -> int | None:
-    """Where `**/` at this place ends, if there is one."""
+    """Return the end of `**/` at this position, or None if there is none."""
     if not glob.startswith("**", position) or not _is_single_star(glob, position):
         return None
     end = _skip_stars(glob, position)
@@ -114,7 +114,7 @@ MAX_PATTERN_LINE: Final = 500
 
 @frozen(kw_only=False)
 class IgnorePattern:
-    """One line: what it fits, whether it takes back what others ignored, whether it means folders alone."""
+    """One line of a `.gitignore`: its pattern, whether it negates, and whether it applies to folders only."""
 
     regex: re.Pattern[str]
     negated: bool
@@ -123,14 +123,14 @@ class IgnorePattern:
 
 @frozen(kw_only=False)
 class IgnoreRules:
-    """The patterns of one folder, and those of the folders above it."""
+    """The patterns of one folder and of its parents."""
 
-    base: str  # the folder they stand in, seen from the root: `` or `a/b/`
-    patterns: tuple[IgnorePattern, ...]  # the last line first
+    base: str  # their folder relative to the root: `` or `a/b/`
+    patterns: tuple[IgnorePattern, ...]  # last line first
     above: IgnoreRules | None = None
 
     def is_ignored(self, path: str, *, folder: bool) -> bool:
-        """Whether an entry is left out; `path` is seen from the root, and lies below `base`."""
+        """Return whether an entry is ignored. `path` is relative to the root and below `base`."""
         level: IgnoreRules | None = self
         while level is not None:
             below = path[len(level.base) :]
@@ -142,7 +142,7 @@ class IgnoreRules:
 
 
 def parse_patterns(text: str) -> tuple[IgnorePattern, ...]:
-    """The patterns of a file, the last first. A line that makes no sense fits nothing."""
+    """Parse the patterns of a file, last line first. An invalid line matches nothing."""
     found: list[IgnorePattern] = []
     for line in text.splitlines()[:MAX_PATTERNS]:
         pattern = _parse_line(line)
@@ -187,38 +187,38 @@ _WALK_FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLO
 
 @frozen(kw_only=False)
 class WalkedEntry:
-    """One file or folder below. `folder` is open only until the next entry is taken."""
+    """A file or folder of a walk. `folder` is open only until the next entry."""
 
     folder: int
     name: str
-    path: str  # seen from the root
+    path: str  # relative to the root
     is_folder: bool
-    is_file: bool  # an ordinary one
+    is_file: bool  # a regular file
     depth: int
 
     def open_file(self) -> int:
-        """The file, for reading. Raises `OSError`."""
+        """Open the file for reading. Raises `OSError`."""
         return os.open(self.name, _WALK_FILE_FLAGS, dir_fd=self.folder)
 
     def get_stat(self) -> os.stat_result:
-        """Raises `OSError`."""
+        """Return the stat of the entry. Raises `OSError`."""
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
 
 @dataclass(slots=True, kw_only=True)
 class FolderWalk:
-    """How to walk, and how it went."""
+    """The options and the state of a walk."""
 
-    ignored: frozenset[str] = frozenset()  # names of folders passed over
+    ignored: frozenset[str] = frozenset()  # names of skipped folders
     gitignore: bool = True
     max_depth: int = MAX_DEPTH
     seconds: float = WALK_TIMEOUT_S
     count: int = 0
-    stop_reason: str = ""  # why it did not see everything; empty: it did
+    stop_reason: str = ""  # why the walk is incomplete; empty if it is complete
     _deadline: float = field(default=0.0, init=False)
 
     def walk(self, folder: int, path: str, ignore_rules: IgnoreRules | None = None) -> Generator[WalkedEntry]:
-        """Everything below an open folder; `path` is where it lies, seen from the root."""
+        """Yield everything below an open folder. `path` is its location relative to the root."""
         self._deadline = time.monotonic() + self.seconds
         yield from self._walk_folder(folder, f"{path}/" if path else "", ignore_rules, 1)
 
@@ -250,7 +250,7 @@ class FolderWalk:
             return
         try:
             below = os.open(name, _WALK_FOLDER_FLAGS, dir_fd=folder)
-        except OSError:  # gone, swapped for something else, or not ours to read
+        except OSError:  # deleted, replaced, or not readable
             return
         try:
             yield from self._walk_folder(below, f"{path}/", ignore_rules, depth + 1)
@@ -279,7 +279,7 @@ class FolderWalk:
 
 
 def load_parent_rules(folders: Iterable[tuple[int, str]]) -> IgnoreRules | None:
-    """What the folders from the root down to a start ignore: each open, with its path (`` or `a/b/`)."""
+    """Load the ignore rules of the open folders from the root to a start, with their paths (`` or `a/b/`)."""
     found: IgnoreRules | None = None
     for folder, prefix in folders:
         found = _add_rules(folder, prefix, found)

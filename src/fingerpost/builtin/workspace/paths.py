@@ -1,4 +1,4 @@
-"""Paths inside the root folder: nothing here leaves it without a person's grant. Links are resolved name by
+"""Paths inside the root folder. Nothing here leaves it without a person's grant. Links are resolved name by
 name, with every folder held open.
 """
 
@@ -22,7 +22,7 @@ from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 
-# The types of errors that metadata name.
+# Error types in the metadata of outcomes.
 NOT_FOUND_TYPE: Final = "FileNotFound"
 EXISTS_TYPE: Final = "FileExists"
 NOT_A_FILE_TYPE: Final = "NotAFile"
@@ -58,7 +58,7 @@ _MESSAGE_BY_ERRNO: Final[dict[int | None, tuple[str, str]]] = {
 
 @contextmanager
 def translate_os_errors(display_path: str) -> Generator[None]:
-    """Whatever the system refuses inside is told as `ToolRefused`, about the path that was meant."""
+    """Convert `OSError` raised inside to `ToolRefused` about this path."""
     try:
         yield
     except OSError as error:
@@ -70,20 +70,20 @@ def translate_os_errors(display_path: str) -> Generator[None]:
         raise ToolRefused(message, hint=hint, error_type=kind, path=display_path) from error
 
 
-MAX_PATH_LENGTH: Final = 4096  # bytes, as the system has it
+MAX_PATH_LENGTH: Final = 4096  # bytes; the system's limit
 MAX_NAME_LENGTH: Final = 255
 MAX_PATH_DEPTH: Final = 256
 
-# Types of errors whose cause is the path that was given, not what is there.
+# Error types caused by the given path and not by the file system.
 OUTSIDE_TYPE: Final = "OutsideWorkingDirectory"
 PROTECTED_TYPE: Final = "ProtectedPath"
 SENSITIVE_NAMES: Final = "SensitivePath"
 
 
 def parse_path(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of a path seen from the root, `..` still among them. Raises `ToolRefused`.
+    """Return the names of a path relative to the root, with `..` unresolved. Raises `ToolRefused`.
 
-    `roots` are the spellings of the root that an absolute path may begin with.
+    `roots` are the spellings of the root with which an absolute path may start.
     """
     _check_text(path)
     names = _split_path(path)
@@ -103,7 +103,7 @@ def parse_path(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def parse_link(target: str, roots: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The names a link leads to; None when it leads out of the root by its very first letter."""
+    """Return the names that a link leads to, or None if it is absolute and outside the root."""
     names = _split_path(target)
     if not target.startswith("/"):
         return names
@@ -119,12 +119,12 @@ def is_absolute(target: str) -> bool:
 
 
 def format_name(name: str) -> str:
-    """A name or path as it can be shown: what is not printable is spelled out."""
+    """Return a name or path for display, with unprintable characters escaped."""
     return "".join(char if char.isprintable() else _escape_character(char) for char in name)
 
 
 def check_new_name(name: str) -> None:
-    """Whether a file may be called so: others have to be able to read and type the name."""
+    """Raise `ToolRefused` if people could not read or type the name."""
     if not name.isprintable():
         message = f"The name {format_name(name)} has characters in it that cannot be seen."
         raise ToolRefused(message, hint="Choose a name of letters, digits and ordinary signs.")
@@ -160,7 +160,7 @@ def _strip_root(path: str, names: tuple[str, ...], roots: tuple[str, ...]) -> tu
 
 
 def build_outside_error(path: str) -> ToolRefused:
-    """Why the path is refused."""
+    """Build the error for a path outside the root."""
     message = f"{format_name(path[:200])} leads out of the working directory: nothing there can be used."
     hint = "Use a path inside of it; builtin.workspace.root says which folder it is."
     return ToolRefused(message, hint=hint, error_type=OUTSIDE_TYPE, path=format_name(path[:200]))
@@ -173,11 +173,11 @@ def _escape_character(char: str) -> str:
     return char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-_MAX_ENTRIES_COMPARED: Final = 2000  # entries looked at
+_MAX_ENTRIES_COMPARED: Final = 2000  # entries compared
 
 
 def find_nearest_name(folder: int, name: str) -> str | None:
-    """An entry of the open folder whose name is nearly that one."""
+    """Return the entry of the open folder with the most similar name, or None."""
     try:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in islice(entries, _MAX_ENTRIES_COMPARED))
@@ -194,36 +194,35 @@ def _normalize_name(name: str) -> str:
 
 SELF_NAME: Final = "."
 _OPEN_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
-_FILE_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | _OPEN_FLAGS  # a pipe nobody writes to must not hold us up
+_FILE_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | _OPEN_FLAGS  # a pipe without a writer must not block
 _OPEN_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | _OPEN_FLAGS
 
 
 @frozen
 class PathEntry:
-    """An entry of an open folder, whether or not it is there. Valid as long as the folder is held open.
+    """An entry of an open folder, which may not exist. Valid while the folder is open.
 
-    Everything is done through the folder's descriptor: what happens to the path meanwhile, links
-    included, cannot lead anywhere else.
+    All access uses the folder's descriptor, so later changes of the path or its links have no effect.
     """
 
     folder: int
     name: str  # `.`: the open folder itself
-    missing: tuple[str, ...] = ()  # folders between the open one and the name that do not exist
-    names: tuple[str, ...] = ()  # all of it, seen from the root, with no link left in it
-    outside: bool = False  # of the root: the names are seen from the top of the disk
+    missing: tuple[str, ...] = ()  # missing folders between the open one and the name
+    names: tuple[str, ...] = ()  # the whole path relative to the root, with links resolved
+    outside: bool = False  # outside the root: the names are relative to `/`
 
     @property
     def display_path(self) -> str:
-        """As it is told to people."""
+        """The path for display."""
         return f"/{'/'.join(self.names)}" if self.outside else "/".join(self.names) or SELF_NAME
 
     @property
     def path(self) -> str:
-        """As it is given to find the very same place again."""
+        """The path that leads to the same entry again."""
         return self.display_path if self.outside else f"./{'/'.join(self.names)}"
 
     def get_stat(self) -> os.stat_result | None:
-        """What is there now, a link not followed; None: nothing."""
+        """Return the current stat without following a link, or None if nothing exists."""
         if self.missing:
             return None
         with translate_os_errors(self.display_path):
@@ -233,17 +232,17 @@ class PathEntry:
                 return None
 
     def require_stat(self) -> os.stat_result:
-        """What is there. Raises `ToolRefused` when nothing is."""
+        """Return the current stat. Raises `ToolRefused` if nothing exists."""
         found = self.get_stat()
         if found is None:
             raise self._build_not_found()
         return found
 
     def open_file(self) -> tuple[int, os.stat_result]:
-        """The file, for reading: a descriptor to be closed, and its figures."""
+        """Open the file for reading. Return a descriptor, which the caller closes, and its stat."""
         if self.missing:
             raise self._build_not_found()
-        _check_is_file(self.require_stat(), self.display_path)  # a device is not even opened
+        _check_is_file(self.require_stat(), self.display_path)  # a device must not even be opened
         with translate_os_errors(self.display_path):
             descriptor = os.open(self.name, _FILE_FLAGS, dir_fd=self.folder)
         try:
@@ -255,7 +254,7 @@ class PathEntry:
         return descriptor, found
 
     def open_folder(self) -> int:
-        """The folder, for listing: a descriptor to be closed."""
+        """Open the folder for listing. Return a descriptor, which the caller closes."""
         if self.missing:
             raise self._build_not_found()
         if not stat.S_ISDIR(self.require_stat().st_mode):
@@ -285,7 +284,7 @@ def _check_is_file(file_stat: os.stat_result, display_path: str) -> None:
 
 
 def describe_kind(file_stat: os.stat_result) -> str:
-    """What it is, in words."""
+    """Return the kind of entry as text."""
     kinds = (
         (stat.S_ISREG, "a file"),
         (stat.S_ISDIR, "a folder"),
@@ -299,7 +298,7 @@ def describe_kind(file_stat: os.stat_result) -> str:
 
 
 def _suggest_name(entry: PathEntry) -> str:
-    """A name that is meant, perhaps: another case, another way to write the same letters, a slip."""
+    """Suggest a similar name: other case, another Unicode form, or a typo."""
     found = find_nearest_name(entry.folder, entry.name)
     if found is None:
         return ""
@@ -307,26 +306,26 @@ def _suggest_name(entry: PathEntry) -> str:
     return f"There is {f'{above}/' if above else ''}{found}."
 
 
-MAX_LINKS: Final = 40  # as the system has it
-MAX_TRIES: Final = 4  # when something changes under our hands
+MAX_LINKS: Final = 40  # the system's limit
+MAX_TRIES: Final = 4  # if something changes meanwhile
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHANGED_MESSAGE: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
 
 
 @frozen
 class OutsideAccess:
-    """A person may grant calls outside of the root, except for these sensitive names."""
+    """Permits granted calls outside the root, except for these sensitive names."""
 
     sensitive: tuple[str, ...] = ()
 
 
 class RootFolder:
-    """One root folder. Its methods block: not for an event loop."""
+    """A root folder. Its methods block: do not use them in an event loop."""
 
     def __init__(
         self, root: Path, *, protected: Iterable[str] = (), outside_access: OutsideAccess | None = None
     ) -> None:
-        """`beyond`: what lies outside may be used, where a person granted it (`with_outside_access`)."""
+        """`outside_access`: paths outside may be used if a person granted it (`with_outside_access`)."""
         if os.open not in os.supports_dir_fd:
             message = "the workspace needs a system that opens files relative to a folder"
             raise ConfigError(message, hint="Use Linux or macOS, or leave it out of builtin.enabled.")
@@ -336,13 +335,15 @@ class RootFolder:
         self._reaches = False
 
     def with_outside_access(self) -> RootFolder:
-        """The same for a call that a person granted: it may reach what lies outside."""
+        """Return the folder for a granted call, which may access paths outside."""
         made = RootFolder(self.root, protected=self._protected, outside_access=self._outside_access)
         made._reaches = self._outside_access is not None
         return made
 
     def get_outside_path(self, path: str) -> str | None:
-        """The whole path of what lies outside, where that may be granted and can be told by its letters."""
+        """Return the absolute path if it is outside, may be granted, and can be determined without file
+        access.
+        """
         if self._outside_access is None:
             return None
         names = parse_path(path, ("/",))
@@ -356,7 +357,9 @@ class RootFolder:
         return None if parse_link(whole, spellings) is not None else whole
 
     def check_sensitive(self, path: str, *, resolve: bool = True) -> None:
-        """Refuse a path outside that nobody may approve. `look`: also where our own folders really lie."""
+        """Raise `ToolRefused` for a path outside that cannot be granted. `resolve`: also resolve links of
+        Fingerpost's folders.
+        """
         names = tuple(name for name in path.split("/") if name)
         patterns = () if self._outside_access is None else self._outside_access.sensitive
         if resolve:
@@ -369,7 +372,7 @@ class RootFolder:
             raise ToolRefused(message, hint=hint, error_type=SENSITIVE_NAMES, path=format_name(path[:200]))
 
     def open_root(self) -> int:
-        """A descriptor of the root. Its own path is the operator's, links and all."""
+        """Return a descriptor of the root. Links in the operator's path are followed."""
         try:
             return os.open(self.root, _FOLDER_FLAGS)
         except OSError as error:
@@ -378,7 +381,9 @@ class RootFolder:
 
     @contextmanager
     def open_entry(self, path: str, *, follow: bool = True) -> Generator[PathEntry]:
-        """The place a path means, its folder held open. `follow`: also its last name, if it is a link."""
+        """Yield the entry of a path, with its folder open. `follow`: also follow its last name if it is a
+        link.
+        """
         walk, place = self._resolve(path, follow=follow)
         try:
             yield place
@@ -386,7 +391,7 @@ class RootFolder:
             walk.close()
 
     def check_path(self, path: str) -> None:
-        """Refuse what cannot be a path here by its letters alone. Nothing is looked up."""
+        """Raise `ToolRefused` if the path is invalid by its spelling. No file access."""
         names = parse_path(path, ("/",))
         if is_absolute(path) and self._outside_access is not None:
             self.check_sensitive(path, resolve=False)
@@ -407,7 +412,7 @@ class RootFolder:
                 walk.close()
                 if (
                     not tries or error.errno not in _CHANGED_MESSAGE
-                ):  # else it changed between two looks: look again
+                ):  # otherwise something changed meanwhile: try again
                     with translate_os_errors(format_name(path)):
                         raise
             except BaseException:
@@ -415,19 +420,19 @@ class RootFolder:
                 raise
 
     def check_creatable(self, entry: PathEntry) -> None:
-        """Whether something may be made here. Raises `ToolRefused`."""
+        """Raise `ToolRefused` if nothing may be created here."""
         self.check_writable(entry)
         for name in (*entry.missing, entry.name):
             check_new_name(name)
 
     def check_writable(self, entry: PathEntry) -> None:
-        """Whether this place may be changed at all. Raises `ToolRefused`."""
+        """Raise `ToolRefused` if this entry may not be changed."""
         if entry.name == SELF_NAME:
             message = "The working directory itself cannot be changed."
             raise ToolRefused(message, hint="Name something inside of it.")
         for pattern in self._protected:
             if entry.outside and pattern.startswith("/"):
-                continue  # seen from the root
+                continue  # the pattern is relative to the root
             if _is_protected(entry.names, pattern):
                 message = f"{entry.display_path} is protected ({pattern}): it can be read, never written."
                 hint = "A person can write it; builtin.workspace.protected lists what is protected."
@@ -435,7 +440,7 @@ class RootFolder:
 
     @contextmanager
     def create_parents(self, entry: PathEntry) -> Generator[PathEntry]:
-        """The same place once all folders above it exist: those that are missing are made."""
+        """Create missing parent folders and yield the entry in its existing folder."""
         if not entry.missing:
             yield entry
             return
@@ -453,7 +458,7 @@ class RootFolder:
                 os.close(descriptor)
 
     def _get_root_spellings(self) -> tuple[str, ...]:
-        """How an absolute path to the root may begin: as it was configured, and as the system has it."""
+        """Return the possible prefixes of an absolute path to the root: as configured, and resolved."""
         return tuple(dict.fromkeys((str(self.root), os.path.realpath(self.root))))
 
     def parse_link_target(self, target: str) -> tuple[str, ...] | None:
@@ -461,12 +466,12 @@ class RootFolder:
 
 
 class _PathResolver:
-    """One way from the root: the folders gone through, each held open."""
+    """Resolves one path from the root, with each folder held open."""
 
     def __init__(self, root_folder: RootFolder, path: str, *, allow_outside: bool = False) -> None:
         self._ground = root_folder
         self._given = path
-        self._is_outside = allow_outside  # it begins at the top of the disk, and follows no link
+        self._is_outside = allow_outside  # starts at `/` and follows no links
         self._stack: list[tuple[str, int]] = [
             ("", os.open("/", _FOLDER_FLAGS) if allow_outside else root_folder.open_root())
         ]
@@ -551,7 +556,9 @@ class _PathResolver:
 
 
 def _is_protected(names: tuple[str, ...], pattern: str) -> bool:
-    """`.git` is protected wherever it is, with all in it; `/profiles/*.toml` only there."""
+    """Return whether the pattern protects the path: `.git` anywhere with its content, `/profiles/*.toml` only
+    there.
+    """
     folded = tuple(_fold_name(name) for name in names)
     wanted = tuple(_fold_name(part) for part in pattern.split("/") if part)
     if not pattern.startswith("/") and len(wanted) == 1:
@@ -562,7 +569,7 @@ def _is_protected(names: tuple[str, ...], pattern: str) -> bool:
 
 
 def _fold_name(name: str) -> str:
-    """As a file system that is generous about case, accents and trailing dots would compare it."""
+    """Fold the name like a file system that ignores case, accents and trailing dots."""
     return normalize("NFKC", name).casefold().rstrip(". ") or name
 
 

@@ -1,4 +1,4 @@
-"""The process that tries a regular expression on texts. It may be killed at any time."""
+"""The process that matches a regular expression against texts. It may be killed at any time."""
 
 import re
 import resource
@@ -6,7 +6,7 @@ import sys
 
 
 def find_matching_lines(pattern: "re.Pattern[str]", text: str, limit: int) -> "list[int]":
-    """The numbers of the lines the pattern is found in, from 0."""
+    """Return the numbers of the matching lines, from 0."""
     found: list[int] = []
     for number, line in enumerate(text.split("\n")):
         if pattern.search(line.rstrip("\r")):
@@ -24,7 +24,7 @@ def _read_next() -> "bytes | None":
 def main() -> None:
     header, _, expression = (_read_next() or b"1 1\n").partition(b"\n")
     seconds, match_case = map(int, header.split())
-    # Whoever started us may be gone, and a pattern hears nothing: the system ends us then.
+    # The parent may have died, and a running match cannot notice that: the CPU limit ends the process.
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     pattern = re.compile(expression.decode("utf-8", "surrogatepass"), 0 if match_case else re.IGNORECASE)
     while (given := _read_next()) is not None:

@@ -1,4 +1,4 @@
-"""Commands as processes: how they are started, limited, ended, and run in the background."""
+"""Commands as processes: start, limits, end, and background jobs."""
 
 from __future__ import annotations
 
@@ -49,13 +49,11 @@ from fingerpost.tasks import cancel_and_exit
 
 
 async def end_process(process: Process, process_mark: str, *, politely: bool) -> None:
-    """Have nothing of the command left. All within bounds."""
+    """End the command with all its child processes, within a time limit."""
     if politely and process.returncode is None:
         _send_signal(process.pid, signal.SIGTERM)
         await wait_for_exit(process, TERM_GRACE)
-    _send_signal(
-        process.pid, signal.SIGKILL
-    )  # also when it is gone itself: its children are in the same group
+    _send_signal(process.pid, signal.SIGKILL)  # even if it has ended: its children are in the same group
     await anyio.to_thread.run_sync(kill_marked, process_mark)
     await wait_for_exit(process, KILL_GRACE)
     await close_pipes(process)
@@ -66,9 +64,9 @@ def _send_signal(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-PreparedCommand = tuple[tuple[str, ...], Mapping[str, str]]  # the words, and variables beside the usual ones
+PreparedCommand = tuple[tuple[str, ...], Mapping[str, str]]  # the words, and additional environment variables
 
-# Every setting that names a program which a reading subcommand could start.
+# All settings that name a program which a reading subcommand could start.
 _GIT_SETTINGS: Final = (
     "safe.bareRepository=explicit", "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat",
     "core.editor=false", "core.askPass=false", "core.sshCommand=false", "core.gitProxy=", "diff.external=",
@@ -76,7 +74,7 @@ _GIT_SETTINGS: Final = (
     "gpg.x509.program=false", "gpg.ssh.program=false", "log.showSignature=false", "submodule.recurse=false",
     "status.submoduleSummary=false", "protocol.allow=never", "maintenance.auto=false", "gc.auto=0",
 )  # fmt: skip
-# Those with a name of the repository's own in them: .gitattributes, which a model may write, chooses them.
+# Settings whose names depend on the repository. `.gitattributes`, which a model may write, selects them.
 _GIT_NAMED_SETTINGS: Final = re.compile(
     r"(?P<filter>filter\..+\.(clean|smudge|process))|(?P<required>filter\..+\.required)"
     r"|(?P<other>diff\..+\.(command|textconv)|credential\..+\.helper|remote\..+\.(vcs|uploadpack|proxy))",
@@ -89,7 +87,7 @@ _GIT_VARIABLES: Final[Mapping[str, str]] = {
     "GIT_EDITOR": "false",
     "GIT_ASKPASS": "false",
     "GIT_SSH_COMMAND": "false",
-    "GIT_ALLOW_PROTOCOL": "none",  # objects that are missing are not fetched
+    "GIT_ALLOW_PROTOCOL": "none",  # missing objects are not fetched
     "GIT_NO_LAZY_FETCH": "1",
 }
 _NO_PROGRAM_VALUES: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
@@ -106,7 +104,7 @@ _LIST_TIMEOUT_S: Final = 20.0
 
 
 def prepare_command(words: Sequence[str], root: Path, folder: Path) -> PreparedCommand:
-    """The command as it is started. One that is not known as safe stays as it is. Blocks."""
+    """Return the command as it is started. Only known safe commands are changed. Blocks."""
     if words[0] not in PROGRAMS or find_unsafe(words, str(root)) is not None:
         return tuple(words), {}
     if words[0] == "rg":
@@ -128,7 +126,7 @@ def _prepare_git(words: Sequence[str], folder: Path) -> PreparedCommand:
 
 
 def _list_git_settings(folder: Path) -> list[str]:
-    """The names of all settings of the repository, of which none has an effect here."""
+    """Return the names of all settings of the repository that must be disabled."""
     environment = {
         name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ
     }
@@ -153,7 +151,7 @@ def _list_git_settings(folder: Path) -> list[str]:
             check=False,
         )
     except FileNotFoundError:
-        return []  # there is no git: starting the command says so
+        return []  # git is not installed: starting the command reports that
     except subprocess.TimeoutExpired:
         message = "git did not list its settings in time."
         raise ToolRefused(message, hint="Try again.") from None
@@ -161,7 +159,9 @@ def _list_git_settings(folder: Path) -> list[str]:
 
 
 def _refuse_bare_repository(folder: Path) -> None:
-    """A folder that git would take for a repository though it has no .git: older versions use it unasked."""
+    """Raise `ToolRefused` if git would treat the folder as a bare repository. Older versions do this without
+    asking.
+    """
     for place in (folder, *folder.parents):
         if (place / ".git").exists():
             return
@@ -170,20 +170,20 @@ def _refuse_bare_repository(folder: Path) -> None:
             raise ToolRefused(message, hint="git is used only in folders with a .git of their own.")
 
 
-# Beyond what every child process of ours gets: no secret has a name like these.
+# In addition to the variables of every child process. None of these can hold a secret.
 _PASSED_VARIABLES: Final = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-_OUTPUT_DRAIN_S: Final = 1.0  # for what is still in the pipes once all processes are gone
+_OUTPUT_DRAIN_S: Final = 1.0  # to read the pipes after all processes have ended
 
 
 @dataclass(slots=True, kw_only=True)
 class RunningCommand:
-    """A command, while it runs and after. `output` has the newest of both its streams, as they came."""
+    """A running or ended command. `output` holds the latest part of both streams, in order of arrival."""
 
     words: Sequence[str]
-    folder: str  # seen from the root
+    folder: str  # relative to the root
     seconds: float
     output: RingBuffer
-    sandbox: CommandSandbox | None = None  # None: it runs outside of one
+    sandbox: CommandSandbox | None = None  # None: without a sandbox
     sandbox_required: bool = False
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     started: float = field(default_factory=time.monotonic)
@@ -198,9 +198,9 @@ class RunningCommand:
         return (self.ended or time.monotonic()) - self.started
 
     async def run(self, root_folder: RootFolder, *, started: Callable[[], None] = lambda: None) -> None:
-        """To its end, whatever that is. Nothing of it is left afterwards, also when this is cancelled.
+        """Run the command to its end. No process of it is left afterwards, even on cancellation.
 
-        `started` hears that it runs. Raises `ToolRefused` when it cannot be started.
+        `started` is called when it runs. Raises `ToolRefused` if it cannot be started.
         """
         try:
             await self._run_command(root_folder, started)
@@ -212,7 +212,9 @@ class RunningCommand:
 
     async def _run_command(self, root_folder: RootFolder, started: Callable[[], None]) -> None:
         try:
-            await anyio.to_thread.run_sync(watchdog_client.add_mark, self.mark)  # in case we are killed next
+            await anyio.to_thread.run_sync(
+                watchdog_client.add_mark, self.mark
+            )  # in case this process is killed next
             await self._run_expected(root_folder, started)
         finally:
             with anyio.CancelScope(shield=True):
@@ -225,7 +227,7 @@ class RunningCommand:
         if self.sandbox_required and kind == "none":
             message = "There is no sandbox here, and builtin.workspace.sandbox requires one."
             raise ToolRefused(message, hint="It needs Linux with Landlock; `auto` runs commands without.")
-        # Its private folder, where the sandbox cannot give it a /tmp of its own.
+        # A private folder, if the sandbox cannot provide its own /tmp.
         scratch = None if kind != "files" else Path(await anyio.to_thread.run_sync(tempfile.mkdtemp))
         try:
             await self._run_in_sandbox(root_folder, kind, scratch, started)
@@ -257,7 +259,7 @@ class RunningCommand:
                     f"stopped after {self.seconds:g} seconds" if self.timed_out else describe_exit(process)
                 )
                 with anyio.CancelScope(shield=True):
-                    # What it left running holds its pipes open: no end of them comes before that is ended.
+                    # Remaining child processes hold the pipes open, so they are ended first.
                     await end_process(process, self.mark, politely=self.timed_out)
                 tasks.cancel_scope.deadline = anyio.current_time() + _OUTPUT_DRAIN_S
         finally:
@@ -309,18 +311,18 @@ def _open_folder(root_folder: RootFolder, folder: str) -> int:
 
 
 def _get_descriptor_path(folder: int, where: str) -> str:
-    """The folder by its descriptor, where the system can: its path may lead elsewhere by then."""
+    """Return the folder's path by descriptor if the system supports it: the plain path may change."""
     return f"/proc/self/fd/{folder}" if sys.platform.startswith("linux") else where
 
 
 log = logging.getLogger("fingerpost.builtin")
 
-MAX_JOBS_KEPT: Final = 50  # that are over: their output can still be read
+MAX_JOBS_KEPT: Final = 50  # ended jobs whose output can still be read
 
 
 @frozen(kw_only=False)
 class BackgroundJob:
-    """One of them. `owner` alone sees it."""
+    """A background command. Only `owner` sees it."""
 
     id: str
     owner: str | None
@@ -329,7 +331,7 @@ class BackgroundJob:
 
 
 class BackgroundJobs:
-    """All background commands of a server, which end when it does."""
+    """All background commands of a server. They end with the server."""
 
     def __init__(self, root_folder: RootFolder, limit: int) -> None:
         self._ground = root_folder
@@ -339,7 +341,7 @@ class BackgroundJobs:
         self._tasks: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
-        """While entered, commands can be started; afterwards none is left."""
+        """Allow commands to start. On exit, all of them are ended."""
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         return self
@@ -352,7 +354,7 @@ class BackgroundJobs:
         return await cancel_and_exit(tasks, kind, error, trace)
 
     async def start_job(self, owner: str | None, command: RunningCommand) -> BackgroundJob:
-        """Begin it. Raises `ToolRefused` when too many run, or when it cannot be started."""
+        """Start a command. Raises `ToolRefused` if too many run or it cannot be started."""
         if self._tasks is None:
             message = "Nothing can run in the background: the server is not open."
             raise ToolRefused(message)
@@ -380,15 +382,15 @@ class BackgroundJobs:
                 await job.command.run(self._ground, started=started)
             except Exception:
                 if not begun:
-                    raise  # whoever waits for its start hears it
+                    raise  # the caller that waits for the start gets the error
                 log.exception("a background command ended in a way it should not")
 
     def list_jobs(self, owner: str | None) -> list[BackgroundJob]:
-        """Those of one caller, the oldest first."""
+        """Return the caller's jobs, oldest first."""
         return [job for job in self._jobs.values() if job.owner == owner]
 
     def get_job(self, owner: str | None, name: str) -> BackgroundJob:
-        """One of a caller's. Raises `ToolRefused`."""
+        """Return one of the caller's jobs. Raises `ToolRefused`."""
         job = self._jobs.get(name)
         if job is None or job.owner != owner:
             own = ", ".join(each.id for each in self.list_jobs(owner)) or "none"
@@ -397,7 +399,7 @@ class BackgroundJobs:
         return job
 
     async def stop_job(self, job: BackgroundJob) -> None:
-        """End it and everything it started."""
+        """End the job with all its child processes."""
         job.scope.cancel()
         await job.command.finished.wait()
 

@@ -1,4 +1,4 @@
-"""The sandbox that commands run in, where the system has one (Linux with Landlock)."""
+"""The sandbox for commands, if the system supports it (Linux with Landlock)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SandboxKind = Literal["full", "files", "none"]
 _CONFINE_PROGRAM: Final = Path(__file__).with_name("confine.py")
 _COVERED_FOLDERS: Final = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - they are hidden
 _HIDDEN_FOLDERS: Final = (*_COVERED_FOLDERS, "/dev", "/home", "/root", "/var/run")
-# What commands need of folders that are hidden otherwise: name resolution, and where tool chains lie.
+# What commands need from hidden folders: name resolution and tool chains.
 _NEEDED_PATHS: Final = (
     "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/current-system",
 )  # fmt: skip
@@ -37,18 +37,20 @@ _PROBE_TIMEOUT_S: Final = 20.0
 
 @frozen
 class CommandSandbox:
-    """What one workplace's commands run in."""
+    """The sandbox for the commands of one workspace."""
 
     root: Path
     network: bool = False
-    reads: tuple[Path, ...] = ()  # beside the system and the folder
-    writes: tuple[Path, ...] = ()  # beside the folder
-    own: tuple[Path, ...] = ()  # Fingerpost's own files: hidden also where they lie in the folder
+    reads: tuple[Path, ...] = ()  # in addition to the system and the folder
+    writes: tuple[Path, ...] = ()  # in addition to the folder
+    own: tuple[Path, ...] = ()  # Fingerpost's own files: hidden even inside the folder
 
     def wrap_command(
         self, words: Sequence[str], folder: Path, kind: SandboxKind, scratch: Path | None
     ) -> tuple[str, ...]:
-        """The command as it is started inside. `scratch`: its private folder where /tmp cannot be one."""
+        """Return the command that runs inside the sandbox. `scratch` is its private folder if /tmp cannot be
+        private.
+        """
         plan = json.dumps(self._build_plan(folder, kind, scratch))
         return (sys.executable, "-I", "-S", str(_CONFINE_PROGRAM), plan, *words)
 
@@ -75,7 +77,7 @@ class CommandSandbox:
         }
 
     def _list_needed_paths(self) -> Iterator[Path]:
-        """What is read although the folder around it is hidden."""
+        """Yield paths that stay readable although their folder is hidden."""
         home = Path.home()
         yield from map(Path, _NEEDED_PATHS)
         yield from (home / name for name in _NEEDED_HOME_PATHS)
@@ -87,7 +89,7 @@ class CommandSandbox:
 
 
 def _list_visible(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
-    """The folder without what is hidden: whole, or what is in it, one by one."""
+    """Yield the folder, or its visible entries if something in it is hidden."""
     below = [path for path in hidden if path.is_relative_to(folder)]
     if not below:
         yield folder
@@ -99,7 +101,7 @@ def _list_visible(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
         for name in names:
             path = folder / name
             if path.is_symlink() and path not in below:
-                continue  # it is used through what it leads to
+                continue  # a link is accessed through its target
             yield from _list_visible(path, below)
 
 
@@ -108,13 +110,13 @@ def _is_below(path: Path, places: Iterable[str]) -> bool:
 
 
 def has_landlock() -> bool:
-    """Whether a sandbox is possible at all. Takes no time."""
+    """Return whether a sandbox is possible at all. This is quick."""
     return get_landlock_version() > 0
 
 
 @cache
 def find_sandbox_kind() -> SandboxKind:
-    """What this system can do, tried once. Blocks for a moment."""
+    """Return what this system supports, tested once. Blocks briefly."""
     if not has_landlock() or (true := shutil.which("true")) is None:
         return "none"
     with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +144,7 @@ def _is_working(kind: SandboxKind, program: str, folder: Path) -> bool:
 
 
 def describe_sandbox(settings: WorkspaceSettings) -> str:
-    """How commands run here, in a sentence for models and for people who approve them."""
+    """Return a sentence about how commands run, for models and for people who approve them."""
     if settings.sandbox == "off":
         return "Commands run without a sandbox (builtin.workspace.sandbox is off): they can do what you can."
     if not has_landlock():
@@ -154,7 +156,7 @@ def describe_sandbox(settings: WorkspaceSettings) -> str:
 
 
 def explain_missing_sandbox(settings: WorkspaceSettings) -> str:
-    """What an operator should know of a sandbox that is not whole; empty: it is. Blocks for a moment."""
+    """Return a note for the operator if the sandbox is incomplete, else an empty text. Blocks briefly."""
     if settings.sandbox == "off":
         return "commands run without a sandbox: builtin.workspace.sandbox is off"
     kind = find_sandbox_kind()

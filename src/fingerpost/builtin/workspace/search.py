@@ -1,4 +1,4 @@
-"""Search in files: by text, by regular expression (in a process that can be stopped), by meaning."""
+"""Search in files: by text, by regular expression (in a process that can be killed), by meaning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fingerpost.builtin.workspace.text import decode_text, split_lines
 from fingerpost.frozen import frozen
 
 _PLAIN_CHARACTERS: Final = re.compile(r"[A-Za-z0-9_ ]+")
-# Alternatives, groups, inline flags and comments change the meaning of what stands beside them.
+# Alternatives, groups, inline flags and comments change the meaning of neighbouring text.
 _AMBIGUOUS_SYNTAX: Final = re.compile(r"[|()#]")
 _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 _ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
@@ -34,7 +34,7 @@ _OPTIONAL: Final = frozenset("*?{")
 
 
 def find_required_text(pattern: str) -> str:
-    """The longest run of plain characters that is part of every fit; empty: none is certain."""
+    """Return the longest plain text that every match contains, empty if none is certain."""
     if _AMBIGUOUS_SYNTAX.search(pattern) or not pattern.isascii():
         return ""
     plain = _COUNT.sub("{", _CLASS.sub("\0", _ESCAPE.sub("\0", pattern)))
@@ -42,25 +42,25 @@ def find_required_text(pattern: str) -> str:
     for match in _PLAIN_CHARACTERS.finditer(plain):
         run = match.group()
         if plain[match.end() : match.end() + 1] in _OPTIONAL:
-            run = run[:-1]  # the last one may be missing
+            run = run[:-1]  # the last character is optional
         if len(run) > len(best):
             best = run
     return best
 
 
 class LiteralFinder:
-    """Looks for a text literally."""
+    """Finds a literal text."""
 
     def __init__(self, query: str, *, match_case: bool) -> None:
         self._match_case = match_case
         folded = query if match_case else query.casefold()
-        # é is one character or two, and files have either.
+        # é is one character or two; files contain either form.
         self._forms = tuple(dict.fromkeys(unicodedata.normalize(form, folded) for form in ("NFC", "NFD")))
         self._bytes = folded.encode("utf-8", "surrogatepass") if folded.isascii() else None
 
     def may_match(self, data: bytes) -> bool:
         if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\0\0\xfe\xff":
-            return True  # UTF-16 and UTF-32: only the text can tell
+            return True  # UTF-16 and UTF-32 must be decoded first
         if self._bytes is None:
             return not data.isascii()
         return self._bytes in (data if self._match_case else data.lower())
@@ -87,12 +87,12 @@ def _fold_case(text: str) -> str:
 
 _WORKER_PROGRAM: Final = Path(__file__).with_name("pattern_worker.py")
 
-# Letters beyond ASCII that are another case of ASCII ones: ſ, İ, ı and the sign for kelvin.
+# Non-ASCII letters that are another case of ASCII letters: ſ, İ, ı and the Kelvin sign.
 _CASE_VARIANTS: Final = tuple(letter.encode() for letter in "\u017f\u0130\u0131\u212a")
 
 
 class PatternFinder:
-    """Looks for a pattern, line by line. Its process is started for the first text that may have it."""
+    """Finds a pattern, line by line. Its process is started for the first text that may match."""
 
     def __init__(self, pattern: str, *, match_case: bool, seconds: float) -> None:
         try:
@@ -162,7 +162,7 @@ def _send_text(process: subprocess.Popen[bytes], data: bytes) -> None:
     pipe.flush()
 
 
-MAX_GREP_FILE_BYTES: Final = 16 * 1024 * 1024  # files above are passed over
+MAX_GREP_FILE_BYTES: Final = 16 * 1024 * 1024  # larger files are skipped
 GREP_TIMEOUT_S: Final = 15.0
 MAX_QUERY_LENGTH: Final = 1000
 MAX_LINE_SHOWN: Final = 300  # characters of a line
@@ -171,14 +171,14 @@ MAX_LINES_PER_FILE: Final = 200
 
 @frozen
 class TextQuery:
-    """What to look for, and where."""
+    """What to search for, and where."""
 
     query: str
     path: str = "."
     glob: str = ""
     regex: bool = False
     match_case: bool = False
-    context_lines: int = 0  # lines shown above and below
+    context_lines: int = 0  # lines shown before and after
     limit: int = 100
     include_ignored: bool = False
 
@@ -193,19 +193,19 @@ class _SearchCounts:
 
 
 class LineFinder(Protocol):
-    """Says in which lines of a text something is found."""
+    """Finds the lines of a text that match."""
 
     def may_match(self, data: bytes) -> bool:
-        """Whether a look at the bytes leaves it possible."""
+        """Return whether the bytes may contain a match."""
         ...
 
     def find_lines(self, text: str, limit: int) -> list[int]:
-        """The numbers of the lines, from 0, in order."""
+        """Return the numbers of the matching lines, from 0, in order."""
         ...
 
 
 def search_text(workspace: WorkspaceContext, query: TextQuery) -> str:
-    """The lines that contain the text, as `path:line: text`, in the order of paths."""
+    """Return the matching lines as `path:line: text`, ordered by path."""
     if not query.query or len(query.query) > MAX_QUERY_LENGTH:
         message = f"The text to look for must have 1 to {MAX_QUERY_LENGTH} characters."
         raise ToolRefused(message)
@@ -231,7 +231,7 @@ def _search_files(
         counts.files += 1
         if _has_nul(data) or not finder.may_match(data) or (text := decode_text(data)) is None:
             continue
-        # As read_range counts lines: `\n` ends one, nothing else.
+        # Counted as in read_range: only `\n` ends a line.
         numbers = finder.find_lines(text.text, min(MAX_LINES_PER_FILE, query.limit - counts.shown + 1))
         if numbers:
             found.extend(_render_matches(path, _split_lines(text.text), numbers, query, counts))
@@ -276,7 +276,7 @@ def _filter_files(below: Iterable[WalkedEntry]) -> Iterator[WalkedEntry]:
 def _read_entry(entry: WalkedEntry, counts: _SearchCounts) -> bytes:
     try:
         descriptor = entry.open_file()
-    except OSError:  # gone, swapped, or not ours to read
+    except OSError:  # deleted, replaced, or not readable
         return b""
     try:
         found = os.fstat(descriptor)
@@ -300,7 +300,7 @@ def _read_all(descriptor: int, size: int, counts: _SearchCounts) -> bytes:
 def _render_matches(
     path: str, lines: list[str], numbers: list[int], query: TextQuery, counts: _SearchCounts
 ) -> Iterator[str]:
-    """The lines that fit, with those around them; groups are kept apart."""
+    """Yield the matching lines with their context lines. Groups are separated."""
     counts.matching += 1
     hits, last = set(numbers), -1
     name = format_name(path)
@@ -314,14 +314,14 @@ def _render_matches(
             yield "--"
         for each in range(first, min(number + query.context_lines + 1, len(lines))):
             if each > number and each in hits:
-                break  # it comes in its own turn
+                break  # it is shown as a match itself
             sign = ":" if each in hits else "-"
             yield f"{name}{sign}{each + 1}{sign} {_shorten_line(lines[each])}"
             last = each
 
 
 def _has_nul(data: bytes) -> bool:
-    """The quickest way to see that most binary files are: not even searched."""
+    """Return whether the data contains NUL, the quickest sign of most binary files."""
     return b"\0" in data[:1024] and data[:2] not in (b"\xff\xfe", b"\xfe\xff") and data[:2] != b"\0\0"
 
 
@@ -348,13 +348,13 @@ def _format_summary(query: TextQuery, walk: FolderWalk, counts: _SearchCounts) -
     return f"[{count} with {query.query[:100]!r}; {'; '.join(notes)}]"
 
 
-MAX_INDEXED_FILE_BYTES: Final = 512 * 1024  # larger files are passed over
+MAX_INDEXED_FILE_BYTES: Final = 512 * 1024  # larger files are skipped
 MAX_INDEXED_FILES: Final = 5000
 MAX_PASSAGES: Final = 10_000
 PASSAGE_LINES: Final = 30  # of one passage
 PASSAGE_CHARACTERS: Final = 1500
-REFRESH_TIMEOUT_S: Final = 20.0  # for bringing it up to date; the rest comes with the next search
-SETTLE_S: Final = 2.0  # for the meanings of what is new; until they are there, its words count
+REFRESH_TIMEOUT_S: Final = 20.0  # the remaining files follow with the next search
+SETTLE_S: Final = 2.0  # wait for vectors of new text; until then it is found by words
 MAX_PASSAGE_SHOWN: Final = 700
 
 FileMark = tuple[int, int, int]
@@ -367,7 +367,7 @@ class _IndexedFile:
 
 
 class MeaningIndex:
-    """The text files of a folder as passages. Its methods block; safe to use from several threads."""
+    """The text files of a folder as passages. Its methods block. Thread-safe."""
 
     def __init__(self, workspace: WorkspaceContext, *, meaning: bool, vectors: Path | None) -> None:
         self._work = workspace
@@ -376,7 +376,7 @@ class MeaningIndex:
         self._lock = Lock()
 
     def search_passages(self, query: str, path: str, limit: int) -> str:
-        """The passages that answer the query best, with where they stand."""
+        """Return the best passages for the query, with their locations."""
         if not query.strip():
             message = "The query is empty."
             raise ToolRefused(message, hint="Say in a few words what you are looking for.")
@@ -397,7 +397,7 @@ class MeaningIndex:
         self._index.close()
 
     def _refresh(self) -> str:
-        """Read what is new or changed, forget what is gone. Returns what has to be said about it."""
+        """Read new and changed files and remove deleted ones. Return a note about what is incomplete."""
         with self._lock:
             seen, note = set[str](), ""
             until = time.monotonic() + REFRESH_TIMEOUT_S
@@ -418,7 +418,7 @@ class MeaningIndex:
             return note
 
     def _index_file(self, entry: WalkedEntry) -> bool:
-        """Whether the file is in the index now."""
+        """Return whether the file is now in the index."""
         try:
             found = entry.get_stat()
             mark = (found.st_ino, found.st_size, found.st_mtime_ns)
@@ -452,7 +452,7 @@ def _read_text_file(entry: WalkedEntry) -> bytes | None:
 
 
 def _split_passages(path: str, text: str) -> Iterator[TextPassage]:
-    """Pieces of some lines each, cut at empty lines where possible. The path stands above each."""
+    """Split into passages of some lines, at empty lines if possible. The path is the heading of each."""
     first, piece, size = 1, list[str](), 0
     for number, line in enumerate(split_lines(text), start=1):
         full = len(piece) >= PASSAGE_LINES or size >= PASSAGE_CHARACTERS

@@ -1,4 +1,4 @@
-"""The workspace put together."""
+"""Creates the workspace server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _INSTRUCTIONS: Final = (
 
 
 def make(host: BuiltinHost) -> BuiltinServer:
-    """The server of the folder the settings name."""
+    """Create the server for the folder of the settings."""
     settings = host.settings
     own = settings.builtin.workspace
     root = host.resolve_path(own.root)
@@ -103,7 +103,7 @@ def make(host: BuiltinHost) -> BuiltinServer:
 
 
 def _build_outside_access(host: BuiltinHost) -> OutsideAccess | None:
-    """What lies outside, but for what decides about Fingerpost itself: its profiles, its store."""
+    """Return the access to paths outside, except Fingerpost's own profiles and store."""
     own = host.settings.builtin.workspace
     if not own.outside:
         return None
@@ -115,7 +115,7 @@ def _build_outside_access(host: BuiltinHost) -> OutsideAccess | None:
 
 
 def open_unreviewed(host: BuiltinHost) -> UnreviewedWrites:
-    """The list of what callers have written in the folder, beside the store."""
+    """Return the list of unreviewed writes in the folder, which is stored beside the store."""
     place = resolve_location(host.settings.store.url).anchor.parent
     return UnreviewedWrites(place, host.resolve_path(host.settings.builtin.workspace.root))
 
@@ -125,7 +125,7 @@ def _resolve_paths(host: BuiltinHost, given: Iterable[str]) -> tuple[Path, ...]:
 
 
 def _list_own_files(settings: Settings) -> tuple[Path, ...]:
-    """Where Fingerpost keeps what it knows and what protects it."""
+    """Return Fingerpost's own files: its data and its protection."""
     location = resolve_location(settings.store.url)
     files = [get_data_directory(), location.anchor]
     if location.file is not None:
@@ -136,9 +136,9 @@ def _list_own_files(settings: Settings) -> tuple[Path, ...]:
 
 
 def _list_protected(settings: Settings, root: Path) -> tuple[str, ...]:
-    """Profiles hold rules that come before all others: wherever they lie, no model writes them.
+    """Return the protected patterns: profiles hold rules that precede all others, so no model may write them.
 
-    Nor does it write the store, where that lies in the folder.
+    The store is protected too if it is in the folder.
     """
     folder = settings.profiles_folder
     named = () if folder is None or folder.startswith(("/", "~", "..")) else (f"/{folder}/*.toml",)
@@ -148,7 +148,7 @@ def _list_protected(settings: Settings, root: Path) -> tuple[str, ...]:
 
 
 def _build_rules(settings: Settings) -> Iterator[OwnRule]:
-    """What needs no grant: dry runs, writes inside of the folder, and commands that a person listed."""
+    """Yield rules for calls without approval: dry runs, writes inside the folder, and listed commands."""
     yield OwnRule(
         verdict="allow", server=SERVER_NAME, arguments={"dry_run": "true"}, reason="a dry run changes nothing"
     )
@@ -187,6 +187,6 @@ def _build_rules(settings: Settings) -> Iterator[OwnRule]:
 
 
 def _get_vectors_path(settings: Settings) -> Path:
-    """Vectors of passages lie beside those of tools."""
+    """Return the folder of passage vectors, beside those of tools."""
     given = settings.narrow.vectors
     return get_default_folder() if given is None else Path(given).expanduser() / "passages"

@@ -28,9 +28,9 @@ from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.servers.process import RingBuffer
 
-_MAX_FILE_BYTES: Final = 256 * 1024  # bytes of a project file that are looked at
+_MAX_FILE_BYTES: Final = 256 * 1024  # bytes read of a project file
 
-# The first that fits, with the most telling first: a file, what has to stand in it, and the command.
+# The first match counts, the most specific first: a file, text in it, and the command.
 _TEST_COMMANDS: Final = (
     ("Makefile", re.compile(rb"^test\s*:", re.MULTILINE), "make test"),
     ("package.json", re.compile(rb'"test"\s*:\s*"(?!echo \\"Error: no test)'), "npm test"),
@@ -45,7 +45,9 @@ _TEST_COMMANDS: Final = (
 
 
 def find_test_command(workspace: WorkspaceContext) -> str:
-    """The command. Raises `ToolRefused` where no file says how. Blocks: not for an event loop."""
+    """Return the project's test command. Raises `ToolRefused` if no file defines one. Blocks: do not use it
+    in an event loop.
+    """
     for name, sign, command in _TEST_COMMANDS:
         content = _read_project_file(workspace, name)
         if content is not None and (sign is None or sign.search(content)):
@@ -58,18 +60,18 @@ def _read_project_file(workspace: WorkspaceContext, name: str) -> bytes | None:
     try:
         with workspace.root_folder.open_entry(name) as place:
             return read_bytes(place, _MAX_FILE_BYTES).data
-    except ToolRefused:  # it is not there, or not for us
+    except ToolRefused:  # it does not exist or is not accessible
         return None
 
 
 GET_OUTPUT_HINT: Final = "terminal_operations.get_output"
 STOP_HINT: Final = "terminal_operations.stop"
-_TIMEOUT_MARGIN_S: Final = 2.0  # seconds of a caller's deadline left for ending the command and answering
+_TIMEOUT_MARGIN_S: Final = 2.0  # of a caller's deadline, to end the command and reply
 
 
 @frozen(kw_only=False)
 class Terminal:
-    """Commands of one workplace."""
+    """Runs the commands of one workspace."""
 
     workspace: WorkspaceContext
     jobs: BackgroundJobs
@@ -78,7 +80,7 @@ class Terminal:
     async def run_command(
         self, args: ToolArguments, caller: ToolCaller, *, is_elevated: bool = False
     ) -> ToolReply:
-        """Run it and wait for its end, or begin it in the background where that is wished."""
+        """Run a command and wait for its end, or start it in the background if requested."""
         if args.get_flag("isBackground"):
             return await self.run_background(args, caller)
         words, folder = await self._prepare_command(args, is_elevated=is_elevated)
@@ -92,7 +94,7 @@ class Terminal:
         return ToolReply(_render_finished(running), failed=running.timed_out)
 
     async def run_background(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
-        """Begin it and answer at once."""
+        """Start a command in the background and return at once."""
         words, folder = await self._prepare_command(args, is_elevated=False)
         seconds = self._get_timeout(args, None, self.workspace.settings.background_seconds)
         act = self._get_run_mode(args)
@@ -106,11 +108,11 @@ class Terminal:
         return ToolReply(told, data=_build_job_data(job))
 
     async def get_output(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
-        """What a background command has said since `offset`."""
+        """Return the output of a background command since `offset`."""
         job = self.jobs.get_job(caller.user, args.get_text("job"))
         output, since = job.command.output, args.get_number("offset", 0)
         kept = output.read_tail()
-        lost = output.written - len(kept)  # bytes before the oldest that is kept
+        lost = output.written - len(kept)  # bytes that are no longer kept
         text = kept[max(0, since - lost) :].decode("utf-8", "replace")
         gone = f"; the first {lost} bytes are no longer kept" if lost > since else ""
         return ToolReply(
@@ -124,12 +126,12 @@ class Terminal:
         return ToolReply(_describe_job(job), data=_build_job_data(job))
 
     async def list_jobs(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
-        """All background commands of the caller."""
+        """Return all background commands of the caller."""
         own = self.jobs.list_jobs(caller.user)
         return ToolReply("\n".join(map(_describe_job, own)) or "Nothing runs in the background.")
 
     def check_arguments(self, args: ToolArguments, *, is_elevated: bool = False) -> None:
-        """Refuse what can be seen from the arguments alone."""
+        """Raise `ToolRefused` for commands that are refused by their arguments alone."""
         with attribute_to("command"):
             words = split_command(args.get_text("command"))
             check_allowed(words, self.workspace.settings.commands, str(self.workspace.root_folder.root))
@@ -142,11 +144,11 @@ class Terminal:
             self.workspace.root_folder.check_path(args.get_text("folder", "."))
 
     async def check_feasible(self, args: ToolArguments) -> None:
-        """Refuse what could not be started now."""
+        """Raise `ToolRefused` if the command could not be started now."""
         await anyio.to_thread.run_sync(self._resolve_folder, args.get_text("folder", "."))
 
     async def get_grant_reason(self, args: ToolArguments) -> str:
-        """Why a person has to grant this very command; empty: they need not."""
+        """Return why a person has to grant exactly this command, or an empty text."""
         if self._get_run_mode(args).is_dry_run:
             return ""
         words = split_command(args.get_text("command"))
@@ -154,7 +156,7 @@ class Terminal:
         return await anyio.to_thread.run_sync(self._explain_unreviewed, words, folder)
 
     def _explain_unreviewed(self, words: Sequence[str], folder: str) -> str:
-        """Why the files that the command may run are not to be trusted yet; empty: they are. Blocks."""
+        """Return why the files that the command may run are not trusted yet, or an empty text. Blocks."""
         root = self.workspace.root_folder.root
         written = self.workspace.unreviewed.describe()
         if not written or not may_run_files(words, root, root / folder):
@@ -167,13 +169,13 @@ class Terminal:
         )
 
     def _note_writes(self, words: Sequence[str], folder: str, caller: ToolCaller) -> None:
-        """Just before it runs: what changes files leaves them unreviewed."""
+        """Check and record the command just before it runs. Files that it changes count as unreviewed."""
         if caller.granted or caller.context is None:
-            return  # a person saw this very command, or there is no one to ask
+            return  # a person approved exactly this command, or there is no person to ask
         root = self.workspace.root_folder.root
         if (
             find_program(words[0], root / folder) is None
-        ):  # one that comes now was not there to be asked about
+        ):  # a program created now was not there when approval was decided
             raise build_program_not_found(words[0])
         if why := self._explain_unreviewed(words, folder):
             message = f"This needs a person's approval by now: {why}."
@@ -205,7 +207,7 @@ class Terminal:
     def _build_command(
         self, words: Sequence[str], folder: str, seconds: float, *, is_elevated: bool = False
     ) -> RunningCommand:
-        """Elevated commands do what no sandbox lets through: a person saw them."""
+        """Build the command. Elevated commands run without a sandbox, because a person approved them."""
         settings = self.workspace.settings
         required = settings.sandbox == "required"
         inside = settings.sandbox != "off" and (required or not is_elevated)
@@ -233,7 +235,7 @@ class Terminal:
 
 
 def _build_job_data(job: BackgroundJob) -> JsonObject:
-    """The job for a program: its name, how it is doing, and where the next of its output begins."""
+    """Return the job as data: its name, its status, and the next output offset."""
     running = job.command
     return {
         "job": job.id,

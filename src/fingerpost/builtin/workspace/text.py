@@ -1,4 +1,4 @@
-"""Text of files: encodings, line ends, edits and differences. Nothing here touches a disk."""
+"""Text of files: encodings, line ends, edits and diffs. There is no file access here."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _LINE_PATTERN: Final = re.compile(r"[^\n]*\n|[^\n]+")
 
 @frozen
 class FileText:
-    """The text of a file and how it was written down."""
+    """The text of a file and its encoding."""
 
     text: str
     encoding: str = "utf-8"
-    mark: bytes = b""  # the byte order mark it began with
-    certain: bool = True  # False: it is not UTF-8 and says not what it is
+    mark: bytes = b""  # the byte order mark
+    certain: bool = True  # False: not UTF-8, and the encoding is a guess
 
     @property
     def line_end(self) -> str | None:
-        """The one line end it uses; None: none at all, or several."""
+        """The only kind of line end, or None if there are none or several."""
         kinds = set(_LINE_END_PATTERN.findall(self.text))
         if not kinds and "\r" in self.text:
-            return "\r"  # alone it ends lines only where nothing else does
+            return "\r"  # `\r` ends lines only if there is no other line end
         return kinds.pop() if len(kinds) == 1 else None
 
     @property
     def plain(self) -> str:
-        """The text with plain line ends, where it has one kind."""
+        r"""The text with `\n` line ends, if it has only one kind."""
         return self.normalize_line_ends(self.text)
 
     def normalize_line_ends(self, addition: str) -> str:
-        """What somebody wants to find or put there, with the line ends that `plain` has."""
+        """Return text to find or insert, with the same line ends as `plain`."""
         end = self.line_end
         if end is None:
             return addition
@@ -56,12 +56,12 @@ class FileText:
         return tidy.replace("\r", "\n") if end == "\r" else tidy
 
     def encode_changed(self, plain: str) -> bytes:
-        """The file with another text in place of `plain`: same encoding, mark and line ends."""
+        """Return the file's bytes with another text in place of `plain`: same encoding, BOM and line ends."""
         end = self.line_end
         return self.encode(plain if end in (None, "\n") else plain.replace("\n", end))
 
     def encode(self, changed: str) -> bytes:
-        """Another text in the same encoding, with the same mark. Raises `ToolRefused`."""
+        """Encode another text with the same encoding and BOM. Raises `ToolRefused`."""
         try:
             return self.mark + changed.encode(self.encoding)
         except UnicodeEncodeError as error:
@@ -71,7 +71,7 @@ class FileText:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the beginning of a file is no text in any way we could read."""
+    """Return whether the beginning of a file is not text in a supported encoding."""
     if any(data.startswith(mark) for mark, _ in _BYTE_ORDER_MARKS):
         return False
     begin = data[:_SAMPLE_BYTES]
@@ -81,7 +81,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode_text(data: bytes, *, whole: bool = True) -> FileText | None:
-    """The text, None when it is binary. `whole`: nothing was cut off behind it."""
+    """Return the text, or None if it is binary. `whole`: the data is not cut."""
     for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             read = _decode_bytes(data[len(mark) :], encoding, whole=whole)
@@ -91,7 +91,7 @@ def decode_text(data: bytes, *, whole: bool = True) -> FileText | None:
     read = _decode_bytes(data, "utf-8", whole=whole)
     if read is not None:
         return FileText(text=read)
-    # Every byte is a character of Latin-1, so nothing is lost on the way there and back.
+    # Every byte is a Latin-1 character, so nothing is lost when it is encoded again.
     return FileText(text=data.decode("latin-1"), encoding="latin-1", certain=False)
 
 
@@ -103,17 +103,17 @@ def _decode_bytes(data: bytes, encoding: str, *, whole: bool) -> str | None:
 
 
 def split_lines(text: str) -> list[str]:
-    """Its lines, each with its line end. Only those of `\\n` count: `str.splitlines` knows many more."""
+    r"""Split into lines with their line ends. Only `\n` counts; `str.splitlines` accepts more."""
     return _LINE_PATTERN.findall(text)
 
 
 MAX_PLACES_LISTED: Final = 8
-_MAX_HINT_LINES: Final = 5000  # looked through for one that is near
+_MAX_HINT_LINES: Final = 5000  # lines searched for a similar one
 
 
 @frozen
 class TextEdit:
-    """One text for another."""
+    """A replacement of one text by another."""
 
     old: str
     new: str
@@ -121,7 +121,7 @@ class TextEdit:
 
 
 def replace_text(text: str, edit: TextEdit, display_path: str) -> str:
-    """The text after the edit. Raises `ToolRefused` unless it is clear where."""
+    """Return the text after the edit. Raises `ToolRefused` if the place is ambiguous or not found."""
     if not edit.old:
         message = "`old_string` is empty."
         raise ToolRefused(
@@ -139,7 +139,7 @@ def replace_text(text: str, edit: TextEdit, display_path: str) -> str:
 
 
 def insert_lines(text: str, line: int, addition: str, display_path: str) -> str:
-    """The text with more before a line; one past the last line: at the end; 0: at the end, too."""
+    """Return the text with `addition` before a line. 0, or one past the last line, means the end."""
     lines = split_lines(text)
     if line > len(lines) + 1:
         message = f"{display_path} has {len(lines)} lines, so there is no line {line} to insert before."
@@ -188,14 +188,14 @@ def _format_numbers(numbers: list[int]) -> str:
 
 
 MAX_DIFF_LINES: Final = 300  # shown
-MAX_COMPARED_LINES: Final = 20_000  # lines; comparing takes the square of what differs
+MAX_COMPARED_LINES: Final = 20_000  # lines; the time to compare is quadratic in the differences
 MAX_LINE_LENGTH: Final = 500
 
 
 def render_diff(
     display_path: str, before: bytes | None, after: bytes | None, *, limit: int = MAX_DIFF_LINES
 ) -> str:
-    """The unified difference; None: no such file."""
+    """Return the unified diff. None means that the file does not exist."""
     if before == after:
         return "(no difference)"
     old, new = _split_diff_lines(before), _split_diff_lines(after)
@@ -231,7 +231,7 @@ def _split_diff_lines(data: bytes | None) -> list[str] | None:
 
 
 def _describe_invisible(before: bytes | None, after: bytes | None) -> str:
-    """Same lines, other bytes."""
+    """Describe a change in bytes that does not change any line."""
     if before is None or after is None:
         return "(empty)"
     return (

@@ -62,7 +62,7 @@ from fingerpost.records import Effect, JsonObject
 
 @frozen(kw_only=False)
 class FileContext:
-    """What an operation works with."""
+    """The workspace and index that operations use."""
 
     workspace: WorkspaceContext
     meaning_index: MeaningIndex
@@ -73,7 +73,7 @@ FileAction = Callable[[FileContext, ToolArguments, RunMode], str]
 
 @frozen(kw_only=False)
 class FileOperation:
-    """One operation of `file_operations`. It blocks: it is run in a thread."""
+    """One operation of `file_operations`. It blocks, so it runs in a thread."""
 
     effect: Effect
     action: FileAction
@@ -239,7 +239,7 @@ OPERATIONS: Final[Mapping[str, FileOperation]] = {
 
 
 def _iterate_paths(args: ToolArguments) -> Iterator[tuple[str, str]]:
-    """Every path of a call, with the parameter it stands in."""
+    """Yield every path of a call with its parameter."""
     for name in ("path", "new_path"):
         if args.has(name):
             yield name, args.get_text(name)
@@ -249,11 +249,13 @@ def _iterate_paths(args: ToolArguments) -> Iterator[tuple[str, str]]:
 
 
 def note_writes(workspace: WorkspaceContext, args: ToolArguments) -> None:
-    """Before something is written: until a person has looked, no file there is run unasked."""
+    """Record the paths before they are written. Until a person reviews them, running files there needs
+    approval.
+    """
     workspace.unreviewed.record_names(*(path for _, path in _iterate_paths(args)))
 
 
-# What can be done with a file outside of the working directory, where a person grants it.
+# Operations that a person can grant outside the working directory.
 _OUTSIDE_REASON: Final = frozenset(
     {"read_file", "read_range", "file_info", "list_dir", "create_file", "write_file", "append_file",
      "replace_string", "multi_replace", "insert_text", "rename_file", "copy_file", "delete"}
@@ -261,7 +263,9 @@ _OUTSIDE_REASON: Final = frozenset(
 
 
 def find_outside_paths(workspace: WorkspaceContext, args: ToolArguments) -> tuple[str, ...]:
-    """The whole paths of a call that lie outside of the working directory. Blocks: not for an event loop."""
+    """Return the absolute paths of a call outside the working directory. Blocks: do not use it in an event
+    loop.
+    """
     if not workspace.settings.outside or args.operation not in _OUTSIDE_REASON:
         return ()
     found = (workspace.root_folder.get_outside_path(path) for _, path in _iterate_paths(args))
@@ -269,7 +273,7 @@ def find_outside_paths(workspace: WorkspaceContext, args: ToolArguments) -> tupl
 
 
 def get_grant_reason(workspace: WorkspaceContext, args: ToolArguments) -> str:
-    """Why a person has to grant this very call; empty: they need not."""
+    """Return why a person has to grant exactly this call, or an empty text."""
     outside = find_outside_paths(workspace, args)
     if not outside:
         return ""
@@ -278,19 +282,21 @@ def get_grant_reason(workspace: WorkspaceContext, args: ToolArguments) -> str:
 
 
 def check_paths(workspace: WorkspaceContext, args: ToolArguments) -> None:
-    """Refuse paths that lead out of the working directory or cannot be paths, naming the parameter."""
+    """Raise `ToolRefused` for invalid paths or paths outside the working directory, with the parameter."""
     for parameter, path in _iterate_paths(args):
         with attribute_to(parameter):
             workspace.root_folder.check_path(path)
 
 
 def check_feasible(context: FileContext, args: ToolArguments) -> None:
-    """Refuse what would fail now: what changes files is run dry, of the others the path is looked up."""
+    """Raise `ToolRefused` if the call would fail now. Changes are tried as a dry run; for reads, the path is
+    looked up.
+    """
     operation = OPERATIONS[args.operation]
     with attribute_to_paths(args), _hide_content():
         if outside := find_outside_paths(
             context.workspace, args
-        ):  # what is there is looked at once a person has agreed
+        ):  # files outside are accessed only after a person's grant
             for path in outside:
                 context.workspace.root_folder.check_sensitive(path)
             return
@@ -303,7 +309,7 @@ def check_feasible(context: FileContext, args: ToolArguments) -> None:
 
 @contextmanager
 def _hide_content() -> Generator[None]:
-    """Before a person agreed, a hint quotes nothing of the file: reading it may need their word as well."""
+    """Remove hints that quote a file's content: reading it may need approval too."""
     try:
         yield
     except ToolRefused as refused:
@@ -314,7 +320,7 @@ def _hide_content() -> Generator[None]:
 
 @contextmanager
 def attribute_to_paths(args: ToolArguments) -> Generator[None]:
-    """A path that may not be used is refused as a wrong argument: it is to be corrected."""
+    """Mark the parameter of a forbidden path as the argument to correct."""
     try:
         yield
     except ToolRefused as refused:
@@ -350,7 +356,7 @@ class _CommandOperation:
     action: CommandAction
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
-    check: Callable[[ToolArguments], None] | None = None  # of one that starts a command
+    check: Callable[[ToolArguments], None] | None = None  # for operations that start a command
 
 
 def build_file_operations(context: FileContext) -> BuiltinTool:
@@ -396,7 +402,7 @@ def build_file_operations(context: FileContext) -> BuiltinTool:
 
 
 def _build_call_context(context: FileContext, caller: ToolCaller) -> FileContext:
-    """What a call works with: beyond the folder only where a person granted this very call."""
+    """Return the context of a call. Only a granted call may access paths outside the folder."""
     return replace(context, work=context.workspace.with_outside_access()) if caller.granted else context
 
 
@@ -412,7 +418,7 @@ async def _run_operation(context: FileContext, operation: FileOperation, args: T
     act = context.workspace.switches.get_write_mode(dry_run=args.get_flag("dry_run"))
     if operation.effect is not Effect.READ and not act.is_dry_run:
         await anyio.to_thread.run_sync(note_writes, context.workspace, args)
-    # A reader that nobody waits for any more may end in its own time; a writer is seen to its end.
+    # A cancelled read may end in the background; a write is always awaited.
     with attribute_to_paths(args):
         return await anyio.to_thread.run_sync(
             operation.action, context, args, act, abandon_on_cancel=operation.effect is Effect.READ
@@ -420,7 +426,7 @@ async def _run_operation(context: FileContext, operation: FileOperation, args: T
 
 
 def get_file_effect(context: FileContext, effect: Effect) -> Effect:
-    """What holds with the present switch: a dry run only reads."""
+    """Return the effect with the current switch: a dry run only reads."""
     return effect if context.workspace.switches.write else Effect.READ
 
 
@@ -592,7 +598,7 @@ def build_ai_execute(context: FileContext, terminal: Terminal) -> BuiltinTool:
 
 
 def build_run_tests(context: FileContext, terminal: Terminal) -> BuiltinTool:
-    """As a tool of its own for the same reason as `build_search_files`: nobody has to know the command."""
+    """Build a separate tool for tests, so that callers need not know the command."""
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         command = await _run_in_thread(find_test_command, context.workspace)
@@ -607,7 +613,7 @@ def build_run_tests(context: FileContext, terminal: Terminal) -> BuiltinTool:
         try:
             command = await _run_in_thread(find_test_command, context.workspace)
         except ToolRefused:
-            return ""  # the call says it
+            return ""  # the call itself reports it
         return await terminal.get_grant_reason(ToolArguments(TESTS_TOOL, {**arguments, "command": command}))
 
     names = ("seconds", "dry_run")
@@ -630,7 +636,7 @@ def build_run_tests(context: FileContext, terminal: Terminal) -> BuiltinTool:
 
 
 def build_search_files(context: FileContext) -> BuiltinTool:
-    """The one question that is asked most, as a tool of its own: it can be answered without a model."""
+    """Build a separate tool for the most frequent request, which can be answered without a model."""
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         given = ToolArguments(SEARCH_TOOL, arguments)
@@ -685,6 +691,6 @@ async def _run_in_thread(function: Callable[..., str], *arguments: Any) -> str:
 
 
 def _get_command_timeouts(context: FileContext) -> dict[str, Any]:
-    """A command ends by its own limit before the call does by ours."""
+    """Return timeouts of the tool that exceed the command's own limit, so that the command ends first."""
     limit = context.workspace.settings.command_seconds
     return {"typical_ms": 2000, "timeout_ms": int((limit + 15) * 1000)}
