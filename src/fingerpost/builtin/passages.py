@@ -100,7 +100,7 @@ class PassageVectors:
         try:
             with self._index.pause_background():
                 vector = self._encoder.encode(clean_line(query, MAX_REQUEST_LENGTH))
-        except Exception as error:  # noqa: BLE001 - without the encoder there are still the words
+        except Exception as error:  # noqa: BLE001 - without the encoder, search by words still works
             self._index.warn_once(error)
             return None
         # A passage counts when all its windows have vectors: NaN is the maximum of any number and NaN.

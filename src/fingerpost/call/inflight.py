@@ -119,7 +119,7 @@ class IdempotentCalls:
             try:
                 async with self._under_way.track():
                     outcome = await work()
-            except Exception as raised:  # noqa: BLE001 - raised again where somebody waits for it
+            except Exception as raised:  # noqa: BLE001 - raised again to the waiting caller
                 error = raised
             finally:
                 over.set()

@@ -370,7 +370,7 @@ def _read_link(path: str, name: str) -> str | None:
     if len(os.fsencode(name)) > _MAX_NAME_LENGTH:
         return None
     try:
-        return os.readlink(path)  # noqa: PTH115 - a Path would normalise what we look at
+        return os.readlink(path)  # noqa: PTH115 - `Path` would normalise the text
     except OSError as error:
         if error.errno in _NO_LINK:
             return None
@@ -415,7 +415,7 @@ def _locate_path(path: str, folder: str) -> PathLocation:
     if _DRIVE.match(path):
         return PathLocation.OUTSIDE
     if path.startswith("~"):
-        path = os.path.expanduser(path)  # noqa: PTH111 - a Path would drop what we look for
+        path = os.path.expanduser(path)  # noqa: PTH111 - `Path` would drop `.` and doubled separators
         if path.startswith("~"):
             return PathLocation.UNCLEAR
     target = resolve_path(path if path.startswith("/") else f"{folder}/{path}")

@@ -176,10 +176,11 @@ def _count_decisions(
 
 LearnedKind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
 LEARNED_KINDS: Final[tuple[LearnedKind, ...]] = get_args(LearnedKind)
+# Kinds that belong to one person.
 PERSONAL_KINDS: Final[tuple[LearnedKind, ...]] = (
     "corrections",
     "preferences",
-)  # kinds that belong to one person
+)
 MAX_EVENTS: Final = 5_000
 MAX_PACKETS: Final = 50  # packets searched for the latest request of a caller
 _NEAR_NAMES: Final = 3

@@ -74,9 +74,8 @@ class RouteOptions(NarrowOptions, total=False):
     own_terms: bool  # the caller limits the answer's length and resumes after approvals itself
     options: JsonObject  # for the answering model, as the caller wrote them: temperature, stop, …
     parts: tuple[JsonObject, ...]  # non-text parts of the request, for the answering model
-    caller_tools: tuple[
-        JsonObject, ...
-    ]  # the caller's own tools in the OpenAI format; their calls are handed back
+    # The caller's own tools in the OpenAI format; their calls are handed back.
+    caller_tools: tuple[JsonObject, ...]
     tool_choice: Json  # the caller's choice among its own tools
 
 

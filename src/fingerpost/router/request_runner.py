@@ -451,9 +451,8 @@ class RequestRunner:
         scope, failures = anyio.CancelScope(), list[Exception]()
 
         def pass_on(item: StreamItem) -> None:
-            with suppress(
-                anyio.BrokenResourceError, anyio.ClosedResourceError
-            ):  # the reader has disconnected
+            # The reader has disconnected.
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 send.send_nowait(item)
 
         async def run() -> None:
@@ -461,7 +460,7 @@ class RequestRunner:
                 try:
                     async with self._deps.calls.under_way.track():
                         pass_on(await self._run_with_events(journey, lambda: self._run_new(journey)))
-                except Exception as error:  # noqa: BLE001 - it is the reader's, and must not end other tasks
+                except Exception as error:  # noqa: BLE001 - raised to the reader; must not end other tasks
                     failures.append(error)
 
         self._tasks.start_soon(run)

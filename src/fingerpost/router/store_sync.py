@@ -56,9 +56,8 @@ async def hold_claim(store: Store, name: str, instance: str) -> AsyncGenerator[N
     """Wait for the claim on `name` and hold it. The journal is flushed before the release."""
     claimed = False
     while not claimed:
-        with anyio.CancelScope(
-            shield=True
-        ):  # a claim that its holder does not know of would never be released
+        # A claim that its holder does not know of would never be released.
+        with anyio.CancelScope(shield=True):
             claimed = await store.instances.claim(name, instance)
         if not claimed:
             await anyio.sleep(CLAIM_POLL_INTERVAL_S)

@@ -160,9 +160,8 @@ class DisabledTools:
         if changed:
             self._catalog.set_disabled(off[DisabledKind.TOOL], off[DisabledKind.SERVER])
         if changed or off[DisabledKind.SERVER]:
-            with anyio.CancelScope(
-                shield=True
-            ):  # must complete even if the caller is cancelled: the change is stored
+            # Must complete even if the caller is cancelled: the change is stored.
+            with anyio.CancelScope(shield=True):
                 await self._apply_to_servers(off[DisabledKind.SERVER])
 
     async def _apply_to_servers(self, off: Mapping[str, str]) -> None:

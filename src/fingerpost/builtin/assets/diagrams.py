@@ -408,9 +408,8 @@ def _format_text(value: Json) -> str:
 
 
 def _parse_text(text: str, *, wants_sequence: bool) -> FlowDiagram | SequenceDiagram | None:
-    lines = [
-        " ".join(line.split()) for line in text.split("\n") if line.strip()
-    ]  # long runs of spaces make the patterns slow
+    # Long runs of spaces make the patterns slow.
+    lines = [" ".join(line.split()) for line in text.split("\n") if line.strip()]
     if wants_sequence or any("->>" in line for line in lines):
         found = _parse_sequence_lines(lines)
         if found is not None:

@@ -235,7 +235,7 @@ def _build_front_matter(values: dict[str, list[str]], lines: int) -> FrontMatter
         return next((value[0] for name in names if (value := values.get(name))), "")
 
     def words(*names: str) -> list[str]:
-        """Return the values of a list, or the comma-separated parts of one value."""
+        """Return the values of a list, or the parts of one value that is separated by commas or spaces."""
         said = [value for name in names for value in values.get(name, ())]
         return said if len(said) != 1 else re.split(r"[,\s]+", said[0])
 
@@ -489,10 +489,11 @@ def _build_plain_passages(
 
 
 PDF_TIMEOUT_S: Final = 60.0  # for one file
+# Needed to find Python; nothing else is passed on.
 _PASSED_ENVIRONMENT: Final = (
     "PATH",
     "LD_LIBRARY_PATH",
-)  # needed to find Python; nothing else is passed on
+)
 _PROGRAM: Final = Path(__file__).with_name("pdf_program.py")
 
 

@@ -34,7 +34,7 @@ def main() -> None:
         if reader.is_encrypted and not reader.decrypt(""):
             return write_line(problem="it is encrypted with a password")
         _read_pages(reader)
-    except (Exception, RecursionError, MemoryError) as error:  # noqa: BLE001 - strange files raise strange things
+    except (Exception, RecursionError, MemoryError) as error:  # noqa: BLE001 - invalid files raise any error
         write_line(problem=f"it is broken: {type(error).__name__}: {str(error)[:200]}")
     return None
 
@@ -51,7 +51,7 @@ def _read_pages(reader: object) -> None:
             return write_line(problem=f"only the first {number - 1} pages are searched")
         try:
             text = page.extract_text()[:left]
-        except Exception:  # noqa: BLE001 - one page that cannot be read must not hide the others
+        except Exception:  # noqa: BLE001 - an unreadable page must not affect others
             text = ""
         left -= len(text)
         write_line(page=text.encode("utf-8", "replace").decode())

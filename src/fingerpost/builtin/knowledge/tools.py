@@ -119,9 +119,8 @@ class KnowledgeTools:
         paths = [self._base.find_note(path).path for path in _get_texts(arguments, "paths")]
         tags = normalize_tags(_get_texts(arguments, "tags"))
         found = self._base.search(query, limit, folder=folder, tags=tags, paths=paths)
-        if (
-            not found.hits and folder == self._base.folder.root.name
-        ):  # the caller named the knowledge base's own folder
+        # The caller named the knowledge base's own folder.
+        if not found.hits and folder == self._base.folder.root.name:
             return self._base.search(query, limit, tags=tags, paths=paths)
         return found
 

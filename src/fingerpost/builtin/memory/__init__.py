@@ -1,5 +1,5 @@
-"""Memory for models: `memory_operations` stores and finds memories by person and conversation; `think`
-records a thought.
+"""Memory for models: `memory_operations` stores and finds memories by person and conversation; `think` lets a
+model write down its thoughts.
 """
 
 from __future__ import annotations

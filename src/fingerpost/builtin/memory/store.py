@@ -58,13 +58,11 @@ _HARMLESS_CODES: Final = re.compile(
 )
 _CONTEXT_LENGTH: Final = 60  # characters before the word that are searched for two words
 _PIN: Final = re.compile(r"(?<!\w)PIN(?:[ -]?code)?[^\S\n]{1,3}#?\d{4,8}(?![\w-]|\.\d)")
-_PLAIN_WORD: Final = re.compile(
-    r"^[^\W\d_]{1,40}[\"'`.,;:!?)]{0,3}$"
-)  # "the password is wrong" contains no secret
+# "the password is wrong" contains no secret.
+_PLAIN_WORD: Final = re.compile(r"^[^\W\d_]{1,40}[\"'`.,;:!?)]{0,3}$")
 _DIGITS: Final = re.compile(r"(?<![\w.])\d{1,19}(?:[ \u00a0-]\d{1,19}){0,40}(?!\w)")
-_CARDS: Final = re.compile(
-    r"^(?:4|5[1-5]|2[2-7]|3[47]|3[068]|6011|64[4-9]|65|62|35)"
-)  # first digits of card numbers
+# First digits of card numbers.
+_CARDS: Final = re.compile(r"^(?:4|5[1-5]|2[2-7]|3[47]|3[068]|6011|64[4-9]|65|62|35)")
 
 
 def find_secret(text: str) -> str | None:
@@ -86,7 +84,9 @@ def _is_value(found: re.Match[str]) -> bool:
 
 
 def _is_lock_code(found: re.Match[str]) -> bool:
-    """Return whether the words around a code say that it opens a lock and nothing else."""
+    """Return whether the words around a code say that it opens a lock. Harmless codes, such as postal codes,
+    do not count.
+    """
     text, at = found.string, found.start()
     before = re.split(r"[.:=!?;,\n]", text[max(0, at - _CONTEXT_LENGTH) : at])[-1].split()[-2:]
     if before and _HARMLESS_CODES.fullmatch(before[-1]):

@@ -109,7 +109,8 @@ async def _open_results(host: BuiltinHost) -> AsyncGenerator[ResultStore]:
 def _build_order(arguments: JsonObject, caller: ToolCaller) -> AssetRequest:
     kind, prompt = arguments.get("kind"), str(arguments.get("prompt") or "")
     if not prompt and not arguments.get("data") and caller.context is not None:
-        prompt = caller.context.request[:MAX_PROMPT_LENGTH]  # a caller without a model sees only the text
+        # A call without a model has no prompt, so the request text is used.
+        prompt = caller.context.request[:MAX_PROMPT_LENGTH]
     if kind == "speech" and len(prompt) > MAX_SPEECH_LENGTH:
         message = f"At most {MAX_SPEECH_LENGTH:,} characters are spoken at once."
         raise ToolRefused(message, hint="Give it part by part.")

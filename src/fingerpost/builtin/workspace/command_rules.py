@@ -142,9 +142,8 @@ class KnownProgram:
     paths: bool = True  # the operands are files
     operands_begin: str = ""  # required prefix of each operand
     assignments: bool = True  # `NAME=value` is an ordinary operand
-    listing: frozenset[str] = (
-        frozenset()
-    )  # operands are allowed only with one of these options, which list names
+    # Operands are allowed only with one of these options, which list names.
+    listing: frozenset[str] = frozenset()
     subcommands: Mapping[str, KnownProgram] = field(default_factory=dict[str, "KnownProgram"])
     executes: bool = False  # runs files of the working directory
     writes: bool = False  # changes files of the working directory
@@ -460,9 +459,8 @@ class CommandRule:
         """
         if len(words) < len(self.words) or not all(map(_matches_word, words, self.words)):
             return ""
-        if words[0].count("/") != self.words[0].count(
-            "/"
-        ):  # `*` does not match a folder in the program's path
+        # `*` does not match a folder in the program's path.
+        if words[0].count("/") != self.words[0].count("/"):
             return ""
         rest = words[len(self.words) :]
         if self.anything:

@@ -77,7 +77,7 @@ def _allow_path(ruleset: int, path: str, access: int) -> None:
     except OSError:  # it does not exist or is not accessible
         return
     try:
-        if not os.path.isdir(f"/proc/self/fd/{opened}"):  # noqa: PTH112 - starts quicker
+        if not os.path.isdir(f"/proc/self/fd/{opened}"):  # noqa: PTH112 - faster start
             access &= _FILE_ACCESS
         beneath = struct.pack("=Qi", access, opened)
         _check_result(_LIBC.syscall(_ADD_RULE, ruleset, 1, beneath, 0), f"landlock_add_rule {path}")
@@ -106,7 +106,7 @@ def _enter_namespaces(plan: "dict[str, Any]") -> None:
             ("uid_map", f"{user} {user} 1"),
             ("gid_map", f"{group} {group} 1"),
         ):
-            with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - starts quicker
+            with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - faster start
                 file.write(line)
     if not plan["network"]:
         _start_loopback()
@@ -130,7 +130,7 @@ def _cover_folders(covered: "list[str]", kept: "list[str]", masked: "list[str]")
         with contextlib.suppress(OSError):
             held.append((path, os.open(path, os.O_PATH | os.O_CLOEXEC)))
     for path in covered:
-        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - starts quicker
+        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - faster start
             _mount_path("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=2g")
     for path, opened in held:
         source = f"/proc/self/fd/{opened}"
@@ -157,7 +157,7 @@ def _execute_command(words: "list[str]") -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvp(words[0], words)  # noqa: S606 - that is its purpose
+        os.execvp(words[0], words)  # noqa: S606 - the purpose of this program
     except OSError as error:
         sys.stderr.write(f"{words[0]} could not be started: {error.strerror}\n")
         sys.stderr.flush()

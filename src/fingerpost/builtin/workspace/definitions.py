@@ -27,9 +27,8 @@ def build_boolean_schema(description: str) -> JsonObject:
     return {"type": "boolean", "description": description}
 
 
-MAX_CONTENT_LENGTH: Final = (
-    16 * 1024 * 1024
-)  # characters; the effective limit is builtin.workspace.write_bytes
+# Characters; the effective limit is builtin.workspace.write_bytes.
+MAX_CONTENT_LENGTH: Final = 16 * 1024 * 1024
 _MAX_LINE_NUMBER: Final = 2**31
 
 PATH_SCHEMA: Final = build_text_schema(

@@ -442,9 +442,8 @@ def _link_into_place(entry: PathEntry, temporary: str) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        os.close(
-            os.open(entry.name, _NEW_FILE_FLAGS, 0o666, dir_fd=entry.folder)
-        )  # no hard links on this disk: reserve the name
+        # No hard links on this disk: reserve the name.
+        os.close(os.open(entry.name, _NEW_FILE_FLAGS, 0o666, dir_fd=entry.folder))
         os.replace(temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
 
 

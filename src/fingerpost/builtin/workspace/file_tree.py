@@ -240,8 +240,8 @@ def _describe_lost(entry: PathEntry, file_stat: os.stat_result) -> str:
 
 
 def _check_outside_folder(source: PathEntry, target: PathEntry, file_stat: os.stat_result) -> None:
-    """Refuse to copy or move a folder outside the root: the person who granted the call has not seen its
-    content.
+    """Refuse to move, copy or delete a whole folder outside the root: the person who granted the call has not
+    seen its content.
     """
     if stat.S_ISDIR(file_stat.st_mode) and (source.outside or target.outside):
         message = "A folder is not moved, copied or deleted as a whole outside of the working directory."

@@ -410,9 +410,8 @@ class RootFolder:
                 return walk, walk.resolve(names, follow=follow)
             except OSError as error:
                 walk.close()
-                if (
-                    not tries or error.errno not in _CHANGED_MESSAGE
-                ):  # otherwise something changed meanwhile: try again
+                # Otherwise something changed meanwhile: try again.
+                if not tries or error.errno not in _CHANGED_MESSAGE:
                     with translate_os_errors(format_name(path)):
                         raise
             except BaseException:

@@ -126,7 +126,9 @@ def _prepare_git(words: Sequence[str], folder: Path) -> PreparedCommand:
 
 
 def _list_git_settings(folder: Path) -> list[str]:
-    """Return the names of all settings of the repository that must be disabled."""
+    """Return the names of all settings of the repository. Listing them starts none of the programs that they
+    name.
+    """
     environment = {
         name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ
     }
@@ -212,9 +214,8 @@ class RunningCommand:
 
     async def _run_command(self, root_folder: RootFolder, started: Callable[[], None]) -> None:
         try:
-            await anyio.to_thread.run_sync(
-                watchdog_client.add_mark, self.mark
-            )  # in case this process is killed next
+            # In case this process is killed next.
+            await anyio.to_thread.run_sync(watchdog_client.add_mark, self.mark)
             await self._run_expected(root_folder, started)
         finally:
             with anyio.CancelScope(shield=True):
@@ -286,7 +287,7 @@ class RunningCommand:
             if find_program(words[0], where) is None:
                 raise build_program_not_found(self.words[0])
             words = self.sandbox.wrap_command(words, where, kind, scratch)
-            temporary = str(scratch or "/tmp")  # noqa: S108 - its own
+            temporary = str(scratch or "/tmp")  # noqa: S108 - private to the command
             passed |= {"TMPDIR": temporary, "XDG_CACHE_HOME": f"{temporary}/.cache"}
         return ServerSpec(
             name="command",

@@ -95,7 +95,7 @@ def _list_visible(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
         yield folder
     elif folder not in below:
         try:
-            names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
+            names = sorted(os.listdir(folder))  # noqa: PTH208 - only names are needed
         except OSError:
             return
         for name in names:

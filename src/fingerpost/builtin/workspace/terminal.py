@@ -173,9 +173,8 @@ class Terminal:
         if caller.granted or caller.context is None:
             return  # a person approved exactly this command, or there is no person to ask
         root = self.workspace.root_folder.root
-        if (
-            find_program(words[0], root / folder) is None
-        ):  # a program created now was not there when approval was decided
+        # A program created now was not there when approval was decided.
+        if find_program(words[0], root / folder) is None:
             raise build_program_not_found(words[0])
         if why := self._explain_unreviewed(words, folder):
             message = f"This needs a person's approval by now: {why}."
@@ -207,7 +206,9 @@ class Terminal:
     def _build_command(
         self, words: Sequence[str], folder: str, seconds: float, *, is_elevated: bool = False
     ) -> RunningCommand:
-        """Build the command. Elevated commands run without a sandbox, because a person approved them."""
+        """Build the command. Elevated commands run without a sandbox unless it is required, because a person
+        approved them.
+        """
         settings = self.workspace.settings
         required = settings.sandbox == "required"
         inside = settings.sandbox != "off" and (required or not is_elevated)

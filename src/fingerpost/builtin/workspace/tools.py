@@ -294,9 +294,8 @@ def check_feasible(context: FileContext, args: ToolArguments) -> None:
     """
     operation = OPERATIONS[args.operation]
     with attribute_to_paths(args), _hide_content():
-        if outside := find_outside_paths(
-            context.workspace, args
-        ):  # files outside are accessed only after a person's grant
+        # Files outside are accessed only after a person's grant.
+        if outside := find_outside_paths(context.workspace, args):
             for path in outside:
                 context.workspace.root_folder.check_sensitive(path)
             return

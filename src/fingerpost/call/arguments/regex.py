@@ -248,7 +248,7 @@ class _PatternScanner:
 
 
 _PIECES: Final[dict[str, Callable[[_PatternScanner], str]]] = {
-    "\\": _PatternScanner._translate_escape,  # pyright: ignore[reportPrivateUsage] - a table of the class's own steps
+    "\\": _PatternScanner._translate_escape,  # pyright: ignore[reportPrivateUsage] - a table of the class's methods
     "[": _PatternScanner._translate_class,  # pyright: ignore[reportPrivateUsage]
     "(": _PatternScanner._translate_group_start,  # pyright: ignore[reportPrivateUsage]
     ")": _PatternScanner._translate_group_end,  # pyright: ignore[reportPrivateUsage]
@@ -331,9 +331,8 @@ def _compile(source: str, *, wide: bool) -> _CompiledPattern | None:
     options.never_capture = True
     options.log_errors = False
     if not wide:
-        options.encoding = (
-            engine.Options.Encoding.LATIN1
-        )  # one byte per character needs a tenth of the instructions
+        # One byte per character needs a tenth of the instructions.
+        options.encoding = engine.Options.Encoding.LATIN1
     try:
         compiled = engine.compile(made.text.encode(), options)
     except engine.error:

@@ -276,9 +276,8 @@ _MATCH_STEPS: Final = 500  # steps of the pattern engine per budget step
 @lru_cache(maxsize=16)
 def build_bounded_validator(known: type[Validator]) -> type[Validator]:
     """Return the library's validator for one draft, extended with the step budget."""
-    base = (
-        Draft4Validator if "extends" in known.VALIDATORS else known
-    )  # draft 3 handles all keywords differently
+    # Draft 3 handles all keywords differently.
+    base = Draft4Validator if "extends" in known.VALIDATORS else known
     keywords = cast("dict[str, KeywordCheck]", dict(base.VALIDATORS))
     keywords |= {
         name: ours for name, ours in _KEYWORD_CHECKS.items() if name in keywords or name.endswith("Ref")
@@ -352,7 +351,7 @@ def _make_tolerant(keyword: KeywordCheck) -> KeywordCheck:
             found = list(keyword(validator, value, instance, schema) or ())
         except StepBudgetExceeded:
             raise
-        except Exception:  # noqa: BLE001 - `"minLength": "three"`: the keyword says nothing we can check
+        except Exception:  # noqa: BLE001 - `"minLength": "three"`: an invalid keyword is not checked
             return ()
         if found:
             validation_state.effort.spend(sum(len(error.message) for error in found) // _MESSAGE)
@@ -598,10 +597,10 @@ class SchemaValidator:
         validation_state.begin(budget, self._references)
         try:
             for error in islice(iterate_errors(self._root, value, part), limit):
-                found.append(error)  # noqa: PERF402 - what was found before a fault stays found
+                found.append(error)  # noqa: PERF402 - keeps what was found before an error
         except StepBudgetExceeded:
             raise
-        except Exception:  # noqa: BLE001 - a schema the library chokes on is the server's to enforce
+        except Exception:  # noqa: BLE001 - the server enforces a schema that the library cannot handle
             return found
         return found
 
@@ -619,6 +618,6 @@ def _prepare_validator(validator: Any) -> tuple[Any, SchemaReferences]:
     base = cast("str", validator._resolver._base_uri)
     try:
         registry = validator._resolver._registry.crawl()
-    except Exception:  # noqa: BLE001 - a schema that cannot be gone through: only plain places are found
+    except Exception:  # noqa: BLE001 - without a traversable schema only plain references are found
         return validator, SchemaReferences(base, anywhere=False)
     return validator.evolve(_resolver=registry.resolver(base_uri=base)), SchemaReferences(base, anywhere=True)

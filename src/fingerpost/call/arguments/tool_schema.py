@@ -109,7 +109,7 @@ def _build_alternatives_check(branches: Json) -> ValueCheck | None:
     known = [check for check in checks if check is not None]
     if not known or len(known) != len(checks):
         return None
-    return lambda value: any([check(value) for check in known])  # noqa: C419 - a generator takes longer
+    return lambda value: any([check(value) for check in known])  # noqa: C419 - a generator is slower
 
 
 def _build_choice_check(part: JsonObject) -> ValueCheck | None:

@@ -90,9 +90,8 @@ def summarise_search_results(text: str, value: Json, room: int) -> ResultSummary
     items = _find_records(value)
     if not items:
         return None
-    snippet = min(
-        _SNIPPET_LENGTH, max(0, room * 3 // len(items) - _HIT_TOKENS)
-    )  # all titles come before long snippets
+    # All titles come before long snippets.
+    snippet = min(_SNIPPET_LENGTH, max(0, room * 3 // len(items) - _HIT_TOKENS))
     hits = [hit for item in items if (hit := _format_hit(item, snippet)) is not None]
     if len(hits) < 2 or len(hits) < 0.7 * len(items):
         return None
@@ -487,9 +486,8 @@ async def build_fitted_digest(
     large = _is_large(result)
     handle = build_handle(context.call_id) if kept else None
     if not large and (whole := digest_whole(result, budget=budget)) is not None:
-        long = (
-            summary and whole.tokens > settings.digest.summary_tokens
-        )  # stored, because it will be summarised
+        # Stored, because it will be summarised.
+        long = summary and whole.tokens > settings.digest.summary_tokens
         return replace(whole, handle=handle) if long else whole
     cutting = partial(build_digest, result, card, budget=budget, request=context.request, handle=handle)
     return await run_in_thread(cutting) if large else cutting()

@@ -165,7 +165,7 @@ class AttemptRunner:
             self._assure(tool_run.call)  # the server may have reconnected with another tool of this name
             await self._record_start(attempt_log, tool_run, attempt)
             result = normalize_result(await self._send(attempt_log, tool_run, attempt), tool_run.call)
-        except Exception as error:  # noqa: BLE001 - whatever a door does to us is a failed attempt
+        except Exception as error:  # noqa: BLE001 - every upstream error is a failed attempt
             failure = explain_exception(error, tool_run.call, sent=attempt.sent)
             return replace(failure, server_fault=False) if tool_run.time.is_cut_short else failure
         return (

@@ -272,9 +272,8 @@ async def run_react_turns(run: RunState) -> Route:
         reads = turn.call is not None and turn.call.name == READ_RESULT_TOOL_NAME
         if (last and not reads) or junk >= MAX_UNREADABLE_TURNS:
             return await answer_without_tools(run)
-        if (
-            turn.call is not None and turn.call.name == FIND_TOOLS
-        ):  # finding other tools does not count as a round
+        # Finding other tools does not count as a round.
+        if turn.call is not None and turn.call.name == FIND_TOOLS:
             note = await find_other_tools(run, turn.call)
             continue
         junk, note = (0, "") if turn.call is not None else (junk + 1, turn.problem)

@@ -129,9 +129,8 @@ async def answer_without_tools(run: RunState) -> Route:
     if run.rejection:
         return build_declined(run, run.rejection)
     in_json = run.mode is Mode.REACT or not await run.can_take_definitions()
-    in_json = (
-        in_json and not run.client_options.has_response_format
-    )  # the model may continue in the JSON format of earlier turns
+    # The model may continue in the JSON format of earlier turns.
+    in_json = in_json and not run.client_options.has_response_format
     written = await _draft_answer(run, quiet=in_json)
     if isinstance(written, Route):
         return written
