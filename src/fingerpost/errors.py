@@ -1,4 +1,4 @@
-"""Every error Fingerpost raises, split by who can act on it.
+"""All errors that Fingerpost raises, grouped by who can act on them.
 
     FingerpostError
     ├── ConfigError              fix your file, environment or arguments
@@ -8,17 +8,17 @@
     ├── CallError                the call itself: UnknownServer, UnknownTool
     ├── ModelError               a language model: ModelUnavailable, ModelTimeout,
     │                                             ModelRefused, ModelReplyInvalid
-    └── LimitReached             a bound we set:  ResponseTooLarge
+    └── LimitReached             a limit we set:  ResponseTooLarge
 
-"Not needed", "not confident" and "needs approval" are outcomes, not errors.
-Each error carries a `hint`: the next step for the person who reads it.
+"Not needed", "not confident" and "needs approval" are outcomes, not errors. Each error has a `hint`: the next
+step for the reader.
 """
 
 from __future__ import annotations
 
 
 class FingerpostError(Exception):
-    """The root. `str(error)` says what happened, `hint` what to do about it."""
+    """The base class. `str(error)` says what happened, `hint` what to do about it."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class FingerpostError(Exception):
 
 
 class ConfigError(FingerpostError):
-    """A setting is wrong. Carries every problem found, not only the first."""
+    """A setting is invalid. Contains all problems found, not only the first."""
 
     def __init__(self, message: str, *, hint: str | None = None, problems: tuple[object, ...] = ()) -> None:
         super().__init__(message, hint=hint)
@@ -34,7 +34,7 @@ class ConfigError(FingerpostError):
 
 
 class StoreError(FingerpostError):
-    """The database refused."""
+    """A database error."""
 
 
 class StoreUnavailable(StoreError):
@@ -46,7 +46,7 @@ class StoreTooNew(StoreError):
 
 
 class ServerError(FingerpostError):
-    """A tool server did something wrong. `server` names it."""
+    """An error of a tool server. `server` names it."""
 
     def __init__(self, message: str, *, server: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -54,19 +54,19 @@ class ServerError(FingerpostError):
 
 
 class ServerUnavailable(ServerError):
-    """The server cannot be reached, or went away before it answered."""
+    """The server cannot be reached, or disconnected before it responded."""
 
 
 class ServerReplyInvalid(ServerError):
-    """The server answered with something that is not the protocol."""
+    """The server's response violates the protocol."""
 
 
 class ToolTimeout(ServerError):
-    """The deadline passed before the server answered."""
+    """The deadline passed before the server responded."""
 
 
 class ToolFailed(ServerError):
-    """The server answered with an error. `code` and `data` are the server's own."""
+    """The server responded with an error. `code` and `data` are the server's."""
 
     def __init__(
         self, message: str, *, server: str, code: int, data: object = None, hint: str | None = None
@@ -89,7 +89,7 @@ class UnknownTool(CallError):
 
 
 class ModelError(FingerpostError):
-    """A language model did not do what was asked. `model` names it; `status` is its server's, where told."""
+    """An error of a language model. `model` names it; `status` is the HTTP status of its server, if known."""
 
     def __init__(
         self, message: str, *, model: str, hint: str | None = None, status: int | None = None
@@ -100,24 +100,24 @@ class ModelError(FingerpostError):
 
 
 class ModelUnavailable(ModelError):
-    """It cannot be reached, is overloaded, or failed on its own side."""
+    """The model cannot be reached, is overloaded, or failed internally."""
 
 
 class ModelTimeout(ModelError):
-    """The deadline passed before it answered."""
+    """The deadline passed before the model responded."""
 
 
 class ModelRefused(ModelError):
-    """It will not take the request: a wrong key, an unknown model, a prompt that is too long."""
+    """The model's server refuses the request: wrong key, unknown model, or prompt too long."""
 
 
 class ModelReplyInvalid(ModelError):
-    """It answered with something that is not the protocol, or with far too much of it."""
+    """The response violates the protocol or is far too long."""
 
 
 class LimitReached(FingerpostError):
-    """A limit of ours stopped the work."""
+    """One of our limits was exceeded."""
 
 
 class ResponseTooLarge(LimitReached):
-    """A server sent more bytes than we are willing to hold."""
+    """A server sent more bytes than allowed."""

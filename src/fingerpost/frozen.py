@@ -1,10 +1,9 @@
-"""Records that do not change: quick to define and quick to make.
+"""Immutable records that are fast to define and to create.
 
-`@frozen` is `@dataclass(frozen=True, slots=True)` with two differences one can measure. dataclasses write
-and compile five functions for every class, which for our hundreds was a tenth of a start; here each is
-compiled when it is first needed, if ever. And their frozen `__init__` sets every field by a call of
-`object.__setattr__`, which takes three times as long as `self.field = value`; here a record is of a twin
-class while it is being made, alike but not frozen, and whoever gets to see it sees it frozen.
+`@frozen` is like `@dataclass(frozen=True, slots=True)` with two optimizations. `dataclass` compiles five
+functions for every class, which took a tenth of our startup time; here each is compiled on first use. And its
+frozen `__init__` sets every field with `object.__setattr__`, which takes three times as long as `self.field =
+value`; here an instance has a mutable twin class during `__init__` and the frozen class afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def frozen(*, kw_only: bool = True, eq: bool = True) -> Callable[[type[T]], type
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def frozen(record: type[Any] | None = None, /, *, kw_only: bool = True, eq: bool = True) -> Any:
-    """Make a class a frozen record. `eq=False`: one is only ever equal to itself."""
+    """Make a class a frozen record. With `eq=False` an instance is equal only to itself."""
     if record is None:
         return partial(_build_record, kw_only=kw_only, eq=eq)
     return _build_record(record, kw_only=kw_only, eq=eq)
@@ -40,9 +39,9 @@ def frozen(record: type[Any] | None = None, /, *, kw_only: bool = True, eq: bool
 def _build_record(given: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
     own = set(given.__dict__)
     if given.__dict__.get("__hash__") is None:
-        own.discard("__hash__")  # not written there: Python's own, beside an `__eq__`
+        own.discard("__hash__")  # not defined by the class: Python sets None if there is an `__eq__`
     if given.__doc__ is None:
-        given.__doc__ = given.__name__  # or dataclasses would work one out
+        given.__doc__ = given.__name__  # otherwise dataclasses would generate one
     record = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(given)
     shared: dict[str, Any] = {
         "__setattr__": _refuse_setattr,
@@ -71,7 +70,7 @@ def _build_on_first_use(record: type[Any], name: str, build: Callable[[type[Any]
     return first
 
 
-# What all records share.
+# Methods shared by all records.
 
 
 def _refuse_setattr(record: object, name: str, value: object) -> NoReturn:
@@ -99,7 +98,7 @@ def _set_state(record: Any, state: list[Any]) -> None:
         object.__setattr__(record, item.name, value)
 
 
-# What is written for each of them.
+# Methods generated for each record class.
 
 
 def _build_eq(record: type[Any]) -> Any:
@@ -135,7 +134,7 @@ def _build_init(record: type[Any]) -> Any:
     lines = [
         f"def made({', '.join(head)}):",
         "    _class = self.__class__",
-        "    if _class is not _record:",  # a class below this one
+        "    if _class is not _record:",  # a subclass
         f"        _set_slowly(self, {', '.join(f'{name}={value}' for name, value in values.items())})",
         "    else:",
         "        _turn_into(self, _twin)",
@@ -168,7 +167,7 @@ def _has_default(item: Field[Any]) -> bool:
 
 
 def _format_default(item: Field[Any], named: dict[str, Any]) -> str:
-    """What stands behind the name of an argument."""
+    """Return the default value of a parameter as source text."""
     if item.default is not MISSING:
         named[f"_default_{item.name}"] = item.default
         return f"=_default_{item.name}"
@@ -176,7 +175,7 @@ def _format_default(item: Field[Any], named: dict[str, Any]) -> str:
 
 
 def _format_value(item: Field[Any], named: dict[str, Any]) -> str:
-    """What a field is set to."""
+    """Return the value of a field as source text."""
     if item.default_factory is not MISSING:
         named[f"_make_{item.name}"] = item.default_factory
         made = f"_make_{item.name}()"
@@ -185,13 +184,13 @@ def _format_value(item: Field[Any], named: dict[str, Any]) -> str:
 
 
 def _build_mutable_twin(record: type[Any]) -> type[Any]:
-    """The same fields in the same places, and not frozen."""
+    """Return a class with the same slots that is not frozen."""
     own: dict[str, Any] = {
         "__slots__": record.__dict__["__slots__"],
-        "__setattr__": object.__setattr__,  # both, or a frozen base would still be asked
+        "__setattr__": object.__setattr__,  # both are needed, or those of a frozen base class would be used
         "__delattr__": object.__delattr__,
         TWIN_MARK: True,
     }
-    if "__orig_bases__" in record.__dict__:  # a generic class insists on them
+    if "__orig_bases__" in record.__dict__:  # required for generic classes
         own["__orig_bases__"] = record.__dict__["__orig_bases__"]
     return type(record.__name__, record.__bases__, own)

@@ -1,9 +1,8 @@
-"""Secrets never reach a log, an event or a trace.
+"""Masks secrets in logs, events and traces.
 
-Two nets: values somebody told us are secret (`register_secret`), and shapes that are
-secret wherever they appear (`sk-…`, `ghp_…`, `Bearer …`, private keys).
-The register is process-wide on purpose: a secret is a secret for every part of
-the process, and forgetting to pass a redactor around must not leak one.
+Two methods: registered values (`register_secret`), and known secret formats (`sk-…`, `ghp_…`, `Bearer …`,
+private keys). The register is process-wide, so that no part of the process can leak a secret because a
+redactor was not passed to it.
 """
 
 from __future__ import annotations
@@ -17,25 +16,26 @@ from types import NoneType
 from typing import cast
 
 MASK = "[redacted]"
-_SCALARS = (int, float, bool, NoneType)  # asking these whether they are a Mapping takes long
+_SCALARS = (int, float, bool, NoneType)  # `isinstance` with Mapping is slow for these
 
-# Shorter values ("1", "true", "dev") would turn ordinary text into masks.
+# Shorter values ("1", "true", "dev") would mask ordinary text.
 MIN_SECRET_LENGTH = 6
 SHORT_TEXT_LENGTH = 120
 
-# A key ending in one of these words names a secret: `apiKey`, `GITHUB_TOKEN`, `x-api-key`, `Authorization`.
+# A key that ends in one of these words holds a secret: `apiKey`, `GITHUB_TOKEN`, `x-api-key`,
+# `Authorization`.
 _SECRET_KEY = re.compile(
     r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key"
     r"|authori[sz]ation|cookie|credentials?|bearer|dsn|connection[-_ ]?string|signature)s?$",
     re.IGNORECASE,
 )
 
-# In a server's configuration these name one as well: `MAPS_KEY`, `X-Auth`, `GITHUB_PAT`. Not in arguments
-# and results of tools, where a `key` is what something is looked up or sorted by.
+# These indicate a secret only in a server's configuration: `MAPS_KEY`, `X-Auth`, `GITHUB_PAT`. In tool
+# arguments and results a `key` is usually for lookup or sorting.
 _SECRET_SETTING = re.compile(
     r"(?i:(?:^|[-_. ])(?:key|auth|pat|pw|creds?|jwt|sas)s?[-_]?\d*$)|[a-z](?:Key|Auth)$"
 )
-# Whatever else a header holds may be what a server knows us by.
+# All other headers may contain credentials.
 _HARMLESS_HEADER = re.compile(
     r"accept(?:-.*)?|content-(?:type|language|encoding|length)|user-agent|cache-control|pragma|connection"
     r"|host|origin|referer|prefer|date|dnt|.*-version",
@@ -57,7 +57,7 @@ _SECRET_SHAPE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# The words before the secret stay readable: "Authorization: Bearer [redacted]", "postgres://me:[redacted]@db".
+# The words before the secret are kept: "Authorization: Bearer [redacted]", "postgres://me:[redacted]@db".
 _SECRET_AFTER_WORD = re.compile(
     r"""
       (?P<scheme>\b(?:Bearer|Basic)\s+)(?P<credential>[A-Za-z0-9._~+/=-]{8,})
@@ -68,7 +68,7 @@ _SECRET_AFTER_WORD = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
-# Without one of these no shape can fit. Looking for them costs a tenth of the pattern.
+# Every format contains one of these. Searching for them takes a tenth of the pattern's time.
 _SECRET_SIGNS = (
     "-----BEGIN", "sk-", "pk-", "rk-", "k_live_", "k_test_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
     "github_pat_", "glpat-", "xox", "hf_", "npm_", "pypi-", "AKIA", "ASIA", "AIza", "fp_", "eyJ",
@@ -81,7 +81,7 @@ _known_secrets_pattern: re.Pattern[str] | None = None
 
 
 def register_secret(secret: str) -> None:
-    """From now on `secret` is masked wherever it turns up."""
+    """Mask `secret` everywhere from now on."""
     global _known_secrets_pattern  # noqa: PLW0603 - the register is process-wide by design, see the module's text
     if len(secret) < MIN_SECRET_LENGTH:
         return
@@ -93,7 +93,7 @@ def register_secret(secret: str) -> None:
 
 
 def is_secret_name(key: str) -> bool:
-    """Whether a field with this name holds a secret: `apiKey`, `GITHUB_TOKEN`, `Authorization`."""
+    """Return whether a field with this name holds a secret: `apiKey`, `GITHUB_TOKEN`, `Authorization`."""
     return _check_secret_name_cached(key) if len(key) <= SHORT_TEXT_LENGTH else _check_secret_name(key)
 
 
@@ -101,41 +101,44 @@ def _check_secret_name(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None
 
 
-_check_secret_name_cached = lru_cache(maxsize=4096)(
-    _check_secret_name
-)  # the same few names in call after call
+# The same few names occur in every call.
+_check_secret_name_cached = lru_cache(maxsize=4096)(_check_secret_name)
 
 
 def is_secret_setting(name: str) -> bool:
-    """Whether a variable or an option of a server holds a secret, by its name: `MAPS_KEY`, `--auth`."""
+    """Return whether a variable or an option of a server with this name holds a secret: `MAPS_KEY`,
+    `--auth`.
+    """
     return is_secret_name(name) or _SECRET_SETTING.search(name) is not None
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether the value of a header of this name is not to be shown: of all but the plainly harmless."""
+    """Return whether the value of this header must be hidden. Only clearly harmless headers are shown."""
     return is_secret_setting(name) or _HARMLESS_HEADER.fullmatch(name) is None
 
 
 def register_setting(name: str, value: str) -> None:
-    """`register_secret` a value of a server's configuration, unless it is more likely an ordinary word.
+    """Register a value of a server's configuration as a secret, unless it is probably an ordinary word.
 
-    Where only the name is suspicious (`SORT_KEY=created_at`, `X-Region: us-east-1`), masking the word
-    in everything that servers answer would do more harm than good.
+    If only the name is suspicious (`SORT_KEY=created_at`, `X-Region: us-east-1`), masking the word in all
+    responses of servers would do more harm than good.
     """
     for secret in find_secrets_in_setting(name, value):
         register_secret(secret)
 
 
 def find_secrets_in_setting(name: str, value: str) -> tuple[str, ...]:
-    """What of a value of a server's configuration is to be masked; nothing where it is an ordinary word."""
+    """Return the secrets in a value of a server's configuration; empty for an ordinary word."""
     words = value.split()
     if not is_secret_name(name) and not _is_generated(words, long=not is_secret_setting(name)):
         return ()
-    return (value, words[-1] if words else "")  # "Bearer abc": the second word alone, too
+    return (value, words[-1] if words else "")  # for "Bearer abc", also the second word alone
 
 
 def _is_generated(words: Sequence[str], *, long: bool) -> bool:
-    """Letters and digits in one word, with a word before it at most that says what it is."""
+    """Return whether this is one word of letters and digits, with at most one word such as `Bearer` before
+    it.
+    """
     if len(words) not in (1, 2):
         return False
     word = words[-1]
@@ -144,8 +147,8 @@ def _is_generated(words: Sequence[str], *, long: bool) -> bool:
 
 
 def scrub(text: str) -> str:
-    """`text` with every secret in it masked."""
-    # The same names and ids are scrubbed for event after event; most need be looked at only once.
+    """Return `text` with all secrets masked."""
+    # The same names and ids occur in many events, so short texts are cached.
     if len(text) > SHORT_TEXT_LENGTH:
         return _scrub_text(text)
     masked = _scrub_text_cached(text)
@@ -155,7 +158,7 @@ def scrub(text: str) -> str:
 def _scrub_text(text: str) -> str:
     if _known_secrets_pattern is not None:
         text = _known_secrets_pattern.sub(MASK, text)
-    # The signs are ASCII; other letters can stand for them where case is ignored (`ſ` for `s`).
+    # The signs are ASCII, but other letters match them if case is ignored (`ſ` for `s`).
     if not text.isascii() or any([sign in text for sign in _SECRET_SIGNS]):  # noqa: C419 - quicker than a generator
         text = _SECRET_SHAPE.sub(MASK, text)
     if _may_announce_secret(text):
@@ -164,7 +167,7 @@ def _scrub_text(text: str) -> str:
 
 
 def _may_announce_secret(text: str) -> bool:
-    """Whether some words in the text could announce a secret; where not, there is none after them."""
+    """Return whether the text has words that may precede a secret. If not, the slower pattern is skipped."""
     if not text.isascii():
         return True
     if ":" in text or "=" in text:
@@ -185,9 +188,9 @@ def _mask_after(match: re.Match[str]) -> str:
 
 
 def scrub_json(value: object) -> object:
-    """A JSON value with secrets masked, by what the text looks like and by what its key says.
+    """Return a JSON value with secrets masked, found by their format or by their key.
 
-    The very same dict or list comes back when it holds none; what only acts like one comes back as one.
+    The same dict or list is returned if it contains none. Other mappings and sequences are converted.
     """
     if isinstance(value, str):
         return scrub(value)
@@ -212,7 +215,7 @@ def _scrub_entry(key: object, value: object) -> object:
 
 
 def find_secret_paths(value: object) -> tuple[str, ...]:
-    """Where a JSON value holds what looks like a secret, as JSON Pointers: `/headers/authorization`."""
+    """Return the JSON Pointers of apparent secrets in a JSON value: `/headers/authorization`."""
     return tuple(_find_differences("", value, scrub_json(value)))
 
 

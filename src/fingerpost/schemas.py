@@ -1,7 +1,7 @@
-"""Validators of the `jsonschema` library that stay what they are, whatever a schema says inside.
+"""`jsonschema` validators that do not change with the content of a schema.
 
-A part of a schema that names a draft (`$schema`) gets that draft's own validator from the
-library: without our bounds, and with Python's `re` for a stranger's patterns.
+For a part of a schema with `$schema` the library would use the validator of that draft, without our limits
+and with Python's `re` for untrusted patterns.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def pin_to_own_draft(kind: Any) -> None:
-    """Make this class of validators, which is our own, check every part of a schema itself."""
+    """Make this validator class check every part of a schema itself."""
     fields = [(field.name, field.alias) for field in kind.__attrs_attrs__ if field.init]
 
     def evolve(self: Any, **changes: Any) -> Any:

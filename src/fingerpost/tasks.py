@@ -1,4 +1,4 @@
-"""Task groups and what runs in them, cancel scopes for what happens often, work put aside."""
+"""Helpers for task groups, cancel scopes and CPU-bound work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anyio.lowlevel import RunVar
 
 logger = logging.getLogger("fingerpost.tasks")
 
-FIRST_PAUSE_S = 0.1  # before something that broke is begun again
+FIRST_PAUSE_S = 0.1  # before a failed task is restarted
 MAX_PAUSE_S = 30.0
 
 R = TypeVar("R")
@@ -26,9 +26,9 @@ _thread_limiter: RunVar[anyio.CapacityLimiter] = RunVar("fingerpost.turns")
 
 
 async def run_in_thread(work: Callable[[*Given], R], *given: *Given) -> R:
-    """Do what takes the processor for long in a thread, so that answers go out meanwhile.
+    """Run CPU-bound work in a thread, so that the event loop stays responsive.
 
-    One such thing at a time: two would take turns with each other before the event loop got one.
+    Only one runs at a time, because several would compete with the event loop for the GIL.
     """
     turn = _thread_limiter.get(None)
     if turn is None:
@@ -39,17 +39,19 @@ async def run_in_thread(work: Callable[[*Given], R], *given: *Given) -> R:
 
 @cache
 def _get_scope_class() -> type[anyio.CancelScope]:
-    """The event loop's own kind, which anyio looks up each time: that takes longer than making one."""
+    """Return the cancel scope class of the event loop. anyio looks it up each time, which is slower than
+    creating a scope.
+    """
     return type(anyio.CancelScope())
 
 
 def create_cancel_scope(deadline: float = math.inf) -> anyio.CancelScope:
-    """`anyio.CancelScope`, for every request and every call."""
+    """Return an `anyio.CancelScope`, faster than its constructor."""
     return _get_scope_class()(deadline=deadline)
 
 
 async def run_contained(work: Callable[[*Given], Awaitable[object]], *given: *Given) -> None:
-    """Do this in a task group that others share: what goes wrong is logged, and ends this task alone."""
+    """Run this in a shared task group. An exception is logged and ends only this task."""
     try:
         await work(*given)
     except Exception:
@@ -57,7 +59,7 @@ async def run_contained(work: Callable[[*Given], Awaitable[object]], *given: *Gi
 
 
 async def run_restarting(work: Callable[[*Given], Awaitable[object]], *given: *Given) -> None:
-    """Do what goes on until it is cancelled; where it breaks it is logged, and begun again after a pause."""
+    """Run this until it returns or is cancelled. After an exception, log it and restart after a delay."""
     pause = FIRST_PAUSE_S
     while True:
         began = anyio.current_time()
@@ -78,10 +80,10 @@ async def cancel_and_exit(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> bool | None:
-    """Cancel what runs in the group and end it, as the last act of whoever entered it.
+    """Cancel the tasks of the group and exit it, as the last step of its owner.
 
-    The caller's own error goes its own way: it has nothing to do with the tasks, and the
-    group would wrap it into an exception group. Only a cancellation is the group's matter.
+    The owner's error is raised as it is, because the group would wrap it in an exception group. Only a
+    cancellation is passed to the group.
     """
     tasks.cancel_scope.cancel()
     if isinstance(error, anyio.get_cancelled_exc_class()):

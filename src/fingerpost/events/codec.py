@@ -1,6 +1,6 @@
 """Encodes events as JSON and decodes them. The envelope contains the kind and the version.
 
-{"kind": "tool_selected", "v": 1, "event": {"event_id": …, "at": …, "packet_id": …, …}}
+    {"kind": "tool_selected", "v": 1, "event": {"event_id": …, "at": …, "packet_id": …, …}}
 
 An event of a newer version or an unknown kind is decoded as `UnknownEvent`, with its content kept.
 """

@@ -1,4 +1,4 @@
-"""Language models: what is asked of one, what comes back, the adapters that speak to it, the pool of two."""
+"""Language models: requests, replies, adapters for APIs, and the pool of two models."""
 
 from fingerpost.llm.base import Ask, ChatModel, ModelReply, ModelRequest, ModelUsage, OnText, ResponseSchema
 from fingerpost.llm.capabilities import Capabilities, probe

@@ -1,4 +1,4 @@
-"""A language model as the rest of the program sees it: one request, one reply."""
+"""The interface of a language model: one request, one reply."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Message
 
-OnText: TypeAlias = Callable[[str], None]  # takes the answer piece by piece, as it is written
+OnText: TypeAlias = Callable[[str], None]  # receives the answer in pieces while it is generated
 
 
 @frozen
 class ResponseSchema:
-    """The shape a reply is asked to have. Servers may ignore it without a word."""
+    """The requested form of a reply. Servers may ignore it silently."""
 
     name: str  # letters, digits, _ and -, at most 64
     schema: JsonObject
@@ -22,23 +22,25 @@ class ResponseSchema:
 
 @frozen
 class ModelRequest:
-    """What a model is asked. None leaves the choice to the server."""
+    """A request to a model. None leaves the choice to the server."""
 
     messages: tuple[Message, ...]
     temperature: float | None = None
     max_tokens: int | None = None
     top_p: float | None = None
     schema: ResponseSchema | None = None
-    tools: tuple[JsonObject, ...] = ()  # definitions, in the OpenAI format
+    tools: tuple[JsonObject, ...] = ()  # definitions in the OpenAI format
     tool_choice: Json = None  # "auto", "none", "required", or one by name; only together with tools
-    choice_is_callers: bool = False  # then a model that does not follow it tells nothing about its server
-    options: JsonObject = field(default_factory=dict[str, Json])  # as a caller wrote them; before all others
-    model: str | None = None  # who answers instead of the model that is asked, at the same address
+    # If set, a model that ignores the choice says nothing about its server's capabilities.
+    choice_is_callers: bool = False
+    # As the caller wrote them; they override all other fields.
+    options: JsonObject = field(default_factory=dict[str, Json])
+    model: str | None = None  # another model at the same address, used instead of the configured one
 
 
 @frozen
 class ModelUsage:
-    """The tokens a reply cost, as the server counted them."""
+    """The tokens of a reply, as counted by the server."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -50,29 +52,29 @@ class ModelUsage:
 
 @frozen
 class ModelReply:
-    """What a model answered."""
+    """The reply of a model."""
 
     text: str
-    model: str  # as the server names it
-    usage: ModelUsage | None = None  # None: the server does not say
-    finish: str | None = None  # "stop", "length" (cut short), "tool_calls", …
-    tool_calls: tuple[JsonObject, ...] = ()  # in the OpenAI format, unread
-    refusal: str = ""  # why it does not answer, where its server says that apart
-    reasoning: str = ""  # what it thought before, likewise; part of no later prompt
+    model: str  # as named by the server
+    usage: ModelUsage | None = None  # None if the server does not report it
+    finish: str | None = None  # "stop", "length" (truncated), "tool_calls", …
+    tool_calls: tuple[JsonObject, ...] = ()  # in the OpenAI format, not parsed
+    refusal: str = ""  # why the model refuses, if the server reports it separately
+    reasoning: str = ""  # the model's reasoning, if separate; not part of later prompts
     milliseconds: float = 0.0
-    stood_in: bool = False  # for the model of the pool that should have answered
+    stood_in: bool = False  # as a fallback for the requested model of the pool
 
 
 class ChatModel(Protocol):
-    """Anything that answers. A failure is a `ModelError`; cancelling ends the request.
+    """A language model. Failures raise `ModelError`. Cancellation ends the request.
 
-    With `on_text` the answer is streamed: every piece of text is handed over as it
-    comes, and the whole is returned at the end all the same.
+    With `on_text` the reply is streamed: each piece of text is passed on as it arrives, and the complete
+    reply is returned at the end.
     """
 
     @property
     def name(self) -> str:
-        """What to call it in messages and figures."""
+        """The name in messages and statistics."""
         ...
 
     async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply: ...
@@ -80,16 +82,16 @@ class ChatModel(Protocol):
 
 @runtime_checkable
 class Closable(Protocol):
-    """A model that holds connections."""
+    """A model with open connections."""
 
     async def aclose(self) -> None: ...
 
 
-Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelReply]]  # a model already decided upon
+Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelReply]]  # a model that was already selected
 
 
 class TextRelay:
-    """Passes text on. `used` from the first piece."""
+    """Forwards text. `used` is true after the first piece."""
 
     def __init__(self, on_text: OnText) -> None:
         self._on_text = on_text

@@ -1,4 +1,4 @@
-"""A stream of bytes that ends with an error where it gets too long. Loaded with the HTTP library only."""
+"""A byte stream that raises an error when it gets too long. Imported only with the HTTP library."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class _LimitedStream(httpx2.AsyncByteStream):
 
 
 def limit_bytes(stream: object, *, limit: int, model: str) -> httpx2.AsyncByteStream:
-    """The same stream, of at most `limit` bytes."""
+    """Return the stream limited to `limit` bytes."""
     return _LimitedStream(cast("httpx2.AsyncByteStream", stream), limit, model)

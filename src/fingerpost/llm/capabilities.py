@@ -1,4 +1,4 @@
-"""What a model's server can really do, found out by probing and from ordinary exchanges."""
+"""Detects what a model's server supports, by probing and from normal replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fingerpost.records import JsonObject, Message
 
 PROBE_TOKENS: Final = 200
 _FINISH_REASONS: Final = (None, "stop", "tool_calls", "function_call")
-_WORD: Final = "fingerpost-7f3a"  # nobody says it who is not made to
+_WORD: Final = "fingerpost-7f3a"  # a word that no model writes unless asked
 _SCHEMA: Final = ResponseSchema(
     name="probe",
     schema={
@@ -43,18 +43,18 @@ _TOOL: Final[JsonObject] = {
 
 @frozen
 class Capabilities:
-    """Whether a server keeps to a schema, and whether its model calls tools. None: not known."""
+    """Whether a server enforces a schema, and whether its model calls tools. None: unknown."""
 
     json_schema: bool | None = None
     tools: bool | None = None
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to find out."""
+        """Whether everything is known."""
         return self.json_schema is not None and self.tools is not None
 
     def or_else(self, other: Capabilities) -> Capabilities:
-        """This, with `other` for what is not known here."""
+        """Return these capabilities with unknown values taken from `other`."""
         return Capabilities(
             json_schema=other.json_schema if self.json_schema is None else self.json_schema,
             tools=other.tools if self.tools is None else self.tools,
@@ -62,7 +62,7 @@ class Capabilities:
 
 
 async def probe(model: ChatModel) -> Capabilities:
-    """Ask `model` two tiny questions. What cannot be told from its answers stays unknown; never raises."""
+    """Send `model` two small requests. What the replies do not show stays unknown. Never raises."""
     return Capabilities(
         json_schema=await _run_probe(model, _probe_schema), tools=await _run_probe(model, _probe_tools)
     )
@@ -107,14 +107,14 @@ async def _probe_tools(model: ChatModel) -> bool | None:
 
 
 def has_called(reply: ModelReply, tools: tuple[JsonObject, ...]) -> bool:
-    """Whether one of these tools is called in the way that tools are."""
+    """Return whether the reply contains a proper call of one of these tools."""
     names = {as_mapping(tool.get("function")).get("name") for tool in tools}
     written = [as_mapping(as_mapping(call).get("function")).get("name") for call in reply.tool_calls]
     return any(isinstance(name, str) and name in names for name in written)
 
 
 def is_finished(reply: ModelReply) -> bool:
-    """Whether the model said all it wanted: one that was cut off, or stopped by a filter, shows nothing."""
+    """Return whether the reply is complete. A truncated or filtered reply proves nothing."""
     return reply.finish in _FINISH_REASONS
 
 
@@ -124,7 +124,7 @@ _FENCE: Final = "```"
 
 
 def find_reasoning_end(text: str) -> re.Match[str] | None:
-    """The end of thoughts that `text` begins with, if it does."""
+    """Return the end of the reasoning that `text` begins with, or None."""
     found = _TAG.search(text)
     if found is None or not found["end"]:
         return None
@@ -136,13 +136,13 @@ def find_reasoning_end(text: str) -> re.Match[str] | None:
 
 
 def has_leading_reasoning(reply: ModelReply) -> bool:
-    """Whether the reply begins with thoughts, and has something behind them."""
+    """Return whether the reply begins with reasoning and has content after it."""
     found = None if reply.reasoning else find_reasoning_end(reply.text)
     return found is not None and bool(reply.text[found.end() :].strip() or reply.tool_calls)
 
 
 def split_reasoning(reply: ModelReply) -> ModelReply:
-    """The same reply with its thoughts in their own place."""
+    """Return the reply with its leading reasoning moved to `reasoning`."""
     found = find_reasoning_end(reply.text)
     if found is None or not has_leading_reasoning(reply):
         return reply
@@ -151,12 +151,12 @@ def split_reasoning(reply: ModelReply) -> ModelReply:
 
 
 class ReasoningFilter:
-    """Passes on what comes behind the thoughts of a model that is known to begin with them."""
+    """Forwards the text after the leading reasoning of a model that is known to write it."""
 
     def __init__(self, on_text: OnText) -> None:
         self._on_text = on_text
         self._held: list[str] | None = []
-        self._tail = ""  # the end of what is held: a tag may come in pieces
+        self._tail = ""  # the end of the held text, because a tag may arrive in pieces
 
     def __call__(self, piece: str) -> None:
         if self._held is None:
@@ -165,19 +165,19 @@ class ReasoningFilter:
         self._held.append(piece)
         self._tail += piece
         found = _TAG.search(self._tail)
-        if found is None or not self._tail[found.end() :].strip():  # what is behind it has not come yet
+        if found is None or not self._tail[found.end() :].strip():  # the text after it has not arrived yet
             cut = found.start() if found is not None else len(self._tail) - _MAX_TAG_LENGTH
             self._tail = self._tail[max(0, cut) :]
             return
         self._release()
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Release the held text at the end of the reply."""
         if self._held is not None:
             self._release()
 
     def _release(self) -> None:
-        """Of text that begins with no thoughts, nothing is kept back."""
+        """Forward the text after the reasoning, or all of it if there is no reasoning."""
         assert self._held is not None
         text, self._held = "".join(self._held), None
         found = find_reasoning_end(text)
@@ -186,11 +186,12 @@ class ReasoningFilter:
             self._on_text(answer)
 
 
-MAX_MISSED: Final = 3  # replies in a row without the call we required
-BELIEVED_SECONDS: Final = 86_400.0  # that a model takes no tools: servers and models behind an address change
+MAX_MISSED: Final = 3  # consecutive replies without the required call
+# Validity of the finding that a model has no tools; the model behind an address may change.
+BELIEVED_SECONDS: Final = 86_400.0
 _TOOL_WORDS: Final = r"(?:tools|tool[ _-]?(?:use|calls?|calling)|function[ _-]?(?:calls?|calling))"
-# As Ollama, vLLM, llama.cpp, OpenRouter and others say it. What is said of one tool or of tools together
-# with something else is no such thing.
+# Messages of Ollama, vLLM, llama.cpp, OpenRouter and others. A message about one tool, or about tools
+# in combination with something else, does not match.
 _NO_TOOLS_PATTERN: Final = re.compile(
     rf"\b(?:(?:does|do) not|doesn't|don't) support {_TOOL_WORDS}\b(?! (?:with|when|while|if|together)\b)"
     rf"|\b{_TOOL_WORDS} (?:is|are) (?:not supported|unsupported)(?! (?:with|when|while|if|together)\b)"
@@ -202,17 +203,17 @@ _NO_TOOLS_PATTERN: Final = re.compile(
 
 @frozen
 class CapabilityFindings:
-    """Of one model. `missed` lasts as long as we run; the rest can be written down."""
+    """Findings about one model. `missed` is kept in memory only; the rest can be stored."""
 
     json_schema: bool | None = None
     tools: bool | None = None
-    without_since: float | None = None  # when it was found to take no tools, in seconds since 1970
+    without_since: float | None = None  # when it was found not to support tools, in seconds since 1970
     missed: int = 0
-    thinks_aloud: bool = False  # its latest text began with thoughts
+    thinks_aloud: bool = False  # whether its latest text began with reasoning
 
     @classmethod
     def from_capabilities(cls, known: Capabilities, now: float) -> CapabilityFindings:
-        """As found out on purpose."""
+        """Build findings from a probe."""
         since = now if known.tools is False else None
         return cls(json_schema=known.json_schema, tools=known.tools, without_since=since)
 
@@ -221,17 +222,19 @@ class CapabilityFindings:
         return Capabilities(json_schema=self.json_schema, tools=self.tools)
 
     def forget_expired(self, now: float) -> CapabilityFindings:
-        """What of it is still believed. A time in the future is that of a clock put right since."""
+        """Return the findings that are still valid. A time in the future comes from a wrong clock and is
+        invalid.
+        """
         since = self.without_since
         if self.tools is not False or (since is not None and 0 <= now - since < BELIEVED_SECONDS):
             return self
         return replace(self, tools=None, without_since=None, missed=0)
 
     def update(self, request: ModelRequest, reply: ModelReply, now: float) -> CapabilityFindings:
-        """What is known after an ordinary exchange.
+        """Return the findings after a normal reply.
 
-        A reply outside its schema tells of a server that ignores what it was asked. A good one is no
-        proof of the contrary where that was seen once: a good model may have been lucky.
+        A reply that violates its schema shows that the server ignores schemas. After that, a valid reply does
+        not prove the opposite, because a model may comply by chance.
         """
         schema = self.json_schema
         if request.schema is not None and schema is not False and not reply.tool_calls and is_finished(reply):
@@ -242,13 +245,17 @@ class CapabilityFindings:
     def update_after_refusal(
         self, request: ModelRequest, error: ModelRefused, now: float
     ) -> CapabilityFindings:
-        """A server that says itself that it takes no tools is believed at once."""
+        """Return the findings after a refusal. If the server says that tools are not supported, this is
+        accepted at once.
+        """
         if not request.tools or not _NO_TOOLS_PATTERN.search(str(error)):
             return self
         return replace(self, tools=False, without_since=now, missed=0)
 
     def _detect_reasoning(self, reply: ModelReply) -> bool:
-        """A reply that was cut short, or only calls, may not have come to the end of its thoughts."""
+        """Return whether the model writes leading reasoning. A truncated reply or one with only calls does
+        not change the finding.
+        """
         return has_leading_reasoning(reply) or (
             self.thinks_aloud and not (reply.text.strip() and is_finished(reply))
         )
@@ -256,9 +263,8 @@ class CapabilityFindings:
     def _update_tools(self, request: ModelRequest, reply: ModelReply, now: float) -> CapabilityFindings:
         if reply.tool_calls:
             called = bool(request.tools) and has_called(reply, request.tools)
-            tools = (
-                True if called else self.tools or None
-            )  # one that was given none can call them all the same
+            # A model may write calls although it was given no tools.
+            tools = True if called else self.tools or None
             return replace(self, tools=tools, without_since=None, missed=0)
         if self.tools is not None or not _requires_call(request) or not is_finished(reply):
             return self
@@ -277,7 +283,7 @@ class CapabilityFindings:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> CapabilityFindings:
-        """What was written; nothing known where that cannot be read."""
+        """Read stored findings. Unreadable data gives empty findings."""
         try:
             fields = as_mapping(parse_json(content))
         except ValueError:
@@ -291,7 +297,9 @@ class CapabilityFindings:
 
 
 def _requires_call(request: ModelRequest) -> bool:
-    """Whether we required a call. What a caller requires may make no sense for what they ask."""
+    """Return whether we required a call. A caller's requirement may not make sense for the request, so it
+    does not count.
+    """
     return bool(request.tools) and request.tool_choice == "required" and not request.choice_is_callers
 
 

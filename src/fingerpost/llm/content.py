@@ -1,4 +1,4 @@
-"""What messages and replies hold: fields, parts, options, tool calls, and JSON within a text."""
+"""Content of messages and replies: fields, parts, options, tool calls, and JSON inside text."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _MAX_EXCERPT_LENGTH: Final = 120
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
-    """The object, or an empty one."""
+    """Return the object, or an empty one."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def as_list(value: object) -> list[object]:
-    """The list, or an empty one."""
+    """Return the list, or an empty one."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def parse_json(text: str | bytes) -> object:
-    """The JSON value in all of `text`. Raises `ValueError` when there is none, however deep it goes."""
+    """Parse `text` as JSON. Raises `ValueError` if it is invalid or nested too deeply."""
     try:
         return cast("object", json.loads(text))
     except RecursionError as deep:
@@ -44,7 +44,7 @@ def parse_json(text: str | bytes) -> object:
 
 
 def read_raw_text(content: object) -> str:
-    """The text of a message, plain or in parts, as it was written: it may hold half characters."""
+    """Return the text of a message, plain or in parts, as written. It may contain lone surrogates."""
     if isinstance(content, list):
         parts = (as_mapping(part).get("text") for part in cast("list[object]", content))
         return "".join(part for part in parts if isinstance(part, str))
@@ -52,17 +52,17 @@ def read_raw_text(content: object) -> str:
 
 
 def read_text(content: object) -> str:
-    """The text of a message, such as can be stored and sent."""
+    """Return the text of a message in a form that can be stored and sent."""
     return to_valid_text(read_raw_text(content))
 
 
 def read_reasoning(message: Mapping[str, Any]) -> str:
-    """What the model thought before it answered; servers have two names for it."""
+    """Return the model's reasoning. Servers use two names for it."""
     return read_raw_text(message.get("reasoning_content")) or read_raw_text(message.get("reasoning"))
 
 
 def read_usage(value: object) -> ModelUsage | None:
-    """Tokens as counted by the server, if it did and the count can be true."""
+    """Return the tokens counted by the server, or None if missing or implausible."""
     fields = as_mapping(value)
     prompt, completion = fields.get("prompt_tokens"), fields.get("completion_tokens")
     if not _is_count(prompt) or not _is_count(completion):
@@ -71,32 +71,32 @@ def read_usage(value: object) -> ModelUsage | None:
 
 
 def read_calls(values: Iterable[object]) -> tuple[JsonObject, ...]:
-    """The tool calls among these that are objects, as they were written."""
+    """Return the tool calls that are objects, as written."""
     objects = (cast("JsonObject", value) for value in values if isinstance(value, dict))
     return tuple(entry for entry in objects if check_json(entry) is None)
 
 
 def get_named_tool(choice: object) -> str | None:
-    """The one tool that a choice asks for by name."""
+    """Return the tool that a tool choice names, or None."""
     name = as_mapping(as_mapping(choice).get("function")).get("name")
     return name if isinstance(name, str) and name else None
 
 
 def read_model_name(fields: Mapping[str, Any], *, default: str) -> str:
-    """The model's name as the server gives it."""
+    """Return the model's name as given by the server."""
     named = fields.get("model")
     return named if isinstance(named, str) and named else default
 
 
 def format_excerpt(content: bytes | str) -> str:
-    """The beginning of something foreign, fit for a message."""
+    """Return the beginning of external content for a message."""
     start = content[: 4 * _MAX_EXCERPT_LENGTH]
     text = " ".join((start.decode(errors="replace") if isinstance(start, bytes) else start).split())
     return scrub(text)[:_MAX_EXCERPT_LENGTH] or "nothing at all"
 
 
 def build_invalid_reply(what: str, model: str) -> ModelReplyInvalid:
-    """The error for a reply that is none."""
+    """Build the error for an invalid reply."""
     return ModelReplyInvalid(f"{model} answered with {what}", model=model, hint="Is its base_url right?")
 
 
@@ -104,15 +104,15 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
-SYSTEM_ROLES: Final = ("system", "developer")  # newer models know the latter
+SYSTEM_ROLES: Final = ("system", "developer")  # newer models use the latter
 _TEXTS: Final = ("text", "input_text", "output_text")
 
 
 def get_content(message: Message) -> Json:
-    """What goes out: the text, or the parts as they were written.
+    """Return the content to send: the text, or the parts as written.
 
-    Words that were changed since (a history was shortened, tools are told with the request) stand
-    before what is no text.
+    If the text was changed since (shortened history, tools described in the request), it precedes the parts
+    that are not text.
     """
     if not message.parts:
         return message.text
@@ -128,7 +128,7 @@ def get_content(message: Message) -> Json:
 
 
 def get_media_parts(message: Message) -> tuple[JsonObject, ...]:
-    """The parts that are no text."""
+    """Return the parts that are not text."""
     return tuple(part for part in message.parts if part.get("type") not in _TEXTS)
 
 
@@ -138,7 +138,7 @@ def get_part_texts(part: JsonObject) -> tuple[str, ...]:
 
 
 def to_text_only(message: Message) -> Message:
-    """The message without its parts, for whoever reads words alone; what it held is named."""
+    """Return the message with its parts replaced by their names, for models that read only text."""
     if not message.parts:
         return message
     text = message.text or " ".join(_format_part_name(part) for part in get_media_parts(message))
@@ -148,7 +148,7 @@ def to_text_only(message: Message) -> Message:
 
 
 def _format_part_name(part: JsonObject) -> str:
-    """`[image]` for a part of the type `image_url`."""
+    """Return `[image]` for a part of the type `image_url`."""
     kind = str(as_mapping(part).get("type") or "part")
     return f"[{kind.removeprefix('input_').removesuffix('_url')[:40]}]"
 
@@ -159,7 +159,7 @@ def _keep_letters(text: str) -> str:
 
 TOKEN_LIMIT_OPTION: Final = "max_tokens"  # noqa: S105 - no secret
 NEW_TOKEN_LIMIT_OPTION: Final = "max_completion_tokens"  # noqa: S105 - what OpenAI's own newer models insist on
-# What a request is made of, and what would change the shape of the reply we read.
+# Fields of the request itself, and fields that would change the format of the reply.
 _NON_OPTION_FIELDS: Final = frozenset(
     {
         "model",
@@ -176,18 +176,18 @@ _NON_OPTION_FIELDS: Final = frozenset(
 
 
 def get_caller_options(options: JsonObject) -> dict[str, Json]:
-    """The options among these fields."""
+    """Return the options among these fields."""
     return {name: value for name, value in options.items() if name not in _NON_OPTION_FIELDS}
 
 
 def has_response_format(options: JsonObject) -> bool:
-    """Whether the answer has to have a shape of the caller's: then nothing may be added to it."""
+    """Return whether the caller requires a response format, so that nothing may be added to the answer."""
     kind = as_mapping(options.get("response_format")).get("type", "text")
     return kind != "text"
 
 
 def get_token_limit(options: JsonObject) -> int | None:
-    """The tokens the answer may have, under either name."""
+    """Return the token limit of the answer, under either name."""
     for name in (NEW_TOKEN_LIMIT_OPTION, TOKEN_LIMIT_OPTION):
         value = options.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -201,14 +201,14 @@ def get_number(options: JsonObject, name: str) -> float | None:
 
 
 def get_stop_texts(options: JsonObject) -> list[str]:
-    """Where the model has to stop: one text or several."""
+    """Return the stop sequences, given as one text or several."""
     value = options.get("stop")
     written = value if isinstance(value, list) else [value]
     return [text for text in written if isinstance(text, str) and text]
 
 
 def get_response_schema(options: JsonObject) -> tuple[str, JsonObject] | None:
-    """The name and the schema of the shape asked for; None where it is not described."""
+    """Return the name and schema of the required response format, or None."""
     asked = as_mapping(as_mapping(options.get("response_format")).get("json_schema"))
     schema = asked.get("schema")
     if not isinstance(schema, Mapping):
@@ -224,7 +224,7 @@ EXCERPT_LENGTH = 40
 
 @frozen
 class UnreadableToolCall:
-    """A call that could not be read: which, and what was wrong with it."""
+    """A call that could not be parsed, and why."""
 
     reference: str | None
     name: str
@@ -232,7 +232,7 @@ class UnreadableToolCall:
 
 
 def parse_tool_calls(message: JsonObject) -> list[ToolCall | UnreadableToolCall]:
-    """The tool calls of one assistant message, in order; none when it made none."""
+    """Return the tool calls of one assistant message, in order."""
     return [_parse_entry(entry) for entry in _iterate_entries(message)][:MAX_CALLS]
 
 
@@ -266,7 +266,7 @@ def _parse_entry(entry: object) -> ToolCall | UnreadableToolCall:
 
 
 def read_arguments(written: object) -> dict[str, Any] | str:
-    """Arguments as an object; a text says what is wrong with them."""
+    """Return the arguments as an object, or a text that says what is wrong with them."""
     if written is None or written == "":
         return {}
     if isinstance(written, str):
@@ -286,7 +286,7 @@ def read_arguments(written: object) -> dict[str, Any] | str:
 
 
 def _format_excerpt(written: str, error: json.JSONDecodeError) -> str:
-    """The place where the JSON breaks, with a little of what stands around it."""
+    """Return the position of the JSON error with some text around it."""
     around = (
         written[max(0, error.pos - EXCERPT_LENGTH) : error.pos]
         + "⟦here⟧"
@@ -301,15 +301,15 @@ def _describe_kind(value: object) -> str:
     return "a boolean" if isinstance(value, bool) else f"the {type(value).__name__} {value!s:.40}"
 
 
-MAX_NODES: Final = 20_000  # looked at for one reply; checking takes some ten microseconds for each
-MAX_STEPS: Final = 10_000  # parts of the schema tried on parts of one reply
-_LONG: Final = 64  # characters or entries of a value that count as one step more
+MAX_NODES: Final = 20_000  # for one reply; checking takes about ten microseconds for each
+MAX_STEPS: Final = 10_000  # schema parts applied to parts of one reply
+_LONG: Final = 64  # characters or entries of a value that count as another step
 _LENGTHY: Final = (str, list, dict)
 _COSTLY: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedProperties")
 
 
 class SchemaMatcher:
-    """One schema (None: any object or array will do), for the values in one reply."""
+    """Matches the values of one reply with a schema. None accepts any object or array."""
 
     def __init__(self, schema: JsonObject | None) -> None:
         self._validator = None if schema is None else _CHECKS(dict(schema), registry=Registry())
@@ -317,7 +317,7 @@ class SchemaMatcher:
         self._steps = [MAX_STEPS]
 
     def accepts(self, value: object) -> bool:
-        """Whether the value fits. After too many nodes nothing does."""
+        """Return whether the value matches. After too many nodes the result is always False."""
         if check_json(value) is not None:
             return False
         self._left -= _count_nodes(value, self._left)
@@ -338,11 +338,11 @@ class SchemaMatcher:
 
 
 class _TooManySteps(Exception):
-    """The schema asks for more than it is worth."""
+    """The schema check exceeds the step limit."""
 
 
 def _count_nodes(value: object, limit: int) -> int:
-    """How many values are in this one, counted no further than `most`."""
+    """Return the number of values in this one, counted up to `limit`."""
     count, todo = 0, [value]
     while todo and count < limit:
         node = todo.pop()
@@ -355,11 +355,11 @@ def _count_nodes(value: object, limit: int) -> int:
 
 
 def _accept_anything(*_: object) -> None:
-    """Says nothing about any value."""
+    """Accept every value."""
 
 
 def _check_additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """As the library's, except where it would have to match patterns."""
+    """Like the library's check, except where it would have to match patterns."""
     if "patternProperties" not in schema:
         yield from _ADDITIONAL(validator, allowed, instance, schema) or ()
 
@@ -376,7 +376,7 @@ pin_to_own_draft(_CHECKS)
 
 
 def _count_steps(visit: Any) -> Any:
-    """A way of the library to try a part of the schema on a value, which costs a step."""
+    """Wrap a library check so that each use counts as a step."""
 
     def counted(validator: Any, instance: Any, *rest: Any, **more: Any) -> Iterator[ValidationError]:
         steps = _steps_left.get()
@@ -393,22 +393,23 @@ cast("Any", _CHECKS).descend = _count_steps(cast("Any", _CHECKS).descend)
 cast("Any", _CHECKS).iter_errors = _count_steps(cast("Any", _CHECKS).iter_errors)
 
 
-MAX_REPLY_LENGTH: Final = 256_000  # characters looked at
-MAX_ATTEMPTS: Final = 200  # places in prose where JSON might begin
-MAX_CHARACTERS_READ: Final = 4 * MAX_REPLY_LENGTH  # characters read in vain at such places, all together
+MAX_REPLY_LENGTH: Final = 256_000  # characters examined
+MAX_ATTEMPTS: Final = 200  # positions in prose where JSON might start
+# Characters read without success at such positions, in total.
+MAX_CHARACTERS_READ: Final = 4 * MAX_REPLY_LENGTH
 MAX_FENCES: Final = 50
 
 _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCE: Final = re.compile(r"```[^\n`]{0,40}\n(.*?)```", re.DOTALL)
 _OPENING: Final = re.compile(r"[{\[]")
-# A string (even one that never ends) is passed over whole, so that a comma inside it stays.
+# A string (even an unterminated one) is matched as a whole, so that a comma inside it is kept.
 _SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
 
 
 def structured(text: str, schema: JsonObject | None = None) -> Json | None:
-    """The JSON value in `text` that satisfies `schema` (None: any object or array), or None.
+    """Return the JSON value in `text` that satisfies `schema` (None: any object or array), or None.
 
-    Of several the last one counts: models think first and answer then.
+    Of several values the last one is returned, because models reason before they answer.
     """
     judge = SchemaMatcher(schema)
     for value in _iterate_values(strip_reasoning(text[:MAX_REPLY_LENGTH])):
@@ -418,7 +419,7 @@ def structured(text: str, schema: JsonObject | None = None) -> Json | None:
 
 
 def strip_reasoning(text: str) -> str:
-    """What a reasoning model wrote after it had finished thinking."""
+    """Return the text after the model's reasoning."""
     end = 0
     for found in _THOUGHT_END.finditer(text):
         end = found.end()
@@ -426,7 +427,7 @@ def strip_reasoning(text: str) -> str:
 
 
 def _iterate_values(text: str) -> Iterator[object]:
-    """Everything in `text` that reads as JSON, the likeliest first."""
+    """Yield all JSON values in `text`, most likely first."""
     for candidate in (text, *reversed(_FENCE.findall(text)[-MAX_FENCES:])):
         yield from _iterate_parsed(candidate)
     yield from reversed(list(_iterate_embedded(text)))
@@ -443,7 +444,7 @@ def _iterate_parsed(text: str) -> Iterator[object]:
 
 
 def _iterate_embedded(text: str) -> Iterator[object]:
-    """Objects and arrays that begin somewhere in the text, each taken whole."""
+    """Yield complete objects and arrays that start anywhere in the text."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     at = wasted = 0
     for _ in range(MAX_ATTEMPTS):

@@ -1,4 +1,4 @@
-"""Models behind Anthropic's or Google's own API, spoken directly over HTTP."""
+"""Models behind the native APIs of Anthropic and Google, over HTTP."""
 
 from __future__ import annotations
 
@@ -55,13 +55,12 @@ from fingerpost.settings import ModelSettings
 if TYPE_CHECKING:
     import httpx2
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
-# The newer version takes no temperature at all, with which a selection is asked for; a model
-# that takes none says so, and is not sent one again.
+# The newer version does not accept a temperature, which selections use. A model that refuses it says so
+# and is not sent one again.
 ANTHROPIC_VERSION: Final = "2023-06-01"
-ANTHROPIC_NEWER_VERSION: Final = "2026-10-21"  # for whom the older one is closed
-MAX_ANTHROPIC_TOKENS: Final = (
-    4096  # tokens, where nothing is said: the API wants a number, and every model allows this one
-)
+ANTHROPIC_NEWER_VERSION: Final = "2026-10-21"  # for accounts without access to the older version
+# Tokens, if no limit is given: the API requires one, and every model allows this value.
+MAX_ANTHROPIC_TOKENS: Final = 4096
 
 _INVALID_ID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _ANTHROPIC_CHOICES: Final = {"auto": "auto", "required": "any", "none": "none"}
@@ -75,7 +74,7 @@ _ANTHROPIC_STOP_REASONS: Final = {
 }
 _ANTHROPIC_OPTIONS: Final = {
     "version": re.compile(r"anthropic-version"),
-    # Some take either of the two but not both; the temperature is the one that matters here.
+    # Some models accept only one of the two. The temperature is more important here.
     "top_p": re.compile(r"\btop_p\b"),
     "temperature": re.compile(r"\btemperature\b"),
     "schema": re.compile(
@@ -86,7 +85,7 @@ _ANTHROPIC_OPTIONS: Final = {
 
 
 class AnthropicDialect:
-    """Speaks it."""
+    """The API of Anthropic."""
 
     variables = ("ANTHROPIC_API_KEY",)
     options: Mapping[str, re.Pattern[str]] = _ANTHROPIC_OPTIONS
@@ -124,7 +123,7 @@ class AnthropicDialect:
             "output_config": None
             if schema is None
             else {"format": {"type": "json_schema", "schema": schema}},
-            # With tools the same beginning is sent again with every result: worth being remembered there.
+            # With tools the same prefix is sent again with every result, so caching is useful.
             "cache_control": {"type": "ephemeral"}
             if request.tools and "cache" not in native_request.without
             else None,
@@ -167,7 +166,7 @@ class AnthropicDialect:
 
 
 def _clamp_temperature(temperature: float | None) -> float | None:
-    """Other APIs go up to 2, this one to 1."""
+    """Limit the temperature to 1. Other APIs allow up to 2."""
     return None if temperature is None else min(1.0, temperature)
 
 
@@ -244,7 +243,7 @@ def _set_anthropic_finish(draft: ReplyDraft, reason: object) -> None:
 
 
 def _count_anthropic_tokens(draft: ReplyDraft, usage: Mapping[str, Any]) -> None:
-    """Tokens from a cache were read, too; they are counted apart. Later counts replace earlier ones."""
+    """Add up the tokens. Cached tokens are reported separately. Later counts replace earlier ones."""
     read = parse_token_count(usage.get("input_tokens"))
     if read is not None:
         cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
@@ -256,8 +255,8 @@ def _count_anthropic_tokens(draft: ReplyDraft, usage: Mapping[str, Any]) -> None
 
 GOOGLE_URL: Final = "https://generativelanguage.googleapis.com"
 GOOGLE_VERSION: Final = "v1beta"
-# Newer models want the mark of the thought behind a call back with it. A call that comes from
-# elsewhere (another model, a packet rebuilt after a restart) has none; this is what to say then.
+# Newer models require the thought signature with a call. A call from elsewhere (another model, a packet
+# rebuilt after a restart) has none; this value is used instead.
 UNSIGNED_SIGNATURE: Final = "skip_thought_signature_validator"
 
 _VERSIONED: Final = re.compile(r"/v\d\w{0,10}\Z")
@@ -284,7 +283,7 @@ _GOOGLE_OPTIONS: Final = {
 
 
 class GoogleDialect:
-    """Speaks it."""
+    """The API of Google."""
 
     variables = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     options: Mapping[str, re.Pattern[str]] = _GOOGLE_OPTIONS
@@ -302,7 +301,7 @@ class GoogleDialect:
     def build_body(self, native_request: NativeRequest) -> dict[str, Json]:
         request = native_request.request
         schema = None
-        # Older models refuse a schema beside tools, with a message that names neither.
+        # Older models refuse a schema together with tools, with a message that names neither.
         if request.schema is not None and not request.tools and "schema" not in native_request.without:
             schema = build_plain_schema(request.schema.schema)
         told = describe_schema(request.schema) if request.schema and schema is None else ""
@@ -327,7 +326,7 @@ class GoogleDialect:
         return draft.ended
 
     def read_event(self, draft: ReplyDraft, event: Mapping[str, Any]) -> None:
-        """An event of a stream has the shape of a whole reply, and holds the next piece of it."""
+        """Add an event of a stream. It has the form of a complete reply and contains the next piece."""
         named = event.get("modelVersion")
         draft.model = named if isinstance(named, str) else draft.model
         _count_google_tokens(draft, as_mapping(event.get("usageMetadata")))
@@ -356,7 +355,7 @@ def _build_config(native_request: NativeRequest, schema: JsonObject | None) -> d
 
 
 def _wants_any_json(request: ModelRequest) -> bool:
-    """Whether the caller wants JSON of any shape."""
+    """Return whether the caller wants JSON without a schema."""
     return (
         as_mapping(request.options.get("response_format")).get("type") == "json_object" and not request.tools
     )
@@ -380,19 +379,21 @@ def _build_google_tool(definition: JsonObject) -> JsonObject:
 
 
 def _encode_name(name: str) -> str:
-    """Names must not begin with a digit here. A mark in front, which `_decode_name` takes away again."""
+    """Add a prefix to a name that starts with a digit, which this API does not allow. `_decode_name` removes
+    it.
+    """
     return name if _VALID_NAME_START.match(name) else f"_{name}"
 
 
 def _decode_name(name: object) -> object:
-    """The name as it was given to the API. No name of ours needs the mark that begins with a letter."""
+    """Return the original name without the prefix."""
     if isinstance(name, str) and name.startswith("_") and not _VALID_NAME_START.match(name[1:]):
         return name[1:]
     return name
 
 
 def _build_contents(turn: NativeTurn) -> list[JsonObject]:
-    """A turn; results apart from words, or the words would count as the model's own."""
+    """Return a turn. Results are separate from text, or the text would count as the model's."""
     role = "model" if turn.role == "assistant" else "user"
     results = [part for part in turn.parts if isinstance(part, NativeResult)]
     others = [part for part in turn.parts if not isinstance(part, NativeResult)]
@@ -451,7 +452,7 @@ def _set_google_finish(draft: ReplyDraft, reason: object) -> None:
 
 
 def _count_google_tokens(draft: ReplyDraft, usage: Mapping[str, Any]) -> None:
-    """Thoughts are paid for as what is written; they are counted apart."""
+    """Add up the tokens. Reasoning is reported separately and billed as output."""
     thoughts = parse_token_count(usage.get("thoughtsTokenCount")) or 0
     draft.thought = draft.thought or thoughts > 0
     read, written = (
@@ -463,12 +464,12 @@ def _count_google_tokens(draft: ReplyDraft, usage: Mapping[str, Any]) -> None:
         draft.completion_tokens = (written or 0) + thoughts
 
 
-AFTER_END_SECONDS: Final = 0.2  # seconds for a stream that has said everything to end
-REASONING_TOKENS: Final = 8192  # tokens, for a model whose thoughts count against the limit of its answer
+AFTER_END_SECONDS: Final = 0.2  # seconds for a finished stream to end
+REASONING_TOKENS: Final = 8192  # tokens for a model whose reasoning counts towards the limit of its answer
 
 
 class NativeChat(RemoteChat["httpx2.AsyncClient"]):
-    """One model. Close it when done; connections are kept in between."""
+    """One model. Connections are kept until it is closed."""
 
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = MAX_REPLY_BYTES) -> None:
         super().__init__(settings, reply_bytes=reply_bytes)
@@ -479,7 +480,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
     async def _complete_on(
         self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
     ) -> ModelReply:
-        """The reply, at whichever try it comes. What was handed over already ends all trying."""
+        """Return the reply, with retries. After text was streamed there are no more retries."""
         failed = 0
         while True:
             draft = ReplyDraft(request.model or self.name, on_text, self._reply_bytes)
@@ -495,10 +496,10 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
                 await self._wait(setback, failed)
 
     def _drop_refused_option(self, failed: FailedAttempt, request: ModelRequest) -> bool:
-        """Whether the request can be sent again, less an option the model has just refused."""
+        """Return whether the request can be sent again without an option that the model refused."""
         if not failed.option or failed.option in self._get_refused_options(request):
             return False
-        if failed.option in request.options:  # a caller insists on it, and is told
+        if failed.option in request.options:  # the caller set it, so the error is returned
             return False
         self._note_refused_option(request, failed.option)
         return True
@@ -506,7 +507,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
     async def _try_once(
         self, client: httpx2.AsyncClient, request: ModelRequest, draft: ReplyDraft
     ) -> FailedAttempt | None:
-        """One try. What was read is in `draft`; what went wrong comes back."""
+        """Make one attempt. The content is added to `draft`; a failure is returned."""
         import httpx2
 
         streamed = draft.on_text is not None
@@ -535,7 +536,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
             return build_broken_off(self.name) if begun else build_unreachable(error, self.name)
 
     def _read_whole(self, content: bytes, draft: ReplyDraft) -> FailedAttempt | None:
-        """Take in a reply that came in one piece."""
+        """Read a complete reply."""
         body = parse_object(content)
         if body is None:
             raise build_unreadable(content, model=self.name)
@@ -546,7 +547,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         return None
 
     async def _read_stream(self, response: httpx2.Response, draft: ReplyDraft) -> FailedAttempt | None:
-        """Take in a reply piece by piece, to its end."""
+        """Read a streamed reply to its end."""
         reader = ModelEventParser()
         with anyio.CancelScope() as patience:
             async for piece in response.aiter_bytes():
@@ -561,7 +562,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
     def _read_events(self, events: list[str], draft: ReplyDraft) -> FailedAttempt | None:
         for event in events:
             body = parse_object(event)
-            if body is None:  # a proxy's own remark
+            if body is None:  # a message of a proxy
                 continue
             if body.get("error"):
                 return build_reported(body["error"], self.name)
@@ -581,7 +582,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         )
 
     def _find_key(self) -> str | None:
-        """The key. One from the environment is meant for the vendor and goes to nobody else."""
+        """Return the API key. A key from the environment is sent only to the vendor's own address."""
         if self._settings.api_key or self._settings.base_url:
             return self._settings.api_key
         for variable in self._dialect.variables:
@@ -593,7 +594,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         raise ConfigError(message, hint=hint)
 
     async def _limit_response(self, response: httpx2.Response) -> None:
-        """No reply is read beyond the limit, whatever it is and whatever it claims to be."""
+        """Limit the size of a response, regardless of its status and headers."""
         from fingerpost.llm.byte_limit import limit_bytes
 
         if response.headers.get("content-encoding", "identity").lower() != "identity":

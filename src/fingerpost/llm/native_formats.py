@@ -1,4 +1,4 @@
-"""What both native APIs need: conversations, schemas, errors and replies in parts."""
+"""Shared code of both native APIs: conversations, schemas, errors and partial replies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _NativeOpenCall:
     signature: str | None = None
 
     def build_call(self) -> JsonObject:
-        """The call in the OpenAI format, which everybody after us reads."""
+        """Return the call in the OpenAI format, which the rest of the program uses."""
         function: JsonObject = {"name": self.name, "arguments": "".join(self.arguments) or "{}"}
         call: dict[str, Json] = {"id": self.id, "type": "function", "function": function}
         if self.signature:
@@ -56,15 +56,15 @@ class _NativeOpenCall:
 
 @dataclass(slots=True)
 class ReplyDraft:
-    """One try at a reply. `told` once text was handed over: from then on nothing may be said again."""
+    """One attempt at a reply. `told` is true after text was streamed; then no retry is allowed."""
 
-    asked: str  # the model that was asked
+    asked: str  # the requested model
     on_text: OnText | None = None
     limit: int = 4 * 1024 * 1024  # characters
     model: str = ""
     finish: str | None = None
     ended: bool = False
-    thought: bool = False  # it thought aloud, within the same limit on tokens
+    thought: bool = False  # whether it wrote reasoning, which counts towards the same token limit
     told: bool = False
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -82,7 +82,7 @@ class ReplyDraft:
             self.on_text(piece)
 
     def open_call(self, key: object, name: object, *, id: object = None, signature: object = None) -> None:
-        """A call begins; its arguments follow. Without a name it is none."""
+        """Start a call. Its arguments follow. A call without a name is ignored."""
         if not isinstance(name, str) or not name or len(self._calls) >= MAX_REPLY_CALLS:
             return
         identifier = id if isinstance(id, str) and id else create_id("call")
@@ -90,7 +90,7 @@ class ReplyDraft:
         self._calls[key] = _NativeOpenCall(id=identifier, name=to_valid_text(name), signature=mark)
 
     def add_arguments(self, key: object, value: object) -> None:
-        """More of a call's arguments: a piece of JSON text, or the whole of them."""
+        """Add arguments to a call: a piece of JSON text, or all of them as an object."""
         call = self._calls.get(key)
         if call is None:
             return
@@ -100,7 +100,7 @@ class ReplyDraft:
             call.arguments.append(self._hold_text(json.dumps(value, ensure_ascii=False)))
 
     def _hold_text(self, text: str) -> str:
-        """The text, fit to be kept, as long as there is not too much of it."""
+        """Return valid text. Raises `ModelReplyInvalid` when the reply gets too long."""
         self._size += len(text)
         if self._size > self.limit:
             message = f"{self.asked} answered with more than {self.limit:,} characters"
@@ -113,11 +113,11 @@ class ReplyDraft:
 
     @property
     def is_starved(self) -> bool:
-        """Whether thinking used up what was meant for the answer, and it can still be asked again."""
+        """Whether reasoning used up the tokens of the answer, and a retry is still possible."""
         return self.finish == CUT_SHORT and self.thought and not self.told
 
     def build_reply(self) -> ModelReply:
-        """The whole. A model that said nothing because it would not, or could not, did not answer."""
+        """Return the complete reply. Raises if it is empty because the model refused or failed."""
         text = "".join(self._pieces)
         if not text and not self._calls:
             self._explain_silence()
@@ -144,33 +144,33 @@ class ReplyDraft:
 
 
 def parse_token_count(value: object) -> int | None:
-    """A number of tokens, or None where it is none."""
+    """Return a number of tokens, or None if it is invalid."""
     counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
     return cast("int", value) if counts else None
 
 
 @frozen
 class NativeRequest:
-    """A request, and what was learned about the model it goes to."""
+    """A request, with findings about its model."""
 
     request: ModelRequest
     model: str
-    without: Collection[str] = ()  # options it has refused
-    room: int = 0  # tokens it needs beyond the answer, to think
+    without: Collection[str] = ()  # options that the model has refused
+    room: int = 0  # additional tokens for reasoning
     streamed: bool = False
 
 
 class NativeDialect(Protocol):
-    """One API: where to ask, how, and how to read what comes."""
+    """One API: its URLs, its requests, and how to read its replies."""
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Where a key for the vendor itself may stand in the environment."""
+        """Environment variables that may contain a key for the vendor."""
         ...
 
     @property
     def options(self) -> Mapping[str, re.Pattern[str]]:
-        """What a request means the same without, and the words by which a refusal names it."""
+        """Optional request fields, with patterns that find them in the message of a refusal."""
         ...
 
     def build_url(self, base_url: str | None, model: str, *, streamed: bool) -> str: ...
@@ -180,18 +180,18 @@ class NativeDialect(Protocol):
     def build_body(self, native_request: NativeRequest) -> dict[str, Json]: ...
 
     def read_reply(self, draft: ReplyDraft, body: Mapping[str, Any]) -> bool:
-        """Take in a whole reply. False: it is none."""
+        """Read a complete reply. Return False if it is not one."""
         ...
 
     def read_event(self, draft: ReplyDraft, event: Mapping[str, Any]) -> None:
-        """Take in one event of a streamed reply."""
+        """Read one event of a streamed reply."""
         ...
 
 
 _MAX_NATIVE_MESSAGE_LENGTH: Final = 200
 _NATIVE_BUSY_STATUSES: Final = (408, 409, 425, 429)
 _OVERLOADED: Final = (429, 529)
-# Google answers a wrong key with the status of a wrong request.
+# Google returns the status of an invalid request for a wrong key.
 _WRONG_KEY: Final = re.compile(r"\bapi[ _-]?key\b", re.IGNORECASE)
 _NATIVE_HINTS: Final = {
     401: "Check the model's api_key.",
@@ -204,7 +204,9 @@ _NATIVE_HINTS: Final = {
 def build_from_status(
     response: httpx2.Response, options: Mapping[str, re.Pattern[str]], *, model: str
 ) -> FailedAttempt:
-    """The API said no; its body has been read. `options` are the words that name each option."""
+    """Build the failure for an error status whose body was read. `options` are the patterns of each
+    option.
+    """
     status, body = response.status_code, _parse_error(response.content)
     said = _get_error_message(body) or format_excerpt(response.content)
     if status in _NATIVE_BUSY_STATUSES or status >= 500:
@@ -227,7 +229,7 @@ def build_unreadable(content: bytes, *, model: str) -> ModelReplyInvalid:
 
 
 def parse_object(content: bytes | str) -> Mapping[str, Any] | None:
-    """The JSON object in these bytes, if there is one."""
+    """Return the JSON object in these bytes, or None."""
     try:
         value = parse_json(content)
     except ValueError:
@@ -236,7 +238,7 @@ def parse_object(content: bytes | str) -> Mapping[str, Any] | None:
 
 
 def _parse_error(content: bytes) -> Mapping[str, Any]:
-    """What the error says about itself; Google may put it in a list."""
+    """Return the error object. Google may put it in a list."""
     try:
         value = parse_json(content)
     except ValueError:
@@ -255,7 +257,7 @@ def _get_error_message(error: Mapping[str, Any]) -> str:
 
 
 def _parse_wait(response: httpx2.Response, error: Mapping[str, Any]) -> float | None:
-    """How long the server wants to be left alone: in a header, or as Google says it (`"12s"`)."""
+    """Return the requested delay from a header, or in Google's form (`"12s"`)."""
     delays = [as_mapping(detail).get("retryDelay") for detail in as_list(error.get("details"))]
     told = [delay.removesuffix("s") for delay in delays if isinstance(delay, str)]
     for text in (response.headers.get("retry-after", ""), *told):
@@ -269,7 +271,9 @@ def _parse_wait(response: httpx2.Response, error: Mapping[str, Any]) -> float | 
 
 
 def apply_caller_options(request: ModelRequest) -> ModelRequest:
-    """The request with the caller's options in the place of ours. What has no equal is left out."""
+    """Return the request with the caller's options instead of ours. Options without an equivalent are
+    dropped.
+    """
     options = request.options
     if not options:
         return request
@@ -283,7 +287,7 @@ def apply_caller_options(request: ModelRequest) -> ModelRequest:
     )
 
 
-_MAP_KEYWORDS: Final = frozenset({"properties", "$defs"})  # hold schemas by name
+_MAP_KEYWORDS: Final = frozenset({"properties", "$defs"})  # contain schemas by name
 _LIST_KEYWORDS: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _SCHEMA_KEYWORDS: Final = frozenset({"items", "additionalProperties"})
 _ANTHROPIC_KEYWORDS: Final = frozenset(
@@ -307,11 +311,13 @@ _SchemaVisitor = Callable[[Mapping[str, Json]], dict[str, Json]]
 
 
 class _OpenObject(Exception):
-    """An object whose names are not known beforehand."""
+    """An object with property names that are not known in advance."""
 
 
 def build_closed_schema(schema: JsonObject) -> JsonObject | None:
-    """`schema` as Anthropic enforces it: every object closed. None where one has to stay open."""
+    """Return `schema` in the form that Anthropic enforces, with every object closed. None if one must stay
+    open.
+    """
     try:
         return _close_schema(schema)
     except (_OpenObject, RecursionError):
@@ -336,7 +342,7 @@ def _close_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _split_by_type(schema: Mapping[str, Json], kinds: Sequence[Json]) -> dict[str, Json]:
-    """A schema of several types as a choice between schemas of one."""
+    """Return a schema of several types as a choice of schemas with one type."""
     outside = {name: value for name, value in schema.items() if name in ("title", "description", "$defs")}
     choices: list[Json] = []
     for kind in kinds:
@@ -346,7 +352,7 @@ def _split_by_type(schema: Mapping[str, Json], kinds: Sequence[Json]) -> dict[st
 
 
 def build_plain_schema(schema: JsonObject) -> JsonObject | None:
-    """`schema` with only the keywords Google knows. None where it is too deep to read."""
+    """Return `schema` with only the keywords that Google supports. None if it is nested too deeply."""
     try:
         return _simplify_schema(schema)
     except RecursionError:
@@ -363,20 +369,20 @@ def _simplify_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def build_parameters_schema(schema: object) -> JsonObject:
-    """What a tool takes, as Anthropic wants it: an object outright, not one of several things."""
+    """Return a tool's parameters as Anthropic requires: an object at the top level, not a choice."""
     found = dict(cast("Mapping[str, Json]", schema)) if isinstance(schema, Mapping) else {}
     kept = {name: value for name, value in found.items() if name not in _TOP_LEVEL_KEYWORDS}
     return {**kept, "type": "object"}
 
 
 def describe_schema(schema: ResponseSchema) -> str:
-    """Asking for the shape where it cannot be enforced."""
+    """Return a prompt that asks for the form, where it cannot be enforced."""
     text = json.dumps(schema.schema, ensure_ascii=False)
     return f"Answer with one JSON value that satisfies this JSON Schema, and with nothing around it:\n{text}"
 
 
 def _walk_schema(schema: dict[str, Json], visit: _SchemaVisitor) -> dict[str, Json]:
-    """The schema with every schema inside it visited."""
+    """Return the schema with every inner schema replaced by the result of `visit`."""
     for name, value in schema.items():
         if name in _MAP_KEYWORDS and isinstance(value, Mapping):
             inside = cast("Mapping[str, Any]", value)
@@ -397,22 +403,22 @@ NativeRole: TypeAlias = Literal["user", "assistant"]
 EARLIER_TEXT: Final = "(The conversation began before this.)"
 CONTINUE_TEXT: Final = "(Go on.)"
 _DATA_URL: Final = re.compile(r"data:(?P<kind>[\w.+-]{1,60}/[\w.+-]{1,80});base64,")
-_UNREADABLE: Final = 2000  # characters kept of arguments that are no JSON object
+_UNREADABLE: Final = 2000  # characters kept of arguments that are not a JSON object
 
 
 @frozen
 class NativeCall:
-    """A tool the assistant asked for."""
+    """A tool call of the assistant."""
 
     id: str
     name: str
     arguments: JsonObject
-    signature: str | None = None  # Google's mark of the thought behind it
+    signature: str | None = None  # Google's thought signature of the call
 
 
 @frozen
 class NativeResult:
-    """What came back for a call."""
+    """The result of a call."""
 
     id: str
     name: str
@@ -421,9 +427,9 @@ class NativeResult:
 
 @frozen
 class NativeMedia:
-    """An image, a sound or a file: its bytes in base64, or where they are."""
+    """An image, audio or a file: base64 data or a URL."""
 
-    kind: str  # its media type, such as "image/png"; "" where only the address is known
+    kind: str  # media type such as "image/png"; "" if only the URL is known
     data: str = ""
     url: str = ""
 
@@ -433,7 +439,7 @@ NativePart: TypeAlias = str | NativeCall | NativeResult | NativeMedia
 
 @frozen(kw_only=False)
 class NativeTurn:
-    """Everything one side said before the other spoke again."""
+    """Everything one side says before the other one responds."""
 
     role: NativeRole
     parts: tuple[NativePart, ...]
@@ -441,14 +447,14 @@ class NativeTurn:
 
 @frozen
 class NativeConversation:
-    """A request's messages, put in order."""
+    """The messages of a request as turns."""
 
     system: str
     turns: tuple[NativeTurn, ...]
 
 
 def build_conversation(request: ModelRequest, *, instructions: str = "") -> NativeConversation:
-    """The messages as alternating turns; `instructions` join what the system says."""
+    """Return the messages as alternating turns. `instructions` are added to the system prompt."""
     said = [message.text for message in request.messages if message.role in SYSTEM_ROLES]
     system = "\n\n".join(text for text in (*said, instructions) if text.strip())
     spoken = [message for message in request.messages if message.role not in SYSTEM_ROLES]
@@ -463,7 +469,7 @@ def build_conversation(request: ModelRequest, *, instructions: str = "") -> Nati
 def _iterate_parts(
     messages: Sequence[Message], *, with_calls: bool
 ) -> Iterator[tuple[NativeRole, NativePart]]:
-    """Every part with its speaker. A call stays a call only where its result follows it."""
+    """Yield every part with its role. A call is kept as a call only if its result follows."""
     open_calls: dict[str, str] = {}
     for at, message in enumerate(messages):
         if message.role == "tool":
@@ -483,7 +489,7 @@ def _iterate_parts(
 
 
 def _parse_media(part: JsonObject) -> NativePart:
-    """What a caller put beside their words, in the OpenAI format; what it is where it cannot be passed on."""
+    """Convert a media part from the OpenAI format, or to a text with its kind if that is not possible."""
     image, sound, file = (as_mapping(part.get(name)) for name in ("image_url", "input_audio", "file"))
     address = image.get("url") or file.get("file_data")
     if isinstance(address, str) and (found := _DATA_URL.match(address)):
@@ -496,7 +502,7 @@ def _parse_media(part: JsonObject) -> NativePart:
 
 
 def _build_result(message: Message, open_calls: dict[str, str]) -> NativePart:
-    """A result, or its text where it belongs to no call that can be sent."""
+    """Return a result, or its text if it belongs to no call that can be sent."""
     text = to_valid_text(message.text)
     identifier = message.tool_call_id or ""
     if identifier not in open_calls:
@@ -505,7 +511,7 @@ def _build_result(message: Message, open_calls: dict[str, str]) -> NativePart:
 
 
 def _get_answered_ids(following: Iterable[Message]) -> set[str]:
-    """Ids of the results that come before anybody else speaks."""
+    """Return the ids of the results that follow before the next message of another role."""
     found: set[str] = set()
     for message in following:
         if message.role != "tool":
@@ -528,7 +534,7 @@ def _iterate_calls(written: Sequence[JsonObject], answered: Collection[str]) -> 
 
 
 def _parse_arguments(written: object) -> JsonObject:
-    """OpenAI's format carries them as text; models do not always write JSON."""
+    """Parse arguments, which are text in the OpenAI format and not always valid JSON."""
     value = written
     if isinstance(written, str):
         try:
@@ -541,7 +547,7 @@ def _parse_arguments(written: object) -> JsonObject:
 
 
 def _get_signature(entry: JsonObject) -> str | None:
-    """Where Google's OpenAI-compatible address puts it, and where our reader does."""
+    """Return the signature from the field of Google's OpenAI-compatible API, or from our own field."""
     found = as_mapping(as_mapping(entry.get("extra_content")).get("google")).get("thought_signature")
     return found if isinstance(found, str) and found else None
 
@@ -552,7 +558,7 @@ def _merge_turns(parts: Iterable[tuple[NativeRole, NativePart]]) -> list[NativeT
         if not turns or turns[-1][0] != role:
             turns.append((role, []))
         turns[-1][1].append(part)
-    # Both want the results of a turn before anything else in it.
+    # Both APIs require the results of a turn before its other parts.
     return [NativeTurn(role, tuple(sorted(found, key=_is_not_result))) for role, found in turns]
 
 

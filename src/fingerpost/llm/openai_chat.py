@@ -1,4 +1,4 @@
-"""Any model behind an OpenAI-compatible address, through the `openai` package."""
+"""Models behind an OpenAI-compatible API, with the `openai` package."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 def build_body(
     request: ModelRequest, *, model: str, without: Collection[str] = (), stream: bool = False
 ) -> dict[str, Json]:
-    """The fields of the request. Those in `without` are left out, except where a caller wrote them."""
+    """Return the fields of the request. Those in `without` are left out unless the caller set them."""
     limit = NEW_TOKEN_LIMIT_OPTION if TOKEN_LIMIT_OPTION in without else TOKEN_LIMIT_OPTION
     options: dict[str, Json] = {
         "temperature": request.temperature,
@@ -72,14 +72,14 @@ def build_body(
 
 
 def _build_caller_options(request: ModelRequest, limit: str) -> dict[str, Json]:
-    """The caller's own options, the limit of tokens under one name."""
+    """Return the caller's options, with the token limit under one name."""
     wanted = get_caller_options(request.options)
     if TOKEN_LIMIT_OPTION in wanted and limit == NEW_TOKEN_LIMIT_OPTION:
         wanted.setdefault(NEW_TOKEN_LIMIT_OPTION, wanted.pop(TOKEN_LIMIT_OPTION))
         wanted.pop(TOKEN_LIMIT_OPTION, None)
     if wanted.get(NEW_TOKEN_LIMIT_OPTION) is not None:
-        wanted.setdefault(TOKEN_LIMIT_OPTION, None)  # ours does not stand beside theirs
-    if request.schema is not None:  # a turn of ours in a shape of ours
+        wanted.setdefault(TOKEN_LIMIT_OPTION, None)  # our limit must not be sent together with the caller's
+    if request.schema is not None:  # an internal request with its own schema
         wanted.pop("response_format", None)
     return wanted
 
@@ -93,7 +93,7 @@ def _build_response_format(request: ModelRequest) -> JsonObject | None:
 
 
 def _build_tools(request: ModelRequest, without: Collection[str]) -> dict[str, Json]:
-    """The tools and how to choose among them. "None of them" cannot be left out without leaving them out."""
+    """Return the tools and the tool choice. If "none" cannot be sent, the tools are left out as well."""
     if not request.tools or (request.tool_choice == "none" and "tool_choice" in without):
         return {}
     return {"tools": list(request.tools), "tool_choice": request.tool_choice}
@@ -116,7 +116,7 @@ def _build_message(message: Message) -> JsonObject:
 
 
 def _build_call(call: JsonObject) -> JsonObject:
-    """A call some model wrote, as every server takes it back: nothing extra, arguments as text."""
+    """Return a tool call in a form that every server accepts: no extra fields, arguments as text."""
     function = as_mapping(call.get("function"))
     arguments = function.get("arguments")
     written = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
@@ -125,7 +125,7 @@ def _build_call(call: JsonObject) -> JsonObject:
 
 
 def read_body(content: bytes, *, model: str) -> Mapping[str, Any]:
-    """The object in these bytes. Raises `ModelReplyInvalid` when they are something else."""
+    """Return the object in these bytes. Raises `ModelReplyInvalid` if they contain something else."""
     try:
         body = parse_json(content)
     except ValueError:
@@ -136,7 +136,7 @@ def read_body(content: bytes, *, model: str) -> Mapping[str, Any]:
 
 
 def _is_closed_schema(schema: Json) -> bool:
-    """Whether every object in it says all its fields: the strict mode of OpenAI refuses any other."""
+    """Return whether every object in it lists all its fields, as OpenAI's strict mode requires."""
     if isinstance(schema, list):
         return all(_is_closed_schema(part) for part in schema)
     if not isinstance(schema, dict):
@@ -155,7 +155,7 @@ def _lists_all_fields(schema: Mapping[str, Json]) -> bool:
 
 
 def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
-    """The reply in these fields. Raises `ModelReplyInvalid` when there is none in them."""
+    """Return the reply in these fields. Raises `ModelReplyInvalid` if there is none."""
     choices = as_list(fields.get("choices"))
     first = as_mapping(choices[0] if choices else None)
     message = first.get("message")
@@ -184,11 +184,11 @@ def _format_fields(fields: Mapping[str, Any]) -> str:
 
 
 class OpenAIChat(RemoteChat["OpenAIConnection"]):
-    """One model. Close it when done; connections are kept in between.
+    """One model behind an OpenAI-compatible API. Connections are kept until it is closed.
 
         OpenAIChat("small-instruct", base_url="http://127.0.0.1:8000/v1")
 
-    Settings can be given whole instead of a name; the other arguments go before them.
+    A `ModelSettings` can be given instead of a name. The other arguments override it.
     """
 
     def __init__(
@@ -206,9 +206,9 @@ class OpenAIChat(RemoteChat["OpenAIConnection"]):
     async def _complete_on(
         self, connection: OpenAIConnection, request: ModelRequest, on_text: OnText | None
     ) -> ModelReply:
-        """The reply. Options the model refuses are left out, from then on.
+        """Return the reply. Options that the model refuses are left out from then on.
 
-        Text that was handed over cannot be taken back: from then on there is no other try.
+        After text was streamed there are no more retries.
         """
         outlet = None if on_text is None else TextRelay(on_text)
         failed = 0
@@ -232,7 +232,9 @@ class OpenAIChat(RemoteChat["OpenAIConnection"]):
 
 
 def _is_callers_option(option: str, request: ModelRequest) -> bool:
-    """Whether a caller insists on it: they are told. The limit of tokens has another name to try."""
+    """Return whether the caller set this option, so that the error is returned. The token limit can be
+    renamed instead.
+    """
     return option in request.options and option != TOKEN_LIMIT_OPTION
 
 
@@ -253,19 +255,19 @@ def _build_settings(
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 CONNECT_SECONDS: Final = 10.0
-# An event carries one word of text in a few hundred bytes of wrapping.
+# An event contains one word of text in a few hundred bytes.
 ENVELOPE_FACTOR: Final = 16
 _EVENT_STREAM_TYPE: Final = "text/event-stream"
-_PACKAGE_FIELDS: Final = ("model", "stream")  # what the package has to know
+_PACKAGE_FIELDS: Final = ("model", "stream")  # fields that the package needs
 _EVENT_STARTS: Final = (b"data:", b"event:", b":")
 
-# Sent where a server needs no key: the package insists on one, and a key meant for OpenAI
-# (OPENAI_API_KEY) must not go to somebody else.
+# Sent if a server needs no key: the package requires one, and a key for OpenAI (OPENAI_API_KEY) must
+# not be sent to another server.
 _NO_KEY: Final = "none"
 
 
 class OpenAIConnection:
-    """Asks once. What went wrong is a value; whether to ask again is not decided here."""
+    """Sends single requests. Failures are returned as values; the caller decides about retries."""
 
     def __init__(self, settings: ModelSettings, *, reply_bytes: int) -> None:
         self._settings = settings
@@ -277,13 +279,13 @@ class OpenAIConnection:
         await self._client.close()
 
     async def ask(self, body: Mapping[str, Json], on_text: OnText | None) -> ModelReply | FailedAttempt:
-        """The reply to this body, its text handed over as it comes."""
+        """Send this body and return the reply. Text is streamed to `on_text`."""
         import httpx2
         from openai import OpenAIError
 
-        # Untyped, because which options are sent is decided at run time; a caller's own are not
-        # known to the package, so all go out as they are. So do the messages: the package would compare
-        # each of them with its types, a millisecond for each, and nobody else is served meanwhile.
+        # Untyped, because options are selected at run time, and the package does not know a caller's options.
+        # Messages are sent unchanged as well: the package would compare each with its types, which blocks the
+        # event loop for a millisecond each.
         create = cast("Any", self._client.chat.completions.with_streaming_response.create)
         model = str(body["model"])
         named = {name: body[name] for name in _PACKAGE_FIELDS if name in body}
@@ -346,7 +348,7 @@ class OpenAIConnection:
             raise ConfigError(message, hint=hint) from error
 
     async def _limit_response(self, response: httpx2.Response) -> None:
-        """No reply is read beyond the limit, whatever it is and whatever it claims to be."""
+        """Limit the size of a response, regardless of its status and headers."""
         from fingerpost.llm.byte_limit import limit_bytes
 
         if response.headers.get("content-encoding", "identity").lower() != "identity":
@@ -360,7 +362,7 @@ class OpenAIConnection:
 
 
 async def _iterate_body(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """The body as it comes. A connection that breaks is a `StreamBroken`, whatever the library calls it."""
+    """Yield the body as it arrives. Any connection error is raised as `StreamBroken`."""
     import httpx2
 
     try:

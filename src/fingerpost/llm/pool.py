@@ -1,4 +1,4 @@
-"""The models in use, a light one and a good one, with what is known of each."""
+"""The pool of two models, a light one and a prime one, with their capabilities."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fingerpost.llm.openai_chat import OpenAIChat
 from fingerpost.llm.remote import MAX_REMEMBERED_MODELS
 from fingerpost.settings import ModelSettings, ModelsSettings
 
-UNKNOWN_WINDOW: Final = 32_768  # tokens, of a model nobody configured: the default of the settings
+UNKNOWN_WINDOW: Final = 32_768  # tokens, for a model that was not configured; the default of the settings
 MILLION: Final = 1_000_000
 
 
@@ -45,7 +45,7 @@ class _ConfiguredModel(Protocol):
 
 @frozen
 class PoolMember:
-    """One model. `ours`: made here, to be closed here."""
+    """One model of the pool. `ours` is true if the pool created it and must close it."""
 
     model: ChatModel
     settings: ModelSettings | None = None
@@ -53,20 +53,20 @@ class PoolMember:
 
     @classmethod
     def from_model(cls, model: ChatModel, configured: ModelSettings | None = None) -> PoolMember:
-        """A model somebody made: it may know its settings, else they are what is configured for its place."""
+        """Build a member from an existing model. Its settings are its own, else the configured ones."""
         known = model.settings if isinstance(model, _ConfiguredModel) else None
         return cls(model=model, settings=known or configured)
 
     @classmethod
     def from_settings(cls, settings: ModelSettings) -> PoolMember:
-        """A model for these settings, not connected yet."""
+        """Build a member from settings. It is not connected yet."""
         return cls(model=_create_model(settings), settings=settings, ours=True)
 
     @property
     def key(self) -> str | None:
-        """By which it is known again after a restart; None for one nobody configured.
+        """The key of stored capabilities; None for a model that was not configured.
 
-        A hash, because an address may hold a password.
+        It is a hash, because a URL may contain a password.
         """
         if self.settings is None:
             return None
@@ -78,7 +78,7 @@ class PoolMember:
         return UNKNOWN_WINDOW if self.settings is None else self.settings.context
 
     def compute_cost(self, usage: ModelUsage) -> float | None:
-        """In the currency of the prices; None without them."""
+        """Return the cost in the currency of the prices, or None without prices."""
         prices = (None, None) if self.settings is None else (self.settings.price_in, self.settings.price_out)
         price_in, price_out = prices
         if price_in is None or price_out is None:
@@ -103,7 +103,7 @@ _NO_FINDINGS: Final = CapabilityFindings()
 
 
 class CapabilityMemory(Protocol):
-    """Where capabilities outlive us. One that fails costs nothing but a probe."""
+    """Persistent storage of capabilities. If it fails, they are only probed again."""
 
     async def get(self, key: str) -> bytes | None: ...
 
@@ -111,7 +111,7 @@ class CapabilityMemory(Protocol):
 
 
 class CapabilityRegistry:
-    """Findings by model. `clock`: seconds since 1970, because they outlive us."""
+    """Findings by model. `clock` returns seconds since 1970, because findings are stored."""
 
     def __init__(
         self, memory: CapabilityMemory | None = None, *, clock: Callable[[], float] = time.time
@@ -119,27 +119,26 @@ class CapabilityRegistry:
         self._memory = memory
         self._clock = clock
         self._known: dict[str, CapabilityFindings] = {}
-        self._others: OrderedDict[str, CapabilityFindings] = (
-            OrderedDict()
-        )  # of models callers asked for by name
+        # Of models that callers requested by name.
+        self._others: OrderedDict[str, CapabilityFindings] = OrderedDict()
 
     async def get_capabilities(self, member: PoolMember, model: str | None = None) -> Capabilities:
-        """What is known of this model, now or from an earlier run.
+        """Return what is known about this model, also from earlier runs.
 
-        `model` as in a request: another one at the same address, of which less is remembered.
+        `model` names another model at the same address, as in a request. Less is stored about it.
         """
         return (await self._load_findings(member, model)).capabilities
 
     async def is_reasoning_aloud(self, member: PoolMember, model: str | None = None) -> bool:
-        """Whether what this model writes begins with its thoughts."""
+        """Return whether this model's text begins with reasoning."""
         return (await self._load_findings(member, model)).thinks_aloud
 
     async def set_capabilities(self, member: PoolMember, known: Capabilities) -> None:
-        """Hold what was found out on purpose."""
+        """Store the result of a probe."""
         await self._store_findings(member, None, CapabilityFindings.from_capabilities(known, self._clock()))
 
     async def note_reply(self, member: PoolMember, request: ModelRequest, reply: ModelReply) -> None:
-        """Take note of an ordinary exchange."""
+        """Update the findings after a normal reply."""
         before = await self._load_findings(member, request.model)
         tells = (
             request.schema is not None or request.tools or before.thinks_aloud or has_leading_reasoning(reply)
@@ -148,7 +147,7 @@ class CapabilityRegistry:
             await self._store_findings(member, request.model, before.update(request, reply, self._clock()))
 
     async def note_refusal(self, member: PoolMember, request: ModelRequest, error: ModelRefused) -> None:
-        """Take note of a refusal."""
+        """Update the findings after a refusal."""
         if request.tools:
             before = await self._load_findings(member, request.model)
             await self._store_findings(
@@ -163,7 +162,7 @@ class CapabilityRegistry:
             kept = None
             if self._memory is not None and member.key is not None:
                 kept = await _suppress_errors(self._memory.get(member.key))
-            # Somebody may have learned something while we looked it up.
+            # Another task may have stored findings during the read.
             self._known.setdefault(
                 place, _NO_FINDINGS if kept is None else CapabilityFindings.from_bytes(kept)
             )
@@ -172,7 +171,7 @@ class CapabilityRegistry:
     async def _store_findings(
         self, member: PoolMember, model: str | None, findings: CapabilityFindings
     ) -> None:
-        """Hold this, and keep it if it is new."""
+        """Keep the findings, and write them to the storage if they changed."""
         if model is not None:
             self._others[model] = findings
             while len(self._others) > MAX_REMEMBERED_MODELS:
@@ -186,7 +185,9 @@ class CapabilityRegistry:
 
 
 def _get_key(member: PoolMember) -> str:
-    """Where nothing was configured the object itself counts: two scripted models may share a name."""
+    """Return the key of a member. Models that were not configured are distinguished by identity, because
+    names may repeat.
+    """
     return member.key or f"{member.model.name} {id(member.model)}"
 
 
@@ -197,12 +198,12 @@ async def _suppress_errors(work: Awaitable[T]) -> T | None:
         return None
 
 
-# What another model may not suffer from. A reply that makes no sense is a matter of the asker.
+# Errors that another model may not have. An invalid reply is handled by the caller.
 _FALLBACK_ERRORS: Final = (ModelUnavailable, ModelTimeout, ModelRefused)
 
 
 class Role(StrEnum):
-    """What a model is there for."""
+    """The role of a model."""
 
     LITE = "lite"  # selects
     PRIME = "prime"  # reviews and answers
@@ -213,7 +214,7 @@ class Role(StrEnum):
 
 
 class ModelPool:
-    """Asks the model of a role, or the other one. Used from one event loop."""
+    """Asks the model of a role, with the other one as a fallback. Used from one event loop."""
 
     def __init__(
         self,
@@ -239,7 +240,7 @@ class ModelPool:
         memory: CapabilityMemory | None = None,
         clock: Callable[[], float] = time.time,
     ) -> Self:
-        """The configured models. One that is given takes the place of the configured one.
+        """Build the pool of configured models. A given model replaces the configured one.
 
         Two roles with the same settings share one model. Nothing is connected yet.
         """
@@ -257,32 +258,31 @@ class ModelPool:
 
     @property
     def ready(self) -> bool:
-        """Whether there is any model at all."""
+        """Whether there is any model."""
         return bool(self._members)
 
     def name(self, role: Role) -> str:
-        """The model that answers for the role; empty without any."""
+        """Return the name of the model for the role, or an empty string."""
         member = self._get_member(role)
         return "" if member is None else member.model.name
 
     def window(self, role: Role) -> int:
-        """The tokens it can read at once."""
+        """Return its context window in tokens."""
         member = self._get_member(role)
         return UNKNOWN_WINDOW if member is None else member.window
 
     def cost(self, role: Role, usage: ModelUsage | None, *, stood_in: bool = False) -> float | None:
-        """What these tokens cost, in the currency of the prices; None where that is not known.
+        """Return the cost of these tokens in the currency of the prices, or None if unknown.
 
-        `stood_in` as the reply has it: the other model has other prices.
+        `stood_in` is that of the reply: the fallback model has other prices.
         """
         member = self._get_member(role.other if stood_in else role)
         return None if member is None or usage is None else member.compute_cost(usage)
 
     async def ask(self, role: Role, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """The reply of the role's model, or of the other one where it is missing or fails.
+        """Return the reply of the role's model, or of the other one if it is missing or fails.
 
-        Text that was handed over cannot be taken back: then nobody stands in; nor for a model that a
-        caller asked for by name.
+        There is no fallback after text was streamed, or for a model that a caller requested by name.
         """
         member = self._get_member(role)
         other = None if request.model is not None else self._members.get(role.other)
@@ -302,9 +302,9 @@ class ModelPool:
     async def capabilities(
         self, role: Role, *, find_out: bool = False, model: str | None = None
     ) -> Capabilities:
-        """What is known of the server that answers for the role; `find_out` asks it about the rest.
+        """Return what is known about the server of the role. With `find_out` the rest is probed.
 
-        `model` as in the request: of another model at the same address nothing is known beforehand.
+        `model` names another model at the same address, as in a request. It is never probed.
         """
         member = self._get_member(role)
         if member is None:
@@ -317,7 +317,7 @@ class ModelPool:
         return found
 
     async def aclose(self) -> None:
-        """Close what the pool made; models it was given stay open."""
+        """Close the models that the pool created. Given models stay open."""
         async with AsyncExitStack() as leaving:
             for member in self._members.values():
                 leaving.push_async_callback(member.aclose)
@@ -350,5 +350,5 @@ class ModelPool:
         if held is not None:
             held.end()
         await self._knowledge.note_reply(member, request, reply)
-        # Text that was streamed cannot be taken back; from the next reply on it is held.
+        # Streamed text cannot be withdrawn. From the next reply on, the filter is used.
         return reply if relay is not None and held is None else split_reasoning(reply)

@@ -1,4 +1,4 @@
-"""What every model behind an address has in common: settings, deadline, retries and errors."""
+"""Common parts of all remote models: settings, deadline, retries and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fingerpost.settings import ModelSettings
 
 _MAX_MESSAGE_LENGTH: Final = 200
 _BUSY: Final = (408, 409, 425, 429)
-# Options a request means the same without; tools are not among them.
+# Options that do not change the meaning of a request. Tools are not among them.
 _OPTIONS: Final = (
     "response_format",
     "temperature",
@@ -47,7 +47,7 @@ _OPTION_WORDS: Final = {
     "stream_options": re.compile(r"stream_options|include_usage", re.IGNORECASE),
     "stream": re.compile(r"streaming (?:is )?not supported|not support stream", re.IGNORECASE),
 }
-# Said with status 500 by servers that mean "never": llama.cpp, asked for tools it was not started for.
+# Sent with status 500 although a retry is useless: llama.cpp without tool support.
 _UNSUPPORTED_PATTERN: Final = re.compile(r"not supported|unsupported|not support|requires --", re.IGNORECASE)
 _HINTS: Final = {
     401: "Check the model's api_key.",
@@ -58,16 +58,16 @@ _HINTS: Final = {
 
 @frozen
 class FailedAttempt:
-    """A failed try: the error it is, and what could be done about it."""
+    """A failed attempt: its error, and what can be done about it."""
 
     error: ModelError
-    again: bool = False  # whether the same request may succeed a little later
-    wait: float | None = None  # seconds the server asks us to wait before that
-    option: str = ""  # the option of the request that the model does not take
+    again: bool = False  # whether a retry may succeed
+    wait: float | None = None  # delay in seconds that the server asked for
+    option: str = ""  # the option that the model refuses
 
 
 def build_failed_attempt(error: OpenAIError, *, model: str, timeout: float) -> FailedAttempt:
-    """`error` of the `openai` package in our words, without secrets."""
+    """Convert an error of the `openai` package, without secrets."""
     import httpx2
     from openai import APIConnectionError, APIStatusError, APITimeoutError
 
@@ -83,7 +83,7 @@ def build_failed_attempt(error: OpenAIError, *, model: str, timeout: float) -> F
 
 
 def build_timeout(model: str, timeout: float) -> ModelTimeout:
-    """The error for a reply that did not come in time."""
+    """Build the error for a reply that was not received in time."""
     return ModelTimeout(
         f"{model} did not answer within {timeout:g} s",
         model=model,
@@ -92,7 +92,7 @@ def build_timeout(model: str, timeout: float) -> ModelTimeout:
 
 
 def build_unreachable(cause: BaseException, model: str) -> FailedAttempt:
-    """Nobody answered, or the connection broke before an answer was there."""
+    """Build the failure for a server that did not respond, or a connection that broke before the response."""
     message = f"{model} cannot be reached: {_clean_message(str(cause)) or type(cause).__name__}"
     return FailedAttempt(
         error=ModelUnavailable(message, model=model, hint="Check the model's base_url."), again=True
@@ -100,14 +100,14 @@ def build_unreachable(cause: BaseException, model: str) -> FailedAttempt:
 
 
 def build_broken_off(model: str) -> FailedAttempt:
-    """An answer that ended before its end."""
+    """Build the failure for an incomplete reply."""
     message = f"{model} broke off in the middle of its answer"
     hint = "Try again; if it happens often, look at the server and at the proxy in front of it."
     return FailedAttempt(error=ModelUnavailable(message, model=model, hint=hint), again=True)
 
 
 def build_reported(error: object, model: str) -> FailedAttempt:
-    """An error the server sends as the body of an answer that began well."""
+    """Build the failure for an error in the body of a successful response."""
     code = as_mapping(error).get("code", as_mapping(error).get("status"))
     status = code if isinstance(code, int) and 400 <= code < 600 else 500
     return _build_from_status(status, error, model, None)
@@ -133,7 +133,7 @@ def _build_from_status(status: int, body: object, model: str, wait: float | None
 
 
 def _find_refused_option(body: object, said: str, status: int) -> str:
-    """The option a server says it does not take: by name in the error, or told in words."""
+    """Return the option that a server refuses, from a field of the error or from its message."""
     if status not in (400, 422, 501):
         return ""
     named = next((name for name in _iterate_named_fields(body) if name in _OPTIONS), "")
@@ -141,7 +141,7 @@ def _find_refused_option(body: object, said: str, status: int) -> str:
 
 
 def _iterate_named_fields(body: object) -> Iterator[str]:
-    """Fields the error points at: OpenAI's `param`, or where FastAPI says the mistake is."""
+    """Yield the fields that the error names: OpenAI's `param`, or FastAPI's error location."""
     fields = as_mapping(body)
     candidates: list[object] = [fields.get("param"), as_mapping(fields.get("error")).get("param")]
     for problem in as_list(fields.get("detail"))[:20]:
@@ -150,7 +150,7 @@ def _iterate_named_fields(body: object) -> Iterator[str]:
 
 
 def _parse_retry_after(response: httpx2.Response) -> float | None:
-    """Seconds, as most servers say it. A date is for caches; it counts as not said."""
+    """Return the seconds of a `Retry-After` header. A date is ignored."""
     try:
         seconds = float(response.headers.get("retry-after", ""))
     except ValueError:
@@ -159,7 +159,7 @@ def _parse_retry_after(response: httpx2.Response) -> float | None:
 
 
 def _find_message(body: object) -> str:
-    """The server's own message, wherever it stands."""
+    """Return the server's message from the error body."""
     fields = as_mapping(body)
     inner = as_mapping(fields.get("error")) or fields
     for candidate in (inner.get("message"), fields.get("error"), fields.get("detail"), body):
@@ -173,14 +173,14 @@ def _clean_message(text: str) -> str:
 
 
 FIRST_DELAY: Final = 0.5
-MAX_DELAY: Final = 10.0  # a server that asks for more patience than this is not waited for
+MAX_DELAY: Final = 10.0  # a longer requested delay is not waited for
 
 
 def compute_delay(tries: int, requested: float | None) -> float | None:
-    """Seconds to wait after so many failed tries; None where there is no point in waiting.
+    """Return the seconds to wait after `tries` failed attempts, or None if waiting is useless.
 
-    `asked` is what the server asked for. A wait that would outlast the deadline around us is
-    pointless: the reason for the failure is worth more than a time-out.
+    `requested` is the delay that the server asked for. If the wait would exceed the deadline, raising the
+    actual error is better than a timeout.
     """
     wait = _compute_backoff(tries) if requested is None else requested
     left = anyio.current_effective_deadline() - anyio.current_time()
@@ -188,27 +188,26 @@ def compute_delay(tries: int, requested: float | None) -> float | None:
 
 
 def _compute_backoff(tries: int) -> float:
-    """Twice as long each time, and not the same for everybody: those who failed together
-    should not come back together."""
+    """Return an exponential delay with jitter, so that failed clients do not retry at the same time."""
     longest = min(FIRST_DELAY * 2 ** (tries - 1), MAX_DELAY)
     return random.uniform(longest / 2, longest)  # noqa: S311 - spreading load, not guarding a secret
 
 
 MAX_REPLY_BYTES: Final = 4 * 1024 * 1024
-MAX_REMEMBERED_MODELS: Final = 32  # at one address, of which something is remembered
+MAX_REMEMBERED_MODELS: Final = 32  # models at one address with stored findings
 
 C = TypeVar("C", bound=Closable)
 
 
 class RemoteChat(ABC, Generic[C]):
-    """One model. Close it when done; connections are kept in between."""
+    """One model. Connections are kept until it is closed."""
 
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = MAX_REPLY_BYTES) -> None:
         self._settings = settings
         self._reply_bytes = reply_bytes
         self._lock = anyio.Lock()
         self._connection: C | None = None
-        self._unwanted: OrderedDict[str, frozenset[str]] = OrderedDict()  # what each model here has refused
+        self._unwanted: OrderedDict[str, frozenset[str]] = OrderedDict()  # options refused by each model
         if settings.api_key:
             register_secret(settings.api_key)
 
@@ -218,7 +217,7 @@ class RemoteChat(ABC, Generic[C]):
 
     @property
     def settings(self) -> ModelSettings:
-        """What it was made with: its address, its window, its prices."""
+        """The settings: URL, context window, prices."""
         return self._settings
 
     async def __aenter__(self) -> Self:
@@ -238,7 +237,7 @@ class RemoteChat(ABC, Generic[C]):
             await connection.aclose()
 
     async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """One reply, within `timeout` seconds, repetitions included."""
+        """Return one reply within `timeout` seconds, including retries."""
         connection = await self._get_connection()
         began = time.perf_counter()
         try:
@@ -249,18 +248,18 @@ class RemoteChat(ABC, Generic[C]):
         return replace(reply, milliseconds=(time.perf_counter() - began) * 1000)
 
     def _get_refused_options(self, request: ModelRequest) -> frozenset[str]:
-        """The options the model that answers this has refused before."""
+        """Return the options that the model of this request has refused."""
         return self._unwanted.get(request.model or self.name, frozenset())
 
     def _note_refused_option(self, request: ModelRequest, option: str) -> None:
-        """From now on it is asked without. Callers name models as they please, so few are remembered."""
+        """Remember a refused option. The number of models is limited, because callers can name any model."""
         name = request.model or self.name
         self._unwanted[name] = self._get_refused_options(request) | {option}
         while len(self._unwanted) > MAX_REMEMBERED_MODELS:
             self._unwanted.popitem(last=False)
 
     async def _wait(self, failed_attempt: FailedAttempt, tries: int) -> None:
-        """Wait for the next try, or raise what is the matter when there is none."""
+        """Wait for the next attempt, or raise the error if there is none."""
         wait = (
             compute_delay(tries, failed_attempt.wait)
             if failed_attempt.again and tries <= self._settings.retries
@@ -278,8 +277,8 @@ class RemoteChat(ABC, Generic[C]):
 
     @abstractmethod
     async def _complete_on(self, connection: C, request: ModelRequest, on_text: OnText | None) -> ModelReply:
-        """The reply, at whichever try it comes."""
+        """Return the reply, with retries."""
 
     @abstractmethod
     def _build(self) -> C:
-        """A new connection; nothing is sent yet."""
+        """Return a new connection. Nothing is sent yet."""

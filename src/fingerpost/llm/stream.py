@@ -1,4 +1,4 @@
-"""A streamed reply: events into one whole, text handed over as it comes."""
+"""Assembles a streamed reply from its events and forwards text as it arrives."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class _ToolCallDraft:
     arguments: list[str] = field(default_factory=list[str])
 
     def add(self, delta: Mapping[str, Any]) -> int:
-        """Take one piece in; gives the number of characters it added."""
+        """Add one piece and return the number of characters added."""
         function = as_mapping(delta.get("function"))
         self.id = get_text_or_empty(delta.get("id")) or self.id
         name = get_text_or_empty(function.get("name"))
-        if name != self.name:  # a server that repeats the whole name with every piece means it once
+        if name != self.name:  # some servers repeat the whole name in every piece
             self.name += name
         written = _to_argument_text(function.get("arguments"))
         self.arguments.append(written)
@@ -58,24 +58,24 @@ class ToolCallAssembler:
     def __init__(self, model: str) -> None:
         self._model = model
         self._all: list[_ToolCallDraft] = []
-        self._at: dict[int, _ToolCallDraft] = {}  # by the index the server gives, the one being written there
+        self._at: dict[int, _ToolCallDraft] = {}  # the current call of each index
 
     def __len__(self) -> int:
         return len(self._all)
 
     def add(self, delta: Mapping[str, Any]) -> int:
-        """Take one piece in; gives the number of characters it added."""
+        """Add one piece and return the number of characters added."""
         return self._get_draft(delta).add(delta)
 
     def build_calls(self) -> tuple[JsonObject, ...]:
-        """The calls as they would have been written at once, in the order in which they began."""
+        """Return the complete calls, in the order in which they started."""
         return read_calls([draft.build_call() for draft in self._all])
 
     def _get_draft(self, delta: Mapping[str, Any]) -> _ToolCallDraft:
-        """The call this piece belongs to.
+        """Return the call that this piece belongs to.
 
-        The index says so. Servers that leave it out, or give every call the same, are
-        understood by the id: another id is another call.
+        It is found by the index. For servers that omit it or use the same one for all calls, a new id starts
+        a new call.
         """
         index = delta.get("index")
         place = index if isinstance(index, int) else 0
@@ -90,7 +90,7 @@ class ToolCallAssembler:
 
 
 def _to_argument_text(arguments: object) -> str:
-    """Arguments are text in this format; some servers send the object itself."""
+    """Return the arguments as text. Some servers send an object instead."""
     if isinstance(arguments, str):
         return arguments
     return json.dumps(arguments) if arguments and check_json(arguments) is None else ""
@@ -100,16 +100,16 @@ def get_text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# At the very end \r may be half of \r\n. Never `splitlines`: it also splits inside of text, at U+2028.
+# A final \r may be half of \r\n. `splitlines` is wrong here: it also splits text at U+2028.
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?!\Z)")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class ModelEventParser:
-    """Feed it bytes; it gives the data of every event that is complete.
+    """Parses bytes and returns the data of every complete event.
 
-    Comments and unknown fields are passed over, as the standard asks. `error` is not of the
-    standard: llama.cpp ends a stream with it, and it must not be lost.
+    Comments and unknown fields are ignored, as the standard requires. `error` is not in the standard, but
+    llama.cpp ends a stream with it, so it is kept.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class ModelEventParser:
         self._begun = False
 
     def parse(self, piece: bytes) -> list[str]:
-        """The events that end in this piece."""
+        """Return the events that end in this piece."""
         self._buffer += piece
         found: list[str] = []
         start = 0
@@ -131,7 +131,7 @@ class ModelEventParser:
         return found
 
     def finish(self) -> list[str]:
-        """The stream has ended: what was not closed with an empty line counts too."""
+        """Return the last event, even if it was not ended by an empty line."""
         found: list[str] = []
         self._parse_line(bytes(self._buffer).rstrip(b"\r"), found)
         self._parse_line(b"", found)
@@ -156,23 +156,23 @@ class ModelEventParser:
 
 
 DONE_EVENT: Final = "[DONE]"
-_AFTER_END_SECONDS: Final = 0.2  # seconds for the connection to end properly, so that it can be used again
+_AFTER_END_SECONDS: Final = 0.2  # seconds for the connection to end properly, so that it can be reused
 _EMPTY_STREAM_MESSAGE: Final = "a stream in which nothing was said"
 
 
 class StreamBroken(Exception):
-    """The connection broke while a reply was on its way."""
+    """The connection broke during a reply."""
 
 
 async def assemble_reply(
     pieces: AsyncIterator[bytes], *, model: str, limit: int, on_text: OnText | None
 ) -> ModelReply | FailedAttempt:
-    """The reply in a stream of events, or what became of it. `pieces` raises `StreamBroken` when it
+    """Return the reply of an event stream, or its failure. `pieces` raises `StreamBroken` if the connection
     breaks.
     """
     reader, reply = ModelEventParser(), ReplyAssembler(model, limit)
     hand = on_text or _ignore_text
-    with suppress(StreamBroken):  # whether the reply was there by then, the reply itself knows
+    with suppress(StreamBroken):  # `build_reply` determines whether the reply was complete
         async for piece in pieces:
             for text in filter(None, reply.add_events(reader.parse(piece))):
                 hand(text)
@@ -187,11 +187,11 @@ async def assemble_reply(
 
 
 def _ignore_text(_: str) -> None:
-    """Nobody reads along."""
+    """Ignore the text."""
 
 
 class ReplyAssembler:
-    """What has come so far of one streamed reply, of at most `limit` characters."""
+    """The received part of one streamed reply, of at most `limit` characters."""
 
     def __init__(self, model: str, limit: int) -> None:
         self._model = model
@@ -206,11 +206,11 @@ class ReplyAssembler:
         self._finish: str | None = None
         self._usage: ModelUsage | None = None
         self._setback: FailedAttempt | None = None
-        self._spoke = False  # any choice at all
-        self.ended = False  # nothing that follows belongs to the reply
+        self._spoke = False  # whether any choice was received
+        self.ended = False  # whether the reply is complete
 
     def add_events(self, events: list[str]) -> Iterator[str]:
-        """Take these events in; gives the text in each."""
+        """Add these events and yield the text of each."""
         for event in events:
             for chunk in self._parse_chunks(event):
                 if self.ended:
@@ -221,13 +221,13 @@ class ReplyAssembler:
                     yield self._add_chunk(chunk)
 
     def take_held_text(self) -> str:
-        """Text that was held back in the hope of more."""
+        """Return text that was held because a character was incomplete."""
         half, self._half = to_valid_text(self._half), ""
         self._texts.append(half)
         return half
 
     def build_reply(self) -> ModelReply | FailedAttempt:
-        """The reply, once the stream is over."""
+        """Return the reply after the end of the stream."""
         if self._setback is not None:
             return self._setback
         if not self.ended and self._finish is None:
@@ -245,9 +245,9 @@ class ReplyAssembler:
         )
 
     def _parse_chunks(self, event: str) -> list[Mapping[str, Any] | None]:
-        """The object in an event, None for the end.
+        """Return the objects of an event; None marks the end.
 
-        They may be several, one a line, from a server that forgets the empty line between them.
+        There may be several, one per line, if a server omits the empty line between events.
         """
         try:
             return [self._parse_chunk(event)]
@@ -284,7 +284,8 @@ class ReplyAssembler:
         self._spoke = True
         self._finish = get_text_or_empty(choice.get("finish_reason")) or self._finish
         delta = as_mapping(choice.get("delta"))
-        if not delta and not self._written:  # all at once, from a server that only seems to stream
+        # The whole message at once, from a server that does not really stream.
+        if not delta and not self._written:
             delta = as_mapping(choice.get("message"))
         for call in map(as_mapping, as_list(delta.get("tool_calls"))):
             self._count_characters(self._calls.add(call))
@@ -293,12 +294,12 @@ class ReplyAssembler:
         return self._add_text(read_raw_text(delta.get("content")))
 
     def _add_hidden(self, parts: list[str], written: str) -> None:
-        """What is no part of the text: it is there with the whole."""
+        """Add content that is not part of the streamed text."""
         self._count_characters(len(written))
         parts.append(written)
 
     def _add_text(self, written: str) -> str:
-        """The text as far as it can be shown: some characters (U+10000 and up) may come in two halves."""
+        """Return the text that can be shown. Characters from U+10000 on may arrive in two halves."""
         self._count_characters(len(written))
         text, self._half = self._half + written, ""
         if text and "\ud800" <= text[-1] <= "\udbff":
