@@ -1,4 +1,4 @@
-"""Analytics over the journal: one line for each request, and figures over time."""
+"""Analytics over the journal: one line per request, and figures over time."""
 
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.analytics.records import (

@@ -1,4 +1,4 @@
-"""Aggregates over events, by time step, and the figures made from them."""
+"""Aggregates of events by time step, and the figures built from them."""
 
 from __future__ import annotations
 
@@ -47,14 +47,16 @@ from fingerpost.store import Store
 from fingerpost.store.journal import JournalEntry
 from fingerpost.store.learning import compute_quantile, get_bucket
 
-MAX_NAMES: Final = 500  # tools, callers, profiles kept for one step; the rest is not told apart
+MAX_NAMES: Final = 500  # tools, callers and profiles per step; further names are not counted
 MAX_ARMS: Final = 100
 TIMED_STAGES: Final = ("narrow", "servers", "model", "approval", "call", "attempt", "whole")
 
 
 @dataclass(slots=True)
 class Aggregate:
-    """Counts by the names of `Counted`, sketches of durations, and who did how much."""
+    """Counts by the field names of `Counted`, sketches of durations, and counts by tool, caller and
+    profile.
+    """
 
     counts: Counter[str] = field(default_factory=Counter[str])
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -66,7 +68,7 @@ class Aggregate:
     calls_by: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
     arms: dict[tuple[str, str], Aggregate] = field(
         default_factory=dict[tuple[str, str], "Aggregate"]
-    )  # of rollouts
+    )  # by rollout and arm
 
     def add_duration(self, stage: str, milliseconds: float) -> None:
         self.durations[stage][get_bucket(milliseconds)] += 1
@@ -86,14 +88,14 @@ class Aggregate:
             self.get_arm(arm).add(sums)
 
     def get_arm(self, arm: tuple[str, str]) -> Aggregate:
-        """The sums of one arm (rollout and arm), as far as there is room for more of them."""
+        """Return the aggregate of one rollout arm. Beyond `MAX_ARMS` it is a temporary one."""
         if arm not in self.arms and len(self.arms) < MAX_ARMS:
             self.arms[arm] = Aggregate()
         return self.arms.get(arm) or Aggregate()
 
 
 def add_name(names: Counter[str], name: str) -> None:
-    """One more of this name, unless there are too many names already."""
+    """Count this name, unless there are already too many names."""
     if name in names or len(names) < MAX_NAMES:
         names[name] += 1
 
@@ -106,7 +108,7 @@ def combine_aggregates(aggregates: Iterable[Aggregate]) -> Aggregate:
 
 
 def build_counted_fields(aggregate: Aggregate) -> dict[str, Any]:
-    """The fields of a `Counted`."""
+    """Return the fields of a `Counted`."""
     counts = aggregate.counts
     return {
         **{name: counts[name] for name in _PLAIN_COUNTS},
@@ -165,10 +167,10 @@ def _compute_spared_share(part: int, whole: int) -> float | None:
 
 _PLAIN_COUNTS: Final = tuple(
     name for name, hint in Counted.__annotations__.items() if hint == "int"
-)  # as they are counted
+)  # fields that are plain counts
 
 
-# The tool itself, or the way to it, failed. Anything else was refused before it ran.
+# The tool or its connection failed. All other errors mean that the call was refused before it ran.
 FAILURE_KINDS: Final = frozenset(
     {ErrorKind.EXECUTION_FAILED, ErrorKind.TIMEOUT, ErrorKind.UNAVAILABLE, ErrorKind.UNKNOWN}
 )
@@ -180,23 +182,23 @@ V = TypeVar("V")
 
 
 class EventCounter:
-    """Sums by step. Each event is counted once, however often it comes."""
+    """Aggregates by time step. Repeated events are counted once."""
 
     def __init__(self, step_seconds: int) -> None:
         self._step = step_seconds
-        self.sums: dict[int, Aggregate] = {}  # by the first second of the step, since 1970
+        self.sums: dict[int, Aggregate] = {}  # by the Unix time at the start of the step
         self.last_seq = 0
         self.first_at: datetime | None = None
-        self.pending_approvals: dict[str, datetime] = {}  # approvals nobody has decided
+        self.pending_approvals: dict[str, datetime] = {}  # undecided approvals
         self._dry: dict[str, None] = {}
         self._fallen_back: dict[str, None] = {}
         self._narrowed: dict[str, None] = {}
-        self._arms: dict[str, tuple[tuple[str, str], ...]] = {}  # of rollouts, by packet
-        self._exclusive: dict[str, frozenset[str]] = {}  # tools that alone were offered, by packet
+        self._arms: dict[str, tuple[tuple[str, str], ...]] = {}  # rollout arms by packet
+        self._exclusive: dict[str, frozenset[str]] = {}  # exclusive tools by packet
         self._durations: dict[str, Counter[int]] = {}  # of earlier attempts, by tool
 
     def count(self, events: Iterable[JournalEntry]) -> None:
-        """Count these events, which come in the order of their numbers."""
+        """Count these events. They must be in the order of their sequence numbers."""
         for entry in events:
             if entry.seq <= self.last_seq:
                 continue
@@ -208,7 +210,7 @@ class EventCounter:
                 self._count_event(meaning, entry.event)
 
     def _count_event(self, handler: Callable[[EventCounter, Aggregate, Any], None], event: Event) -> None:
-        """For all requests together, and for each arm of a rollout the request is in."""
+        """Count the event in total and for each rollout arm of its request."""
         sums = self._get_aggregate_at(event.at)
         if isinstance(event, RouteBegan | RequestNarrowed):
             self._assign_arms(sums, event)
@@ -229,12 +231,12 @@ class EventCounter:
             aggregate.get_arm(arm).counts["requests"] += 1
 
     def count_expired(self, pending_id: str, at: datetime) -> None:
-        """Nobody decided in time. No event tells of it: it is so when the time has passed."""
+        """Count an approval that was not decided in time. There is no event for this."""
         if self.pending_approvals.pop(pending_id, None) is not None:
             self._get_aggregate_at(at).counts["expired"] += 1
 
     def discard_before(self, second: int) -> None:
-        """Let go of steps nobody asks for any more."""
+        """Discard time steps that are no longer needed."""
         for old in [start for start in self.sums if start < second]:
             del self.sums[old]
 
@@ -245,8 +247,6 @@ class EventCounter:
             found = self.sums[start] = Aggregate()
         return found
 
-    # -- requests -----------------------------------------------------------------------------------
-
     def _count_received(self, aggregate: Aggregate, event: PacketReceived) -> None:
         aggregate.counts["requests"] += 1
         add_name(aggregate.requests_by["caller"], event.packet.header.caller or "")
@@ -255,7 +255,9 @@ class EventCounter:
         add_name(aggregate.requests_by["profile"], event.profile or "")
 
     def _count_narrowing(self, aggregate: Aggregate, event: RequestNarrowed) -> None:
-        """A request of several steps is narrowed for each step; the first stands for the request."""
+        """Count a narrowing. A request with several steps is narrowed several times; only the first one
+        counts for the request.
+        """
         narrowing = event.narrowing
         aggregate.add_duration("narrow", narrowing.milliseconds)
         if event.packet_id is None or event.packet_id in self._narrowed:
@@ -306,8 +308,6 @@ class EventCounter:
         counts["server_tokens_saved"] += event.tokens_saved
         aggregate.add_duration("servers", event.milliseconds)
 
-    # -- calls --------------------------------------------------------------------------------------
-
     def _count_call_received(self, aggregate: Aggregate, event: CallReceived) -> None:
         if event.dry_run:
             _remember_value(self._dry, event.call_id, None)
@@ -320,13 +320,13 @@ class EventCounter:
     def _count_attempt_finished(self, aggregate: Aggregate, event: AttemptFinished) -> None:
         made, counts = event.attempt, aggregate.counts
         if made.error is not ErrorKind.DENIED and made.tool in self._exclusive.get(event.packet_id or "", ()):
-            del self._exclusive[event.packet_id or ""]  # the first attempt stands for the request
+            del self._exclusive[event.packet_id or ""]  # only the first attempt of a request counts
             counts["exclusive_taken"] += 1
             counts["exclusive_succeeded"] += made.error is None
         if made.cached:
             counts["cached"] += 1
             return
-        if made.error is ErrorKind.DENIED:  # a fallback that was not even tried
+        if made.error is ErrorKind.DENIED:  # a fallback that was not tried
             return
         counts["attempts"] += 1
         counts["failed_attempts"] += made.error is not None
@@ -335,7 +335,7 @@ class EventCounter:
             self._compare_with_estimate(counts, made.tool, made.milliseconds)
 
     def _compare_with_estimate(self, counts: Counter[str], tool: str, milliseconds: float) -> None:
-        """The estimate is the median of what the tool took before."""
+        """Compare the duration with the estimate, which is the median of the tool's earlier durations."""
         earlier = self._durations.get(tool)
         if earlier is None:
             earlier = _remember_value(self._durations, tool, Counter[int]())
@@ -358,7 +358,7 @@ class EventCounter:
         if event.call_id in self._dry:
             del self._dry[event.call_id]
             return
-        if event.error is ErrorKind.AUTHORIZATION_REQUIRED:  # it waits for a person: not over yet
+        if event.error is ErrorKind.AUTHORIZATION_REQUIRED:  # the call waits for approval and is not finished
             return
         counts = aggregate.counts
         failed = event.error in FAILURE_KINDS
@@ -366,7 +366,7 @@ class EventCounter:
         counts["failed_calls"] += failed
         if event.error is not None:
             aggregate.errors[event.error.value] += 1
-        if event.error is not ErrorKind.TOOL_NOT_FOUND:  # then `tool` is what somebody wrote
+        if event.error is not ErrorKind.TOOL_NOT_FOUND:  # otherwise `tool` may be any text
             add_name(aggregate.tools, event.tool)
             if failed:
                 add_name(aggregate.tool_failures, event.tool)
@@ -375,8 +375,6 @@ class EventCounter:
             counts["fallbacks"] += 1
             counts["recovered"] += event.success
         aggregate.add_duration("call", event.milliseconds)
-
-    # -- people and servers -------------------------------------------------------------------------
 
     def _count_approval_requested(self, aggregate: Aggregate, event: ApprovalRequested) -> None:
         if event.pending_id in self.pending_approvals:  # another request waits for the same call
@@ -419,7 +417,7 @@ class EventCounter:
 
 
 _COUNT_HANDLERS: Final = EventCounter.handlers
-COUNTED_KINDS: Final = tuple(event.kind for event in _COUNT_HANDLERS)  # what figures are made of
+COUNTED_KINDS: Final = tuple(event.kind for event in _COUNT_HANDLERS)  # event kinds used for figures
 
 
 def _remember_value(memory: dict[str, V], key: str, value: V) -> V:
@@ -433,9 +431,7 @@ TimeStep = Literal["minute", "hour", "day"]
 
 STEP_SECONDS: Final[dict[TimeStep, int]] = {"minute": 60, "hour": 3_600, "day": 86_400}
 MAX_STEPS: Final = 750
-MAX_COUNTED_EVENTS: Final = (
-    100_000  # counted for one question; older ones are left out, and `complete` says so
-)
+MAX_COUNTED_EVENTS: Final = 100_000  # per query; older events are left out and `complete` is false
 MAX_HOURS: Final = 24.0 * 366
 MAX_NAMED: Final = 50
 _COUNT_CHUNK: Final = 1_000
@@ -444,7 +440,7 @@ _MAX_PENDING_CHECKED: Final = 200
 
 
 class FiguresReader:
-    """Keeps one count for each length of a step."""
+    """Reads figures from the journal. Keeps one running count per step length."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -452,13 +448,13 @@ class FiguresReader:
         self._counting = anyio.Lock()
 
     async def read_figures(self, *, hours: float, step: str, tools: Sequence[str]) -> Figures:
-        """Raises `ValueError` for a step there is not."""
+        """Return the figures of the last hours. Raises `ValueError` for an unknown step."""
         hours = min(max(hours, 0.1), MAX_HOURS)
         chosen = choose_step(hours, step)
         until = utc_now()
         since = _floor_moment(until - timedelta(hours=hours), STEP_SECONDS[chosen])
         earlier = since - (until - since)
-        async with self._counting:  # two who ask together read the journal once
+        async with self._counting:  # concurrent readers read the journal once
             count = await self._catch_up(chosen, earlier)
             return await self._read_figures(count, chosen, since, until, tools)
 
@@ -476,7 +472,7 @@ class FiguresReader:
         while count.counter.last_seq < last:
             await self._count_next_chunk(count.counter, last)
         await self._count_expired(count.counter)
-        kept = 2 * MAX_STEPS * STEP_SECONDS[step]  # nobody can ask for more: a range, and the one before it
+        kept = 2 * MAX_STEPS * STEP_SECONDS[step]  # the longest range and the one before it
         count.counter.discard_before(int(utc_now().timestamp()) - kept)
         return count
 
@@ -504,12 +500,12 @@ class FiguresReader:
 
 
 class _RunningCount:
-    """One running count, and from when on it is whole."""
+    """A running count, and the time from which it is complete."""
 
     def __init__(self, counting: EventCounter, *, since: datetime, cut: bool) -> None:
         self.counter = counting
         self.since = since
-        self.is_truncated = cut  # the journal goes further back than was counted
+        self.is_truncated = cut  # the journal has older events that were not counted
 
     @property
     def whole_from(self) -> datetime:
@@ -519,7 +515,9 @@ class _RunningCount:
 
 
 def choose_step(hours: float, wanted: str) -> TimeStep:
-    """The step asked for, or one that suits; a coarser one where there would be too many."""
+    """Return the requested step, or a suitable one for `auto`. Use a coarser step if there would be too many.
+    Raises `ValueError` for an unknown step.
+    """
     steps: tuple[TimeStep, ...] = get_args(TimeStep)
     if wanted == "auto":
         return "minute" if hours <= 3 else "hour" if hours <= 96 else "day"
@@ -576,7 +574,7 @@ def _build_figures(
 
 
 def compute_calibration(samples: Sequence[ConfidenceSample]) -> tuple[CalibrationPoint, ...]:
-    """How often selections were right, by how sure their makers said they were."""
+    """Return the share of right selections by claimed confidence."""
     bins: defaultdict[int, list[ConfidenceSample]] = defaultdict(list)
     for sample in samples:
         bins[min(int(sample.raw * _CALIBRATION_BINS), _CALIBRATION_BINS - 1)].append(sample)

@@ -1,4 +1,4 @@
-"""The entry point: lines, pages, one packet, streams and figures from the journal."""
+"""The entry point of analytics: lines, pages, single packets, streams and figures from the journal."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ from fingerpost.tasks import cancel_and_exit, run_restarting
 
 logger = logging.getLogger("fingerpost.insight")
 
-MAX_PACKET_EVENTS: Final = 5_000  # of one packet
+MAX_PACKET_EVENTS: Final = 5_000  # per packet
 
 
 class JournalReader:
-    """One for each process; `async with Ledger.open(store, live) as ledger`."""
+    """Reads the journal. Create one per process with `async with JournalReader.open(store, live) as
+    reader`.
+    """
 
     def __init__(self, store: Store, live: LiveFeed) -> None:
         self._journal = store.journal
@@ -37,7 +39,9 @@ class JournalReader:
     @classmethod
     @asynccontextmanager
     async def open(cls, store: Store, live: LiveFeed) -> AsyncGenerator[JournalReader]:
-        """`live` (`router.live`) tells when something happened; what happened is read from the store."""
+        """Open a reader. `live` (`router.live`) only signals new events; the events are read from the
+        store.
+        """
         ledger = cls(store, live)
         tasks = await anyio.create_task_group().__aenter__()
         tasks.start_soon(run_restarting, ledger._tail.run)
@@ -49,27 +53,27 @@ class JournalReader:
         await cancel_and_exit(tasks, None, None, None)
 
     async def refresh(self) -> None:
-        """Know what is on disk now. While somebody follows, it is known anyway."""
+        """Read new events from disk. Not needed while a follower is active."""
         await self._tail.catch_up()
 
     def get_newest_lines(self, limit: int = 200) -> tuple[PacketLine, ...]:
-        """The newest lines, newest first, as far as they are known: see `refresh`."""
+        """Return the newest known lines, newest first. See `refresh`."""
         return tuple(nlargest(limit, self._tail.lines.values(), key=lambda line: line.seq))
 
     async def get_page(self, query: PacketQuery) -> PacketPage:
-        """Packets of any age. A page may be short and still have a `next`: it looked as far as it may."""
+        """Return packets of any age. A short page may still have a `next`, because each query has a limit."""
         return await read_page(self._journal, query)
 
     async def get_packet(self, packet_id: str) -> PacketDetail | None:
-        """Everything that happened to one packet (or bare call); None when there is none."""
+        """Return all events of one packet or direct call, or None if it does not exist."""
         events = await self._journal.list_events(packet_id=packet_id, limit=MAX_PACKET_EVENTS)
         return await anyio.to_thread.run_sync(_build_detail, packet_id, events)
 
     @contextmanager
     def follow_lines(self) -> Generator[AsyncIterator[tuple[PacketLine, ...]]]:
-        """Lines that began or changed, gathered: at most about five frames a second, oldest line first.
+        """Follow new and changed lines, in at most about five frames per second, oldest line first.
 
-        The first frame holds the newest lines where nobody followed before.
+        If there was no follower before, the first frame contains the newest lines.
         """
         frames = LineFrames()
         with self._tail.follow(frames.add):
@@ -79,10 +83,11 @@ class JournalReader:
     def follow_events(
         self, *, after: int | None = None, packet_id: str | None = None, kinds: Collection[str] | None = None
     ) -> Generator[AsyncIterator[JournalEntry]]:
-        """Events behind the number `after`, from the journal and then as they come; none is lost or doubled.
+        """Follow the events after number `after`, first from the journal and then live. No event is lost or
+        repeated.
 
-        Without `after`: everything of the one packet, or, where none is named, what comes from now on.
-        A reader that is slow is served from the journal: nothing is kept for it.
+        Without `after`, start with all events of `packet_id` or, without a packet, with the next event. A
+        slow reader reads from the journal, so nothing is buffered for it.
         """
         with self._tail.follow():
             yield EventFollower(
@@ -96,9 +101,9 @@ class JournalReader:
     async def get_figures(
         self, *, hours: float = 24.0, step: str = "auto", tools: Iterable[str] = ()
     ) -> Figures:
-        """Figures of the last hours, in steps of a minute, an hour or a day.
+        """Return the figures of the last hours, in steps of a minute, an hour or a day.
 
-        `tools` are the keys there are: what was never used is found among them.
+        `tools` are the keys of all tools, to find those that were never used.
         """
         return await self._watch.read_figures(hours=hours, step=step, tools=tuple(tools))
 
@@ -113,6 +118,6 @@ def _build_detail(packet_id: str, events: list[JournalEntry]) -> PacketDetail | 
 def _find_packet(events: list[JournalEntry]) -> Packet | None:
     try:
         return rebuild_packet(entry.event for entry in events)
-    except ValueError as error:  # a journal somebody edited; its events can be shown all the same
+    except ValueError as error:  # an edited journal; its events can still be shown
         logger.warning("A packet's events do not add up: %s", error)
         return None

@@ -1,4 +1,4 @@
-"""The end of the journal, followed: changed lines and new events."""
+"""Follow the end of the journal: changed lines and new events."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ CHUNK_SIZE: Final = 500
 RECENT_EVENTS: Final = 2_000
 MAX_LINES: Final = 2_000
 FIRST_LINES: Final = 200
-MAX_EVENTS_BEHIND: Final = 20_000  # events: whoever is further behind begins anew with the newest lines
+MAX_EVENTS_BEHIND: Final = 20_000  # beyond this, start again with the newest lines
 GATHER_INTERVAL_S: Final = 0.1
-POLL_INTERVAL_S: Final = 1.0  # for what other processes wrote
-_MAX_REVIVED: Final = 100  # older packets taken up again, for each chunk
+POLL_INTERVAL_S: Final = 1.0  # for events of other processes
+_MAX_REVIVED: Final = 100  # older packets loaded again per chunk
 _MAX_UNKNOWN_PACKETS: Final = 1_000
 
 LinesChanged = Callable[[tuple[PacketLine, ...]], None]
 
 
 class JournalTail:
-    """The newest events and lines. Nothing is read while nobody follows."""
+    """The newest events and lines. It reads only while there are followers."""
 
     def __init__(self, journal: Journal, live: LiveFeed) -> None:
         self._journal = journal
@@ -43,16 +43,16 @@ class JournalTail:
         self._followed = anyio.Event()
         self._listeners: list[LinesChanged] = []
         self._begun = False
-        self._strangers: dict[str, None] = {}  # packets whose beginning the journal does not hold
+        self._strangers: dict[str, None] = {}  # packets whose first event is not in the journal
         self.recent: deque[JournalEntry] = deque(maxlen=RECENT_EVENTS)
-        self.floor = 0  # every event behind this number and up to `seq` is in `recent`
+        self.floor = 0  # all events after this number and up to `seq` are in `recent`
         self.seq = 0
         self.lines: dict[str, PacketLine] = {}
-        self.moved = anyio.Event()  # set, and replaced by a new one, when there is more
+        self.moved = anyio.Event()  # set and replaced when there are new events
 
     @contextmanager
     def follow(self, on_changed: LinesChanged | None = None) -> Generator[None]:
-        """Read on until the block ends; `changed` hears of the lines that did."""
+        """Keep reading until the block ends. `on_changed` is called with the changed lines."""
         self._followers += 1
         self._followed.set()
         if on_changed is not None:
@@ -65,11 +65,11 @@ class JournalTail:
                 self._listeners.remove(on_changed)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Read for the followers until cancelled."""
         while True:
             await self._followed.wait()
             self._followed = anyio.Event()
-            with self._live.subscribe(limit=1) as news:  # it wakes us; what it holds is read from the disk
+            with self._live.subscribe(limit=1) as news:  # only a signal; the events are read from disk
                 while self._followers:
                     await self._try_to_catch_up()
                     with anyio.move_on_after(POLL_INTERVAL_S):
@@ -84,7 +84,7 @@ class JournalTail:
             await anyio.sleep(POLL_INTERVAL_S)
 
     async def catch_up(self) -> None:
-        """Read what was written since the last time. Raises `StoreError`."""
+        """Read the events since the last call. Raises `StoreError`."""
         async with self._reading:
             last = await self._journal.get_last_seq()
             if not self._begun or last - self.seq > MAX_EVENTS_BEHIND:
@@ -114,7 +114,9 @@ class JournalTail:
         self._notify_followers(changed)
 
     async def _read_earlier_events(self, chunk: list[JournalEntry]) -> list[JournalEntry]:
-        """What happened before to packets that go on and are not among our lines: they waited for long."""
+        """Read the earlier events of packets that continue but are not among the lines, usually after a long
+        wait.
+        """
         known = self.lines.keys() | {entry.event.packet_id for entry in chunk if is_beginning(entry.event)}
         seen = {
             entry.event.packet_id: None
@@ -152,12 +154,12 @@ class JournalTail:
 
 
 FRAME_INTERVAL_S: Final = 0.2  # between two frames of changed lines
-MAX_CHANGED_LINES: Final = 500  # lines in one frame: whoever sees fewer anyway loses the oldest
-_READ_WINDOW: Final = 5_000  # numbers of the journal looked through at a time
+MAX_CHANGED_LINES: Final = 500  # per frame; the oldest lines are dropped
+_READ_WINDOW: Final = 5_000  # sequence numbers read at a time
 
 
 class LineFrames(AsyncIterator[tuple[PacketLine, ...]]):
-    """Gathers changed lines; a line that changes twice between two frames is told once."""
+    """Collects changed lines into frames. A line that changes twice between two frames is returned once."""
 
     def __init__(self) -> None:
         self._changed: dict[str, PacketLine] = {}
@@ -183,7 +185,7 @@ class LineFrames(AsyncIterator[tuple[PacketLine, ...]]):
 
 
 class EventFollower(AsyncIterator[JournalEntry]):
-    """Events behind a number: from the journal while they are old, from the tail when they are new."""
+    """Events after a number: old ones from the journal, new ones from the tail."""
 
     def __init__(
         self,
@@ -198,14 +200,14 @@ class EventFollower(AsyncIterator[JournalEntry]):
         self._tail = tail
         self._packet_id = packet_id
         self._kinds = kinds
-        self._cursor = 0 if after is None and packet_id is not None else after  # None: from now on
+        self._cursor = 0 if after is None and packet_id is not None else after  # None: start at the end
         self._started = False
         self._ready: deque[JournalEntry] = deque()
 
     async def __anext__(self) -> JournalEntry:
         while not self._ready:
             cursor = self._cursor if self._cursor is not None and self._started else await self._get_start()
-            moved = self._tail.moved  # before looking: what comes meanwhile is not overlooked
+            moved = self._tail.moved  # taken before reading, so that no change is missed
             if self._tail.seq and cursor >= self._tail.floor:
                 self._take_recent(cursor)
             elif await self._read_journal(cursor):
@@ -215,7 +217,9 @@ class EventFollower(AsyncIterator[JournalEntry]):
         return self._ready.popleft()
 
     async def _get_start(self) -> int:
-        """Where to begin. A number beyond the end is of another journal: what comes from now on is new."""
+        """Return the start position. A number beyond the end belongs to another journal, so start at the
+        end.
+        """
         last = await self._journal.get_last_seq()
         self._cursor = last if self._cursor is None else min(self._cursor, last)
         self._started = True
@@ -232,7 +236,7 @@ class EventFollower(AsyncIterator[JournalEntry]):
         self._cursor = max(cursor, self._tail.seq)
 
     async def _read_journal(self, cursor: int) -> bool:
-        """Go on in the journal; whether there may be more of it."""
+        """Read the next part of the journal. Return whether there may be more."""
         known = max(self._tail.seq, await self._journal.get_last_seq())
         end = None if self._packet_id is not None else cursor + _READ_WINDOW
         found = await self._journal.list_events(
@@ -242,7 +246,7 @@ class EventFollower(AsyncIterator[JournalEntry]):
         if len(found) == CHUNK_SIZE:
             self._cursor = found[-1].seq
         else:
-            # What was written between the two questions may be in `found` already.
+            # `found` may already contain events written after `known` was read.
             reached = known if end is None else min(end, known)
             self._cursor = max(cursor, reached, found[-1].seq if found else 0)
         return self._cursor < known

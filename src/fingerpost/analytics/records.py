@@ -21,34 +21,36 @@ class PacketLine:
     last_seq: int
     at: datetime
     last_at: datetime
-    prompt: str = ""  # the beginning of the person's words; of a bare call: the tool's name
+    prompt: str = ""  # the beginning of the prompt; for a direct call the tool's name
     language: str = "und"
     caller: str | None = None
     conversation: str | None = None
     mode: str | None = None
     profile: str | None = None
     state: Literal["running", "waiting", "ended"] = "running"
-    outcome: str | None = None  # a `RouteOutcome`; of a bare call: "succeeded" or the kind of its error
-    next_step: str = ""  # what to do about a request that nobody works on any more
+    outcome: str | None = None  # a `RouteOutcome`; for a direct call "succeeded" or the error kind
+    next_step: str = ""  # what to do about a request that is no longer processed
     need: str | None = None  # a `NeedVerdict`
     considered: int = 0
     offered: int = 0
-    tools: tuple[str, ...] = ()  # called, in order
+    tools: tuple[str, ...] = ()  # in call order
     pending_id: str | None = None
     model_calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    saved_tokens: int | None = None  # against offering every tool; None: nothing was offered
+    saved_tokens: int | None = None  # compared with offering every tool; None: nothing was offered
     fallbacks: int = 0
-    failures: int = 0  # attempts that failed
+    failures: int = 0  # failed attempts
     milliseconds: float | None = None
-    parent: str | None = None  # the request on whose behalf it was made: it is a subagent's
-    children: tuple[str, ...] = ()  # the requests made on its behalf, in order
+    parent: str | None = None  # for a subagent's request: the request that started it
+    children: tuple[str, ...] = ()  # requests that it started, in order
 
 
 @frozen
 class PacketQuery:
-    """Which packets are wanted. Empty parts set no bound; `before` goes on from an older line's `seq`."""
+    """A filter for packets. Empty fields set no condition; `before` continues before an older line's
+    `seq`.
+    """
 
     limit: int = 50
     before: int | None = None
@@ -71,11 +73,11 @@ class PacketPage:
 
 @frozen
 class PacketDetail:
-    """Everything that happened to one packet."""
+    """All events of one packet."""
 
     line: PacketLine
     events: tuple[JournalEntry, ...]
-    packet: Packet | None = None  # None: a bare call
+    packet: Packet | None = None  # None: a direct call
 
 
 @frozen
@@ -92,15 +94,15 @@ class Counted:
     """What was counted in some time. A share of nothing is None."""
 
     requests: int = 0
-    judged: int = 0  # requests whose need was judged
-    no_tool: int = 0  # requests the model alone can answer
-    unclear: int = 0  # requests of which that is not certain
+    judged: int = 0  # requests with a need verdict
+    no_tool: int = 0  # requests that need no tool
+    unclear: int = 0  # requests with an unclear need
     no_tool_share: float | None = None
-    narrowed: int = 0  # requests for which tools were looked for
-    considered: int = 0  # tools, over all of these
+    narrowed: int = 0  # requests with narrowed tools
+    considered: int = 0  # tools, summed over these requests
     offered: int = 0
-    reduction: float | None = None  # the share of tools the model was spared
-    tokens_saved: int = 0  # for one question each, against showing every tool
+    reduction: float | None = None  # share of tools not shown to the model
+    tokens_saved: int = 0  # for one model call per request, compared with showing every tool
     outcomes: dict[str, int] = field(default_factory=dict[str, int])  # of requests
 
     model_calls: int = 0
@@ -109,36 +111,36 @@ class Counted:
     completion_tokens: int = 0
     syntax_stopped: int = 0
 
-    calls: int = 0  # that came to an end
+    calls: int = 0  # finished calls
     failed_calls: int = 0
     failed_share: float | None = None
     errors: dict[str, int] = field(default_factory=dict[str, int])  # of calls, by kind
     attempts: int = 0
     failed_attempts: int = 0
     cached: int = 0
-    repaired: int = 0  # calls whose arguments were put right
-    fallbacks: int = 0  # calls for which another tool stepped in
-    recovered: int = 0  # and that succeeded then
+    repaired: int = 0  # calls with repaired arguments
+    fallbacks: int = 0  # calls that used a fallback
+    recovered: int = 0  # of these, calls that succeeded
     recovered_share: float | None = None
     digested: int = 0
     truncated: int = 0
     truncated_share: float | None = None
     estimates: int = 0
-    good_estimates: int = 0  # within 50 % of what it took
+    good_estimates: int = 0  # within 50 % of the actual duration
     good_estimates_share: float | None = None
 
     server_choices: int = 0  # by smart routing
-    server_choices_failed: int = 0  # all servers stayed
+    server_choices_failed: int = 0  # all servers were kept
     server_choices_success: float | None = None
-    server_choices_all_stayed: int = 0  # by failure, or because no server stood out
-    server_fallback_rate: float | None = None  # the share of choices after which all servers stayed
-    server_choices_widened: int = 0  # how often a later turn added servers to a choice
-    server_reduction: float | None = None  # the share of tools left out by choices
+    server_choices_all_stayed: int = 0  # by failure, or without a clear result
+    server_fallback_rate: float | None = None  # share of choices that kept all servers
+    server_choices_widened: int = 0  # later turns that added servers to a choice
+    server_reduction: float | None = None  # share of tools left out by choices
     server_tokens_saved: int = 0
 
-    exclusive_asked: int = 0  # requests with an intent for which only one tool is offered (official data)
-    exclusive_offered: int = 0  # and it was offered
-    exclusive_taken: int = 0  # and called
+    exclusive_asked: int = 0  # requests with an intent that has an exclusive tool (official data)
+    exclusive_offered: int = 0  # of these, requests where it was offered
+    exclusive_taken: int = 0  # of these, requests where it was called
     exclusive_succeeded: int = 0
 
     breaker_openings: int = 0
@@ -203,11 +205,11 @@ class Figures:
     until: datetime
     step: Literal["minute", "hour", "day"]
     step_seconds: int
-    complete: bool  # whether everything since `since` was counted, or the newest part alone
+    complete: bool  # whether all events since `since` were counted, not only the newest
     counted_from: datetime
     totals: Counted
-    before: Counted | None  # of the equally long time before; None: not counted in full
-    buckets: tuple[Bucket, ...]  # one for each step, empty ones too
+    before: Counted | None  # the period of equal length before; None: not fully counted
+    buckets: tuple[Bucket, ...]  # one per step, including empty ones
     most_used: tuple[ToolCount, ...] = ()
     never_used: tuple[str, ...] = ()
     callers: tuple[UserCount, ...] = ()

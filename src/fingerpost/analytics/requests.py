@@ -1,4 +1,4 @@
-"""One line for each request, folded from its events, and pages of them."""
+"""Request lines, built from events, and pages of them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _LineChanges = dict[str, Any]
 
 
 def fold_events(lines: Mapping[str, PacketLine], events: Iterable[JournalEntry]) -> dict[str, PacketLine]:
-    """The lines these events begin or change, by packet; `lines` are those known so far.
+    """Return the lines that these events start or change, by packet. `lines` are the known lines.
 
-    Events come in the order of their numbers. Those of packets whose beginning is not known change nothing.
+    Events must be in the order of their numbers. Events of packets with an unknown start are ignored.
     """
     changed: dict[str, PacketLine] = {}
     for entry in events:
@@ -56,7 +56,7 @@ def fold_events(lines: Mapping[str, PacketLine], events: Iterable[JournalEntry])
 
 
 def fold_event(line: PacketLine | None, entry: JournalEntry) -> PacketLine | None:
-    """The line after one more event of its packet; None where nothing has begun."""
+    """Return the line after one more event, or None if no line has started."""
     event, seq = entry.event, entry.seq
     if line is None:
         return _begin_line(entry)
@@ -69,14 +69,16 @@ def fold_event(line: PacketLine | None, entry: JournalEntry) -> PacketLine | Non
 
 
 def is_beginning(event: Event) -> bool:
-    """Whether a line begins with this event: a request, or a call no request asked for."""
+    """Return whether this event starts a line: a request, or a direct call."""
     if isinstance(event, CallReceived):
         return event.packet_id == event.call_id
     return isinstance(event, PacketReceived)
 
 
 def get_saved_tokens(event: RequestNarrowed) -> int | None:
-    """What one question to a model saves against showing every tool; None where nobody counted."""
+    """Return the tokens that one model call saves compared with showing every tool, or None if they were not
+    counted.
+    """
     return max(0, event.tokens_all - event.tokens_offered) if event.tokens_all else None
 
 
@@ -137,10 +139,10 @@ def _apply_narrowed(line: PacketLine, event: RequestNarrowed) -> _LineChanges:
         "considered": max(line.considered, narrowing.shortlist.considered),
         "offered": len(narrowing.shortlist.offered),
     }
-    # A request of several steps is narrowed for each; what one question to a model saves is wanted here.
+    # A request with several steps is narrowed several times; the tokens of one model call count.
     if line.saved_tokens is None:
         changes["saved_tokens"] = get_saved_tokens(event)
-    if line.mode is None:  # nobody set out to answer it: this is all that was wanted
+    if line.mode is None:  # only narrowed, not routed: the request is complete
         changes |= {"state": "ended", "outcome": "narrowed", "milliseconds": narrowing.milliseconds}
     return changes
 
@@ -158,7 +160,7 @@ def _apply_model_answered(line: PacketLine, event: ModelAnswered) -> _LineChange
 
 
 def _apply_call_received(line: PacketLine, event: CallReceived) -> _LineChanges:
-    """Told of an existing bare call when it goes on after a person's decision."""
+    """Set a direct call to running again. This event comes again when the call continues after a decision."""
     return {"state": "running", "outcome": None} if line.kind == "call" else {}
 
 
@@ -167,7 +169,9 @@ def _apply_approval_requested(line: PacketLine, event: ApprovalRequested) -> _Li
 
 
 def _apply_approval_decided(line: PacketLine, event: ApprovalDecided) -> _LineChanges:
-    """A request waits until somebody goes on with it; a bare call is over: its client makes it again."""
+    """Apply a decision. An approved request waits until it is resumed; an approved direct call ends, because
+    its client repeats it.
+    """
     if line.pending_id not in (None, event.pending_id) or line.state == "ended":
         return {}
     if event.decision is not Decision.APPROVED:
@@ -208,7 +212,7 @@ def _apply_call_finished(line: PacketLine, event: CallFinished) -> _LineChanges:
 
 
 def _apply_route_ended(line: PacketLine, event: RouteEnded) -> _LineChanges:
-    """A request that waited is told of again when it comes to its end: the parts add up."""
+    """Apply the end of a route. A request that waited has several ends; their durations are added."""
     waits = event.outcome in (RouteOutcome.WAITING, RouteOutcome.ASKED)
     return {
         "state": "waiting" if waits else "ended",
@@ -251,17 +255,17 @@ _LINE_HANDLERS: Final[dict[type[Event], Callable[[PacketLine, Any], _LineChanges
 }
 
 BEGINNING_KINDS: Final = (PacketReceived.kind, CallReceived.kind)
-LINE_KINDS: Final = tuple(event.kind for event in _LINE_HANDLERS)  # what lines are made of
+LINE_KINDS: Final = tuple(event.kind for event in _LINE_HANDLERS)  # event kinds used for lines
 
 
-MAX_LINES_CHECKED: Final = 5_000  # beginnings, for one page; the next page goes on from there
-MAX_EVENTS_READ: Final = 500  # packets whose events are read, for one page
+MAX_LINES_CHECKED: Final = 5_000  # first events per page; the next page continues after them
+MAX_EVENTS_READ: Final = 500  # packets per page whose events are read
 _BATCH_SIZE: Final = 200
 _GROUP_SIZE: Final = 50
 
 
 async def read_page(journal: Journal, query: PacketQuery) -> PacketPage:
-    """The newest packets that suit. A page may be short, or empty, and still have a `next`."""
+    """Return the newest matching packets. A short or empty page may still have a `next`."""
     items: list[PacketLine] = []
     limit = max(1, query.limit)
     cursor, looked_at, read = query.before, 0, 0
@@ -284,7 +288,7 @@ async def read_page(journal: Journal, query: PacketQuery) -> PacketPage:
 
 
 async def read_lines(journal: Journal, beginnings: list[JournalEntry]) -> list[PacketLine]:
-    """The lines that begin with these events, in the same order."""
+    """Return the lines that start with these events, in the same order."""
     ids = [entry.event.packet_id for entry in beginnings if entry.event.packet_id is not None]
     events = await journal.list_packet_events(ids, kinds=LINE_KINDS)
     lines = await anyio.to_thread.run_sync(fold_events, dict[str, PacketLine](), events)
@@ -298,7 +302,7 @@ def _get_beginning_kinds(query: PacketQuery) -> tuple[str, ...]:
 
 
 def _may_match(entry: JournalEntry, query: PacketQuery) -> bool:
-    """What the beginning says already, so that the rest need not be read."""
+    """Return whether the first event allows a match. Otherwise the other events are not read."""
     event = entry.event
     if not is_beginning(event):
         return False
