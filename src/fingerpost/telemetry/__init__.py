@@ -1,1 +1,1 @@
-"""What is told to those who watch programs: metrics for Prometheus, spans for OpenTelemetry."""
+"""Telemetry: metrics for Prometheus and spans for OpenTelemetry."""

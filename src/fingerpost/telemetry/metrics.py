@@ -38,14 +38,14 @@ Labels = tuple[str, ...]
 
 
 class LabelLimiter:
-    """Label values, so many and no more: every value is a series that somebody has to keep."""
+    """A limited set of label values, because each value creates a time series."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: dict[str, str] = {}
 
     def limit(self, name: str) -> str:
-        """The name itself, or `other` when there are too many already."""
+        """Return the name, or `other` when there are already too many."""
         found = self._known.get(name)
         if found is None:
             if len(self._known) >= self._most:
@@ -55,7 +55,7 @@ class LabelLimiter:
 
 
 class CounterMetric:
-    """A counter, for each combination of labels."""
+    """A counter with labels."""
 
     def __init__(self, name: str, help_text: str, labels: Labels = ()) -> None:
         self._name = name
@@ -77,7 +77,7 @@ class CounterMetric:
 
 
 class DurationHistogram:
-    """A histogram of seconds, for each combination of labels."""
+    """A histogram of seconds with labels."""
 
     def __init__(self, name: str, help_text: str, bounds: tuple[float, ...], labels: Labels = ()) -> None:
         self._name = name
@@ -129,9 +129,9 @@ _MODEL_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 
 
 @frozen
 class GaugeValues:
-    """What is so at this moment, and no event adds up to."""
+    """The current values that cannot be counted from events."""
 
-    servers: Mapping[str, str] = field(default_factory=dict[str, str])  # their states, by name
+    servers: Mapping[str, str] = field(default_factory=dict[str, str])  # server states by name
     breakers: Mapping[str, str] = field(default_factory=dict[str, str])
     tools: int = 0
     approvals_waiting: int = 0
@@ -140,10 +140,10 @@ class GaugeValues:
 
 
 class PrometheusMetrics:
-    """A sink that counts. Most kinds of events pass with one look into a dict."""
+    """An event sink that counts metrics. Most events cost only one dict lookup."""
 
     def __init__(self, *, most_tools: int = MAX_TOOLS) -> None:
-        self._lock = Lock()  # events may come from any thread
+        self._lock = Lock()  # events come from any thread
         self._most_tools = most_tools
         self._tool_labels: dict[str, _ToolLabels] = {}
         self._servers = LabelLimiter(most_tools)
@@ -219,14 +219,14 @@ class PrometheusMetrics:
         }
 
     def emit(self, event: Event) -> None:
-        """Counts one event, where it counts."""
+        """Count one event, if a metric uses its kind."""
         meaning = self._handlers.get(type(event))
         if meaning is not None:
             with self._lock:
                 meaning(event)
 
     def render(self, gauges: GaugeValues | None = None, *, accept: str = "") -> tuple[bytes, str]:
-        """Everything counted so far, and its content type. Takes a while: not for the event loop."""
+        """Return all metrics and their content type. This is slow, so do not call it on the event loop."""
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
 
@@ -236,7 +236,7 @@ class PrometheusMetrics:
         return encode(registry), content_type
 
     def collect(self) -> list[Metric]:
-        """In Prometheus' own shapes."""
+        """Return the metrics as Prometheus metric families."""
         with self._lock:
             return [
                 metric
@@ -245,10 +245,8 @@ class PrometheusMetrics:
                 for metric in meter.collect()
             ]
 
-    # -- what events mean ---------------------------------------------------------------------------
-
     def _count_call_finished(self, event: CallFinished) -> None:
-        # Where no attempt was ever made the tool's name may be what a caller wrote.
+        # Without an attempt, the tool's name may be any text from a caller.
         seat = self._tool_labels.get(event.tool, _OTHER_TOOL_LABELS)
         if event.success:
             self._calls.add(seat.called)
@@ -312,11 +310,11 @@ class PrometheusMetrics:
 
 
 class _ToolLabels(NamedTuple):
-    """The labels of one tool, put together once."""
+    """The labels of one tool, built once."""
 
     server: Labels
-    called: Labels  # and succeeded
-    tried: Labels  # and succeeded
+    called: Labels  # for a successful call
+    tried: Labels  # for a successful attempt
 
 
 def _build_tool_labels(server: str, tool: str) -> _ToolLabels:

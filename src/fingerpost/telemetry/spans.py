@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry, made from events."""
+"""Spans for OpenTelemetry, built from events."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ ATTR_LIMIT: Final = "fingerpost.limit"
 
 MAX_OPEN_TRACES: Final = 2_000
 MAX_WAITING_TRACES: Final = 1_000
-MAX_TRACE_AGE: Final = timedelta(hours=1)  # after the last event; nobody will tell of its end any more
+MAX_TRACE_AGE: Final = timedelta(hours=1)  # since the last event; no end event will follow
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -112,18 +112,18 @@ def to_nanoseconds(moment: datetime, less_milliseconds: float = 0.0) -> int:
 
 @dataclass(slots=True)
 class OpenTrace:
-    """The spans of one request: its root, and what is open below."""
+    """The open spans of one request: the root and the spans below it."""
 
     root: Span
     last_event_at: datetime
     calls: dict[str, Span] = field(default_factory=dict[str, Span])
     attempts: dict[tuple[str, str, int], Span] = field(default_factory=dict[tuple[str, str, int], Span])
     selected: datetime | None = None
-    is_routed: bool = False  # somebody set out to answer it; else it is only narrowed
+    is_routed: bool = False  # False: the request is only narrowed
 
     def end(self, at: datetime, *, unfinished: bool = False) -> None:
-        """End everything, the innermost first."""
-        # The only span of a bare call is its root.
+        """End all spans, the innermost first."""
+        # A direct call has only the root span.
         below = [span for span in (*self.attempts.values(), *self.calls.values()) if span is not self.root]
         for span in below:
             span.set_attribute(ATTR_UNFINISHED, True)  # noqa: FBT003 - an attribute and its value
@@ -136,12 +136,12 @@ class OpenTrace:
 
 
 class OpenTraces:
-    """Trees by packet. The oldest give way when there are too many."""
+    """Open traces by packet. The oldest are ended when there are too many."""
 
     def __init__(self, most: int = MAX_OPEN_TRACES) -> None:
         self._most = most
         self._trees: OrderedDict[str, OpenTrace] = OrderedDict()
-        self._waiting: OrderedDict[str, SpanContext] = OrderedDict()  # requests that stopped for a person
+        self._waiting: OrderedDict[str, SpanContext] = OrderedDict()  # requests that wait for a person
 
     def __len__(self) -> int:
         return len(self._trees)
@@ -160,7 +160,9 @@ class OpenTraces:
         return tree
 
     def close(self, packet_id: str, at: datetime, *, is_waiting: bool = False) -> None:
-        """The request has come to its end, or waits: then it may go on in another tree."""
+        """End the trace of a request that has ended or waits. A waiting request can continue in a new
+        trace.
+        """
         tree = self._trees.pop(packet_id, None)
         if tree is None:
             return
@@ -171,7 +173,7 @@ class OpenTraces:
                 self._waiting.popitem(last=False)
 
     def take_waiting(self, packet_id: str) -> SpanContext | None:
-        """Where a request that waited came from; None where it did not wait."""
+        """Return and forget the span context of a request that waited, or None if it did not wait."""
         return self._waiting.pop(packet_id, None)
 
     def close_all(self) -> None:
@@ -203,7 +205,7 @@ SpanAttributes = dict[str, str | int | float | bool]
 
 
 class SpanSink:
-    """A sink that turns events into spans."""
+    """An event sink that creates spans."""
 
     def __init__(
         self,
@@ -214,27 +216,27 @@ class SpanSink:
         transport_of: Callable[[str], str | None] = lambda _: None,
         most_open: int = MAX_OPEN_TRACES,
     ) -> None:
-        """`providers` are APIs by the models' names, `transport_of` says how a server is connected."""
+        """Create a sink. `providers` maps model names to provider APIs; `transport_of` returns the transport
+        of a server.
+        """
         self._tracer = tracer
         self._content = content
         self._providers = providers or {}
         self._transport_of = transport_of
         self._open_traces = OpenTraces(most_open)
-        self._lock = Lock()  # events may come from any thread
+        self._lock = Lock()  # events come from any thread
 
     def emit(self, event: Event) -> None:
-        """Begins, changes or ends the span the event is about."""
+        """Start, change or end the span of the event."""
         meaning = _SPAN_HANDLERS.get(type(event))
         if meaning is not None and event.packet_id is not None:
             with self._lock:
                 meaning(self, event)
 
     def close(self) -> None:
-        """End what is open."""
+        """End all open spans."""
         with self._lock:
             self._open_traces.close_all()
-
-    # -- trees --------------------------------------------------------------------------------------
 
     def _open_trace(
         self, event: Event, name: str, attributes: SpanAttributes, *, came_from: Any = None
@@ -252,7 +254,9 @@ class SpanSink:
         return self._open_traces.open(event.packet_id, root, event.at)
 
     def _get_trace(self, event: Event) -> OpenTrace | None:
-        """The tree of this packet; one that waited goes on in a new tree, linked to the old."""
+        """Return the trace of this packet. A request that waited continues in a new trace with a link to the
+        old one.
+        """
         assert event.packet_id is not None
         tree = self._open_traces.get(event.packet_id, event.at)
         if tree is None and (came_from := self._open_traces.take_waiting(event.packet_id)) is not None:
@@ -264,7 +268,7 @@ class SpanSink:
     def _start_finished_span(
         self, parent: Span, name: str, began: int, ended: datetime, kind: SpanKind, attributes: SpanAttributes
     ) -> Span:
-        """A span whose beginning is told together with its end; the caller ends it."""
+        """Start a span for work that has already finished. The caller ends it."""
         return self._tracer.start_span(
             name,
             context=set_span_in_context(parent),
@@ -272,8 +276,6 @@ class SpanSink:
             attributes=attributes,
             start_time=min(began, to_nanoseconds(ended)),
         )
-
-    # -- requests -----------------------------------------------------------------------------------
 
     def _trace_received(self, event: PacketReceived) -> None:
         packet = event.packet
@@ -313,7 +315,7 @@ class SpanSink:
             },
         )
         span.end(to_nanoseconds(event.at))
-        if not tree.is_routed:  # nobody set out to answer it: this is all that was wanted
+        if not tree.is_routed:  # only narrowed, not routed: the request is complete
             self._open_traces.close(event.packet_id or "", event.at)
 
     def _trace_model_answered(self, event: ModelAnswered) -> None:
@@ -393,8 +395,6 @@ class SpanSink:
             _mark_failed(tree.root, event.outcome.value)
         self._open_traces.close(event.packet_id, event.at, is_waiting=event.outcome in _WAITING_OUTCOMES)
 
-    # -- calls --------------------------------------------------------------------------------------
-
     def _trace_call_received(self, event: CallReceived) -> None:
         attributes: SpanAttributes = {
             ATTR_OPERATION: "execute_tool",
@@ -433,7 +433,7 @@ class SpanSink:
             span.add_event("approval requested", {ATTR_PENDING: event.pending_id}, to_nanoseconds(event.at))
 
     def _trace_approval_decided(self, event: ApprovalDecided) -> None:
-        """In the call that waits, or where it is over, in the request."""
+        """Add the decision to the waiting call's span or, if it has ended, to the request's span."""
         tree = self._open_traces.get(event.packet_id or "", event.at)
         if tree is not None:
             told: SpanAttributes = {
@@ -535,7 +535,7 @@ _SPAN_HANDLERS: Final = SpanSink.handlers
 
 
 def _get_parent_context() -> Context | None:
-    """The caller's trace; None: the span that is current in this task, where there is one."""
+    """Return the caller's trace context. With None, the current span of this task becomes the parent."""
     carrier = get_trace_carrier()
     return None if carrier is None else _propagator.extract(dict(carrier))
 
@@ -555,7 +555,9 @@ def _mark_failed(span: Span, kind: str, detail: str | None = None) -> None:
 
 
 def _format_message(role: str, text: str) -> str:
-    """As the conventions want messages: a list of one, with its parts."""
+    """Format a message in the form of the OpenTelemetry conventions: a list with one message and its
+    parts.
+    """
     part = {"type": "text", "content": text[:MAX_CONTENT_LENGTH]}
     return orjson.dumps([{"role": role, "parts": [part]}]).decode()
 

@@ -1,4 +1,4 @@
-"""The trace context of a caller, and the export of spans where it is configured."""
+"""The trace context of a caller, and the export of spans if it is configured."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
-MAX_TRACE_HEADER_LENGTH: Final = 1_000  # characters of either
+MAX_TRACE_HEADER_LENGTH: Final = 1_000  # characters, for each header
 
 _carrier_variable: ContextVar[Mapping[str, str] | None] = ContextVar("fingerpost_trace", default=None)
 
 
 def get_trace_carrier() -> Mapping[str, str] | None:
-    """What the caller of this task sent along; None where nothing came."""
+    """Return the trace headers from the caller of this task, or None."""
     return _carrier_variable.get()
 
 
 @contextmanager
 def use_trace_carrier(carrier: Mapping[str, object]) -> Generator[None]:
-    """What happens in the block happens for a caller who sent these headers (or this `_meta`)."""
+    """Use these headers (or this `_meta`) as the caller's trace context within the block."""
     parent = carrier.get(TRACEPARENT)
     if not isinstance(parent, str) or len(parent) > MAX_TRACE_HEADER_LENGTH:
         yield
@@ -50,7 +50,7 @@ def use_trace_carrier(carrier: Mapping[str, object]) -> Generator[None]:
 
 logger = logging.getLogger("fingerpost.telemetry")
 
-EXPORT_TIMEOUT_S: Final = 5.0  # for one batch of spans; also at the end
+EXPORT_TIMEOUT_S: Final = 5.0  # per batch of spans, also at shutdown
 _ENDPOINT_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _TRACES_PATH: Final = "/v1/traces"
 _INSTALL_HINT: Final = "pip install 'fingerpost[otel]'"
@@ -64,10 +64,10 @@ async def open_spans(
     transport_of: Callable[[str], str | None] = lambda _: None,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[bool]:
-    """Trace what is told to `events`, where somebody wants spans; whether that is so.
+    """Create spans from `events` if an export is configured. Yield whether it is.
 
-    `transport_of` says how a server is connected. Leaving the block sends the spans that are left.
-    Raises `ConfigError` where spans are wanted and what sends them is not installed.
+    `transport_of` returns the transport of a server. The remaining spans are sent at the end of the block.
+    Raises `ConfigError` if an export is configured but the exporter is not installed.
     """
     provider = await _open_provider(settings, os.environ if environment is None else environment)
     if provider is None:
@@ -90,14 +90,14 @@ async def open_spans(
 
 
 async def _open_provider(settings: Settings, environment: Mapping[str, str]) -> TracerProvider | None:
-    """What sends spans; None where nobody wants any."""
+    """Return the tracer provider, or None if no export is configured."""
     endpoint = settings.telemetry.otlp_endpoint
     if endpoint is None and not any(environment.get(name) for name in _ENDPOINT_VARIABLES):
         return None
     try:
         return await anyio.to_thread.run_sync(_make_provider, settings.telemetry.service_name, endpoint)
     except ModuleNotFoundError as error:
-        if endpoint is None:  # the environment may mean other programs
+        if endpoint is None:  # the variables may be meant for other programs
             logger.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set; sending spans needs %s", _INSTALL_HINT)
             return None
         message = "spans are to be sent (telemetry.otlp_endpoint), and what sends them is not installed"
@@ -105,7 +105,9 @@ async def _open_provider(settings: Settings, environment: Mapping[str, str]) -> 
 
 
 def _make_provider(service: str, endpoint: str | None) -> TracerProvider:
-    """In a thread: loading all this takes a while. The exporter reads the environment itself."""
+    """Create the provider. Run it in a thread, because the imports are slow. The exporter reads the
+    environment itself.
+    """
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -117,7 +119,7 @@ def _make_provider(service: str, endpoint: str | None) -> TracerProvider:
     exporter = OTLPSpanExporter(
         endpoint=None if endpoint is None else build_traces_url(endpoint), timeout=EXPORT_TIMEOUT_S
     )
-    # Ours alone, not the program's: the MCP library would make spans of its own beside ours.
+    # Not the global provider: the MCP library would add its own spans to ours.
     provider = TracerProvider(
         resource=Resource.create({SERVICE_NAME: service, SERVICE_VERSION: __version__}),
         shutdown_on_exit=False,
@@ -127,7 +129,7 @@ def _make_provider(service: str, endpoint: str | None) -> TracerProvider:
 
 
 def build_traces_url(endpoint: str) -> str:
-    """Where spans go at a collector's address; one that names the path already is left as it is."""
+    """Return the URL for spans at a collector. The path is appended if it is missing."""
     address = endpoint.rstrip("/")
     return address if address.endswith(_TRACES_PATH) else address + _TRACES_PATH
 
@@ -138,6 +140,6 @@ def _map_model_providers(settings: Settings) -> dict[str, str]:
 
 
 async def _shut_down(provider: TracerProvider) -> None:
-    """Send what is left. Bounded by the exporter's own patience."""
+    """Send the remaining spans, limited by the exporter's timeout."""
     with anyio.CancelScope(shield=True):
         await anyio.to_thread.run_sync(provider.shutdown)
