@@ -1,6 +1,6 @@
-"""The test kit: servers made from plain records, servers that misbehave on purpose, a scripted model.
+"""The test kit: servers from plain records, servers with faults, and a scripted model.
 
-Names are loaded on first use, so that a misbehaving program starts without the MCP library.
+Names are imported on first use, so that a faulty program starts without the MCP library.
 """
 
 from __future__ import annotations

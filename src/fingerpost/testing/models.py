@@ -1,4 +1,4 @@
-"""A scripted language model, and the events of a route as a comparable text."""
+"""A scripted language model, and the events of a route as comparable text."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from fingerpost.router import Route
 ScriptLine: TypeAlias = ModelReply | str | Exception
 ScriptFunction: TypeAlias = Callable[[ModelRequest], ScriptLine | Awaitable[ScriptLine]]
 
-HANG: Final = "\0hang"  # as a line: answer never
+HANG: Final = "\0hang"  # as a line of the script: never answer
 _CHARACTERS_PER_TOKEN: Final = 4
-_PIECE_LENGTH: Final = 7  # characters; not a divisor of anything, so that markers are cut across pieces
+_PIECE_LENGTH: Final = 7  # characters; markers are split between pieces
 
 
 class ScriptedModel:
-    """A `ChatModel` without a model: replies from a list, in order, or from a function of the request.
+    """A `ChatModel` for tests that replies from a list, in order, or from a function of the request.
 
         model = ScriptedModel(["yes", calls(("time/now", {"city": "Oslo"})), HANG])
 
-    A text becomes a reply, a `ModelReply` (such as `calls` makes) is given as it is, an exception
-    is raised, `HANG` waits until cancelled; a list that has run out is an error of the test.
-    `asked` holds every request, whatever became of it.
+    A text becomes a reply, a `ModelReply` (such as from `calls`) is returned unchanged, an exception
+    is raised, and `HANG` waits until cancelled. An exhausted list is an error of the test.
+    `asked` contains every request.
     """
 
     def __init__(
@@ -66,9 +66,10 @@ class ScriptedModel:
 
 
 def calls(*wanted: tuple[str, JsonObject], text: str = "", first: int = 1) -> ModelReply:
-    """A reply that calls these tools, each a name and its arguments, with the ids `call_1`, `call_2`, …
+    """Return a reply that calls these tools, each a name and its arguments, with the ids `call_1`, `call_2`,
+    …
 
-    In a conversation of several such replies `first` keeps the ids apart.
+    In a conversation with several such replies, `first` keeps the ids unique.
     """
     made = tuple(
         {
@@ -99,7 +100,7 @@ _TOKENS: Final = re.compile(r"\b\d+(?:\+\d+)? tokens\b")
 
 
 def playbook(route: Route | Iterable[Event], *, without: Collection[str] = ()) -> str:
-    """One line per event, `kind: summary`; kinds in `without` are left out."""
+    """Return one line per event, `kind: summary`. Kinds in `without` are left out."""
     events = route.events if isinstance(route, Route) else route
     lines = (
         f"{event.kind}: {remove_variable_parts(event.summary())}".rstrip(": ")
@@ -110,6 +111,6 @@ def playbook(route: Route | Iterable[Event], *, without: Collection[str] = ()) -
 
 
 def remove_variable_parts(text: str) -> str:
-    """`text` without what differs from run to run."""
+    """Return `text` without the parts that differ between runs."""
     text = _ID.sub(r"\1_…", " ".join(text.split()))
     return _TOKENS.sub("… tokens", _TIME.sub(r"… \1", text))

@@ -1,4 +1,4 @@
-"""Well-behaved MCP servers for tests, serving ASGI applications, and specs of faulty programs."""
+"""Valid MCP servers for tests, serving of ASGI applications, and specs of faulty programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ import sys
 
 
 class MemoryTokens:
-    """A `SignInStore` that forgets everything when the process ends."""
+    """A `SignInStore` in memory."""
 
     def __init__(self) -> None:
         self.entries: dict[str, bytes] = {}
@@ -47,8 +47,8 @@ CallFunction = Callable[[str, dict[str, Any]], Awaitable[str]]
 class ToolServer:
     """An MCP server whose tools can be replaced while clients are connected.
 
-    `server` is the MCP server object: hand it to `ResolvedServer.in_process`, to
-    `served`, or to an MCP client. `calls` holds every call it got.
+    `server` is the MCP server object: pass it to `ResolvedServer.in_process`, to `served`, or to an MCP
+    client. `calls` contains every call it received.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ToolServer:
         )
 
     def spec(self, *, era: Era = "auto", connect_timeout: float = 30.0) -> ServerSpec:
-        """This server as an in-process entry for `Servers`."""
+        """Return this server as an in-process spec for `Servers`."""
         return ServerSpec(
             name=self.name,
             transport="in_process",
@@ -88,14 +88,14 @@ class ToolServer:
         )
 
     async def replace(self, tools: Iterable[Mapping[str, Any]]) -> None:
-        """Offer these tools from now on, and tell every client, each in the way of its era."""
+        """Replace the tools and notify every client, as its protocol era requires."""
         self.change_silently(tools)
         await self._bus.publish(ToolsListChanged())
         for client in tuple(self._clients):
             await client.send_tool_list_changed()
 
     def change_silently(self, tools: Iterable[Mapping[str, Any]]) -> None:
-        """Offer these tools from now on, and tell nobody."""
+        """Replace the tools without a notification."""
         self._tools = _to_mcp_tools(tools)
 
     def _find_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -105,7 +105,7 @@ class ToolServer:
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            # A session lives for one request only; what lasts as long as the client has no public name.
+            # A session exists for one request only; the object for the whole connection is private.
             self._clients.add(ctx.session._connection)  # pyright: ignore[reportPrivateUsage] - see above
         begin = int(params.cursor) if params is not None and params.cursor is not None else 0
         end = len(self._tools) if self._page_size is None else begin + self._page_size
@@ -134,9 +134,9 @@ def tool_server(
     page_size: int | None = None,
     instructions: str | None = None,
 ) -> ToolServer:
-    """A server that offers `tools` (definitions, or just names) and answers calls with `call`.
+    """Create a server that offers `tools` (definitions or names) and answers calls with `call`.
 
-    Without `call`, a call is answered with its own arguments as JSON.
+    Without `call`, it returns the arguments as JSON.
     """
     records = [{"name": tool} if isinstance(tool, str) else tool for tool in tools]
     return ToolServer(name, records, call=call, page_size=page_size, instructions=instructions)
@@ -150,16 +150,16 @@ LIFESPAN_TIMEOUT_S = 2.0
 
 
 class _QuietServer(uvicorn.Server):
-    """Leaves the process's signals alone: they belong to the test runner."""
+    """A server that does not handle signals, because the test runner does."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Waits for nobody's requests, but lets the application end.
+        """Shut down without waiting for requests, but let the application end.
 
-        Its task would otherwise be left to the garbage collector, which complains in some later test.
+        Otherwise the garbage collector would destroy its task, with a warning in a later test.
         """
         await super().shutdown(sockets)
         if self.force_exit:
@@ -169,9 +169,9 @@ class _QuietServer(uvicorn.Server):
 
 @asynccontextmanager
 async def served(app: Starlette | Any, *, port: int = 0) -> AsyncGenerator[str]:
-    """The base address (`http://127.0.0.1:PORT`) at which `app` answers until the block ends."""
-    # With the protocol named, the event loop knows that it may send small packets at once. Otherwise each
-    # answer waits 40 ms for the other side's acknowledgement.
+    """Serve `app` until the block ends. Yield its base URL (`http://127.0.0.1:PORT`)."""
+    # With an explicit protocol, the event loop disables Nagle's algorithm. Otherwise each answer
+    # waits 40 ms for an acknowledgement.
     listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
@@ -199,7 +199,9 @@ async def served(app: Starlette | Any, *, port: int = 0) -> AsyncGenerator[str]:
 def stdio_fault(
     fault: str, *arguments: str, name: str | None = None, connect_timeout: float = 10.0
 ) -> ServerSpec:
-    """A stdio server with this fault (see `python -m fingerpost.testing.faults.stdio` for the list)."""
+    """Return the spec of a stdio server with this fault. `python -m fingerpost.testing.faults.stdio` lists
+    the faults.
+    """
     return ServerSpec(
         name=name or fault,
         transport="stdio",

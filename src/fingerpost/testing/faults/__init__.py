@@ -1,1 +1,1 @@
-"""Servers that misbehave, one fault each. The numbers are those of the promises `F…` in the tests."""
+"""Servers with one fault each. The numbers are those of the requirements `F…` in the tests."""

@@ -1,4 +1,4 @@
-"""The registry of faults, and tool definitions with something wrong in them."""
+"""The registry of faults, and faulty tool definitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @frozen(kw_only=False)
 class ServerFault(Generic[T]):
-    """One way to misbehave."""
+    """One kind of faulty behaviour."""
 
     name: str
     row: int
@@ -21,7 +21,7 @@ class ServerFault(Generic[T]):
 
 
 class FaultRegistry(Generic[T]):
-    """Faults, registered by decorating what acts them out."""
+    """A registry of faults. `register` is a decorator for their implementations."""
 
     def __init__(self) -> None:
         self.faults: dict[str, ServerFault[T]] = {}
@@ -41,7 +41,7 @@ class FaultRegistry(Generic[T]):
             raise LookupError(message) from None
 
     def format_list(self) -> str:
-        """All faults as lines of text."""
+        """Return all faults as lines of text."""
         return "\n".join(f"{fault.name:20} {fault.row:3}  {fault.summary}" for fault in self.faults.values())
 
 
@@ -55,20 +55,20 @@ GOOD_TOOL: dict[str, Any] = {
 
 
 def build_tool(name: str, **fields: Any) -> dict[str, Any]:
-    """A sound definition under another name, with some fields replaced."""
+    """Return a valid definition with another name and some fields replaced."""
     return {**GOOD_TOOL, "name": name, **fields}
 
 
 def build_nested_schema(depth: int) -> dict[str, Any]:
-    """A schema of objects within objects."""
+    """Return a schema of nested objects."""
     schema: dict[str, Any] = {"type": "string"}
-    for _ in range(depth // 2):  # each step adds two levels: `properties` and the schema in it
+    for _ in range(depth // 2):  # each iteration adds two levels: `properties` and the schema in it
         schema = {"type": "object", "properties": {"a": schema}}
     return schema
 
 
 def build_bad_schemas() -> ToolDefinitions:
-    """Four broken definitions between two good ones."""
+    """Return four invalid definitions between two valid ones."""
     return [
         GOOD_TOOL,
         build_tool("text_schema", inputSchema="object"),
@@ -80,7 +80,7 @@ def build_bad_schemas() -> ToolDefinitions:
 
 
 def build_odd_names() -> ToolDefinitions:
-    """Names that are empty, no text, too long, invisible, confusable, or just unusual."""
+    """Return tools with names that are empty, not text, too long, invisible, confusable, or unusual."""
     return [
         GOOD_TOOL,
         build_tool(""),

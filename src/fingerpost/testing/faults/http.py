@@ -1,10 +1,10 @@
-"""An HTTP MCP server that misbehaves, written on bare sockets so that a reply can be broken anywhere.
+"""A faulty HTTP MCP server on plain sockets, so that a reply can be broken at any point.
 
     async with http_fault("half_closed") as server:
         spec = Server.http("bad", server.url)
 
-Without a fault's doing it is a sound server of the handshake era with one tool,
-`build_echo`, that keeps sessions and answers with JSON.
+Apart from the fault it is a valid server of the handshake era with one tool, `echo`.
+It keeps sessions and answers with JSON.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MEGABYTE = 1024 * 1024
 
 @dataclass
 class FaultExchange:
-    """One request and the way to answer it."""
+    """One request, with methods to answer it."""
 
     server: FaultyHttp
-    method: str  # of HTTP
+    method: str  # HTTP method
     headers: dict[str, str]
     message: dict[str, Any]
     stream: SocketStream
@@ -58,7 +58,7 @@ class FaultExchange:
         await self.write(body)
 
     async def send_event(self, data: bytes) -> None:
-        """Begin an event stream with one event."""
+        """Start an event stream with one event."""
         await self.send_head(200, Content_Type="text/event-stream")
         await self.write(b"event: message\r\ndata: " + data + b"\r\n\r\n")
 
@@ -75,7 +75,7 @@ FaultAct = Callable[[FaultExchange], Awaitable[None]]
 
 @dataclass
 class FaultyHttp:
-    """The running server: where it is, and what it saw."""
+    """The running server: its address and the requests it received."""
 
     act: FaultAct
     fault: str
@@ -114,7 +114,7 @@ class FaultyHttp:
 
 
 async def answer_normally(exchange: FaultExchange) -> None:
-    """What a server without a fault does."""
+    """Answer like a server without a fault."""
     message, server = exchange.message, exchange.server
     if "id" not in message:
         await exchange.respond(202)
@@ -356,7 +356,7 @@ async def fail_on_list(exchange: FaultExchange) -> None:
 
 @asynccontextmanager
 async def http_fault(name: str) -> AsyncGenerator[FaultyHttp]:
-    """A server with this fault on a free loopback port, until the block ends."""
+    """Run a server with this fault on a free loopback port until the block ends."""
     server = FaultyHttp(FAULTS[name].act, name)
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         server.url = f"http://127.0.0.1:{listener.listeners[0].extra(SocketAttribute.local_port)}/mcp"

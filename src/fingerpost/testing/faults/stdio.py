@@ -1,8 +1,7 @@
-"""A stdio MCP server that misbehaves. Run: `python -m fingerpost.testing.faults.stdio FAULT [ARGUMENT]`.
+"""A faulty stdio MCP server. Run: `python -m fingerpost.testing.faults.stdio FAULT [ARGUMENT]`.
 
-Plain JSON-RPC from the standard library: it starts in milliseconds, and the
-protocol can be broken at will. Without a fault's doing it is a sound server of
-the handshake era with one tool, `build_echo`.
+It uses plain JSON-RPC from the standard library, so that it starts in milliseconds and can violate the
+protocol. Apart from the fault it is a valid server of the handshake era with one tool, `echo`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ FOREVER_S = 3600.0
 
 
 class FaultyProgram:
-    """A sound server. A fault replaces one or more of its methods."""
+    """A valid server. A fault overrides one or more of its methods."""
 
     def __init__(self, argument: str = "") -> None:
         self.argument = argument
@@ -59,7 +58,7 @@ class FaultyProgram:
         methods.get(request["method"], self.answer_unknown)(request)
 
     def handle_notification(self, message: dict[str, Any]) -> None:
-        """A notification came. Most servers need not care."""
+        """Handle a notification. The default ignores it."""
 
     def answer_unknown(self, request: dict[str, Any]) -> None:
         error = {"code": -32601, "message": "Method not found"}
@@ -103,9 +102,6 @@ fault = FAULTS.register
 @fault("none", 0, "behaves")
 class SoundProgram(FaultyProgram):
     pass
-
-
-# -- while answering a call --------------------------------------------------------------------------
 
 
 @fault("crash", 1, "exits in the middle of a call")
@@ -261,9 +257,6 @@ class DeepResult(FaultyProgram):
         self.write(b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (request["id"], value))
 
 
-# -- in the list of tools ----------------------------------------------------------------------------
-
-
 @fault("ref_loop", 16, "offers a tool whose schema refers to itself")
 class RefLoop(FaultyProgram):
     def __init__(self, argument: str = "") -> None:
@@ -361,9 +354,6 @@ class SameCursor(FaultyProgram):
 class NoList(FaultyProgram):
     def list_tools(self, request: dict[str, Any]) -> None:
         self.reply(request, {"tools": "none"})
-
-
-# -- as a process ------------------------------------------------------------------------------------
 
 
 @fault("stderr_flood", 27, "writes 20 MB to stderr before each answer")
