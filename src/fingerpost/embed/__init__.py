@@ -1,4 +1,4 @@
-"""Fingerpost inside a program that is not asynchronous.
+"""Fingerpost for programs that are not asynchronous.
 
     from fingerpost.embed import Embedded
 
@@ -6,9 +6,9 @@
         route = fingerpost.ask("What time is it in Tokyo?")
         print(route.answer)
 
-The router runs on an event loop in a thread of its own. Any number of threads may ask at
-once; each waits for its own answer only. Errors are those of the router. An asynchronous
-program uses `Router` itself.
+The router runs on an event loop in a separate thread. Several threads can send requests at the
+same time; each waits only for its own answer. Errors are those of the router. An asynchronous
+program uses `Router` directly.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class EventLoopThread:
-    """Runs from `with` to its end, which waits for the thread."""
+    """A thread with an event loop. It runs within the `with` block, whose end waits for the thread."""
 
     def __init__(self, name: str) -> None:
         self._ready: Future[BlockingPortal] = Future()
@@ -92,7 +92,7 @@ T = TypeVar("T")
 
 
 class BoundedTasks:
-    """What is being done on the event loop; lives there."""
+    """The running tasks. Use it on the event loop only."""
 
     def __init__(self) -> None:
         self.closing = False
@@ -100,7 +100,9 @@ class BoundedTasks:
         self._done = anyio.Event()
 
     async def run_bounded(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """The result of `work`, unless it takes too long or everything is closed meanwhile."""
+        """Return the result of `work`. Raises `LimitReached` after `seconds`, and an error if it is closed
+        before.
+        """
         if self.closing:
             raise build_closed_error()
         with anyio.move_on_after(seconds) as scope:
@@ -116,7 +118,7 @@ class BoundedTasks:
         raise LimitReached(message, hint="Allow more time with `timeout`, or bound the request: seconds=….")
 
     async def stop(self) -> None:
-        """End everything that runs, and wait until it has."""
+        """Cancel all running tasks and wait for their end."""
         self.closing = True
         for scope in tuple(self._scopes):
             scope.cancel()
@@ -126,21 +128,21 @@ class BoundedTasks:
 
 
 def build_closed_error() -> FingerpostError:
-    """The error for whoever still waited."""
+    """Return the error for callers that are still waiting."""
     message = "Fingerpost was closed before it had answered"
     return FingerpostError(message, hint="Let the answers come before the `with` block ends.")
 
 
 log = logging.getLogger("fingerpost.embed")
 
-DEFAULT_TIMEOUT_S: Final = 300.0  # one answer may take, where nothing else is said
+DEFAULT_TIMEOUT_S: Final = 300.0  # for one answer
 
 
 class Embedded:
-    """A router for threads, between `with` and its end.
+    """A router for threads, used as a context manager.
 
-    `servers` is an `mcpServers` file, or specs. With a file (or with nothing) the settings
-    are read as the command `fingerpost` reads them, unless they are given.
+    `servers` is an `mcpServers` file, or specs. With a file, or without servers, the settings are read like
+    those of the command `fingerpost`, unless they are given.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class Embedded:
         self._timeout = timeout
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
-        self._process = 0  # where its thread runs
+        self._process = 0  # process of the thread
         self._work = BoundedTasks()
         specs, settings = _load_servers(servers, settings)
         self.router = Router(specs, settings=settings, lite=lite, prime=prime, sinks=sinks)
@@ -176,7 +178,7 @@ class Embedded:
             portal = stack.enter_context(EventLoopThread("fingerpost"))
             opened = portal.wrap_async_context_manager(self.router)
             opened.__enter__()
-            # Whatever ends the block is the program's own affair: the router is closed in good order.
+            # Close the router normally, even if the block ends with an exception.
             stack.callback(opened.__exit__, None, None, None)
             stack.callback(portal.call, self._work.stop)
             self._portal, self._stack = portal, stack.pop_all()
@@ -190,14 +192,12 @@ class Embedded:
         traceback: TracebackType | None,
     ) -> None:
         if os.getpid() != self._process:
-            return  # a child's copy: what there is to close is its parent's
+            return  # a copy in a forked process; only the parent closes it
         self._portal = None
         self._stack.close()
 
-    # -- asking -------------------------------------------------------------------------------------
-
     def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteOptions]) -> Route:
-        """Answer a request. `on_text` is called in this thread with the answer as it is written."""
+        """Answer a request. `on_text` is called in this thread with the answer while it is written."""
 
         async def work(heard: OnText | None) -> Route:
             asking["on_text"] = heard
@@ -208,7 +208,7 @@ class Embedded:
     def narrow(
         self, text: str, *, timeout: float | None = None, **wanted: Unpack[NarrowOptions]
     ) -> Narrowing:
-        """Which few tools suit a request, and why."""
+        """Return the tools that suit a request, with reasons."""
         return self._run(lambda: self.router.narrow(text, **wanted), timeout)
 
     def call(
@@ -219,7 +219,7 @@ class Embedded:
         timeout: float | None = None,
         **context: Unpack[CallOptions],
     ) -> Outcome:
-        """Call a tool through the whole path."""
+        """Call a tool with all checks, such as policy and approval."""
         return self._run(lambda: self.router.call(name, arguments, **context), timeout)
 
     def register(
@@ -230,17 +230,19 @@ class Embedded:
         description: str | None = None,
         effect: Effect | str | None = None,
     ) -> ToolCard:
-        """Offer a Python function as the tool `local/name` from now on; see `Router.register`."""
+        """Register a Python function as the tool `local/name`. See `Router.register`."""
         return self._run(
             lambda: self.router.register(function, name=name, description=description, effect=effect), None
         )
 
     def unregister(self, key: str) -> None:
-        """Take a registered function away."""
+        """Remove a registered function."""
         self._run(lambda: self.router.unregister(key), None)
 
     def decide(self, approval: Approval) -> Pending:
-        """A person's word on a waiting call, from `pending.approve(by=…)` or `pending.reject(by=…)`."""
+        """Record a person's decision on a waiting call, from `pending.approve(by=…)` or
+        `pending.reject(by=…)`.
+        """
 
         def work() -> Awaitable[Pending]:
             return self.router.calls.decide(
@@ -262,7 +264,7 @@ class Embedded:
         timeout: float | None = None,
         **asking: Unpack[RouteOptions],
     ) -> Route:
-        """Go on with a request that waited for a person. What you brought to it, bring again."""
+        """Continue a request that waited for a person. Pass the same options as for the original request."""
 
         def work(heard: OnText | None) -> Awaitable[Route]:
             asking["on_text"] = heard
@@ -271,7 +273,7 @@ class Embedded:
         return self.run_with_text(work, asking.get("on_text"), timeout)
 
     def resume_call(self, pending_id: str, *, timeout: float | None = None) -> Outcome:
-        """Go on with a call that waited for a person, where `call` was asked and not `ask`."""
+        """Continue a call that waited for a person and was started by `call`, not by `ask`."""
         return self._run(lambda: self.router.resume_call(pending_id), timeout)
 
     def agent(
@@ -282,7 +284,7 @@ class Embedded:
         conversation: str | None = None,
         persona: str | None = None,
     ) -> EmbeddedAgent:
-        """A conversation whose history is kept."""
+        """Start a conversation that keeps its history."""
 
         async def make() -> Agent:
             return Agent(
@@ -291,14 +293,14 @@ class Embedded:
 
         return EmbeddedAgent(self, self._run(make, None))
 
-    # -- looking and switching ----------------------------------------------------------------------
-
     def connect(self, *names: str, timeout: float | None = None) -> tuple[ServerStatus, ...]:
-        """Connect these servers now (all when none is named). The first request does it otherwise."""
+        """Connect these servers now, or all servers without names. Otherwise the first request connects
+        them.
+        """
         return self._run(lambda: self.router.connect(*names, timeout=timeout), None)
 
     def status(self) -> tuple[ServerStatus, ...]:
-        """How each server is doing."""
+        """Return the status of each server."""
 
         async def look() -> tuple[ServerStatus, ...]:
             return self.router.servers.statuses
@@ -307,28 +309,28 @@ class Embedded:
 
     @property
     def tools(self) -> Snapshot:
-        """Every tool there is right now."""
+        """The current tools."""
         return self.router.tools
 
     @property
     def switches(self) -> RuntimeSwitches:
-        """What can be changed while it runs, from any thread."""
+        """The settings that can be changed at runtime, from any thread."""
         return self.router.switches
-
-    # -- over to the other thread -------------------------------------------------------------------
 
     def _run(self, work: Callable[[], Awaitable[T]], timeout: float | None) -> T:
         future = self._start(work, timeout)
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # interrupted while waiting: nobody wants the answer any more
+            future.cancel()  # interrupted while waiting: the answer is no longer needed
             raise
 
     def run_with_text(
         self, work: Callable[[OnText | None], Awaitable[T]], on_text: OnText | None, timeout: float | None
     ) -> T:
-        """What comes of `work`, and on the way every piece of text, here and not on the event loop."""
+        """Return the result of `work`. Each piece of text is passed to `on_text` in this thread, not on the
+        event loop.
+        """
         if on_text is None:
             return self._run(lambda: work(None), timeout)
         pieces: SimpleQueue[str | None] = SimpleQueue()
@@ -353,12 +355,12 @@ class Embedded:
         seconds = self._timeout if timeout is None else timeout
         try:
             return self._portal.start_task_soon(self._work.run_bounded, work, seconds)
-        except RuntimeError as stopped:  # it was closed between the question and here
+        except RuntimeError as stopped:  # closed after the check above
             raise build_closed_error() from stopped
 
 
 def _refuse_event_loop() -> None:
-    """Waiting here would stop everything else on the loop."""
+    """Raise `ConfigError` in a thread with an event loop, because waiting would block the loop."""
     try:
         anyio.lowlevel.current_token()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""A conversation for threads."""
+"""A conversation for use from threads."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class EmbeddedAgent:
-    """An agent for threads. `agent` is the agent itself, for its switches and everything else of it."""
+    """An agent for threads. `agent` is the wrapped asynchronous agent."""
 
     def __init__(self, embedded: Embedded, agent: Agent) -> None:
         self.agent = agent
         self._embedded = embedded
 
     def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteOptions]) -> Route:
-        """The next request of the conversation."""
+        """Answer the next request of the conversation."""
 
         def work(heard: OnText | None) -> Awaitable[Route]:
             asking["on_text"] = heard
@@ -33,7 +33,7 @@ class EmbeddedAgent:
     def give(
         self, results: Mapping[str, str], *, on_text: OnText | None = None, timeout: float | None = None
     ) -> Route:
-        """Go on after tools of your own were called: what came of each, by the id of its call."""
+        """Continue after the client's tools were called. `results` maps call ids to results."""
 
         def work(heard: OnText | None) -> Awaitable[Route]:
             return self.agent.give(results, on_text=heard)
@@ -47,7 +47,7 @@ class EmbeddedAgent:
         on_text: OnText | None = None,
         timeout: float | None = None,
     ) -> Route:
-        """Go on with the request that waits for a person."""
+        """Continue the request that waits for a person."""
 
         def work(heard: OnText | None) -> Awaitable[Route]:
             return self.agent.resume(approval, on_text=heard)
@@ -55,7 +55,7 @@ class EmbeddedAgent:
         return self._embedded.run_with_text(work, on_text, timeout)
 
     def reset(self) -> None:
-        """Begin another conversation."""
+        """Start a new conversation."""
         self.agent.reset()
 
     @property
