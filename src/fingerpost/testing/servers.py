@@ -47,8 +47,8 @@ CallFunction = Callable[[str, dict[str, Any]], Awaitable[str]]
 class ToolServer:
     """An MCP server whose tools can be replaced while clients are connected.
 
-    `server` is the MCP server object: pass it to `ResolvedServer.in_process`, to `served`, or to an MCP
-    client. `calls` contains every call it received.
+    `server` is the MCP server object: pass it to `Server.in_process`, to `served`, or to an MCP client.
+    `calls` contains every call it received.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ToolServer:
         )
 
     def spec(self, *, era: Era = "auto", connect_timeout: float = 30.0) -> ServerSpec:
-        """Return this server as an in-process spec for `Servers`."""
+        """Return the spec of this server with the in-process transport."""
         return ServerSpec(
             name=self.name,
             transport="in_process",
