@@ -188,12 +188,12 @@ def _format_answer(caller: ToolCaller, answer: JsonObject) -> str:
 def _format_approval(caller: ToolCaller, answer: JsonObject) -> str:
     verdict, comment = answer.get("approved"), _get_text(answer.get("comment"))
     if verdict is True:
-        told = f"{_get_person_name(caller)} said yes."
+        text = f"{_get_person_name(caller)} said yes."
     elif verdict is False:
-        told = f"{_get_person_name(caller)} said no. Do not do it."
+        text = f"{_get_person_name(caller)} said no. Do not do it."
     else:
-        told = f"{_get_person_name(caller)} said neither yes nor no, so it is not approved."
-    return f"{told} In their words: {comment}" if comment else told
+        text = f"{_get_person_name(caller)} said neither yes nor no, so it is not approved."
+    return f"{text} In their words: {comment}" if comment else text
 
 
 def _format_relayed_question(question: str, options: Sequence[str], *, approving: bool) -> str:

@@ -63,9 +63,9 @@ async def open_router(
     `folder` is the working directory of the built-in servers.
     """
     settings, specs = settings or Settings(), tuple(servers)
-    here = folder or await anyio.to_thread.run_sync(Path.cwd)
-    premises = BuiltinHost(settings=settings, folder=here)
-    own = tuple(make_server(name, premises) for name in dict.fromkeys(settings.builtin.enabled))
+    working_directory = folder or await anyio.to_thread.run_sync(Path.cwd)
+    host = BuiltinHost(settings=settings, folder=working_directory)
+    own = tuple(make_server(name, host) for name in dict.fromkeys(settings.builtin.enabled))
     _check_names(specs, own)
     async with AsyncExitStack() as stack:
         for server in own:
@@ -76,7 +76,7 @@ async def open_router(
             **options,
         )
         await stack.enter_async_context(router)
-        premises.router = router
+        host.router = router
         yield router
 
 

@@ -201,7 +201,7 @@ class BuiltinTool:
         }
         if self.required:
             schema["required"] = list(self.required)
-        told: dict[str, Json] = {
+        definition: dict[str, Json] = {
             "name": self.name,
             "title": self.title,
             "description": self.description,
@@ -209,8 +209,8 @@ class BuiltinTool:
             "annotations": {**_HINTS[self.effect], "title": self.title, "openWorldHint": self.open_world},
         }
         if self.output_schema is not None:
-            told["outputSchema"] = self.output_schema
-        return told
+            definition["outputSchema"] = self.output_schema
+        return definition
 
     def build_override(self, server: str) -> ToolOverride:
         """Return the tool's known properties as an override. The operator's own overrides take precedence."""

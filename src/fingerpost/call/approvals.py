@@ -112,9 +112,9 @@ class CallApprovals:
     async def _is_crowded(self, call: Call, context: CallContext, now: datetime) -> bool:
         waiting = await self._store.approvals.list_waiting(now=now)
         theirs = [one for one in waiting if one.caller == context.caller]
-        here = {one.call_fingerprint for one in theirs if one.conversation == context.conversation}
+        waiting_here = {one.call_fingerprint for one in theirs if one.conversation == context.conversation}
         most = 1 if len(theirs) >= MAX_WAITING_PER_CALLER else MAX_WAITING
-        return len(here) >= most and call.fingerprint not in here
+        return len(waiting_here) >= most and call.fingerprint not in waiting_here
 
     async def use_grant(self, call: Call, context: CallContext, *, exact: bool = False) -> Permit | None:
         """Use a grant for this call and return a permit, or None. A grant for exactly this call is used
@@ -202,21 +202,21 @@ class CallApprovals:
         a repeated call asks the person again.
         """
         lasts = timedelta(seconds=self._settings.grant_seconds)
-        word = await self._store.approvals.find_last_decision(
+        pending = await self._store.approvals.find_last_decision(
             call.fingerprint,
             conversation=context.conversation,
             caller=context.caller,
             asker=context.asker,
             since=self._clock() - lasts,
         )
-        return word if word is not None and await self.mark_heard(word) else None
+        return pending if pending is not None and await self.mark_heard(pending) else None
 
     async def mark_heard(self, pending: Pending) -> bool:
         """Record that the caller was told about this decision. Return whether this was the first time."""
         if pending.decision is not Decision.REJECTED and pending.edited_arguments is None:
             return False
         now = self._clock()
-        leave = Grant(
+        grant = Grant(
             grant_id=f"gnt_{pending.pending_id}",
             granted_by="call path: leave to tell one decision",
             granted_at=now,
@@ -224,7 +224,7 @@ class CallApprovals:
             expires=now + 2 * timedelta(seconds=self._settings.grant_seconds) + CLOCK_SKEW,
             call_fingerprint=f"word {pending.pending_id}",
         )
-        return await self._store.grants.add_and_spend(leave, now=now)
+        return await self._store.grants.add_and_spend(grant, now=now)
 
     async def get(self, pending_id: str) -> Pending | None:
         """Return the current state of the call, or None if no such call ever waited."""
@@ -369,10 +369,10 @@ class RoundPermits:
         """Return the permit to continue the call if this is its next round."""
         if request_context is None or not request_context.is_continuation:
             return None
-        until, leave = self._kept.pop(
+        until, permit = self._kept.pop(
             _build_round_key(call, context, request_context.request_state), (0.0, None)
         )
-        return leave if self._clock() < until else None
+        return permit if self._clock() < until else None
 
 
 def _build_round_key(call: Call, context: CallContext, state: str | None) -> RoundKey:

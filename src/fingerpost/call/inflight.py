@@ -161,8 +161,8 @@ class IdempotentCalls:
         """Claim the key and return None, or return the call that has it, after it ended if that is in
         time.
         """
-        place = (wanted.caller, wanted.key)
-        patience = context.seconds
+        key = (wanted.caller, wanted.key)
+        timeout = context.seconds
         began = anyio.current_time()
         while True:
             first = await self._keys.claim(replace(wanted, began=utc_now()))
@@ -170,11 +170,11 @@ class IdempotentCalls:
                 return first
             if first.call_fingerprint != wanted.call_fingerprint:
                 return first
-            here = self._running.get(place)
+            here = self._running.get(key)
             longest = (
-                patience
+                timeout
                 if here is not None
-                else min(WAIT_FOR_OTHER_PROCESS_S, patience or WAIT_FOR_OTHER_PROCESS_S)
+                else min(WAIT_FOR_OTHER_PROCESS_S, timeout or WAIT_FOR_OTHER_PROCESS_S)
             )
             left = None if longest is None else longest - (anyio.current_time() - began)
             if left is not None and left <= 0:
@@ -183,8 +183,8 @@ class IdempotentCalls:
                 await (anyio.sleep(POLL_INTERVAL_S) if here is None else here.wait())
 
     async def _run_claimed(self, claimed: KeyedCall, call: Call, run: RunCall) -> Outcome:
-        place = (claimed.caller, claimed.key)
-        over = self._running[place] = anyio.Event()
+        key = (claimed.caller, claimed.key)
+        over = self._running[key] = anyio.Event()
         outcome: Outcome | None = None
         try:
             outcome = await run()
@@ -192,7 +192,7 @@ class IdempotentCalls:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._store_outcome(claimed, call, outcome)
-            del self._running[place]
+            del self._running[key]
             over.set()
 
     async def _store_outcome(self, claimed: KeyedCall, call: Call, outcome: Outcome | None) -> None:

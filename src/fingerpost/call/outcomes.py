@@ -73,14 +73,14 @@ _ADVICE: Final[Mapping[ErrorKind, str]] = {
 
 def get_advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (), hint: str = "") -> str:
     """Return what the model should do after this error."""
-    said = [_ADVICE[error]]
+    sentences = [_ADVICE[error]]
     if near:
-        said.append(f"Nearest: {', '.join(_sanitize_line(name, 100) for name in near[:_MAX_NEAR])}.")
+        sentences.append(f"Nearest: {', '.join(_sanitize_line(name, 100) for name in near[:_MAX_NEAR])}.")
     if signature:
-        said.append(f"Its signature: {_sanitize_line(signature, 2_000)}")
+        sentences.append(f"Its signature: {_sanitize_line(signature, 2_000)}")
     if hint:
-        said.append(_sanitize_line(hint, _MAX_HINT_LENGTH))
-    return " ".join(said)
+        sentences.append(_sanitize_line(hint, _MAX_HINT_LENGTH))
+    return " ".join(sentences)
 
 
 def get_advice_after_decision(pending: Pending) -> str:

@@ -115,17 +115,17 @@ READ_RESULT_SIGNATURE: Final = "read_result(handle: string, page?: integer = 1)"
 
 async def run_read_result(results: ResultStore, tool_call: ToolCall, context: CallContext) -> Outcome:
     """Return one page of a stored result, or why there is none."""
-    endings = OutcomeBuilder(tool_call, context)
+    outcomes = OutcomeBuilder(tool_call, context)
     handle, number = tool_call.arguments.get("handle"), _parse_page_number(tool_call.arguments.get("page", 1))
     if not isinstance(handle, str) or number < 1:
         content = f"it takes {READ_RESULT_SIGNATURE}"
-        return endings.build_failure(
+        return outcomes.build_failure(
             READ_RESULT_TOOL_NAME, ErrorKind.INVALID_PARAMETERS, content, signature=READ_RESULT_SIGNATURE
         )
     found = await results.read_page(handle, page=number, caller=context.caller)
     if found is None:
         content = f"nothing is kept under {handle} at page {number}"
-        return endings.build_failure(READ_RESULT_TOOL_NAME, ErrorKind.EXECUTION_FAILED, content)
+        return outcomes.build_failure(READ_RESULT_TOOL_NAME, ErrorKind.EXECUTION_FAILED, content)
     return _build_page_outcome(tool_call, context, found)
 
 
@@ -247,24 +247,24 @@ class CallPipeline:
         self, tool_call: ToolCall, context: CallContext, request_context: RequestContext | None
     ) -> Outcome:
         began = time.monotonic()
-        endings = OutcomeBuilder(tool_call, context)
+        outcomes = OutcomeBuilder(tool_call, context)
         self._running[context.call_id] = tool_call.name
         self._contexts[context.call_id] = context
         self._emit_received(tool_call, context)
         try:
-            outcome = await self._authorize_and_run(tool_call, context, endings, request_context)
+            outcome = await self._authorize_and_run(tool_call, context, outcomes, request_context)
         except (StoreError, LimitReached) as error:  # a call that needs a record does not run without one
-            outcome = endings.build_failure(
+            outcome = outcomes.build_failure(
                 tool_call.name, ErrorKind.UNAVAILABLE, str(error), fix=error.hint or ""
             )
         except FingerpostError:
             raise
         except Exception as error:
             logger.exception("%s failed inside of Fingerpost", context.call_id)
-            outcome = self._build_internal_failure(tool_call, context, endings, error)
+            outcome = self._build_internal_failure(tool_call, context, outcomes, error)
         except anyio.get_cancelled_exc_class():  # the attempt's own event records its end
             tool = self._running.get(context.call_id, tool_call.name)
-            gone = endings.build_failure(tool, ErrorKind.CANCELLED, CALLER_GAVE_UP, detail=CALLER_GAVE_UP)
+            gone = outcomes.build_failure(tool, ErrorKind.CANCELLED, CALLER_GAVE_UP, detail=CALLER_GAVE_UP)
             self._emit_finished(context, gone, began)
             raise
         finally:
@@ -281,8 +281,8 @@ class CallPipeline:
         card = self._catalog.full_snapshot.get(tool)
         reads = card is None or card.effect_of(None) is Effect.READ
         kind = ErrorKind.EXECUTION_FAILED if reads else ErrorKind.UNKNOWN
-        said = f"something went wrong inside Fingerpost ({type(error).__name__}); its log says what"
-        content = f"{tool}: {said}"
+        message = f"something went wrong inside Fingerpost ({type(error).__name__}); its log says what"
+        content = f"{tool}: {message}"
         return outcomes.build_failure(tool, kind, content, detail=content)
 
     def get_context(self, call_id: str) -> CallContext | None:
@@ -297,16 +297,16 @@ class CallPipeline:
         """
         jobs: list[ParallelJob[Outcome]] = []
         writes: set[str] = set()
-        for wish, context in tool_calls:
-            card, arguments, effect = self._resolve_for_batch(wish, context)
+        for tool_call, context in tool_calls:
+            card, arguments, effect = self._resolve_for_batch(tool_call, context)
             write = compute_call_fingerprint("", card.key, arguments) if card is not None else None
             if write is not None and effect is not Effect.READ and write in writes:
-                jobs.append(ParallelJob("", Effect.READ, partial(self._refuse_repeated, wish, context)))
+                jobs.append(ParallelJob("", Effect.READ, partial(self._refuse_repeated, tool_call, context)))
                 continue
             if write is not None:
                 writes.add(write)
             server = "" if card is None else card.server  # a call without a known tool waits for no other
-            jobs.append(ParallelJob(server, effect, partial(self.call, wish, context)))
+            jobs.append(ParallelJob(server, effect, partial(self.call, tool_call, context)))
         return await run_in_parallel(jobs)
 
     def _resolve_for_batch(
@@ -374,18 +374,18 @@ class CallPipeline:
         request_context: RequestContext | None,
     ) -> Outcome:
         """Run the call if it is permitted."""
-        leave = await self._find_permit(ready.call, context, ruling, request_context)
-        if leave is None:
+        permit = await self._find_permit(ready.call, context, ruling, request_context)
+        if permit is None:
             return await self._refuse_or_ask(ready.call, context, ruling, outcomes, request_context)
         if ruling.exact:
             self._granted[context.call_id] = ready.call
         try:
-            execution = await self._execute(ready, leave, context, request_context)
+            execution = await self._execute(ready, permit, context, request_context)
         finally:
             self._granted.pop(context.call_id, None)
         if execution.error is None and execution.result is not None and is_input_required(execution.result):
             if ruling.verdict is Verdict.ASK:
-                self._rounds.keep_permit(ready.call, context, execution.result, leave)
+                self._rounds.keep_permit(ready.call, context, execution.result, permit)
             return outcomes.build_input_required(execution, ready.call)
         if (awaited := await self._find_awaited(execution)) is not None:
             return outcomes.build_not_approved(awaited)
@@ -465,8 +465,11 @@ class CallPipeline:
         card = self._catalog.full_snapshot.get(call.tool)
         if card is not None and card.fingerprint == (call.definition_fingerprint or card.fingerprint):
             return
-        wish = ToolCall(name=call.tool, arguments={})
-        if card is None and (gone := find_absence(wish, self._catalog, self._servers.statuses)) is not None:
+        tool_call = ToolCall(name=call.tool, arguments={})
+        if (
+            card is None
+            and (gone := find_absence(tool_call, self._catalog, self._servers.statuses)) is not None
+        ):
             raise CallError(gone.message, hint=gone.fix)
         what = "changed" if card is not None else "was taken away"
         message = f"{call.tool} {what} while this call waited; it was not called"
@@ -549,10 +552,10 @@ class CallPipeline:
             outcome = outcomes.build_denied(call, ruling)
             self._emit_refused(context, outcome)
             return outcome
-        if (word := await self.approvals.find_unheard_decision(call, context)) is not None:
-            if word.edited_arguments is None:
-                return outcomes.build_not_approved(word)
-            edited = ToolCall(name=word.tool, arguments=word.edited_arguments)
+        if (decided := await self.approvals.find_unheard_decision(call, context)) is not None:
+            if decided.edited_arguments is None:
+                return outcomes.build_not_approved(decided)
+            edited = ToolCall(name=decided.tool, arguments=decided.edited_arguments)
             # The grant is for the edited call. The key is held already, for the original call.
             return await self._authorize_and_run(
                 edited, replace(context, idempotency_key=None), outcomes, request_context
@@ -609,7 +612,7 @@ class CallPipeline:
             message = f"no call waits under {pending_id}"
             raise CallError(message, hint="`fingerpost approvals` lists those that do")
         arguments = pending.arguments if pending.edited_arguments is None else pending.edited_arguments
-        wish = ToolCall(name=pending.tool, arguments=arguments)
+        tool_call = ToolCall(name=pending.tool, arguments=arguments)
         context = replace(
             context,
             call_id=pending.call_id or context.call_id,  # one trace for the question and its answer
@@ -625,10 +628,10 @@ class CallPipeline:
         )
         await self.approvals.mark_heard(pending)
         if pending.decision is not Decision.APPROVED:
-            return OutcomeBuilder(wish, context).build_not_approved(pending)
+            return OutcomeBuilder(tool_call, context).build_not_approved(pending)
         if await self._has_unknown_end(context):
-            return OutcomeBuilder(wish, context).build_unknown(pending)
-        return await self.call(wish, context, request_context)
+            return OutcomeBuilder(tool_call, context).build_unknown(pending)
+        return await self.call(tool_call, context, request_context)
 
     def _get_resume_scopes(self, pending: Pending, context: CallContext) -> tuple[Scope, ...]:
         """Return the scopes, including a tool that was listed only for the caller's own key."""
@@ -646,10 +649,10 @@ class CallPipeline:
         if context.call_id in self._running:
             return False
         while True:
-            told = await self._read_attempts(context)
-            begun = max((attempt.at for attempt in find_unfinished_attempts(told)), default=None)
+            events = await self._read_attempts(context)
+            begun = max((attempt.at for attempt in find_unfinished_attempts(events)), default=None)
             if begun is None:
-                return _is_last_end_unknown(told)
+                return _is_last_end_unknown(events)
             if utc_now() - begun > RECENT_ATTEMPT:
                 return True
             await anyio.sleep(ATTEMPT_POLL_INTERVAL_S)

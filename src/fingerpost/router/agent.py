@@ -230,8 +230,8 @@ class Agent:
             return await self._ask_router(handed.text, asking)
 
     async def _ask_router(self, text: str, options: RouteOptions) -> Route:
-        talk = self._state
-        asked = cast("RouteOptions", {**self._build_options(talk), **options})
+        state = self._state
+        asked = cast("RouteOptions", {**self._build_options(state), **options})
         try:
             route = await self._router.route(text, **asked)
         except Exception:
@@ -239,9 +239,9 @@ class Agent:
             raise
         self._counter.count(route.outcome, route.events)
         if route.outcome is RouteOutcome.HANDED_BACK:
-            self._hold_request(talk, _HandedBackRequest(text=text, options=options, route=route))
+            self._hold_request(state, _HandedBackRequest(text=text, options=options, route=route))
         else:
-            self._keep_turn(talk, Message(role="user", text=text), route)
+            self._keep_turn(state, Message(role="user", text=text), route)
         return route
 
     def _hold_request(self, before: _AgentState, handed: _HandedBackRequest) -> None:
@@ -253,13 +253,13 @@ class Agent:
     async def resume(self, approval: Approval | None = None, **options: Unpack[RouteOptions]) -> Route:
         """Continue the request that waits for a person. `approval` is the person's decision."""
         async with self._one_at_a_time:
-            talk = self._state
-            if talk.waiting is None:
+            state = self._state
+            if state.waiting is None:
                 message = "nothing of this conversation waits for a person"
                 raise CallError(message, hint="Only a route whose outcome is 'waiting' can be resumed.")
-            route = await self._router.resume(talk.waiting, approval, **options)
+            route = await self._router.resume(state.waiting, approval, **options)
             self._counter.count_resumed(route.outcome, route.events)
-            self._keep_turn(replace(talk, history=talk.history[:-1]), None, route)
+            self._keep_turn(replace(state, history=state.history[:-1]), None, route)
             return route
 
     def reset(self) -> None:
@@ -330,14 +330,14 @@ class Agent:
         """The current options and statistics."""
         from fingerpost.narrow.server_picker import should_pick_servers
 
-        talk, routing = self._state, self._router.switches.now.smart_routing
+        state, routing = self._state, self._router.switches.now.smart_routing
         cards = self._router.tools.cards
         servers = len({card.server for card in cards})
         return AgentStatus(
-            conversation=talk.conversation,
-            mode=talk.mode,
+            conversation=state.conversation,
+            mode=state.mode,
             max_turns=self.max_turns,
-            messages=len(talk.history),
+            messages=len(state.history),
             busy=self._one_at_a_time.locked(),
             smart_routing=routing.mode,
             thresholds=RoutingThresholds(max_tools=routing.max_tools, max_servers=routing.max_servers),

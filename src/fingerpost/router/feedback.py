@@ -60,7 +60,7 @@ _ENDED_OUTCOMES: Final = 3
 
 async def build_overview(settings: Settings, store: Store, tools: Snapshot, *, person: str | None) -> Learned:
     """Return the learned data that this person may see. For the operator, `person` is None."""
-    said = await store.feedback.list_recent()
+    feedback = await store.feedback.list_recent()
     choices = await store.choices.list_recent()
     habits_since = await store.learned.get_marks("preferences")
     decisions_since = await store.learned.get_marks("decisions")
@@ -72,12 +72,12 @@ async def build_overview(settings: Settings, store: Store, tools: Snapshot, *, p
         flags = settings.flags
         return Learned(
             flags={name: bool(getattr(flags, name)) for name in FLAGS},
-            corrections=tuple(_count_corrections(said, person))[:MAX_SHOWN],
+            corrections=tuple(_count_corrections(feedback, person))[:MAX_SHOWN],
             uses=tuple(_count_uses(choices))[:MAX_SHOWN],
-            preferences=tuple(_find_preferences(choices, said, habits_since, now, settings, tools, person))[
-                :MAX_SHOWN
-            ],
-            decisions=_count_decisions(choices, said, decisions_since, now, settings),
+            preferences=tuple(
+                _find_preferences(choices, feedback, habits_since, now, settings, tools, person)
+            )[:MAX_SHOWN],
+            decisions=_count_decisions(choices, feedback, decisions_since, now, settings),
             thresholds=tuple(thresholds),
             check=check,
         )
@@ -240,15 +240,15 @@ class FeedbackService:
         if not by.strip():
             message = "nobody said this"
             raise ConfigError(message, hint="Say who does with `by`.")
-        journey = await self._read_request(packet_id)
-        judged = await self._find_judged_tool(journey, tool)
-        right = await self._find_right_tool(journey, said, judged, should_have, scopes)
+        request = await self._read_request(packet_id)
+        judged = await self._find_judged_tool(request, tool)
+        right = await self._find_right_tool(request, said, judged, should_have, scopes)
         kept = await self._store.feedback.record(
             Feedback(
                 packet_id=packet_id,
                 by=by,
                 verdict=said,
-                request=journey.packet.content.original_prompt,
+                request=request.packet.content.original_prompt,
                 at=utc_now(),
                 tool=judged,
                 should_have=right,
@@ -326,11 +326,11 @@ class FeedbackService:
     async def _read_request(self, packet_id: str) -> _RecordedRequest:
         await self._store.journal.flush()
         recorded = await self._store.journal.list_events(packet_id=packet_id, limit=MAX_EVENTS)
-        journey = _build_recorded_request([entry.event for entry in recorded])
-        if journey is None:
+        request = _build_recorded_request([entry.event for entry in recorded])
+        if request is None:
             message = f"no request is recorded under {packet_id[:80]!r}"
             raise CallError(message, hint="`fingerpost ask --explain` and the console show a request's id.")
-        return journey
+        return request
 
     async def _find_judged_tool(self, request: _RecordedRequest, tool: str | None) -> str | None:
         """Return the judged tool: the called one, or the best offered one if the request was only narrowed.

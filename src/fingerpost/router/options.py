@@ -163,8 +163,8 @@ class RuntimeSwitches:
 
 
 def _build_refusal(values: dict[str, object], hint: str) -> ConfigError:
-    told = " and ".join(f"{name} = {value!r:.60}" for name, value in values.items())
-    return ConfigError(f"{told} is not possible", hint=hint)
+    values_text = " and ".join(f"{name} = {value!r:.60}" for name, value in values.items())
+    return ConfigError(f"{values_text} is not possible", hint=hint)
 
 
 @frozen

@@ -224,13 +224,13 @@ class Profiles(Mapping[str, ProfileSettings]):
         """Replace all profiles. Return the names that changed, or None if nothing changed, problems
         included.
         """
-        before, told = self._now, self.problems
+        before, old_problems = self._now, self.problems
         changed = tuple(
             sorted(name for name in {*before, *profiles} if before.get(name) != profiles.get(name))
         )
         self.problems = problems
         if not changed:
-            return None if told == problems else ()
+            return None if old_problems == problems else ()
         self._gone |= before.keys()
         self._now = dict(profiles)
         self.bounds = self._build_bounds()

@@ -146,7 +146,7 @@ class LearnedData:
         store = self._store
         choices = await store.choices.list_recent()
         followings = await store.choices.list_followers()
-        said = await store.feedback.list_recent()
+        feedback = await store.feedback.list_recent()
         habits_since = await store.learned.get_marks("preferences")
         decisions_since = await store.learned.get_marks("decisions")
         now = utc_now()
@@ -155,12 +155,12 @@ class LearnedData:
         since = max(oldest, decisions_since.get(EVERYBODY, oldest))
 
         def learn() -> None:
-            rows = self._encode_rows([one.request for one in said], [one.request for one in choices])
+            rows = self._encode_rows([one.request for one in feedback], [one.request for one in choices])
             self.experience.learn(choices, followings, vectors=rows[1])
-            self.corrections.learn(said, now=now, half_life=half_life, vectors=rows[0])
-            self.preferences.learn(choices, said, now=now, half_life=half_life, marks=habits_since)
+            self.corrections.learn(feedback, now=now, half_life=half_life, vectors=rows[0])
+            self.preferences.learn(choices, feedback, now=now, half_life=half_life, marks=habits_since)
             known = None if self._vectors is None else self._vectors.known
-            self.decisions.learn(choices, said, since=since, vectors=known)
+            self.decisions.learn(choices, feedback, since=since, vectors=known)
 
         await anyio.to_thread.run_sync(learn)
         self._is_new = True
@@ -440,8 +440,8 @@ class RequestNarrower:
 
         def recall() -> frozenset[str]:
             vector = self._narrower.encode_signals(request.text, signals)
-            said = self._past.corrections.find_corrections(request.text, vector, person=request.person)
-            return _get_servers((tool for tool, one in said.items() if one.settled), view)
+            corrections = self._past.corrections.find_corrections(request.text, vector, person=request.person)
+            return _get_servers((tool for tool, one in corrections.items() if one.settled), view)
 
         return await anyio.to_thread.run_sync(recall)
 

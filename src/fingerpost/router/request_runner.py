@@ -325,8 +325,8 @@ class RequestRunner:
 
     async def route(self, text: str, options: RouteOptions) -> Route:
         """Run one request to its end."""
-        journey = self._build_run(text, await self._add_history(options))
-        return await self._run_with_events(journey, lambda: self._run_new(journey))
+        run = self._build_run(text, await self._add_history(options))
+        return await self._run_with_events(run, lambda: self._run_new(run))
 
     async def _add_history(self, options: RouteOptions) -> RouteOptions:
         """Return the options with the conversation's history, if a conversation is named without one."""
@@ -354,13 +354,13 @@ class RequestRunner:
         lock = self._resuming.setdefault(packet_id or pending_id, anyio.Lock())
         async with lock, hold_claim(self._store, f"packet {packet_id or pending_id}", self._deps.instance):
             pending = await self._get_pending(pending_id)
-            known, journey = await self._restore_run(pending, options, packet_id)
+            known, run = await self._restore_run(pending, options, packet_id)
 
             async def go_on() -> Route:
                 standing = pending if approval is None else await self._apply_approval(approval)
-                return await run_within_limits(journey, lambda journey: resume_run(journey, standing, known))
+                return await run_within_limits(run, lambda run: resume_run(run, standing, known))
 
-            return await self._run_with_events(journey, go_on)
+            return await self._run_with_events(run, go_on)
 
     async def _find_next_packet(self, pending: Pending) -> str | None:
         """Return the first packet that still waits for this call, else the first of all."""
@@ -399,10 +399,10 @@ class RequestRunner:
             )
             return await self.route(answer, options)
         options = self._profiles.apply_profile(options)
-        journey = RunState(self._deps, before, mode=Mode.KEYLESS, options=options, narrowing=asked.narrowing)
+        run = RunState(self._deps, before, mode=Mode.KEYLESS, options=options, narrowing=asked.narrowing)
         return await self._run_with_events(
-            journey,
-            lambda: run_within_limits(journey, lambda journey: resume_with_reply(journey, question, answer)),
+            run,
+            lambda: run_within_limits(run, lambda run: resume_with_reply(run, question, answer)),
         )
 
     async def _resume_with_answer(
@@ -416,7 +416,7 @@ class RequestRunner:
         options["conversation"] = question.call.conversation
         options["caller"], options["profile"] = before.header.caller, before.context.profile
         options["scopes"] = tuple(dict.fromkeys((*known.scopes, *options.get("scopes", ()))))
-        journey = RunState(
+        run = RunState(
             self._deps,
             before,
             mode=asked.mode,
@@ -424,10 +424,10 @@ class RequestRunner:
             narrowing=asked.narrowing or known.narrowing,
             parent=self._find_parent(options),
         )
-        journey.confidence = known.confidence
+        run.confidence = known.confidence
         return await self._run_with_events(
-            journey,
-            lambda: run_within_limits(journey, lambda journey: resume_with_answer(journey, question, answer)),
+            run,
+            lambda: run_within_limits(run, lambda run: resume_with_answer(run, question, answer)),
         )
 
     async def _apply_approval(self, approval: Approval) -> Pending:
@@ -479,10 +479,10 @@ class RequestRunner:
         packet = build_packet(text, asking)
         if narrowing.packet_id is not None:  # one packet per request
             packet = replace(packet, header=replace(packet.header, packet_id=narrowing.packet_id))
-        journey = RunState(self._deps, packet, mode=Mode.STAGED, options=asking, narrowing=narrowing)
+        run = RunState(self._deps, packet, mode=Mode.STAGED, options=asking, narrowing=narrowing)
         offered = [candidate.tool for candidate in narrowing.shortlist.offered]
         cards = [self._deps.snapshot().get(tool) for tool in offered]
-        return await select_tools(journey, tuple(card for card in cards if card is not None))
+        return await select_tools(run, tuple(card for card in cards if card is not None))
 
     async def _run_new(self, run: RunState) -> Route:
         self._emit_began(run)
@@ -608,7 +608,7 @@ class RequestRunner:
         options["scopes"] = tuple(dict.fromkeys((*known.scopes, *options.get("scopes", ()))))
         options.setdefault("history", packet.context.history)
         options = self._profiles.apply_profile(options)
-        journey = RunState(
+        run = RunState(
             self._deps,
             packet,
             mode=Mode(packet.context.mode),
@@ -616,8 +616,8 @@ class RequestRunner:
             narrowing=known.narrowing,
             parent=self._find_parent(options),
         )
-        journey.confidence = known.confidence
-        return known, journey
+        run.confidence = known.confidence
+        return known, run
 
     async def _calibrate(self) -> Calibration:
         """Return the confidence calibration from past results. It is refreshed periodically."""

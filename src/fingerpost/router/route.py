@@ -71,10 +71,10 @@ class Route:
 
         `results` are by call id. Append the messages to `since` when the request continues.
         """
-        said = Message(role="assistant", text=self.answer, tool_calls=self.tool_calls)
+        message = Message(role="assistant", text=self.answer, tool_calls=self.tool_calls)
         ids = [str(call.get("id")) for call in self.tool_calls]
-        told = (Message(role="tool", text=results.get(each, ""), tool_call_id=each) for each in ids)
-        return (*self.hidden, said, *told)
+        answers = (Message(role="tool", text=results.get(each, ""), tool_call_id=each) for each in ids)
+        return (*self.hidden, message, *answers)
 
     @property
     def trace(self) -> str:

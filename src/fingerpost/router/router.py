@@ -296,16 +296,16 @@ class Router:
         """Return whether the request needs a tool and which few tools suit it, with reasons."""
         async with self._track_request():
             await self._arrivals.connect_idle(options.get("server"))
-            guide = await self._get_narrower()
-            return await guide.narrow(
+            narrower = await self._get_narrower()
+            return await narrower.narrow(
                 self.catalog.full_snapshot, text, **self.profiles.apply_profile(options)
             )
 
     async def settle(self, seconds: float) -> bool:
         """Wait until every tool can be compared by meaning. Return whether this happened within `seconds`."""
         async with self._track_request():
-            guide = await self._get_narrower()
-            return await guide.wait_until_indexed(self.catalog.full_snapshot, seconds)
+            narrower = await self._get_narrower()
+            return await narrower.wait_until_indexed(self.catalog.full_snapshot, seconds)
 
     async def route(self, text: str, **options: Unpack[RouteOptions]) -> Route:
         """Answer a request: narrow, choose, call, answer. The `Route` says how it ended or what it waits
@@ -381,7 +381,7 @@ class Router:
         if server is not None and (status := self.servers.get_status(server)).state is ServerState.DOWN:
             message = f"{server} is down: {status.reason or 'it did not say why'}"
             raise ServerUnavailable(message, server=server, hint="`fingerpost doctor` says more about it.")
-        guide = await self._get_narrower()
+        narrower = await self._get_narrower()
         if self._answerer is None:
             from fingerpost.router.request_runner import RequestRunner
 
@@ -390,7 +390,7 @@ class Router:
                 events=self.events,
                 store=self.store,
                 calls=self.calls,
-                narrower=guide,
+                narrower=narrower,
                 pool=self._get_pool(),
                 snapshot=lambda: self.catalog.full_snapshot,
                 tasks=self._tasks,
@@ -541,15 +541,15 @@ class Router:
         """
         self._check_open()
         check_json_object(arguments)
-        wish = ToolCall(name=name, arguments=arguments)
+        tool_call = ToolCall(name=name, arguments=arguments)
         options["profile"] = self.profiles.resolve_profile(
             options.get("profile"), caller=options.get("caller"), api_version=api_version
         )
         async with self._track_request():
             made = await self._arrivals.connect_for_call(
-                wish, CallContext(call_id=create_id("cal"), **options)
+                tool_call, CallContext(call_id=create_id("cal"), **options)
             )
-            outcome = await self.calls.call(wish, made)
+            outcome = await self.calls.call(tool_call, made)
         self.learn(
             options.get("request", ""), outcome, options.get("conversation"), caller=options.get("caller")
         )
@@ -564,8 +564,8 @@ class Router:
         async with self._track_request():
             context = CallContext(call_id=create_id("cal"))
             if (pending := await self.calls.approvals.get(pending_id)) is not None:
-                wish = ToolCall(name=pending.tool, arguments=pending.arguments)
-                context = await self._arrivals.connect_for_call(wish, context)
+                tool_call = ToolCall(name=pending.tool, arguments=pending.arguments)
+                context = await self._arrivals.connect_for_call(tool_call, context)
             return await self.calls.resume(pending_id, context)
 
     def learn(

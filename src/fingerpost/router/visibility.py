@@ -138,8 +138,8 @@ class DisabledTools:
             if on:
                 changed = await self._store.disabled.enable(kind, name)
             else:
-                shutter = DisabledEntry(what=kind, name=name, by=by, at=utc_now(), reason=reason)
-                changed = await self._store.disabled.disable(shutter)
+                entry = DisabledEntry(what=kind, name=name, by=by, at=utc_now(), reason=reason)
+                changed = await self._store.disabled.disable(entry)
             if changed:
                 self._emit_switched(kind, name, on=on, by=by, reason=reason)
             await self._apply()
@@ -153,7 +153,7 @@ class DisabledTools:
             self._events.emit(ServerSwitched(server=name, on=on, by=by, reason=reason))
 
     async def _apply(self) -> None:
-        closed = {(shutter.what, shutter.name): shutter for shutter in await self._store.disabled.list_all()}
+        closed = {(entry.what, entry.name): entry for entry in await self._store.disabled.list_all()}
         changed = closed != self._closed
         self._closed = closed
         off = {what: _build_sentences(closed.values(), what) for what in DisabledKind}
@@ -173,4 +173,4 @@ class DisabledTools:
 
 
 def _build_sentences(closed: Iterable[DisabledEntry], kind: DisabledKind) -> dict[str, str]:
-    return {shutter.name: shutter.describe() for shutter in closed if shutter.what is kind}
+    return {entry.name: entry.describe() for entry in closed if entry.what is kind}

@@ -178,8 +178,8 @@ class _MemoryOperations:
             message = f"{len(found)} memories hold these words: too many to forget by a query."
             raise ToolRefused(message, hint="Use more words, or forget_all.")
         if arguments.get("confirm") != len(found):
-            told = f"Nothing was forgotten yet. To forget these, call forget again with confirm={len(found)}:"
-            return ToolReply(f"{told}\n{_format_memories(found)}")
+            text = f"Nothing was forgotten yet. To forget these, call forget again with confirm={len(found)}:"
+            return ToolReply(f"{text}\n{_format_memories(found)}")
         gone = await self._keeper.forget(owner, [memory.memory_id for memory in found])
         return ToolReply(f"Forgot {gone}.")
 

@@ -346,13 +346,13 @@ class _Subagents:
 
     def _build_options(self, context: CallContext, arguments: JsonObject) -> RouteOptions:
         """Return options with the same caller and scopes, restricted further if the task says so."""
-        limits, house = self._limits, self._premises.required_router
+        limits, router = self._limits, self._premises.required_router
         turns = arguments.get("max_turns")
         patterns = tuple(str(pattern) for pattern in cast("list[str]", arguments.get("tools") or ()))
-        patience = limits.max_seconds if context.seconds is None else context.seconds * RESERVED_TOKENS
+        seconds = limits.max_seconds if context.seconds is None else context.seconds * RESERVED_TOKENS
         return {
             "parent": context.packet_id,
-            "mode": Mode.SIMPLE if house.models.prime else Mode.KEYLESS,
+            "mode": Mode.SIMPLE if router.models.prime else Mode.KEYLESS,
             "caller": context.caller,
             "profile": context.profile,
             "conversation": context.conversation,
@@ -360,7 +360,7 @@ class _Subagents:
             "scopes": (*context.scopes, *((Scope(tools=patterns),) if patterns else ())),
             "max_turns": min(turns, limits.max_turns) if isinstance(turns, int) else limits.max_turns,
             "tokens": limits.max_tokens,
-            "seconds": min(limits.max_seconds, patience),
+            "seconds": min(limits.max_seconds, seconds),
         }
 
     async def _resume(self, name: str, context: CallContext, arguments: JsonObject) -> ToolReply:
@@ -405,8 +405,10 @@ def _build_report(route: Route, *, failed: bool = False) -> ToolReply:
     steps = route.packet.tool_routing.steps
     tokens = route.prompt_tokens + route.completion_tokens
     used = ", ".join(dict.fromkeys(step.tool for step in steps)) or "no tool"
-    told = f"[subagent {route.packet_id}: {route.outcome}; used {used}; {tokens:,} tokens]"
-    return ToolReply(f"{_get_answer(route)}\n\n{told}", failed=failed or route.outcome is RouteOutcome.FAILED)
+    summary = f"[subagent {route.packet_id}: {route.outcome}; used {used}; {tokens:,} tokens]"
+    return ToolReply(
+        f"{_get_answer(route)}\n\n{summary}", failed=failed or route.outcome is RouteOutcome.FAILED
+    )
 
 
 def _get_answer(route: Route) -> str:

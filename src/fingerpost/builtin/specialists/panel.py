@@ -249,10 +249,12 @@ async def synthesize(
     nested: NestedRequests, question: str, views: Sequence[ExpertView], share: RequestShare
 ) -> PanelSynthesis:
     """Return one answer. Without a model's synthesis, return the views unchanged."""
-    told: list[JsonObject] = [
+    messages: list[JsonObject] = [
         {"expert": view.expert.name, "says": view.says[:MAX_VIEW_LENGTH]} for view in views
     ]
-    asked = _SYNTHESIS_PROMPT.format(question=question, views=json.dumps(told, ensure_ascii=False, indent=1))
+    asked = _SYNTHESIS_PROMPT.format(
+        question=question, views=json.dumps(messages, ensure_ascii=False, indent=1)
+    )
     route = await nested.ask(
         asked + _JSON_NOTE,
         share,

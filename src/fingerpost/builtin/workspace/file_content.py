@@ -121,13 +121,13 @@ def read_for_edit(entry: PathEntry, limit: int) -> tuple[FileContent, FileText]:
 
 def read_file(workspace: WorkspaceContext, path: str) -> str:
     """Return a file as text, up to the limit and the end of a line."""
-    with workspace.root_folder.open_entry(path) as place:
-        content = read_bytes(place, workspace.settings.read_bytes)
+    with workspace.root_folder.open_entry(path) as entry:
+        content = read_bytes(entry, workspace.settings.read_bytes)
         text = decode_text(content.data, whole=content.whole)
         if text is None:
-            return _describe_file(place)
+            return _describe_file(entry)
     if content.whole:
-        return f"{text.text}{_format_footnote(text, '')}" if text.text else f"[{place.display_path} is empty]"
+        return f"{text.text}{_format_footnote(text, '')}" if text.text else f"[{entry.display_path} is empty]"
     lines = split_lines(text.text)
     if len(lines) > 1:
         lines.pop()  # the last line is incomplete
@@ -154,17 +154,17 @@ def read_range(workspace: WorkspaceContext, path: str, start: int, end: int) -> 
         raise ToolRefused(
             message, hint="Lines count from 1, the end comes last; start_line=-50 is the last 50."
         )
-    with workspace.root_folder.open_entry(path) as place:
-        descriptor, found = place.open_file()
+    with workspace.root_folder.open_entry(path) as entry:
+        descriptor, found = entry.open_file()
         try:
             begin = os.pread(descriptor, _BEGINNING_BYTES, 0)
             if is_binary(begin):
-                return _describe_file(place)
+                return _describe_file(entry)
             if _is_wide_encoding(begin):
-                return _read_text_range(workspace, place, start, end)
+                return _read_text_range(workspace, entry, start, end)
             if start < 0:
-                return _read_tail(workspace, place, descriptor, found, -start)
-            return _read_line_range(workspace, place, descriptor, start, end)
+                return _read_tail(workspace, entry, descriptor, found, -start)
+            return _read_line_range(workspace, entry, descriptor, start, end)
         finally:
             os.close(descriptor)
 
@@ -285,13 +285,13 @@ def _read_some(descriptor: int, limit: int) -> bytes:
 
 def describe_path(workspace: WorkspaceContext, path: str) -> str:
     """Describe one file or folder."""
-    with workspace.root_folder.open_entry(path, follow=False) as place:
-        found = place.require_stat()
+    with workspace.root_folder.open_entry(path, follow=False) as entry:
+        found = entry.require_stat()
         if S_ISLNK(found.st_mode):
-            return _describe_link(workspace, place, path)
+            return _describe_link(workspace, entry, path)
         if S_ISREG(found.st_mode):
-            return _describe_file(place)
-        return "\n".join((f"{place.display_path}: {describe_kind(found)}", *_format_stat(found)))
+            return _describe_file(entry)
+        return "\n".join((f"{entry.display_path}: {describe_kind(found)}", *_format_stat(found)))
 
 
 def _describe_link(workspace: WorkspaceContext, entry: PathEntry, path: str) -> str:
@@ -474,34 +474,34 @@ class _PlannedChange:
 
 def create_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
     """Create a new file. An existing one is not changed."""
-    with workspace.write_lock, workspace.root_folder.open_entry(path) as place:
-        workspace.root_folder.check_creatable(place)
-        if place.get_stat() is not None:
-            message = f"{place.display_path} exists already."
+    with workspace.write_lock, workspace.root_folder.open_entry(path) as entry:
+        workspace.root_folder.check_creatable(entry)
+        if entry.get_stat() is not None:
+            message = f"{entry.display_path} exists already."
             hint = "write_file replaces what is in it; replace_string changes a part."
-            raise ToolRefused(message, hint=hint, error_type=EXISTS_TYPE, path=place.display_path)
-        planned = _PlannedChange(place, None, FileChange(place.display_path, None, _encode_text(content)))
+            raise ToolRefused(message, hint=hint, error_type=EXISTS_TYPE, path=entry.display_path)
+        planned = _PlannedChange(entry, None, FileChange(entry.display_path, None, _encode_text(content)))
         return _apply_changes(workspace, [planned], run_mode)
 
 
 def write_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
     """Write a file's whole content. An existing file keeps its encoding, BOM, line ends and permissions."""
-    with workspace.write_lock, workspace.root_folder.open_entry(path) as place:
-        workspace.root_folder.check_writable(place)
-        if place.get_stat() is None:
-            workspace.root_folder.check_creatable(place)
-            planned = _PlannedChange(place, None, FileChange(place.display_path, None, _encode_text(content)))
+    with workspace.write_lock, workspace.root_folder.open_entry(path) as entry:
+        workspace.root_folder.check_writable(entry)
+        if entry.get_stat() is None:
+            workspace.root_folder.check_creatable(entry)
+            planned = _PlannedChange(entry, None, FileChange(entry.display_path, None, _encode_text(content)))
             return _apply_changes(workspace, [planned], run_mode)
-        old = read_bytes(place, workspace.settings.read_bytes + 1)
+        old = read_bytes(entry, workspace.settings.read_bytes + 1)
         if not old.whole:
             message = (
-                f"{place.display_path} has {old.file_stat.st_size} bytes, too many to be replaced unseen."
+                f"{entry.display_path} has {old.file_stat.st_size} bytes, too many to be replaced unseen."
             )
             raise ToolRefused(message, hint="Delete it first, or raise builtin.workspace.read_bytes.")
         after = _encode_like_old(decode_text(old.data), content)
         return _apply_changes(
             workspace,
-            [_PlannedChange(place, old.file_stat, FileChange(place.display_path, old.data, after))],
+            [_PlannedChange(entry, old.file_stat, FileChange(entry.display_path, old.data, after))],
             run_mode,
         )
 
@@ -546,13 +546,13 @@ def replace_strings(
     with workspace.write_lock, ExitStack() as stack:
         planned: list[_PlannedChange] = []
         for each, wanted in by_path.items():
-            place = stack.enter_context(workspace.root_folder.open_entry(each))
-            if any(other.entry.names == place.names for other in planned):
-                message = f"{place.display_path} is named in two ways."
+            entry = stack.enter_context(workspace.root_folder.open_entry(each))
+            if any(other.entry.names == entry.names for other in planned):
+                message = f"{entry.display_path} is named in two ways."
                 raise ToolRefused(message, hint="Use one path for all edits of a file.")
             planned.append(
                 _plan_change(
-                    workspace, place, lambda text, w=wanted, s=place.display_path: _apply_edits(text, w, s)
+                    workspace, entry, lambda text, w=wanted, s=entry.display_path: _apply_edits(text, w, s)
                 )
             )
         return _apply_changes(workspace, planned, run_mode)
@@ -602,12 +602,12 @@ def _change_text(
     *,
     create: str | None = None,
 ) -> str:
-    with workspace.write_lock, workspace.root_folder.open_entry(path) as place:
-        if create is not None and place.get_stat() is None:
-            workspace.root_folder.check_creatable(place)
-            planned = _PlannedChange(place, None, FileChange(place.display_path, None, _encode_text(create)))
+    with workspace.write_lock, workspace.root_folder.open_entry(path) as entry:
+        if create is not None and entry.get_stat() is None:
+            workspace.root_folder.check_creatable(entry)
+            planned = _PlannedChange(entry, None, FileChange(entry.display_path, None, _encode_text(create)))
         else:
-            planned = _plan_change(workspace, place, change)
+            planned = _plan_change(workspace, entry, change)
         return _apply_changes(workspace, [planned], run_mode)
 
 
@@ -636,8 +636,8 @@ def _apply_changes(workspace: WorkspaceContext, planned: Sequence[_PlannedChange
 
 def _write_change(workspace: WorkspaceContext, plan: _PlannedChange, *, done: int) -> None:
     try:
-        with workspace.root_folder.create_parents(plan.entry) as place:
-            write_atomically(place, plan.change.after or b"", plan.stat_before)
+        with workspace.root_folder.create_parents(plan.entry) as entry:
+            write_atomically(entry, plan.change.after or b"", plan.stat_before)
     except ToolRefused as refused:
         if not done:
             raise

@@ -45,11 +45,11 @@ def walk_folder(
     """Yield everything below a folder. The `.gitignore` files of its parents apply, unless the folder itself
     is ignored.
     """
-    with workspace.root_folder.open_entry(path) as place:
-        folder = place.open_folder()
+    with workspace.root_folder.open_entry(path) as entry:
+        folder = entry.open_folder()
         try:
-            above = _load_parent_rules(workspace, place) if walk.gitignore and not place.outside else None
-            yield place, walk.walk(folder, "/".join(place.names), above)
+            above = _load_parent_rules(workspace, entry) if walk.gitignore and not entry.outside else None
+            yield entry, walk.walk(folder, "/".join(entry.names), above)
         finally:
             os.close(folder)
 
@@ -81,13 +81,13 @@ def list_folder(
     workspace: WorkspaceContext, path: str, *, max_depth: int, include_ignored: bool, limit: int
 ) -> str:
     """List the entries of a folder: folders with a slash, files with their size, down to `max_depth`."""
-    walking = workspace.build_walk(include_ignored=include_ignored, max_depth=max_depth)
+    walk = workspace.build_walk(include_ignored=include_ignored, max_depth=max_depth)
     lines: list[str] = []
-    with walk_folder(workspace, path, walking) as (place, found):
+    with walk_folder(workspace, path, walk) as (place, found):
         start = len(place.names)
         lines.extend(_format_entry(entry, start) for entry in islice(found, limit + 1))
         shown = place.display_path
-    more = _format_truncation(len(lines) > limit, limit, walking)
+    more = _format_truncation(len(lines) > limit, limit, walk)
     if not lines:
         return f"{shown} is empty{'' if include_ignored else ', apart from what is ignored'}."
     return "\n".join((f"{shown}:", *lines[:limit])) + more
@@ -111,9 +111,9 @@ def find_files(
 ) -> str:
     """List files and folders whose path matches a pattern (`*.md`, `src/**/test_*.py`), in order."""
     fits = compile_path_pattern(pattern)
-    walking = workspace.build_walk(include_ignored=include_ignored)
+    walk = workspace.build_walk(include_ignored=include_ignored)
     found: list[str] = []
-    with walk_folder(workspace, path, walking) as (place, below):
+    with walk_folder(workspace, path, walk) as (place, below):
         start = len("/".join(place.names)) + 1 if place.names else 0
         for entry in below:
             if fits.fullmatch(entry.path[start:]):
@@ -122,9 +122,9 @@ def find_files(
                     break
         shown = place.display_path
     if not found:
-        more = f" ({walking.stop_reason})" if walking.stop_reason else ""
-        return f"Nothing in {shown} fits {pattern}{more}. {walking.count} entries were looked at."
-    return "\n".join(found[:limit]) + _format_truncation(len(found) > limit, limit, walking)
+        more = f" ({walk.stop_reason})" if walk.stop_reason else ""
+        return f"Nothing in {shown} fits {pattern}{more}. {walk.count} entries were looked at."
+    return "\n".join(found[:limit]) + _format_truncation(len(found) > limit, limit, walk)
 
 
 def compile_path_pattern(pattern: str) -> re.Pattern[str]:
@@ -177,8 +177,8 @@ def rename_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode:
         if stat.S_ISDIR(found.st_mode):
             _check_contents(workspace, source)
         if not run_mode.is_dry_run:
-            with workspace.root_folder.create_parents(target) as place:
-                move_entry(source, place)
+            with workspace.root_folder.create_parents(target) as entry:
+                move_entry(source, entry)
         return format_report(
             run_mode,
             f"{'Would rename' if run_mode.is_dry_run else 'Renamed'} "
@@ -201,9 +201,9 @@ def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: R
         content = read_bytes(source, workspace.settings.write_bytes + 1)
         _check_size(workspace, source.display_path, len(content.data))
         if not run_mode.is_dry_run:
-            with workspace.root_folder.create_parents(target) as place:
-                write_atomically(place, content.data, None)
-                _keep_mode(place, content.file_stat)
+            with workspace.root_folder.create_parents(target) as entry:
+                write_atomically(entry, content.data, None)
+                _keep_mode(entry, content.file_stat)
         size = f"{content.file_stat.st_size} bytes"
         return format_report(
             run_mode,
@@ -214,18 +214,18 @@ def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: R
 
 def delete_path(workspace: WorkspaceContext, path: str, run_mode: RunMode, *, recursive: bool) -> str:
     """Delete a file or an empty folder, or with `recursive` a folder with its content."""
-    with workspace.write_lock, workspace.root_folder.open_entry(path, follow=False) as place:
-        found = place.require_stat()
-        _check_outside_folder(place, place, found)
-        workspace.root_folder.check_writable(place)
+    with workspace.write_lock, workspace.root_folder.open_entry(path, follow=False) as entry:
+        found = entry.require_stat()
+        _check_outside_folder(entry, entry, found)
+        workspace.root_folder.check_writable(entry)
         if stat.S_ISDIR(found.st_mode):
-            return _delete_folder(workspace, place, run_mode, recursive=recursive)
-        lost = _describe_lost(place, found)
+            return _delete_folder(workspace, entry, run_mode, recursive=recursive)
+        lost = _describe_lost(entry, found)
         if not run_mode.is_dry_run:
-            with translate_os_errors(place.display_path):
-                os.unlink(place.name, dir_fd=place.folder)
+            with translate_os_errors(entry.display_path):
+                os.unlink(entry.name, dir_fd=entry.folder)
         return format_report(
-            run_mode, f"{'Would delete' if run_mode.is_dry_run else 'Deleted'} {place.display_path}.{lost}"
+            run_mode, f"{'Would delete' if run_mode.is_dry_run else 'Deleted'} {entry.display_path}.{lost}"
         )
 
 
@@ -265,14 +265,14 @@ def _check_target(workspace: WorkspaceContext, source: PathEntry, target: PathEn
 
 def _list_contents(workspace: WorkspaceContext, folder_entry: PathEntry) -> list[str]:
     """List everything in a folder, relative to the root, ignored or not."""
-    walking = FolderWalk(gitignore=False)
+    walk = FolderWalk(gitignore=False)
     folder = folder_entry.open_folder()
     try:
-        found = [entry.path for entry in walking.walk(folder, folder_entry.display_path)]
+        found = [entry.path for entry in walk.walk(folder, folder_entry.display_path)]
     finally:
         os.close(folder)
-    if walking.stop_reason:
-        message = f"{folder_entry.display_path} holds too much ({walking.stop_reason})."
+    if walk.stop_reason:
+        message = f"{folder_entry.display_path} holds too much ({walk.stop_reason})."
         raise ToolRefused(message, hint="Take its folders one by one.")
     return found
 

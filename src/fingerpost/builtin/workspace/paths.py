@@ -384,11 +384,11 @@ class RootFolder:
         """Yield the entry of a path, with its folder open. `follow`: also follow its last name if it is a
         link.
         """
-        walk, place = self._resolve(path, follow=follow)
+        resolver, entry = self._resolve(path, follow=follow)
         try:
-            yield place
+            yield entry
         finally:
-            walk.close()
+            resolver.close()
 
     def check_path(self, path: str) -> None:
         """Raise `ToolRefused` if the path is invalid by its spelling. No file access."""
@@ -405,17 +405,17 @@ class RootFolder:
         names = parse_path(path, self._get_root_spellings()) if beyond is None else parse_path(beyond, ("/",))
         tries = MAX_TRIES
         while True:
-            walk, tries = _PathResolver(self, path, allow_outside=beyond is not None), tries - 1
+            resolver, tries = _PathResolver(self, path, allow_outside=beyond is not None), tries - 1
             try:
-                return walk, walk.resolve(names, follow=follow)
+                return resolver, resolver.resolve(names, follow=follow)
             except OSError as error:
-                walk.close()
+                resolver.close()
                 # Otherwise something changed meanwhile: try again.
                 if not tries or error.errno not in _CHANGED_MESSAGE:
                     with translate_os_errors(format_name(path)):
                         raise
             except BaseException:
-                walk.close()
+                resolver.close()
                 raise
 
     def check_creatable(self, entry: PathEntry) -> None:

@@ -382,9 +382,9 @@ class MeaningIndex:
             raise ToolRefused(message, hint="Say in a few words what you are looking for.")
         note = self._refresh()
         self._index.wait_until_ready(SETTLE_S)
-        with self._work.root_folder.open_entry(path) as place:
-            within = place.display_path
-            place.require_stat()
+        with self._work.root_folder.open_entry(path) as entry:
+            within = entry.display_path
+            entry.require_stat()
         hits = self._index.search(query, limit, within=_build_path_filter(within))
         if not hits:
             return f"[Nothing in {within} is like {query[:100]!r}; {len(self._known)} files are known{note}]"

@@ -58,8 +58,8 @@ def find_test_command(workspace: WorkspaceContext) -> str:
 
 def _read_project_file(workspace: WorkspaceContext, name: str) -> bytes | None:
     try:
-        with workspace.root_folder.open_entry(name) as place:
-            return read_bytes(place, _MAX_FILE_BYTES).data
+        with workspace.root_folder.open_entry(name) as entry:
+            return read_bytes(entry, _MAX_FILE_BYTES).data
     except ToolRefused:  # it does not exist or is not accessible
         return None
 
@@ -102,10 +102,10 @@ class Terminal:
             return ToolReply(self._render_dry_run(act, words, folder, seconds))
         await anyio.to_thread.run_sync(self._note_writes, words, folder, caller)
         job = await self.jobs.start_job(caller.user, self._build_command(words, folder, seconds))
-        told = (
+        text = (
             f"{job.id} runs: {shlex.join(words)}\n{GET_OUTPUT_HINT} reads what it says, {STOP_HINT} ends it."
         )
-        return ToolReply(told, data=_build_job_data(job))
+        return ToolReply(text, data=_build_job_data(job))
 
     async def get_output(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
         """Return the output of a background command since `offset`."""
@@ -188,9 +188,9 @@ class Terminal:
         return split_command(args.get_text("command")), folder
 
     def _resolve_folder(self, given: str) -> str:
-        with attribute_to("folder"), self.workspace.root_folder.open_entry(given) as place:
-            place.require_stat()
-            return place.display_path
+        with attribute_to("folder"), self.workspace.root_folder.open_entry(given) as entry:
+            entry.require_stat()
+            return entry.display_path
 
     def _get_run_mode(self, args: ToolArguments) -> RunMode:
         return self.workspace.switches.get_execute_mode(dry_run=args.get_flag("dry_run"))

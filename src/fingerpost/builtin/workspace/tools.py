@@ -302,8 +302,8 @@ def check_feasible(context: FileContext, args: ToolArguments) -> None:
         if operation.effect is not Effect.READ:
             operation.action(context, args, RunMode(is_dry_run=True))
         elif args.has("path"):
-            with context.workspace.root_folder.open_entry(args.get_text("path")) as place:
-                place.require_stat()
+            with context.workspace.root_folder.open_entry(args.get_text("path")) as entry:
+                entry.require_stat()
 
 
 @contextmanager
@@ -435,7 +435,7 @@ def get_terminal_effect(context: FileContext, effect: Effect) -> Effect:
 
 def build_terminal_operations(context: FileContext, terminal: Terminal) -> BuiltinTool:
     run_takes = ("folder", "seconds", "dry_run")
-    doings: Mapping[str, _CommandOperation] = {
+    operations: Mapping[str, _CommandOperation] = {
         "run_command": _CommandOperation(
             Effect.WRITE,
             terminal.run_command,
@@ -460,23 +460,23 @@ def build_terminal_operations(context: FileContext, terminal: Terminal) -> Built
 
     def check(arguments: JsonObject) -> None:
         given = ToolArguments(str(arguments.get("operation")), arguments)
-        doing = doings[given.operation]
-        given.check(needs=doing.needs, takes=doing.takes)
-        if doing.check is not None:
-            doing.check(given)
+        operation = operations[given.operation]
+        given.check(needs=operation.needs, takes=operation.takes)
+        if operation.check is not None:
+            operation.check(given)
 
     async def feasible(arguments: JsonObject) -> None:
         given = ToolArguments(str(arguments.get("operation")), arguments)
-        if doings[given.operation].check is not None:
+        if operations[given.operation].check is not None:
             await terminal.check_feasible(given)
 
     async def needs_grant(arguments: JsonObject) -> str:
         given = ToolArguments(str(arguments.get("operation")), arguments)
-        return "" if doings[given.operation].check is None else await terminal.get_grant_reason(given)
+        return "" if operations[given.operation].check is None else await terminal.get_grant_reason(given)
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         given = ToolArguments(str(arguments.get("operation")), arguments)
-        return await doings[given.operation].action(given, caller)
+        return await operations[given.operation].action(given, caller)
 
     return BuiltinTool(
         name=TERMINAL_TOOL,
@@ -488,14 +488,16 @@ def build_terminal_operations(context: FileContext, terminal: Terminal) -> Built
         needs_grant=needs_grant,
         effect=Effect.DESTROY,
         properties={
-            "operation": build_enum_schema(doings, TERMINAL_WORDING.operation),
+            "operation": build_enum_schema(operations, TERMINAL_WORDING.operation),
             **TERMINAL_PARAMETERS,
         },
         required=("operation",),
         open_world=True,
         knowledge={
             **TERMINAL_WORDING.knowledge,
-            "operations": {name: get_terminal_effect(context, each.effect) for name, each in doings.items()},
+            "operations": {
+                name: get_terminal_effect(context, each.effect) for name, each in operations.items()
+            },
             "effect": get_terminal_effect(context, Effect.DESTROY),
             **_get_command_timeouts(context),
         },

@@ -154,11 +154,11 @@ def _describe_bound(tool_schema: ToolSchema, error: ValidationError, keyword: st
 
 def build_missing_error(tool_schema: ToolSchema, parameter: str, node: SchemaNode) -> ParameterError:
     about = shorten(" ".join(node.description.split()), 100)
-    told = f" ({about})" if about else ""
+    suffix = f" ({about})" if about else ""
     return _build_error(
         ParameterFault.MISSING,
         parameter,
-        f"{parameter} is missing: expected {describe_expected(tool_schema, node)}{told}",
+        f"{parameter} is missing: expected {describe_expected(tool_schema, node)}{suffix}",
     )
 
 

@@ -258,25 +258,25 @@ class ArgumentRepair:
         if fitting:
             return self._drop_empty(fitting[0], value, path) if len(fitting) == 1 else value
         tried = [self._try_repair(branch, value, path) for branch in node.branches]
-        good = [(result, walk) for result, walk, ok in tried if ok]
+        good = [(result, repairer) for result, repairer, ok in tried if ok]
         if not good or any(not is_equal(good[0][0], result) for result, _ in good):
             return value
-        result, walk = good[0]
-        self._adopt_repairs(walk)
+        result, repairer = good[0]
+        self._adopt_repairs(repairer)
         return result
 
     def _drop_empty(self, branch: Json, value: Json, path: str) -> Json:
-        result, walk, ok = self._try_repair(branch, value, path)
+        result, repairer, ok = self._try_repair(branch, value, path)
         if not ok:
             return value
-        self._adopt_repairs(walk)
+        self._adopt_repairs(repairer)
         return result
 
     def _try_repair(self, source: Json, value: Json, path: str) -> tuple[Json, ArgumentRepair, bool]:
         self.budget.spend(1 + estimate_steps(value))
-        walk = ArgumentRepair(self.tool_schema, self.budget, self.depth)
-        result = walk.repair_value(source, value, path)
-        return result, walk, not walk.doubts and self._is_valid(source, result)
+        repairer = ArgumentRepair(self.tool_schema, self.budget, self.depth)
+        result = repairer.repair_value(source, value, path)
+        return result, repairer, not repairer.doubts and self._is_valid(source, result)
 
     def _can_fit(self, source: Json, value: Json, path: str) -> bool:
         return self._try_repair(source, value, path)[2]
@@ -494,17 +494,17 @@ def prepare_thoroughly(
         return _refuse_arguments(card, tool_schema, reason)
     budget = StepBudget() if budget is None else budget
     given = copy_object(arguments)
-    walk = ArgumentRepair(tool_schema, budget)
+    repairer = ArgumentRepair(tool_schema, budget)
     if repair:
-        given = _repair_arguments(tool_schema, walk, given)
+        given = _repair_arguments(tool_schema, repairer, given)
     budget.begin_checking()
     found, complete = tool_schema.validation.find_errors(given, budget)
     errors = explain_errors(tool_schema, found)
     named = {error.parameter for error in errors}
-    doubts = tuple(doubt for doubt in walk.doubts if doubt.parameter not in named)
+    doubts = tuple(doubt for doubt in repairer.doubts if doubt.parameter not in named)
     return PreparedArguments(
         arguments=given,
-        repairs=tuple(walk.repairs),
+        repairs=tuple(repairer.repairs),
         errors=errors + doubts,
         signature=format_signature(card),
         notes=(*tool_schema.notes, *_describe_unchecked_parts(budget, complete=complete)),
@@ -574,9 +574,9 @@ def translate_arguments(arguments: JsonObject, source: ToolCard, target: ToolCar
     """Translate the arguments of one tool to the schema of another, or return errors."""
     known = prepare_arguments(source, arguments)
     given = known.arguments if known.ok else dict(arguments)
-    here, there = tool_schemas.get_schema(source), tool_schemas.get_schema(target)
-    given, asked = _unwrap_question(given, there)
-    moved, renamed = _map_arguments(given, here, there)
+    source_schema, target_schema = tool_schemas.get_schema(source), tool_schemas.get_schema(target)
+    given, asked = _unwrap_question(given, target_schema)
+    moved, renamed = _map_arguments(given, source_schema, target_schema)
     repairs = [*asked, *renamed]
     errors: list[ParameterError] = []
     result = {moved[key]: value for key, value in given.items() if key in moved}
@@ -588,11 +588,11 @@ def translate_arguments(arguments: JsonObject, source: ToolCard, target: ToolCar
                         key, f"something {target.server} knows: identifiers do not travel", value
                     )
                 )
-        elif value is None or _is_setting(here, key, value):
+        elif value is None or _is_setting(source_schema, key, value):
             repairs.append(
                 _build_repair(key, RepairKind.REMOVED, value, None, f"{target.key} has no such setting")
             )
-        elif not _wrap_as_message(there, key, value, result, repairs):
+        elif not _wrap_as_message(target_schema, key, value, result, repairs):
             errors.append(build_value_error(key, f"a parameter that {target.key} also has", value))
     prepared = prepare_arguments(target, result)
     return replace(prepared, repairs=(*repairs, *prepared.repairs), errors=(*errors, *prepared.errors))
@@ -688,16 +688,16 @@ def _find_only_question(messages: Json) -> str | None:
     """Return the only user message of a conversation, or None."""
     if not is_list(messages):
         return None
-    said: list[str] = []
+    texts: list[str] = []
     for message in messages:
         match message:
             case {"role": "user", "content": str(text)}:
-                said.append(text)
+                texts.append(text)
             case {"role": "system" | "developer"}:
                 pass
             case _:
                 return None
-    return said[0] if len(said) == 1 and said[0].strip() else None
+    return texts[0] if len(texts) == 1 and texts[0].strip() else None
 
 
 def _is_question(name: str) -> bool:

@@ -165,15 +165,15 @@ class _JsonTrimming:
         return not (self._items or self._keys or self._levels)
 
     def describe_left_out(self) -> tuple[str, ...]:
-        said: list[str] = []
+        dropped: list[str] = []
         if self._items:
             missing, total = self._largest
             more = self._items - missing
-            said.append(
+            dropped.append(
                 f"{missing:,} of {total:,} items"
                 + (f" of the longest list, {more:,} items of others" if more else "")
             )
-        said += [
+        dropped += [
             f"{number:,} {what}"
             for number, what in (
                 (self._keys, "keys of objects"),
@@ -182,7 +182,7 @@ class _JsonTrimming:
             )
             if number
         ]
-        return tuple(said)
+        return tuple(dropped)
 
     def _trim_value(self, value: Json, depth: int, lists: int) -> Json:
         self._room -= 2

@@ -30,11 +30,11 @@ _REQUEST_WORDS: Final = (
 
 def extract_stems(request: str) -> tuple[str, ...]:
     """Return the significant words of a request, shortened to their stems."""
-    said = request.lower()
+    lowered = request.lower()
     spoken = [word for word in split_words(request) if len(word) >= _MIN_WORD_LENGTH or word.isdigit()]
     telling = [word for word in spoken if word not in _REQUEST_WORDS] or spoken
     # Adjacent words weigh more together: `order 4711` is a specific order.
-    pairs = [f"{one} {to_singular(other)}" for one, other in pairwise(telling) if f"{one} {other}" in said]
+    pairs = [f"{one} {to_singular(other)}" for one, other in pairwise(telling) if f"{one} {other}" in lowered]
     return take_distinct([*map(_shorten_word, telling), *pairs], MAX_STEMS)
 
 

@@ -175,15 +175,15 @@ def parse_fault(result: JsonObject) -> CallFault | None:
     """Return the fault of a failed result, as reported by built-in servers or by the operating system."""
     text = _get_text(result)[: 2 * MAX_DETAIL_LENGTH]
     meta = result.get("_meta")
-    told = cast("JsonObject", meta).get(FAULT) if isinstance(meta, dict) else None
-    if isinstance(told, dict):
-        said = {name: value for name, value in told.items() if isinstance(value, str)}
-        kind, fault = said.get("error_type", ""), said.get("fault", "")
+    meta_fault = cast("JsonObject", meta).get(FAULT) if isinstance(meta, dict) else None
+    if isinstance(meta_fault, dict):
+        fields = {name: value for name, value in meta_fault.items() if isinstance(value, str)}
+        kind, fault = fields.get("error_type", ""), fields.get("fault", "")
         return CallFault(
             message=_sanitize(text),
             error_type=kind if _TYPE.fullmatch(kind) else "",
-            path=_sanitize(said.get("path", "")),
-            parameter=_sanitize(said.get("parameter", "")),
+            path=_sanitize(fields.get("path", "")),
+            parameter=_sanitize(fields.get("parameter", "")),
             fault=ParameterFault(fault) if fault in _FAULTS else ParameterFault.BAD_VALUE,
         )
     if (found := _SYSTEM_ERROR.search(text)) is None:
@@ -199,8 +199,8 @@ def describe_fault(fault: CallFault | None) -> dict[str, Json]:
     """Return the fault for an outcome's metadata: its type, if known, and the path."""
     if fault is None:
         return {}
-    told: dict[str, Json] = {"error_type": fault.error_type, "attemptedPath": fault.path}
-    return {name: value for name, value in told.items() if value}
+    described: dict[str, Json] = {"error_type": fault.error_type, "attemptedPath": fault.path}
+    return {name: value for name, value in described.items() if value}
 
 
 def get_parameter_errors(fault: CallFault | None) -> tuple[ParameterError, ...]:

@@ -88,19 +88,19 @@ class LoopGuard:
 
         `may_insist`: a refused read that is repeated at once comes from a program and is allowed.
         """
-        talk = self._talks.get(conversation)
-        if talk is None or (conversation, call.fingerprint) in self._at_work:
+        recent = self._talks.get(conversation)
+        if recent is None or (conversation, call.fingerprint) in self._at_work:
             return None
-        lately = islice(reversed(talk.steps), MAX_ROUND_LENGTH)
+        lately = islice(reversed(recent.steps), MAX_ROUND_LENGTH)
         last = next((step for step in lately if step.call == call.fingerprint), None)
         if last is None:
             return None  # most calls are new and need no further check
         now = self._clock()
-        if may_insist and call.effect is Effect.READ and _is_insisting(talk, last, now):
+        if may_insist and call.effect is Effect.READ and _is_insisting(recent, last, now):
             return None
-        reason = _find_round(talk.steps, call, now)
+        reason = _find_round(recent.steps, call, now)
         if reason is not None:
-            talk.mark_refused(call.fingerprint, now)
+            recent.mark_refused(call.fingerprint, now)
         return reason
 
     def begin(self, conversation: str, call: Call) -> None:
@@ -123,12 +123,12 @@ class LoopGuard:
 
         `tolerance` multiplies the number of allowed repetitions.
         """
-        talk = self._talks.get(conversation)
-        if talk is None:
-            talk = self._talks[conversation] = _ConversationSteps()
+        recent = self._talks.get(conversation)
+        if recent is None:
+            recent = self._talks[conversation] = _ConversationSteps()
         self._talks.move_to_end(conversation)
         limit = self._get_limit(call) * tolerance
-        talk.steps.append(LoopStep(call.tool, call.fingerprint, result, limit, self._clock()))
+        recent.steps.append(LoopStep(call.tool, call.fingerprint, result, limit, self._clock()))
         while len(self._talks) > self._conversations:
             self._talks.popitem(last=False)
 

@@ -26,18 +26,18 @@ class ResultHash:
 
 def hash_result(result: JsonObject) -> ResultHash:
     """Hash everything except `_meta`, which servers change with every response."""
-    told = {key: value for key, value in result.items() if key != "_meta"}
+    hashed = {key: value for key, value in result.items() if key != "_meta"}
     try:
-        data = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
+        data = orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS)
     except (TypeError, ValueError):  # integers beyond 64 bits, which JSON allows
-        data = json.dumps(told, sort_keys=True).encode()
+        data = json.dumps(hashed, sort_keys=True).encode()
     return ResultHash(hashlib.blake2b(data, digest_size=16).hexdigest(), len(data))
 
 
 def hash_error(error: ErrorKind, detail: str) -> str:
     """Hash an error. A tool's own message is included; other messages may contain a countdown."""
-    told = detail if error is ErrorKind.EXECUTION_FAILED else ""
-    return f"{error}:{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"
+    message = detail if error is ErrorKind.EXECUTION_FAILED else ""
+    return f"{error}:{hashlib.blake2b(message.encode(), digest_size=16).hexdigest()}"
 
 
 _EMPTY_VALUES = frozenset({"", "[]", "{}", "null", '""'})

@@ -57,8 +57,12 @@ class CallPlan:
     @property
     def has_no_session(self) -> bool:
         """Whether the caller uses the protocol without sessions, so that its calls are unrelated."""
-        passage = self.request_context
-        return passage is not None and passage.caller is not None and passage.caller.accepts_input_required
+        request_context = self.request_context
+        return (
+            request_context is not None
+            and request_context.caller is not None
+            and request_context.caller.accepts_input_required
+        )
 
 
 @frozen

@@ -447,37 +447,39 @@ class CallRunner:
         """Run one plan, unless it repeats in a loop."""
         _check_plan(plan)
         # Loops are detected within one request: the same call in another request is intended.
-        talk = plan.context.packet_id or plan.context.conversation
+        conversation = plan.context.packet_id or plan.context.conversation
         # A later round is the same step. Without sessions, all calls with one API key would look like one
         # conversation.
         # An idempotency key marks intended repetitions.
         exempt = plan.is_continuation or plan.has_no_session or plan.context.idempotency_key is not None
-        if talk is None or exempt or not self._flags.loop_guard:
+        if conversation is None or exempt or not self._flags.loop_guard:
             return await self._run_without_duplicate(plan)
-        reason = self._loops.check(talk, plan.call, may_insist=plan.is_proxied)
+        reason = self._loops.check(conversation, plan.call, may_insist=plan.is_proxied)
         if reason is not None:
             return _build_loop_execution(plan.call, reason)
-        self._loops.begin(talk, plan.call)
+        self._loops.begin(conversation, plan.call)
         try:
             execution = await self._run_without_duplicate(plan)
         finally:
-            is_last = self._loops.end(talk, plan.call)
+            is_last = self._loops.end(conversation, plan.call)
         if is_last and not (execution.result is not None and is_input_required(execution.result)):
-            patience = PROXIED_TOLERANCE if plan.is_proxied else 1
-            self._loops.record_result(talk, plan.call, await _hash_execution(execution), tolerance=patience)
+            tolerance = PROXIED_TOLERANCE if plan.is_proxied else 1
+            self._loops.record_result(
+                conversation, plan.call, await _hash_execution(execution), tolerance=tolerance
+            )
         return execution
 
     async def _run_without_duplicate(self, plan: CallPlan) -> Execution:
-        journey = AttemptLog(plan.context, events=self._events)
+        attempt_log = AttemptLog(plan.context, events=self._events)
         until = math.inf if plan.context.seconds is None else loop_time() + plan.context.seconds
         key = build_duplicate_key(plan)
         if key is None:
-            return await self._run_with_fallbacks(plan, journey, until)
+            return await self._run_with_fallbacks(plan, attempt_log, until)
         refused = self._duplicates.check_duplicate(key, plan.call)
         if refused is not None:
             return refused
-        with self._duplicates.track_running(key, journey):
-            return await self._run_with_fallbacks(plan, journey, until)
+        with self._duplicates.track_running(key, attempt_log):
+            return await self._run_with_fallbacks(plan, attempt_log, until)
 
     async def _run_with_fallbacks(self, plan: CallPlan, attempt_log: AttemptLog, until: float) -> Execution:
         """Run the requested tool, then its fallbacks, until one gives a usable result."""

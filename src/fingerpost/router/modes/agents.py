@@ -78,12 +78,12 @@ async def offer_tools(run: RunState) -> None:
     now = run.packet.context.available_tools
     if not now or run.narrowing is None:
         return
-    shortlist, house = run.narrowing.shortlist, run.deps
-    last = () if shortlist.exclusive else house.offers.get_last(known_by)
-    previous = await house.narrower.filter_usable(house.snapshot(), last, run.options)
+    shortlist, deps = run.narrowing.shortlist, run.deps
+    last = () if shortlist.exclusive else deps.offers.get_last(known_by)
+    previous = await deps.narrower.filter_usable(deps.snapshot(), last, run.options)
     most = run.options.get("max_tools") or run.settings.narrow.max_tools
     tools = order_offered_keys(previous, now, most, [candidate.tool for candidate in shortlist.candidates])
-    house.offers.keep(known_by, tools)
+    deps.offers.keep(known_by, tools)
     run.offer_only(tools, kept=tuple(key for key in tools if key not in now))
 
 
@@ -103,8 +103,8 @@ async def run_agent_turns(run: RunState) -> Route:
         if not turn.handed:
             run.end_text_part()
         found = ""
-        if (wish := next((call for call in turn.calls if call.name == FIND_TOOLS), None)) is not None:
-            found = await find_other_tools(run, wish)
+        if (find_call := next((call for call in turn.calls if call.name == FIND_TOOLS), None)) is not None:
+            found = await find_other_tools(run, find_call)
             turn = replace(turn, calls=tuple(call for call in turn.calls if call.name != FIND_TOOLS))
             if not turn.calls and not turn.handed:  # finding other tools does not count as a round
                 note = found
@@ -159,13 +159,13 @@ async def _decide_turn(
 ) -> tuple[WrittenReply, ModelTurn]:
     schedule_turn(run, final=final, note=note)
     native = await run.can_take_definitions()
-    told = await build_prompt(run, cards, tools=True)
+    prompt = await build_prompt(run, cards, tools=True)
     thinks = run.mode is Mode.REACT
     request = build_turn_request(
         run.packet,
         cards,
-        system=f"{told.system}\n\n{THINK_ALOUD_NOTE}".strip() if thinks else told.system,
-        history=told.history,
+        system=f"{prompt.system}\n\n{THINK_ALOUD_NOTE}".strip() if thinks else prompt.system,
+        history=prompt.history,
         settings=run.settings.choose,
         final=final,
         tools=native,
@@ -195,10 +195,10 @@ def _read_turn(
     run: RunState, written: WrittenReply, cards: tuple[ToolCard, ...], *, native: bool
 ) -> ModelTurn:
     """Parse the reply and report its problems."""
-    said = replace(written.reply, text=written.text)
+    reply = replace(written.reply, text=written.text)
     own = get_tool_names((*run.own_tools, *(get_find_tools(run) if cards else ())))
-    turn = parse_turn(said, cards, tools=native, own_names=own, client_tools=run.client_options.tool_names)
-    if written.is_refusal and not said.tool_calls:
+    turn = parse_turn(reply, cards, tools=native, own_names=own, client_tools=run.client_options.tool_names)
+    if written.is_refusal and not reply.tool_calls:
         return ModelTurn()  # a refusal has no format to parse
     for problem in turn.problems:
         run.emit(ReplyRejected(packet_id=run.packet.packet_id, purpose="decision", problem=problem))
@@ -289,12 +289,12 @@ async def _build_request(
     run: RunState, cards: tuple[ToolCard, ...], *, last: bool, note: str
 ) -> ModelRequest:
     schedule_turn(run, final=last, note=note)
-    told = await build_prompt(run, cards, tools=True)
+    prompt = await build_prompt(run, cards, tools=True)
     return build_react_request(
         run.packet,
         cards,
-        system=told.system,
-        history=told.history,
+        system=prompt.system,
+        history=prompt.history,
         settings=run.settings.choose,
         last=last,
         order=run.packet.context.available_tools,

@@ -135,8 +135,8 @@ async def answer_without_tools(run: RunState) -> Route:
     if isinstance(written, Route):
         return written
     if in_json:
-        said = replace(written.reply, text=written.text, tool_calls=())
-        written = replace(written, text=parse_turn(said, (), tools=False).text)
+        reply = replace(written.reply, text=written.text, tool_calls=())
+        written = replace(written, text=parse_turn(reply, (), tools=False).text)
     if written.text or written.handed or written.is_refusal:
         return end_with_text(run, written)
     return build_limited(run, _build_limit_error(run), describe_results(run))
@@ -171,14 +171,14 @@ async def _draft_answer(
     answered = routing.worked or routing.cancelled  # a tool succeeded, or a person rejected a call
     if routing.steps and not answered and run.failures and not run.client_options.tools:
         return build_failed(run)
-    told = await build_prompt(run)
+    prompt = await build_prompt(run)
     native = await run.can_take_definitions()
-    request = _build_request(run, told, native=native)
+    request = _build_request(run, prompt, native=native)
     try:
         written = await _write_and_read(run, request, native=native, quiet=quiet)
         while written.pages:
             await read_pages(run, written.pages)
-            request = _build_request(run, told, native=native)
+            request = _build_request(run, prompt, native=native)
             written = await _write_and_read(run, request, native=native, quiet=quiet)
         made = written.call is not None and may_call
         if not made and not written.handed and lacks_answer(written):
@@ -194,8 +194,8 @@ async def _write_and_read(run: RunState, request: ModelRequest, *, native: bool,
     own = get_tool_names(run.own_tools)
     if not run.client_options.tools and not own:
         return written
-    said, in_words = replace(written.reply, text=written.text), native or is_in_shape(run, request)
-    turn = parse_turn(said, (), tools=in_words, own_names=own, client_tools=run.client_options.tool_names)
+    reply, in_words = replace(written.reply, text=written.text), native or is_in_shape(run, request)
+    turn = parse_turn(reply, (), tools=in_words, own_names=own, client_tools=run.client_options.tool_names)
     if turn.calls:
         return replace(written, text=turn.text, pages=turn.calls)
     if request.schema is not None and not turn.handed:
@@ -220,8 +220,8 @@ async def write_plainly(run: RunState, request: ModelRequest, first: WrittenRepl
     """
     run.schedule(SystemTask.REFINE)
     run.end_text_part()
-    told = PLAIN_NOTE if first.call is None else PLAIN_RESULTS_NOTE
-    messages = (*request.messages, Message(role="user", text=told))
+    note = PLAIN_NOTE if first.call is None else PLAIN_RESULTS_NOTE
+    messages = (*request.messages, Message(role="user", text=note))
     again = replace(request, messages=messages, schema=None, tools=(), tool_choice=None)
     written = await ask_prime(run, again, quiet=True)  # only an actual answer may be streamed now
     lacking = lacks_answer(written) or (first.call is not None and not written.text)

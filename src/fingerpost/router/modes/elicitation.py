@@ -81,12 +81,12 @@ def _parse_object(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json
 def _parse_lines(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
     """Parse an answer with one `name: value` per line."""
     names = {name.casefold(): name for name in fields}
-    told = {
+    values = {
         names[found[1].strip().casefold()]: found[2].strip()
         for found in _NAMED.finditer(text)
         if found[1].strip().casefold() in names
     }
-    return _convert_values(told, fields)
+    return _convert_values(values, fields)
 
 
 def _convert_values(given: Mapping[str, Json], fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:

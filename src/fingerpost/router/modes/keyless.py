@@ -102,8 +102,8 @@ async def resume_with_reply(run: RunState, question: Question, answer: str) -> R
         stopped = await _use_option(run, option, "the person chose it", question.need)
         return stopped or await _serve_needs(run, narrowing, rest)
     signals = await run.deps.narrower.read_signals(answer)
-    said = fill_answer(option.card, question.missing, answer, signals, today=_get_today())
-    arguments = {**option.filled.arguments, **said.arguments}
+    values = fill_answer(option.card, question.missing, answer, signals, today=_get_today())
+    arguments = {**option.filled.arguments, **values.arguments}
     still = tuple(one for one in option.filled.missing if one.name not in arguments)
     if still:
         asked = build_missing_question(option.card, still, get_language(run))

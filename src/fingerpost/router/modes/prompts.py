@@ -68,9 +68,9 @@ def _get_persona(run: RunState) -> str | None:
 
 def get_profile_guidance(run: RunState) -> str:
     """Return the profile's guidance on tool use."""
-    said = "" if run.profile is None else run.profile.guidance or ""
+    guidance = "" if run.profile is None else run.profile.guidance or ""
     effort = run.options.get("effort")
-    return said if effort is None else f"{said}\n{EFFORT_NOTES[Effort(effort)]}".strip()
+    return guidance if effort is None else f"{guidance}\n{EFFORT_NOTES[Effort(effort)]}".strip()
 
 
 def _get_directives(run: RunState) -> str:

@@ -114,10 +114,10 @@ async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Rou
         return build_waiting_for(run, pending)
     if _is_result_recorded(run, pending) and (over := _build_ended_route(run, known)) is not None:
         return over
-    told = RouteResumed(
+    event = RouteResumed(
         packet_id=run.packet.packet_id, pending_id=pending.pending_id, instance=run.deps.instance
     )
-    run.emit(told)
+    run.emit(event)
     waiting: Pending | None = None
     calls = (pending, *await _find_other_pending(run, pending, known))
     for each in calls:
@@ -168,16 +168,16 @@ async def resume_with_answer(run: RunState, question: Question, answer: str) -> 
     If the text does not answer the question, it is asked again.
     """
     assert question.call is not None and question.tool is not None
-    asked, said = question.call, parse_answer(question.call.schema, answer)
-    if said is None:
+    asked, content = question.call, parse_answer(question.call.schema, answer)
+    if content is None:
         return build_asked(run, question)
-    wish = ToolCall(name=question.tool, arguments=asked.arguments)
-    schedule_calls(run, (wish,))
-    context = build_context(run, wish, tokens_left=compute_room(run))
+    tool_call = ToolCall(name=question.tool, arguments=asked.arguments)
+    schedule_calls(run, (tool_call,))
+    context = build_context(run, tool_call, tokens_left=compute_room(run))
     context = replace(context, call_id=asked.call_id)  # one trace for the question and its answer
-    told: JsonObject = {asked.name: {"action": "accept", "content": said}}
-    passage = RequestContext(input_responses=told, request_state=asked.state)
-    outcome = check_question(await run.deps.calls.call(wish, context, passage))
+    responses: JsonObject = {asked.name: {"action": "accept", "content": content}}
+    request_context = RequestContext(input_responses=responses, request_state=asked.state)
+    outcome = check_question(await run.deps.calls.call(tool_call, context, request_context))
     selection = Selection(tool=question.tool, arguments=asked.arguments)
     if is_waiting(outcome):
         return await build_waiting(run, outcome, selection)
@@ -195,17 +195,17 @@ async def _execute_decision(run: RunState, pending: Pending) -> Route | None:
     """
     if not pending.joined:
         return await _execute_decision_alone(run, pending)
-    house = run.deps
-    async with hold_claim(house.store, f"call {pending.pending_id}", house.instance):
+    deps = run.deps
+    async with hold_claim(deps.store, f"call {pending.pending_id}", deps.instance):
         made = await _find_shared_result(run, pending)
         if made is None:
             return await _execute_decision_alone(run, pending)
         result, step = made
         selection = Selection(tool=pending.tool, arguments=step.arguments)
         _emit_status(run, pending, selection, success=step.success)
-        said = f"This call was made once, for {len(pending.packets)} requests that waited for its approval."
-        told = replace(step, text=f"{said}\n{step.text}")
-        run.emit(ToolResultInjected(packet_id=run.packet.packet_id, result=result, step=told))
+        note = f"This call was made once, for {len(pending.packets)} requests that waited for its approval."
+        noted_step = replace(step, text=f"{note}\n{step.text}")
+        run.emit(ToolResultInjected(packet_id=run.packet.packet_id, result=result, step=noted_step))
     return None
 
 
@@ -225,10 +225,10 @@ async def _find_shared_result(run: RunState, pending: Pending) -> tuple[ToolResu
 
 
 async def _execute_decision_alone(run: RunState, pending: Pending) -> Route | None:
-    wish = ToolCall(name=pending.tool, arguments=pending.arguments)
+    tool_call = ToolCall(name=pending.tool, arguments=pending.arguments)
     if pending.decision is Decision.APPROVED:
-        schedule_calls(run, (wish,))
-    context = build_context(run, wish, tokens_left=compute_room(run))
+        schedule_calls(run, (tool_call,))
+    context = build_context(run, tool_call, tokens_left=compute_room(run))
     outcome = check_question(await run.deps.calls.resume(pending.pending_id, context))
     arguments = pending.arguments if pending.edited_arguments is None else pending.edited_arguments
     selection = Selection(tool=pending.tool, arguments=arguments)

@@ -97,17 +97,17 @@ def build_failed(run: RunState) -> Route:
     """End the run after all attempts failed. The text lists the attempts and what the person can change."""
     last = run.failures[-1] if run.failures else None
     attempts = [attempt for outcome in run.failures for attempt in outcome.attempts]
-    told = build_guidance(
+    guidance = build_guidance(
         attempts,
         (last.error if last is not None else None) or ErrorKind.UNAVAILABLE,
         tool=last.tool if last is not None else "",
         detail=last.detail or last.content if last is not None else "",
         fix=_get_fix(last),
     )
-    text = told.render()
+    text = guidance.render()
     if last is not None and _get_fix(last):  # a specific fix is known, not only general advice
         text = f"This could not be done: {last.content.rstrip('.')}.\n\n{text}"
-    return _end_run(run, RouteOutcome.FAILED, text, by=NO_MODEL_NAME, detail="\n".join(told.technical))
+    return _end_run(run, RouteOutcome.FAILED, text, by=NO_MODEL_NAME, detail="\n".join(guidance.technical))
 
 
 def _get_fix(outcome: Outcome | None) -> str:

@@ -443,9 +443,9 @@ class RunState:
         """Check whether the conversation names a trimmed result that this caller can still read."""
         if not self.settings.tool_routing.enabled:
             return
-        said = (*self.packet.context.history, *self.client_options.later_messages)
+        messages = (*self.packet.context.history, *self.client_options.later_messages)
         results, caller = self.deps.calls.results, self.packet.header.caller
-        for handle in find_handles(message.text for message in said):
+        for handle in find_handles(message.text for message in messages):
             if await results.is_kept(handle, caller=caller):
                 self._names_kept_result = True
                 return

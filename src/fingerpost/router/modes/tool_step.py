@@ -74,7 +74,7 @@ def get_effect(run: RunState, tool_call: ToolCall) -> Effect | None:
 def schedule_calls(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
     """Schedule the calls: as research if they only read, as an action if they change something."""
     run.schedule(SystemTask.TOOL_EXECUTION)
-    reads = {get_effect(run, wish) is Effect.READ for wish in tool_calls}
+    reads = {get_effect(run, tool_call) is Effect.READ for tool_call in tool_calls}
     if True in reads:
         run.schedule(SystemTask.RESEARCH)
     if False in reads:
@@ -87,10 +87,10 @@ def emit_status(run: RunState, now: ExecutionStatus, reason: str = "") -> None:
 
 async def run_call(run: RunState, selection: Selection, *, doubt: str = "") -> Outcome:
     """Run one call, subject to the policy and a person's approval."""
-    wish = build_tool_call(selection)
-    schedule_calls(run, (wish,))
-    context = build_context(run, wish, tokens_left=compute_room(run))
-    outcome = await run.deps.calls.call(wish, replace(context, doubt=doubt or context.doubt))
+    tool_call = build_tool_call(selection)
+    schedule_calls(run, (tool_call,))
+    context = build_context(run, tool_call, tokens_left=compute_room(run))
+    outcome = await run.deps.calls.call(tool_call, replace(context, doubt=doubt or context.doubt))
     return await summarise_outcome(run, check_question(outcome))
 
 
@@ -98,7 +98,7 @@ async def run_calls_in_parallel(run: RunState, tool_calls: Sequence[ToolCall]) -
     """Run independent calls in parallel."""
     schedule_calls(run, tool_calls)
     tokens_left = compute_room(run)
-    contexts = [build_context(run, wish, tokens_left=tokens_left) for wish in tool_calls]
+    contexts = [build_context(run, tool_call, tokens_left=tokens_left) for tool_call in tool_calls]
     outcomes = await run.deps.calls.call_many(list(zip(tool_calls, contexts, strict=True)))
     return tuple([await summarise_outcome(run, check_question(outcome)) for outcome in outcomes])
 
@@ -236,8 +236,8 @@ def add_result(run: RunState, selection: Selection, outcome: Outcome) -> None:
 async def read_pages(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
     """Add pages of trimmed results to the packet. This does not count as a round."""
     outcomes = await run_calls_in_parallel(run, tool_calls)
-    for wish, outcome in zip(tool_calls, outcomes, strict=True):
-        add_result(run, Selection(tool=wish.name, arguments=wish.arguments), outcome)
+    for tool_call, outcome in zip(tool_calls, outcomes, strict=True):
+        add_result(run, Selection(tool=tool_call.name, arguments=tool_call.arguments), outcome)
 
 
 def _read_directive(run: RunState, outcome: Outcome) -> JsonObject | None:
