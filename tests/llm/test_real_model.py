@@ -19,8 +19,8 @@ from fingerpost.llm import (
     OpenAIChat,
     ResponseSchema,
     Role,
+    parse_structured,
     probe,
-    structured,
 )
 from fingerpost.llm.capabilities import MAX_MISSED
 from fingerpost.records import JsonObject, Message
@@ -112,7 +112,7 @@ async def test_a_schema_is_kept_to_streamed_or_not(llama: str):
 
         for way in (chat.complete, streamed):
             reply = await way(request)
-            answer = structured(reply.text, schema)
+            answer = parse_structured(reply.text, schema)
             assert isinstance(answer, dict), reply.text
             assert answer["mood"] in ("glad", "sad")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.llm import structured
+from fingerpost.llm import parse_structured
 from fingerpost.llm.content import MAX_REPLY_LENGTH
 from tests.catalog.definitions import UNHURRIED
 from tests.requirements import proves
@@ -42,13 +42,13 @@ objects = st.dictionaries(st.text(), values, max_size=5)
     ],
 )
 def test_the_object_is_found(text: str):
-    found = structured(text, ANSWER)
+    found = parse_structured(text, ANSWER)
     assert isinstance(found, dict)
     assert found["a"] == 1
 
 
 def test_a_comma_inside_a_text_stays():
-    assert structured('{"a": 1, "c": "x,]",}', ANSWER) == {"a": 1, "c": "x,]"}
+    assert parse_structured('{"a": 1, "c": "x,]",}', ANSWER) == {"a": 1, "c": "x,]"}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_comma_inside_a_text_stays():
     ],
 )
 def test_what_is_not_there_is_not_made_up(text: str):
-    assert structured(text, ANSWER) is None
+    assert parse_structured(text, ANSWER) is None
 
 
 MEGABYTE = 1_000_000
@@ -104,7 +104,7 @@ HOSTILE = {
     ids=["object", "list", "unique", "pattern"],
 )
 def test_a_megabyte_of_trouble_is_over_soon(text: str, schema: dict[str, Any]):
-    assert structured(text, schema) is None
+    assert parse_structured(text, schema) is None
 
 
 def test_a_schema_may_be_nonsense_or_point_elsewhere_without_harm():
@@ -115,15 +115,15 @@ def test_a_schema_may_be_nonsense_or_point_elsewhere_without_harm():
         {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
         {"required": 7},
     ):
-        assert structured('{"a": 1}', schema) is None
+        assert parse_structured('{"a": 1}', schema) is None
 
 
 def test_a_strangers_pattern_is_not_run():
     endless = {"properties": {"a": {"type": "string", "pattern": "^(x+)+y$"}}, "required": ["a"]}
-    assert structured(f'{{"a": "{"x" * 60}"}}', endless) == {"a": "x" * 60}
+    assert parse_structured(f'{{"a": "{"x" * 60}"}}', endless) == {"a": "x" * 60}
     for draft in ("http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"):
         named = {"type": "object", "allOf": [{"$schema": draft, **endless}]}
-        assert structured(f'{{"a": "{"x" * 60}"}}', named) == {"a": "x" * 60}
+        assert parse_structured(f'{{"a": "{"x" * 60}"}}', named) == {"a": "x" * 60}
 
 
 @proves("W10")
@@ -131,23 +131,23 @@ def test_a_strangers_pattern_is_not_run():
 def test_a_schema_that_doubles_with_every_level_is_given_up(keyword: str):
     levels = {f"level{depth}": {keyword: [{"$ref": f"#/$defs/level{depth + 1}"}] * 2} for depth in range(60)}
     schema = {"$defs": {**levels, "level60": {"type": "string"}}, "$ref": "#/$defs/level0"}
-    assert structured('{"a": 1}', schema) is None
+    assert parse_structured('{"a": 1}', schema) is None
 
 
 def test_without_a_schema_any_object_or_array_will_do():
-    assert structured("well: [1, 2]") == [1, 2]
-    assert structured("7") is None
+    assert parse_structured("well: [1, 2]") == [1, 2]
+    assert parse_structured("7") is None
 
 
 @UNHURRIED
 @given(objects)
 def test_every_object_survives_fences_and_prose(value: dict[str, Any]):
     for text in (json.dumps(value), f"```json\n{json.dumps(value)}\n```", f"Here: {json.dumps(value)} Done."):
-        assert structured(text, {"type": "object"}) == value
+        assert parse_structured(text, {"type": "object"}) == value
 
 
 @UNHURRIED
 @given(st.text(alphabet='{}[]",:\\`<>/think 12aé\n', max_size=400))
 def test_junk_never_raises(text: str):
-    found = structured(text, ANSWER)
+    found = parse_structured(text, ANSWER)
     assert found is None or (isinstance(found, dict) and isinstance(found["a"], int))

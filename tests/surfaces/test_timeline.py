@@ -77,8 +77,8 @@ def test_the_time_a_person_took_is_cut_out_of_the_axis() -> None:
 
 def test_what_runs_side_by_side_is_counted_once() -> None:
     found = build_timeline([began(), tool(0, 100), tool(50, 100), tool(300, 10)])
-    assert round(found.taken("tool")) == 160
-    assert found.taken("model") == 0
+    assert round(found.sum_stage("tool")) == 160
+    assert found.sum_stage("model") == 0
 
 
 def test_two_questions_to_a_person_at_the_same_time_are_one_wait() -> None:
@@ -110,4 +110,4 @@ def test_every_bar_lies_on_the_axis(things: list[tuple[float, float, str]]) -> N
         assert 1 <= len(drawn) <= 40
         assert drawn.strip()
     for stage in ("model", "tool"):
-        assert found.taken(stage) <= found.length + 1e-6
+        assert found.sum_stage(stage) <= found.length + 1e-6

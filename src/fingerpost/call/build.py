@@ -68,7 +68,7 @@ def resolve_tool(call: ToolCall, snapshot: Snapshot) -> ResolvedTool | ToolNotFo
             return ResolvedTool(card=card, arguments=call.arguments)
         if (found := _resolve_operation(written, call, snapshot)) is not None:
             return found
-    namesakes = snapshot.named(name)
+    namesakes = snapshot.find_by_name(name)
     if namesakes:
         return ToolNotFound(name=name, near=tuple(card.key for card in namesakes), ambiguous=True)
     alike = _find_similar(name, snapshot)

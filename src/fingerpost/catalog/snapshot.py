@@ -87,7 +87,7 @@ class Snapshot:
     def by_server(self, server: str) -> tuple[ToolCard, ...]:
         return tuple(card for card in self.cards if card.server == server)
 
-    def named(self, name: str) -> tuple[ToolCard, ...]:
+    def find_by_name(self, name: str) -> tuple[ToolCard, ...]:
         """Return every tool that its server calls `name`."""
         return tuple(self._names.get(name, ()))
 

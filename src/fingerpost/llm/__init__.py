@@ -2,7 +2,7 @@
 
 from fingerpost.llm.base import Ask, ChatModel, ModelReply, ModelRequest, ModelUsage, OnText, ResponseSchema
 from fingerpost.llm.capabilities import Capabilities, probe
-from fingerpost.llm.content import structured
+from fingerpost.llm.content import parse_structured
 from fingerpost.llm.openai_chat import OpenAIChat
 from fingerpost.llm.pool import CapabilityMemory, ModelPool, Role
 
@@ -19,6 +19,6 @@ __all__ = [
     "OpenAIChat",
     "ResponseSchema",
     "Role",
+    "parse_structured",
     "probe",
-    "structured",
 ]

@@ -11,7 +11,7 @@ from typing import Final
 from fingerpost.errors import ModelError, ModelRefused
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, OnText, ResponseSchema
-from fingerpost.llm.content import as_mapping, parse_json, structured
+from fingerpost.llm.content import as_mapping, parse_json, parse_structured
 from fingerpost.records import JsonObject, Message
 
 PROBE_TOKENS: Final = 200
@@ -87,7 +87,7 @@ async def _probe_schema(model: ChatModel) -> bool | None:
         schema=_SCHEMA,
     )
     reply = await model.complete(request)
-    if structured(reply.text, _SCHEMA.schema) is not None:
+    if parse_structured(reply.text, _SCHEMA.schema) is not None:
         return True
     return False if is_finished(reply) else None
 
@@ -238,7 +238,7 @@ class CapabilityFindings:
         """
         schema = self.json_schema
         if request.schema is not None and schema is not False and not reply.tool_calls and is_finished(reply):
-            schema = structured(reply.text, request.schema.schema) is not None
+            schema = parse_structured(reply.text, request.schema.schema) is not None
         found = self._update_tools(request, reply, now)
         return replace(found, json_schema=schema, thinks_aloud=self._detect_reasoning(reply))
 

@@ -378,14 +378,14 @@ pin_to_own_draft(_CHECKS)
 def _count_steps(visit: Any) -> Any:
     """Wrap a library check so that each use counts as a step."""
 
-    def counted(validator: Any, instance: Any, *rest: Any, **more: Any) -> Iterator[ValidationError]:
+    def count_and_check(validator: Any, instance: Any, *rest: Any, **more: Any) -> Iterator[ValidationError]:
         steps = _steps_left.get()
         steps[0] -= 1 + (len(cast("Sized", instance)) // _LONG if isinstance(instance, _LENGTHY) else 0)
         if steps[0] < 0:
             raise _TooManySteps
         yield from visit(validator, instance, *rest, **more)
 
-    return counted
+    return count_and_check
 
 
 _steps_left: ContextVar[list[int]] = ContextVar("steps_left")
@@ -406,7 +406,7 @@ _OPENING: Final = re.compile(r"[{\[]")
 _SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
 
 
-def structured(text: str, schema: JsonObject | None = None) -> Json | None:
+def parse_structured(text: str, schema: JsonObject | None = None) -> Json | None:
     """Return the JSON value in `text` that satisfies `schema` (None: any object or array), or None.
 
     Of several values the last one is returned, because models reason before they answer.

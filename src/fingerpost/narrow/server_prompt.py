@@ -13,7 +13,7 @@ from typing import Final
 from fingerpost.catalog import Snapshot, escape_invisible_except
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.llm import ResponseSchema, structured
+from fingerpost.llm import ResponseSchema, parse_structured
 from fingerpost.llm.content import as_mapping, strip_reasoning
 from fingerpost.records import Json, JsonObject, Message, ToolCard
 from fingerpost.records.json import to_valid_text
@@ -299,7 +299,7 @@ class PickedServers:
 
 def parse_server_choice(reply: str, names: ServerNames) -> PickedServers:
     """Parse the choice in `reply`. Never raises; an unusable reply gives no servers."""
-    found = structured(reply, _ACCEPTED_SCHEMA)
+    found = parse_structured(reply, _ACCEPTED_SCHEMA)
     if isinstance(found, Mapping):
         return _match_names(
             _get_listed_names(found["relevant_servers"]), names, _get_reasoning(found.get("reasoning"))
@@ -307,7 +307,7 @@ def parse_server_choice(reply: str, names: ServerNames) -> PickedServers:
     said = strip_reasoning(reply[:MAX_REPLY_LENGTH])
     if cut := _TRUNCATED_LIST.findall(said):
         return _match_names(_STRING.findall(cut[-1][:MAX_TRUNCATED_LENGTH]), names, "the reply was cut short")
-    bare = structured(said, _BARE_LIST_SCHEMA)
+    bare = parse_structured(said, _BARE_LIST_SCHEMA)
     if isinstance(bare, Sequence) and not isinstance(bare, str):
         return _match_names(_get_listed_names(bare), names, "")
     return _find_names_in_text(said, names)

@@ -29,6 +29,7 @@ from fingerpost.errors import (
     UnknownTool,
 )
 from fingerpost.events import EventSink, Fanout, LiveFeed, ProfilesChanged
+from fingerpost.llm import ModelPool
 from fingerpost.records import (
     Approval,
     CallContext,
@@ -66,9 +67,10 @@ from fingerpost.router.options import (
     resolve_model_names,
 )
 from fingerpost.router.profiles import POLL_INTERVAL_S, Policy, Profiles, build_profile_rules, poll_profiles
-from fingerpost.router.store_sync import PinSync, poll_store, renew_lease
+from fingerpost.router.store_sync import PinSync, StoredCapabilities, poll_store, renew_lease
 from fingerpost.router.visibility import DisabledTools, VisibilityCache, VisibleCatalog
 from fingerpost.servers import ServerPool, sign_in
+from fingerpost.servers.spec import FunctionServer, build_function_tool
 from fingerpost.settings import ProfileFiles, Settings
 from fingerpost.store import Store
 from fingerpost.tasks import run_restarting
@@ -409,9 +411,6 @@ class Router:
     def _get_pool(self) -> ModelPool:
         """Return the given models, else those of the settings."""
         if self._pool is None:
-            from fingerpost.llm import ModelPool
-            from fingerpost.router.store_sync import StoredCapabilities
-
             lite, prime = self._models
             memory = StoredCapabilities(self.store.cache)
             self._pool = ModelPool.of(self.settings.models, lite=lite, prime=prime, memory=memory)
@@ -497,7 +496,6 @@ class Router:
         Calls use the whole pipeline: policy, arguments, timeouts, digest, events. Raises `ConfigError` if
         `function` is not callable or its parameters cannot be expressed as a schema.
         """
-        from fingerpost.servers.spec import FunctionServer, build_function_tool
 
         async with self._track_request():
             tool = build_function_tool(function, name=name, description=description, effect=effect)

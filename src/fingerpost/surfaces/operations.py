@@ -10,6 +10,7 @@ from typing import Final
 import anyio.to_thread
 import orjson
 
+from fingerpost import __version__
 from fingerpost.errors import StoreError
 from fingerpost.records import Right, ServerState
 from fingerpost.router import Router
@@ -110,7 +111,6 @@ class OperationsApp:
         await respond(send, 200, body, (kind, _NO_STORE_HEADER, *SAME_ORIGIN_HEADERS))
 
     async def _collect_gauges(self) -> GaugeValues:
-        from fingerpost import __version__
 
         router = self._router
         return GaugeValues(

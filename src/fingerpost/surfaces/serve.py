@@ -16,6 +16,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
+from fingerpost.surfaces.console import open_console
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.sessions import NotificationListeners
@@ -83,7 +84,7 @@ def _open_api(
     from fingerpost.surfaces.api import open_api
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[ServedApp]:
+    async def open_app() -> AsyncGenerator[ServedApp]:
         router = deps.router
         async with (
             JournalReader.open(router.store, router.live) as ledger,
@@ -99,11 +100,10 @@ def _open_api(
             readers.set_counter(lambda: api.streams)
             yield api
 
-    return opened()
+    return open_app()
 
 
 def _open_console(deps: SurfaceDeps) -> AbstractAsyncContextManager[ServedApp]:
-    from fingerpost.surfaces.console import open_console
 
     return open_console(deps.authenticator)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
+from fingerpost import __version__
 from fingerpost.errors import ConfigError
 from fingerpost.events import Fanout
 from fingerpost.settings import Settings
@@ -113,7 +114,6 @@ def _make_provider(service: str, endpoint: str | None) -> TracerProvider:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    from fingerpost import __version__
     from fingerpost.telemetry import spans as _  # noqa: F401 - loaded here rather than on the event loop
 
     exporter = OTLPSpanExporter(

@@ -38,7 +38,7 @@ def make(host: BuiltinHost) -> BuiltinServer:
     )
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[None]:
+    async def open_base() -> AsyncGenerator[None]:
         base.start_polling(chosen.watch_seconds)
         try:
             yield
@@ -50,7 +50,7 @@ def make(host: BuiltinHost) -> BuiltinServer:
         SERVER_NAME,
         build_knowledge_tools(KnowledgeTools(host, base)),
         instructions=_INSTRUCTIONS,
-        open=opened,
+        open=open_base,
         get_context=host.get_context,
     )
 

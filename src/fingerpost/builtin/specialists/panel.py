@@ -14,7 +14,7 @@ from fingerpost.builtin.specialists.agents import NestedRequests, RequestShare, 
 from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
 from fingerpost.errors import FingerpostError, ModelRefused
 from fingerpost.frozen import frozen
-from fingerpost.llm import structured
+from fingerpost.llm import parse_structured
 from fingerpost.records import Effect, Json, JsonObject, Mode, Scope
 
 
@@ -112,7 +112,7 @@ async def choose_experts(
         tool_choice="none",
         options=build_response_format("experts", _EXPERTS_SCHEMA),
     )
-    found = None if describe_problem(route) else structured(route.answer, _EXPERTS_SCHEMA)
+    found = None if describe_problem(route) else parse_structured(route.answer, _EXPERTS_SCHEMA)
     experts = parse_experts(found.get("experts"), few) if isinstance(found, Mapping) else ()
     return experts if len(experts) > 1 else DEFAULT_EXPERTS[:few]
 
@@ -267,7 +267,7 @@ async def synthesize(
     if problem := describe_problem(route):
         said = f"The views could not be brought together: {problem}\n\n{join_views(views)}"
         return PanelSynthesis(answer=said, read=False, packet=route.packet_id)
-    found = structured(route.answer, SYNTHESIS_SCHEMA)
+    found = parse_structured(route.answer, SYNTHESIS_SCHEMA)
     if not isinstance(found, Mapping):
         return PanelSynthesis(answer=route.answer, read=False, packet=route.packet_id)
     return PanelSynthesis(
@@ -409,7 +409,7 @@ async def _run_panel(
     await caller.progress(0, steps, f"asking {', '.join(expert.name for expert in experts)}")
     done = 0
 
-    async def told(view: ExpertView) -> None:
+    async def note_answer(view: ExpertView) -> None:
         nonlocal done
         done += 1
         said = "could not answer" if view.problem else "has answered"
@@ -417,7 +417,7 @@ async def _run_panel(
 
     part = share.take_part(_EXPERTS_SHARE, _EXPERTS_SHARE)
     views = await ask_experts(
-        nested, question, experts, part, reads=arguments.get("use_tools") is True, on_answered=told
+        nested, question, experts, part, reads=arguments.get("use_tools") is True, on_answered=note_answer
     )
     good = tuple(view for view in views if not view.problem)
     if not good:

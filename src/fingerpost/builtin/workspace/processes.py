@@ -373,14 +373,14 @@ class BackgroundJobs:
     async def _run_job(self, job: BackgroundJob, *, task_status: TaskStatus[None]) -> None:
         begun = False
 
-        def started() -> None:
+        def note_start() -> None:
             nonlocal begun
             begun = True
             task_status.started()
 
         with job.scope:
             try:
-                await job.command.run(self._ground, started=started)
+                await job.command.run(self._ground, started=note_start)
             except Exception:
                 if not begun:
                     raise  # the caller that waits for the start gets the error

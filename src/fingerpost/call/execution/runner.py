@@ -229,11 +229,11 @@ def _wrap_progress(report: ProgressReporter | None, clock: SlotClock) -> Progres
     if report is None:
         return None
 
-    async def noticed(progress: float, total: float | None, message: str | None) -> None:
+    async def note_progress(progress: float, total: float | None, message: str | None) -> None:
         clock.note_progress(progress)
         await report(progress, total, message)
 
-    return noticed
+    return note_progress
 
 
 def _build_no_time_error(tool_run: ToolRun) -> ToolTimeout:

@@ -172,7 +172,7 @@ _BACKUPS: Final = ".backup-"
 
 
 @frozen(kw_only=False)
-class FileChange:
+class ConfigFileChange:
     """The content of a file before and after. None means no file."""
 
     file: Path
@@ -184,7 +184,7 @@ class FileChange:
         return self.before != self.after
 
 
-def plan_install(client: InstallClient, file: Path, name: str, entry: ServerEntry) -> FileChange:
+def plan_install(client: InstallClient, file: Path, name: str, entry: ServerEntry) -> ConfigFileChange:
     """Return the change that sets the server `name` to `entry`. Raises `ConfigError`."""
     data = _read_bytes(file)
     document = _read_client_file(client, file) if data is not None else None
@@ -192,7 +192,7 @@ def plan_install(client: InstallClient, file: Path, name: str, entry: ServerEntr
     present = _look_up(values, client.place).get(name)
     entry = _keep_switches(present, entry)
     if present == entry:
-        return FileChange(file, data, data)
+        return ConfigFileChange(file, data, data)
     expected = copy.deepcopy(values)
     node = expected
     for key in client.place:
@@ -206,23 +206,23 @@ def plan_install(client: InstallClient, file: Path, name: str, entry: ServerEntr
     )
 
 
-def plan_removal(client: InstallClient, file: Path, name: str) -> FileChange:
+def plan_removal(client: InstallClient, file: Path, name: str) -> ConfigFileChange:
     """Return the change that removes the server `name`, or restores the backup if nothing else changed."""
     data = _read_bytes(file)
     values = _get_values(_read_client_file(client, file)) if data is not None else {}
     present = _look_up(values, client.place).get(name)
     if data is None or present is None:
-        return FileChange(file, data, data)
+        return ConfigFileChange(file, data, data)
     entry = cast("ServerEntry", present)
     original = _find_original(client, file, data, name, entry)
     if original is not None:
-        return FileChange(file, data, original[0])
+        return ConfigFileChange(file, data, original[0])
     expected = copy.deepcopy(values)
     del _look_up(expected, client.place)[name]
     return _check_edit(client, file, data, lambda text: _drop_entry(client, text, name), expected, None)
 
 
-def format_change(change: FileChange, shown: str, client: InstallClient) -> list[str]:
+def format_change(change: ConfigFileChange, shown: str, client: InstallClient) -> list[str]:
     """Return the change as lines of a unified diff, secrets masked."""
     _remember_secrets(change, client)
     before, after = (_decode(data or b"").splitlines() for data in (change.before, change.after))
@@ -230,7 +230,7 @@ def format_change(change: FileChange, shown: str, client: InstallClient) -> list
     return [escape_invisible_except(scrub(line), keep="\t\\") for line in lines]
 
 
-def apply_change(change: FileChange, now: datetime) -> Path | None:
+def apply_change(change: ConfigFileChange, now: datetime) -> Path | None:
     """Write the change atomically. Return the path of the backup, if there was a file."""
     target = change.file.resolve()  # a link stays a link
     if _read_bytes(target) != change.before:
@@ -253,7 +253,7 @@ def apply_change(change: FileChange, now: datetime) -> Path | None:
     return backup
 
 
-def is_switched_off(client: InstallClient, change: FileChange, name: str) -> bool:
+def is_switched_off(client: InstallClient, change: ConfigFileChange, name: str) -> bool:
     """Return whether the entry is disabled; a switch of an older entry is kept."""
     entry = _look_up(_parse_values(client, _decode(change.after or b"")), client.place).get(name)
     switches = cast("ServerEntry", entry) if isinstance(entry, dict) else {}
@@ -278,7 +278,7 @@ def _check_edit(
     edit: Callable[[str], str],
     expected: Mapping[str, Any],
     pasted: tuple[str, ServerEntry] | None,
-) -> FileChange:
+) -> ConfigFileChange:
     mark = _BOM if data is not None and data.startswith(_BOM) else b""
     try:
         text = edit(_decode(data or b""))
@@ -292,7 +292,7 @@ def _check_edit(
             )
         message = f"the entry cannot be taken out of {file} safely"
         raise ConfigError(message, hint="remove it by hand; nothing was changed")
-    return FileChange(file, data, mark + text.encode())
+    return ConfigFileChange(file, data, mark + text.encode())
 
 
 def _build_paste_error(
@@ -358,7 +358,7 @@ def _look_up(values: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any
     return cast("dict[str, Any]", node) if isinstance(node, dict) else {}
 
 
-def _remember_secrets(change: FileChange, client: InstallClient) -> None:
+def _remember_secrets(change: ConfigFileChange, client: InstallClient) -> None:
     """Register the secrets of other servers for masking."""
     for data in (change.before, change.after):
         parse = parse_toml if client.is_toml else parse_json
@@ -581,12 +581,12 @@ def _remove_entry(place: ClientFile, name: str, *, yes: bool, dry_run: bool) -> 
     return 0
 
 
-def _show_change(change: FileChange, place: ClientFile) -> None:
+def _show_change(change: ConfigFileChange, place: ClientFile) -> None:
     for line in format_change(change, shorten_path(place.file, Path.home()), place.client):
         click.echo(style_text(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1])))
 
 
-def _write_change(change: FileChange, place: ClientFile, *, yes: bool) -> None:
+def _write_change(change: ConfigFileChange, place: ClientFile, *, yes: bool) -> None:
     if not place.present and place.scope == "user" and not change.file.parent.is_dir():
         absent = f"{place.client.label} does not seem to be here; {change.file.parent} is made"
         click.echo(style_text("note: ", fg="yellow") + absent, err=True)

@@ -64,11 +64,11 @@ def run_on_store(
 
     settings = read_settings(CommonOptions(config, servers, as_json=False)).settings
 
-    async def opened() -> R:
+    async def run_opened() -> R:
         async with Store.open(settings.store.url, audit=settings.flags.audit) as store:
             return await work(store, settings)
 
-    return run_async(opened)
+    return run_async(run_opened)
 
 
 @asynccontextmanager

@@ -67,7 +67,7 @@ class Timeline:
     length: float
     waited: float = 0.0  # for a person
 
-    def taken(self, stage: str) -> float:
+    def sum_stage(self, stage: str) -> float:
         """Return the milliseconds of a stage; parallel time counts once."""
         covered = end = 0.0
         for span in sorted((one for one in self.spans if one.stage == stage), key=lambda one: one.start):
@@ -370,7 +370,7 @@ def draw_bar(span: TimelineSpan, whole: float, *, coloured: bool, width: int = A
 
 def describe_costs(route: Route, found: Timeline, events: Sequence[Event]) -> Iterator[StoryLine]:
     """Yield time and tokens by stage."""
-    models, tools = found.taken("model"), found.taken("tool")
+    models, tools = found.sum_stage("model"), found.sum_stage("tool")
     own = max(0.0, found.length - models - tools)
     waited = f"; {found.waited / 1000:,.1f} s more for a person" if found.waited >= 1 else ""
     yield (

@@ -102,11 +102,11 @@ def people_only(command: Command) -> Command:
     """Raise `CallError` if a tool has started the command. For commands that decide something."""
 
     @wraps(command)
-    def checked(*args: Any, **options: Any) -> Any:
+    def check_and_run(*args: Any, **options: Any) -> Any:
         run("terminal_input:refuse_tools")
         return command(*args, **options)
 
-    return checked
+    return check_and_run
 
 
 def common_options(command: Command) -> Command:
@@ -135,14 +135,14 @@ def _repeat_in_hints(command: Command) -> Command:
     """Add the files given to this command to commands in the hints of errors."""
 
     @wraps(command)
-    def advised(*args: Any, **options: Any) -> Any:
+    def run_with_hints(*args: Any, **options: Any) -> Any:
         try:
             return command(*args, **options)
         except FingerpostError as error:
             error.hint = error.hint and repeat_options(error.hint)
             raise
 
-    return advised
+    return run_with_hints
 
 
 def repeat_options(text: str) -> str:

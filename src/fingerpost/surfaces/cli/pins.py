@@ -169,12 +169,12 @@ def _run_on_router(config: Path | None, servers: Path | None, work: Work) -> int
     """Run `work` on a router whose servers have all been asked for their tools."""
     loaded = read_settings(CommonOptions(config, servers, as_json=False))
 
-    async def opened() -> int:
+    async def run_opened() -> int:
         async with open_router(loaded) as router:
             await connect_servers(router)
             return await work(router)
 
-    return run_async(opened)
+    return run_async(run_opened)
 
 
 def _get_state(router: Router, key: str) -> str:

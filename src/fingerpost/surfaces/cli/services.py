@@ -60,7 +60,7 @@ def serve_until_stopped(
                 with suppress(StoreError):  # what reads is served all the same
                     ticket = await create_ticket(router.store)
 
-            def started(address: str) -> None:
+            def show_start(address: str) -> None:
                 reached_at = gateway.public_url or address
                 page = None if ticket is None else build_sign_in_url(reached_at, ticket)
                 _print_endpoints(address, loaded, page, as_json=as_json)
@@ -83,7 +83,7 @@ def serve_until_stopped(
                         bound=bound,
                         profiles=router.profiles,
                     ),
-                    started=started,
+                    started=show_start,
                     loaded=loaded,
                 )
         return 0

@@ -229,7 +229,7 @@ class DiscordConnector:
     def start(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         """Run `work` in the background. Errors are logged and do not affect other work."""
 
-        async def guarded() -> None:
+        async def run_guarded() -> None:
             try:
                 await work(*arguments)
             except discord.HTTPException as error:
@@ -237,7 +237,7 @@ class DiscordConnector:
             except Exception:
                 log.exception("a message could not be dealt with")
 
-        self._tasks.start_soon(guarded)
+        self._tasks.start_soon(run_guarded)
 
     async def answer_message(self, incoming: IncomingMessage) -> None:
         """Answer a message."""

@@ -11,6 +11,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
+from fingerpost import __version__
 from fingerpost.call.digest import clip_to_tokens, count_tokens, escape_invisible
 from fingerpost.records import Json, JsonObject, Principal
 from fingerpost.router import Router
@@ -61,8 +62,6 @@ def describe_endpoint(
     router: Router, endpoint_tools: EndpointTools, resources: VisibleResources
 ) -> JsonObject:
     """Build `capabilities`, `serverInfo` and `instructions`. Equal catalogs give equal results."""
-    from fingerpost import __version__
-
     known = resources.collection.capabilities if resources.complete else _ANY_SERVER
     capabilities: dict[str, Json] = {"tools": {"listChanged": True}, **known}
     return {
