@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from fingerpost.embed import Embedded
     from fingerpost.llm import OnText
     from fingerpost.records import Approval, Message
-    from fingerpost.router import Route
+    from fingerpost.router import Route, RouteOptions
     from fingerpost.router.agent import Agent, AgentStats, AgentStatus
-    from fingerpost.router.options import RouteOptions
 
 
 class EmbeddedAgent:
