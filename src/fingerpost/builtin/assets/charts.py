@@ -273,7 +273,7 @@ def _check_chart(chart: Chart) -> Chart:
         message = f"A chart shows at most {MAX_POINTS:,} values in {MAX_SERIES} series."
         raise ToolRefused(message, hint="Give fewer, or sums over groups of them.")
     if chart.type == "scatter" and not chart.positions:
-        return replace(chart, places=tuple(float(place) for place in range(1, len(chart.labels) + 1)))
+        return replace(chart, positions=tuple(float(place) for place in range(1, len(chart.labels) + 1)))
     return _merge_small_slices(chart) if chart.type == "pie" else chart
 
 
@@ -289,7 +289,7 @@ def _merge_small_slices(chart: Chart) -> Chart:
         rest = sum(value for _, value in pairs) - sum(value for _, value in largest)
         pairs = [*largest, ("Other", rest)]
     series = ChartSeries(name=chart.series[0].name, values=tuple(value for _, value in pairs))
-    return replace(chart, labels=tuple(label for label, _ in pairs), series=(series,), places=())
+    return replace(chart, labels=tuple(label for label, _ in pairs), series=(series,), positions=())
 
 
 def _parse_data(data: Json, depth: int = 0) -> Chart | None:

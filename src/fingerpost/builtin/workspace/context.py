@@ -175,7 +175,7 @@ class WorkspaceContext:
 
     def with_outside_access(self) -> WorkspaceContext:
         """Return the context for a granted call, which may access paths outside the folder."""
-        return replace(self, ground=self.root_folder.with_outside_access())
+        return replace(self, root_folder=self.root_folder.with_outside_access())
 
     def build_walk(self, *, include_ignored: bool = False, max_depth: int | None = None) -> FolderWalk:
         """Build a walk that skips ignored entries, unless `include_ignored`."""

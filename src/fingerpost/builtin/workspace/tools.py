@@ -402,7 +402,7 @@ def build_file_operations(context: FileContext) -> BuiltinTool:
 
 def _build_call_context(context: FileContext, caller: ToolCaller) -> FileContext:
     """Return the context of a call. Only a granted call may access paths outside the folder."""
-    return replace(context, work=context.workspace.with_outside_access()) if caller.granted else context
+    return replace(context, workspace=context.workspace.with_outside_access()) if caller.granted else context
 
 
 async def _get_grant_reason(context: FileContext, operation: str, arguments: JsonObject) -> str:
