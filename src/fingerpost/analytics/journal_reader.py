@@ -34,7 +34,7 @@ class JournalReader:
     def __init__(self, store: Store, live: LiveFeed) -> None:
         self._journal = store.journal
         self._tail = JournalTail(store.journal, live)
-        self._watch = FiguresReader(store)
+        self._figures = FiguresReader(store)
 
     @classmethod
     @asynccontextmanager
@@ -42,11 +42,11 @@ class JournalReader:
         """Open a reader. `live` (`router.live`) only signals new events; the events are read from the
         store.
         """
-        ledger = cls(store, live)
+        reader = cls(store, live)
         tasks = await anyio.create_task_group().__aenter__()
-        tasks.start_soon(run_restarting, ledger._tail.run)
+        tasks.start_soon(run_restarting, reader._tail.run)
         try:
-            yield ledger
+            yield reader
         except BaseException as error:
             await cancel_and_exit(tasks, type(error), error, error.__traceback__)
             raise
@@ -105,7 +105,7 @@ class JournalReader:
 
         `tools` are the keys of all tools, to find those that were never used.
         """
-        return await self._watch.read_figures(hours=hours, step=step, tools=tuple(tools))
+        return await self._figures.read_figures(hours=hours, step=step, tools=tuple(tools))
 
 
 def _build_detail(packet_id: str, events: list[JournalEntry]) -> PacketDetail | None:

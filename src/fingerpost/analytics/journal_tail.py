@@ -43,7 +43,7 @@ class JournalTail:
         self._followed = anyio.Event()
         self._listeners: list[LinesChanged] = []
         self._begun = False
-        self._strangers: dict[str, None] = {}  # packets whose first event is not in the journal
+        self._unknown_packets: dict[str, None] = {}  # packets whose first event is not in the journal
         self.recent: deque[JournalEntry] = deque(maxlen=RECENT_EVENTS)
         self.floor = 0  # all events after this number and up to `seq` are in `recent`
         self.seq = 0
@@ -124,16 +124,16 @@ class JournalTail:
             if entry.event.packet_id is not None
             and entry.event.kind in LINE_KINDS
             and entry.event.packet_id not in known
-            and entry.event.packet_id not in self._strangers
+            and entry.event.packet_id not in self._unknown_packets
         }
         wanted = list(seen)[:_MAX_REVIVED]
         if not wanted:
             return []
         found = await self._journal.list_packet_events(wanted, kinds=LINE_KINDS)
         begun = {entry.event.packet_id for entry in found if is_beginning(entry.event)}
-        self._strangers |= {packet_id: None for packet_id in wanted if packet_id not in begun}
-        while len(self._strangers) > _MAX_UNKNOWN_PACKETS:
-            del self._strangers[next(iter(self._strangers))]
+        self._unknown_packets |= {packet_id: None for packet_id in wanted if packet_id not in begun}
+        while len(self._unknown_packets) > _MAX_UNKNOWN_PACKETS:
+            del self._unknown_packets[next(iter(self._unknown_packets))]
         return [entry for entry in found if entry.seq < chunk[0].seq]
 
     def _fold_chunk(self, earlier: list[JournalEntry], chunk: list[JournalEntry]) -> dict[str, PacketLine]:

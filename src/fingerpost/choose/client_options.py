@@ -47,7 +47,7 @@ class ClientOptions:
 
     @property
     def excludes_routed_tools(self) -> bool:
-        """Whether no routed tool is offered, because the client asked for no tool or for one of its own."""
+        """Whether no routed tool is offered, because the client asked for no tool or for a client tool."""
         return self.forbids_tools or get_named_tool(self.tool_choice) in self.tool_names
 
     @property

@@ -45,7 +45,9 @@ def describe_reliability(card: ToolCard, usage: UsageProfile, before: Sequence[T
 
 
 def _find_preferred_fallback(card: ToolCard, before: Sequence[ToolCard]) -> str:
-    """Return the first fallback of this tool that is already offered, or an empty string."""
+    """Return a note that prefers the first fallback of this tool that is already offered, or an empty
+    string.
+    """
     offered = {other.key: other.exposed_name for other in before}
     better = next((offered[key] for key in card.intelligence.hierarchy.value if key in offered), None)
     return f"; prefer {better}" if better else ""

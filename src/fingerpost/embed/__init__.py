@@ -100,8 +100,8 @@ class BoundedTasks:
         self._done = anyio.Event()
 
     async def run_bounded(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """Return the result of `work`. Raises `LimitReached` after `seconds`, and an error if it is closed
-        before.
+        """Return the result of `work`. Raises `LimitReached` after `seconds`, and `FingerpostError` if `stop`
+        is called first.
         """
         if self.closing:
             raise build_closed_error()

@@ -192,7 +192,7 @@ class EvalSelector:
 
     def __init__(self, pool: ModelPool, eval_catalog: EvalCatalog, settings: Settings) -> None:
         self._pool = pool
-        self._shelf = eval_catalog
+        self._catalog = eval_catalog
         self._settings = settings
         self.tally = SelectionTally()
 
@@ -216,13 +216,13 @@ class EvalSelector:
             )
         except ModelError as error:
             return self._record_failure(error)
-        tool = None if chosen.selection is None else self._shelf.ids.get(chosen.selection.tool)
+        tool = None if chosen.selection is None else self._catalog.ids.get(chosen.selection.tool)
         return _build_selection_line(tool, chosen)
 
     def _get_offered_cards(self, routing: RoutedQuery) -> Sequence[ToolCard]:
         gated = self._settings.flags.need_gate and routing.found.need.verdict is NeedVerdict.NONE
         keys = [] if gated else [one.tool for one in routing.found.shortlist.offered]
-        cards = (self._shelf.snapshot.get(key) for key in keys)
+        cards = (self._catalog.snapshot.get(key) for key in keys)
         return make_names_distinct([card for card in cards if card is not None])
 
     async def _ask(self, request: ModelRequest) -> ModelReply:

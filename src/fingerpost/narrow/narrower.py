@@ -149,7 +149,7 @@ MAX_HISTORY_MESSAGES: Final = 40  # the latest messages
 
 
 class Narrower:
-    """Narrows the catalog for requests. Thread-safe."""
+    """Narrows the catalog for requests."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Narrower:
         self._parts = parts or build_default_components(settings)
         self._scoring = ToolScorer(components=self._parts, flags=settings.flags)
         self._fit = load_fit_models()
-        self._turnstile = ReadWriteLock()
+        self._lock = ReadWriteLock()
         self._snapshot: Snapshot | None = None
         self._columns = build_columns(Snapshot())
         self._generation = 0
@@ -179,7 +179,7 @@ class Narrower:
         if snapshot is self._snapshot:
             return
         columns = build_columns(snapshot)
-        with self._turnstile.lock_for_writing():
+        with self._lock.lock_for_writing():
             self._parts.reader.prepare(snapshot.cards)
             self._parts.words.prepare(snapshot.cards)
             if self._parts.meaning is not None and self._settings.flags.dense_scores:
@@ -219,13 +219,13 @@ class Narrower:
     def narrow(self, request: NarrowRequest) -> Narrowing:
         """Decide whether the request needs a tool and which tools suit it, with reasons."""
         started = time.perf_counter()
-        with self._turnstile.lock_for_reading():
+        with self._lock.lock_for_reading():
             narrowing = self._narrow_cached(request)
         return replace(narrowing, milliseconds=round((time.perf_counter() - started) * 1000, 3))
 
     def read_signals(self, text: str) -> Signals:
         """Return the signals of the request."""
-        with self._turnstile.lock_for_reading():
+        with self._lock.lock_for_reading():
             return self._parts.reader.read(bound_text(text))
 
     def encode(self, text: str) -> Vector:
@@ -239,14 +239,14 @@ class Narrower:
 
     def is_tool_unneeded(self, request: NarrowRequest, signals: Signals) -> bool:
         """Return whether the words alone show that the request needs no tool."""
-        with self._turnstile.lock_for_reading():
+        with self._lock.lock_for_reading():
             history = request.history[-MAX_HISTORY_MESSAGES:]
             need = self._parts.judge.classify(bound_text(request.text), signals, history, None)
         return need.verdict is NeedVerdict.NONE
 
     def score_servers(self, request: NarrowRequest, signals: Signals) -> Mapping[str, Sequence[float]]:
         """Return the tools' scores for the request by server, for the choice of servers."""
-        with self._turnstile.lock_for_reading():
+        with self._lock.lock_for_reading():
             columns, text = self._columns, bound_text(request.text)
             eligible = _find_eligible_rows(columns, replace(request, servers=None))
             if not text or not len(eligible):

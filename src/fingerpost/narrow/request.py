@@ -307,8 +307,8 @@ def split_needs(text: str, language: str = "en", most: int = MAX_NEEDS) -> tuple
     if not whole:
         return ()
     looked_at = _WIDE_GAP.sub(" ", whole[:MAX_SPLIT_LENGTH])
-    wishes = [piece for piece in _split_pieces(looked_at, language) if _is_need(piece, language)]
-    return _merge_shortest(most, wishes) if len(wishes) > 1 else (whole,)
+    needs = [piece for piece in _split_pieces(looked_at, language) if _is_need(piece, language)]
+    return _merge_shortest(most, needs) if len(needs) > 1 else (whole,)
 
 
 def _split_pieces(text: str, language: str) -> Iterator[str]:

@@ -247,29 +247,29 @@ class PrometheusMetrics:
 
     def _count_call_finished(self, event: CallFinished) -> None:
         # Without an attempt, the tool's name may be any text from a caller.
-        seat = self._tool_labels.get(event.tool, _OTHER_TOOL_LABELS)
+        labels = self._tool_labels.get(event.tool, _OTHER_TOOL_LABELS)
         if event.success:
-            self._calls.add(seat.called)
+            self._calls.add(labels.called)
         else:
             outcome = "failed" if event.error is None else event.error.value
-            self._calls.add((*seat.called[:2], outcome))
-        self._call_s.observe(event.milliseconds, seat.server)
+            self._calls.add((*labels.called[:2], outcome))
+        self._call_s.observe(event.milliseconds, labels.server)
 
     def _count_attempt_finished(self, event: AttemptFinished) -> None:
         made = event.attempt
-        seat = self._tool_labels.get(made.tool) or self._create_tool_labels(made.tool)
+        labels = self._tool_labels.get(made.tool) or self._create_tool_labels(made.tool)
         if made.cached:
-            self._attempts.add((*seat.server, "cached"))
+            self._attempts.add((*labels.server, "cached"))
             return
-        self._attempts.add(seat.tried if made.error is None else (*seat.server, made.error.value))
-        self._attempt_s.observe(made.milliseconds, seat.server)
+        self._attempts.add(labels.tried if made.error is None else (*labels.server, made.error.value))
+        self._attempt_s.observe(made.milliseconds, labels.server)
 
     def _create_tool_labels(self, tool: str) -> _ToolLabels:
         if len(self._tool_labels) >= self._most_tools:
             return _OTHER_TOOL_LABELS
         server = self._servers.limit(tool.partition("/")[0])
-        seat = self._tool_labels[tool] = _build_tool_labels(server, tool)
-        return seat
+        labels = self._tool_labels[tool] = _build_tool_labels(server, tool)
+        return labels
 
     def _count_result_digested(self, event: ResultDigested) -> None:
         self._results.add(("yes" if event.dropped else "no",))
@@ -327,12 +327,12 @@ _OTHER_TOOL_LABELS: Final = _build_tool_labels(OTHER_LABEL, OTHER_LABEL)
 class _MetricsCollector:
     def __init__(self, metrics: PrometheusMetrics, gauges: GaugeValues | None) -> None:
         self._metrics = metrics
-        self._house = gauges
+        self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
         yield from self._metrics.collect()
-        if self._house is not None:
-            yield from _collect_gauges(self._house)
+        if self._gauges is not None:
+            yield from _collect_gauges(self._gauges)
 
 
 def _collect_gauges(gauges: GaugeValues) -> Iterator[Metric]:

@@ -501,8 +501,8 @@ def _is_number_eligible(state: FillState, slot: ParameterSlot, value: RequestVal
 
 
 def _is_only_id(state: FillState, value: RequestValue) -> bool:
-    """Return whether every other id has a label of its own: "of customer CUS-2" has one, "what blocks OPS-7"
-    has none.
+    """Return whether every other id has its own label: "of customer CUS-2" has one, "what blocks OPS-7" has
+    none.
     """
     return all(
         other.text == value.text

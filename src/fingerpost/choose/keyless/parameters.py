@@ -456,10 +456,12 @@ def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
     if value.kind is ValueKind.ID:
         found = _HASH_NUMBER.fullmatch(value.text)
         numbered = slot.words[-1:] in (("id",), ("number",), ("issue",), ("ticket",), ("pr",))
-        whose = value.label in {*slot.words, *slot.description_words} - _NEUTRAL_WORDS or (
+        is_labelled = value.label in {*slot.words, *slot.description_words} - _NEUTRAL_WORDS or (
             numbered and value.label in _NEUTRAL_WORDS
         )
-        return int(found[1]) if found is not None and (whose or (numbered and not value.label)) else None
+        return (
+            int(found[1]) if found is not None and (is_labelled or (numbered and not value.label)) else None
+        )
     if not isinstance(value.reading, float) or not _has_label(slot, value):
         return None
     factor = _get_unit_factor(slot, value)

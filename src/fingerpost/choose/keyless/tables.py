@@ -381,8 +381,8 @@ def _parse_place_table() -> tuple[dict[str, str], dict[str, str]]:
         if not line.startswith(" "):
             zone = line
             continue
-        shelf = countries if "=" in line else cities
-        shelf.update({name.strip(): zone for name in line.replace("=", "").split(",") if name.strip()})
+        table = countries if "=" in line else cities
+        table.update({name.strip(): zone for name in line.replace("=", "").split(",") if name.strip()})
     return cities, countries
 
 

@@ -673,8 +673,8 @@ def examine_code(position: ScanPosition) -> ScanVerdict:
 
 
 def _find_span_end(position: ScanPosition, run: re.Match[str]) -> int | None:
-    """Return the position of the closing backticks on the same line, 0 if there are none, or None if more
-    text is needed.
+    """Return the end of the closing backticks on the same line, 0 if there are none, or None if more text is
+    needed.
     """
     if run[0][0] == "~":
         return 0
