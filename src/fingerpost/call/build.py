@@ -1,4 +1,4 @@
-"""Builds a `Call` from a model's tool call: its tool, checked arguments and fingerprint."""
+"""Builds a `ApiCallBody` from a model's tool call: its tool, checked arguments and fingerprint."""
 
 from __future__ import annotations
 

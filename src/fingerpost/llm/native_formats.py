@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from fingerpost.errors import ModelRefused, ModelReplyInvalid, ModelUnavailable
 from fingerpost.frozen import frozen
-from fingerpost.llm.base import ModelReply, ModelRequest, ModelUsage, OnText
-from fingerpost.llm.content import MAX_REPLY_CALLS, as_list, as_mapping, format_excerpt, parse_json
+from fingerpost.llm.base import ModelReply, ModelRequest, ModelUsage, OnText, ResponseSchema
+from fingerpost.llm.content import (
+    MAX_REPLY_CALLS,
+    SYSTEM_ROLES,
+    as_list,
+    as_mapping,
+    format_excerpt,
+    get_media_parts,
+    get_number,
+    get_response_schema,
+    get_token_limit,
+    parse_json,
+)
 from fingerpost.llm.remote import FailedAttempt
-from fingerpost.records import Json, JsonObject, check_json, create_id, to_valid_text
+from fingerpost.records import Json, JsonObject, Message, check_json, create_id, to_valid_text
 from fingerpost.records.json import has_lone_surrogate
 from fingerpost.redaction import scrub
 
 if TYPE_CHECKING:
     import httpx2
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Literal, TypeAlias
 
-from fingerpost.llm.base import ResponseSchema
-from fingerpost.llm.content import (
-    SYSTEM_ROLES,
-    get_media_parts,
-    get_number,
-    get_response_schema,
-    get_token_limit,
-)
-from fingerpost.records import Message
 
 FILTERED: Final = "content_filter"
 CUT_SHORT: Final = "length"

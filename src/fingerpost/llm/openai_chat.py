@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, cast
+import ssl
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import anyio
 from pydantic import ValidationError
 
-from fingerpost.errors import ConfigError
+from fingerpost.errors import ConfigError, ModelReplyInvalid
 from fingerpost.llm.base import ModelReply, ModelRequest, OnText, TextRelay
 from fingerpost.llm.content import (
     MAX_REPLY_CALLS,
@@ -27,22 +30,17 @@ from fingerpost.llm.content import (
     read_text,
     read_usage,
 )
-from fingerpost.llm.remote import MAX_REPLY_BYTES, RemoteChat
+from fingerpost.llm.remote import (
+    MAX_REPLY_BYTES,
+    FailedAttempt,
+    RemoteChat,
+    build_failed_attempt,
+    build_reported,
+    build_unreachable,
+)
+from fingerpost.llm.stream import StreamBroken, assemble_reply
 from fingerpost.records import Json, JsonObject, Message
 from fingerpost.settings import ModelSettings
-
-if TYPE_CHECKING:
-    pass
-import ssl
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
-
-import anyio
-
-from fingerpost.errors import ModelReplyInvalid
-from fingerpost.llm.remote import FailedAttempt, build_failed_attempt, build_reported, build_unreachable
-from fingerpost.llm.stream import StreamBroken, assemble_reply
 
 if TYPE_CHECKING:
     import httpx2

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
-
-from fingerpost.errors import ModelError, ModelRefused, ModelTimeout, ModelUnavailable
-from fingerpost.frozen import frozen
-from fingerpost.llm.content import as_list, as_mapping
-from fingerpost.redaction import scrub
-
-if TYPE_CHECKING:
-    import httpx2
-    from openai import OpenAIError
 import random
+import re
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 import anyio
 import anyio.to_thread
 
+from fingerpost.errors import ModelError, ModelRefused, ModelTimeout, ModelUnavailable
+from fingerpost.frozen import frozen
 from fingerpost.llm.base import Closable, ModelReply, ModelRequest, OnText
-from fingerpost.redaction import register_secret
+from fingerpost.llm.content import as_list, as_mapping
+from fingerpost.redaction import register_secret, scrub
 from fingerpost.settings import ModelSettings
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import OpenAIError
+
 
 _MAX_MESSAGE_LENGTH: Final = 200
 _BUSY: Final = (408, 409, 425, 429)

@@ -44,22 +44,6 @@ from fingerpost.records.feedback import (
     ToolFollower,
 )
 from fingerpost.records.json import Json, JsonObject, check_json, to_valid_text
-from fingerpost.records.narrowing import (
-    Candidate,
-    Effort,
-    Entity,
-    EntityKind,
-    HiddenTool,
-    IntentMatch,
-    Mention,
-    Narrowing,
-    Need,
-    NeedVerdict,
-    Part,
-    ServerChoice,
-    Shortlist,
-    Signals,
-)
 from fingerpost.records.packet import (
     MAX_REINJECTIONS,
     Content,
@@ -107,6 +91,22 @@ from fingerpost.records.servers import (
     ServerState,
     ServerStatus,
     Transport,
+)
+from fingerpost.records.shortlist import (
+    Candidate,
+    Effort,
+    Entity,
+    EntityKind,
+    HiddenTool,
+    IntentMatch,
+    Mention,
+    Narrowing,
+    Need,
+    NeedVerdict,
+    Part,
+    ServerChoice,
+    Shortlist,
+    Signals,
 )
 from fingerpost.records.tools import (
     AnswerSize,

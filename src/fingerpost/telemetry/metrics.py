@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fingerpost.events import (
     AccessRefused,
@@ -31,6 +26,10 @@ from fingerpost.events import (
     SyntaxStopped,
 )
 from fingerpost.frozen import frozen
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
 
 OTHER_LABEL: Final = "other"
 

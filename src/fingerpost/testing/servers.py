@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,6 @@ from fingerpost.records import Era, ServerSpec
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-import sys
 
 
 class MemoryTokens:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
+import shutil
+import struct
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -15,6 +18,7 @@ import anyio.to_thread
 
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.call.digest.results import MAX_ASSET_BYTES
+from fingerpost.frozen import frozen
 from fingerpost.llm.content import as_mapping
 from fingerpost.records import Json, JsonObject
 from fingerpost.redaction import register_secret, scrub
@@ -24,11 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     import httpx2
-import re
-import shutil
-import struct
 
-from fingerpost.frozen import frozen
 
 _MAGIC_BYTES: Final[tuple[tuple[bytes, str], ...]] = (
     (b"\x89PNG\r\n\x1a\n", "png"),

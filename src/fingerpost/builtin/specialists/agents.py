@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Unpack
-
-from fingerpost.builtin.host import BuiltinHost
-from fingerpost.builtin.toolkit import ToolCaller
-from fingerpost.frozen import frozen
-from fingerpost.records import RouteOutcome, Scope
-from fingerpost.router.options import RouteOptions
-
-if TYPE_CHECKING:
-    from fingerpost.router import Route
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast
 
-from fingerpost.builtin.toolkit import BuiltinTool, ToolRefused, ToolReply
+from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
 from fingerpost.events import ApprovalRequested, Event, PacketReceived
-from fingerpost.records import CallContext, Effect, Json, JsonObject, Mode
+from fingerpost.frozen import frozen
+from fingerpost.records import CallContext, Effect, Json, JsonObject, Mode, RouteOutcome, Scope
+from fingerpost.router.options import RouteOptions
 from fingerpost.settings import OwnRule
 
 if TYPE_CHECKING:
     from fingerpost.router import Route
-    from fingerpost.router.options import RouteOptions
+
+
 SERVER: Final = "specialists"
 _RESERVED_SHARE: Final = 0.95  # of the caller's time; the rest is for reporting the result
 _MAX_SHOWN_LENGTH: Final = 300

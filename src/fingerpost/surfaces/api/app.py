@@ -21,7 +21,9 @@ from fingerpost.records.json import check_json
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.api.approvals import ApprovalOperations, ApprovalResumer
+from fingerpost.surfaces.api.audit import build_audit_operations
 from fingerpost.surfaces.api.auth import AccessAttempt, AccountOperations, ApiAuth, is_json_body
+from fingerpost.surfaces.api.learning import build_feedback_operations, build_statistics_operations
 from fingerpost.surfaces.api.openapi import ApiDescription
 from fingerpost.surfaces.api.operation import (
     ApiOperation,
@@ -37,9 +39,11 @@ from fingerpost.surfaces.api.operation import (
 )
 from fingerpost.surfaces.api.packets import PacketOperations, PendingCounter
 from fingerpost.surfaces.api.requests import RequestOperations
-from fingerpost.surfaces.api.resources import build_resource_operations
+from fingerpost.surfaces.api.servers import build_pin_operations, build_server_operations
 from fingerpost.surfaces.api.sessions import ConsoleSessions
+from fingerpost.surfaces.api.settings import build_settings_operations
 from fingerpost.surfaces.api.streams import StreamSlots
+from fingerpost.surfaces.api.tools import build_asset_operations, build_tool_operations
 from fingerpost.surfaces.http.access import Authenticator, RateLimiter
 from fingerpost.surfaces.http.asgi import (
     AsgiMessage,
@@ -56,6 +60,23 @@ from fingerpost.surfaces.http.asgi import (
 )
 from fingerpost.surfaces.http.local_callers import build_peer
 from fingerpost.tasks import run_restarting
+
+
+def build_resource_operations(
+    router: Router, ledger: JournalReader, loaded: Loaded | None = None
+) -> tuple[ApiOperation, ...]:
+    """Return all of these operations. `loaded` is where the settings were read from, if known."""
+    return (
+        *build_tool_operations(router),
+        *build_server_operations(router),
+        *build_pin_operations(router),
+        *build_statistics_operations(router, ledger),
+        *build_feedback_operations(router),
+        *build_settings_operations(router, loaded),
+        *build_audit_operations(router),
+        *build_asset_operations(router),
+    )
+
 
 MAX_PART_LENGTH: Final = 2000  # characters of one path segment
 

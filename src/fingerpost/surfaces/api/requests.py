@@ -161,7 +161,7 @@ class Ask:
 
 
 @frozen
-class Call:
+class ApiCallBody:
     """A tool to be called."""
 
     tool: Annotated[
@@ -229,7 +229,7 @@ class RequestOperations:
             ApiOperation(
                 method="POST", path="/api/call", name="call", tag="asking", right=Right.USE,
                 summary="Call a tool through the whole path",
-                body=Call, returns=Outcome, problems=(400, 404), answer=self.call_tool, stops=True,
+                body=ApiCallBody, returns=Outcome, problems=(400, 404), answer=self.call_tool, stops=True,
             ),
         )  # fmt: skip
 
@@ -297,7 +297,7 @@ class RequestOperations:
         return route
 
     async def call_tool(self, request: ApiRequest) -> Outcome:
-        wanted: Call = request.body
+        wanted: ApiCallBody = request.body
         request = await self._await_servers(request)
         reach = self._resolve_access_scope(request, wanted)
         name = request.principal.name
@@ -382,7 +382,7 @@ class RequestOperations:
             asking["history"] = _build_messages(wanted.history)
         return asking
 
-    def _resolve_access_scope(self, request: ApiRequest, wanted: Narrow | Ask | Call) -> AccessScope:
+    def _resolve_access_scope(self, request: ApiRequest, wanted: Narrow | Ask | ApiCallBody) -> AccessScope:
         version = wanted.api_version or request.headers.get(VERSION_HEADER)
         return resolve_access_scope(
             request.principal, wanted.profile, self._router.profiles, api_version=version
@@ -403,7 +403,7 @@ def _build_conversation_id(principal: Principal, given: str | None) -> str | Non
     return None if given is None else build_conversation_id(principal, given)
 
 
-def _get_idempotency_key(request: ApiRequest, wanted: Call) -> str | None:
+def _get_idempotency_key(request: ApiRequest, wanted: ApiCallBody) -> str | None:
     """Return the key from the body or the header, which may be quoted (as in the IETF draft)."""
     header = request.headers.get(IDEMPOTENCY_HEADER)
     if header is None:

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import (
     HEADER_RE,
     HEADER_VALUE_RE,
     STATUS_LINE,
+    HttpToolsProtocol,
     RequestResponseCycle,
 )
 
-if TYPE_CHECKING:
-    from uvicorn._types import ASGIReceiveEvent, ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
-import re
-from typing import TYPE_CHECKING, Any
-
 from fingerpost.frozen import frozen
-
-if TYPE_CHECKING:
-    from uvicorn._types import HTTPScope
-from collections.abc import Iterable
-
-import httptools
-
 from fingerpost.surfaces.http.asgi import Header
 
 if TYPE_CHECKING:
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-import asyncio
-from typing import TYPE_CHECKING, cast
+    from uvicorn._types import (
+        ASGI3Application,
+        ASGIReceiveEvent,
+        ASGISendEvent,
+        HTTPResponseBodyEvent,
+        HTTPResponseStartEvent,
+        HTTPScope,
+    )
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
 _STREAMING_HEADERS: Final = frozenset(
     {b"connection", b"transfer-encoding"}
 )  # control the transfer: left to uvicorn

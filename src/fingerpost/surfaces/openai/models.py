@@ -9,17 +9,15 @@ import anyio
 import anyio.to_thread
 from pydantic_core import from_json
 
-from fingerpost.records import JsonObject
+from fingerpost.records import JsonObject, Mode
+from fingerpost.router import Router
 from fingerpost.settings import ModelSettings
-from fingerpost.surfaces.openai.errors import get_fields
+from fingerpost.surfaces.openai.errors import build_unknown_model_error, get_fields
+from fingerpost.surfaces.openai.options import split_model
 
 if TYPE_CHECKING:
     import httpx2
 
-from fingerpost.records import Mode
-from fingerpost.router import Router
-from fingerpost.surfaces.openai.errors import build_unknown_model_error
-from fingerpost.surfaces.openai.options import split_model
 
 LIST_TIMEOUT_S: Final = 3.0
 LIST_TTL_S: Final = 60.0

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from os import PathLike
@@ -29,7 +29,6 @@ import anyio
 import anyio.lowlevel
 from anyio.from_thread import BlockingPortal
 
-from fingerpost.embed.agent import EmbeddedAgent
 from fingerpost.errors import ConfigError, FingerpostError, LimitReached
 from fingerpost.router import Router
 from fingerpost.router.agent import Agent, AgentMode
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         Approval,
         Effect,
         JsonObject,
+        Message,
         Narrowing,
         Outcome,
         Pending,
@@ -51,7 +51,63 @@ if TYPE_CHECKING:
         ToolCard,
     )
     from fingerpost.router import CallOptions, NarrowOptions, Route, RouteOptions
+    from fingerpost.router.agent import AgentStats, AgentStatus
     from fingerpost.router.options import RuntimeSwitches
+
+
+class EmbeddedAgent:
+    """An agent for threads. `agent` is the wrapped asynchronous agent."""
+
+    def __init__(self, embedded: Embedded, agent: Agent) -> None:
+        self.agent = agent
+        self._embedded = embedded
+
+    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteOptions]) -> Route:
+        """Answer the next request of the conversation."""
+
+        def work(heard: OnText | None) -> Awaitable[Route]:
+            asking["on_text"] = heard
+            return self.agent.ask(text, **asking)
+
+        return self._embedded.run_with_text(work, asking.get("on_text"), timeout)
+
+    def give(
+        self, results: Mapping[str, str], *, on_text: OnText | None = None, timeout: float | None = None
+    ) -> Route:
+        """Continue after the client's tools were called. `results` maps call ids to results."""
+
+        def work(heard: OnText | None) -> Awaitable[Route]:
+            return self.agent.give(results, on_text=heard)
+
+        return self._embedded.run_with_text(work, on_text, timeout)
+
+    def resume(
+        self,
+        approval: Approval | None = None,
+        *,
+        on_text: OnText | None = None,
+        timeout: float | None = None,
+    ) -> Route:
+        """Continue the request that waits for a person."""
+
+        def work(heard: OnText | None) -> Awaitable[Route]:
+            return self.agent.resume(approval, on_text=heard)
+
+        return self._embedded.run_with_text(work, on_text, timeout)
+
+    def reset(self) -> None:
+        """Start a new conversation."""
+        self.agent.reset()
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        return self.agent.history
+
+    def stats(self) -> AgentStats:
+        return self.agent.stats()
+
+    def status(self) -> AgentStatus:
+        return self.agent.status()
 
 
 class EventLoopThread:
