@@ -12,8 +12,8 @@ import pytest
 from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
-from tests.servers.certificates import CertificateAuthority
-from tests.warm import Zygote
+from tests.kit.certificates import CertificateAuthority
+from tests.kit.warm import Zygote
 
 # A third of hypothesis's own number: there are many property tests, and each run draws other examples.
 # How quickly examples are drawn says how busy the machine is, nothing about the code.

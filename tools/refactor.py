@@ -19,7 +19,7 @@ A table has these sections, with names below `fingerpost.`:
     "router.disabled" = "Tools and servers that an operator has disabled."
 
     [files]       # a file or a folder outside the package, and its new path
-    "tests/journeys/world.py" = "tests/kit/routers.py"
+    "tests/kit/routers.py" = "tests/kit/routers.py"
 
 `rename` asks pyright for the references, so it follows types and not spellings; names that
 occur in one file and mean one thing there are found in its syntax tree, which is quicker.
@@ -1043,8 +1043,9 @@ def move_files(table: Table) -> int:
     for old, new in moved.items():
         (ROOT / new).parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["git", "mv", old, new], cwd=ROOT, check=True)
-        if new.endswith(".py") and not (package := (ROOT / new).parent / "__init__.py").exists():
-            package.write_text("")
+    for new in moved.values():
+        for folder in Path(new).parents[:-2] if new.endswith(".py") else ():
+            (ROOT / folder / "__init__.py").touch()
     dotted = {_dotted(old): _dotted(new) for old, new in moved.items() if old.endswith(".py")}
     for path in [*code_files(), *(one for pattern in TEXT for one in ROOT.glob(pattern) if one.is_file())]:
         if "node_modules" in path.parts or path.suffix not in ("", ".py", ".md", ".toml", ".json"):

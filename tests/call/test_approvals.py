@@ -32,17 +32,10 @@ from fingerpost.records import (
     Verdict,
 )
 from fingerpost.settings import CallSettings
+from tests.kit.store_samples import NOON
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import (
-    OpenStore,
-    anchor,
-    open_store,
-    postgres,
-    postgres_url,
-    sqlite_url,
-    url,
-)
-from tests.store.samples import NOON
+from tests.store.conftest import anchor, open_store, postgres, postgres_url, sqlite_url, url
 
 FIXTURES = (anchor, open_store, postgres, postgres_url, sqlite_url, url)
 

@@ -15,9 +15,9 @@ from fingerpost.call.build import compute_call_fingerprint
 from fingerpost.records import Decision, ErrorKind, Outcome, utc_now
 from fingerpost.store.approvals import KeyedCall
 from fingerpost.testing import ToolServer, tool_server
-from tests.api.kit import house as served
-from tests.gateway.methods_kit import house as gateway
-from tests.gateway.methods_kit import text_of
+from tests.kit.api import house as served
+from tests.kit.gateway_methods import house as gateway
+from tests.kit.gateway_methods import text_of
 from tests.requirements import proves
 
 ALLOW: Any = [{"verdict": "allow", "server": "*"}]

@@ -15,7 +15,7 @@ from fingerpost.call.progress import MAX_ACTION_LENGTH, CallProgress, describe_a
 from fingerpost.errors import ToolTimeout
 from fingerpost.events import CallProgressed, Event, MemorySink
 from fingerpost.records import CallContext, Known, LatencyProfile, Source, ToolCard
-from tests.call.cards import card, snapshot
+from tests.kit.cards import card, snapshot
 from tests.requirements import proves
 
 CONTEXT = CallContext(call_id="call_1")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fingerpost.records import Effect, Json, Listing, ToolCard
-from tests.catalog.definitions import catalog
+from tests.kit.catalogs import catalog
 
 _SET = Path(__file__).with_name("labelled_tools.json")
 _INVENTED = ("hard-names", "hard-reads")

@@ -18,7 +18,7 @@ from fingerpost.records import DroppedTool, Json, Listing
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.records.tools import ToolCard
 from fingerpost.settings.model import FlagSettings, ToolOverride
-from tests.catalog.definitions import UNHURRIED, catalog, listing, many, tool
+from tests.kit.catalogs import UNHURRIED, catalog, listing, many, tool
 from tests.requirements import proves
 
 

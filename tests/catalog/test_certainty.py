@@ -12,7 +12,7 @@ from fingerpost.servers import Server
 from fingerpost.servers.spec import get_package
 from fingerpost.settings.model import ToolOverride
 from tests.catalog.certainty import labelled_tools, measure
-from tests.catalog.definitions import card, catalog, tool
+from tests.kit.catalogs import card, catalog, tool
 from tests.requirements import proves
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from fingerpost.records import Effect, Json, Source
 from fingerpost.settings.model import ToolOverride
-from tests.catalog.definitions import UNHURRIED, card, tool
 from tests.catalog.labelled import LABELLED
+from tests.kit.catalogs import UNHURRIED, card, tool
 from tests.requirements import proves
 
 _DANGER = [Effect.READ, Effect.WRITE, Effect.DESTROY]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fingerpost.catalog import compute_fingerprint
 from fingerpost.catalog.pins import FINGERPRINTED_FIELDS, UNFINGERPRINTED_FIELDS
 from fingerpost.records import Json
-from tests.catalog.definitions import UNHURRIED, tool
+from tests.kit.catalogs import UNHURRIED, tool
 from tests.requirements import proves
 
 json_values: st.SearchStrategy[Any] = st.recursive(

@@ -20,8 +20,8 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.settings.model import FlagSettings, ToolOverride
-from tests.catalog.definitions import UNHURRIED, card, catalog, listing, tool
 from tests.catalog.test_fingerprint import json_values
+from tests.kit.catalogs import UNHURRIED, card, catalog, listing, tool
 from tests.requirements import proves
 
 

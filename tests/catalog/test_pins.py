@@ -13,8 +13,8 @@ from fingerpost.errors import ConfigError, UnknownTool
 from fingerpost.events import MemorySink, PinAccepted, ToolQuarantined
 from fingerpost.records import Json, Listing
 from fingerpost.settings.model import FlagSettings
-from tests.catalog.definitions import UNHURRIED, catalog, listing, tool
 from tests.catalog.test_fingerprint import definitions
+from tests.kit.catalogs import UNHURRIED, catalog, listing, tool
 from tests.requirements import proves
 
 OLD = tool("get_price", "Get the price of a thing")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fingerpost.catalog import Snapshot
-from tests.catalog.definitions import catalog, listing, tool
+from tests.kit.catalogs import catalog, listing, tool
 from tests.requirements import proves
 
 SNAPSHOT = catalog(

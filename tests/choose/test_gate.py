@@ -15,9 +15,9 @@ from fingerpost.records import Candidate, Confidence, ConfidenceSample, GateVerd
 from fingerpost.settings import Settings
 from fingerpost.store import Store
 from fingerpost.testing import ScriptedModel
-from tests.choose.selecting import OFFERED, Sample, card_of, packet, samples
+from tests.kit.selection_samples import OFFERED, Sample, card_of, packet, samples
+from tests.kit.store_samples import NOON
 from tests.requirements import proves
-from tests.store.samples import NOON
 
 SETTINGS = Settings()
 SELECTED = '{"reasoning": "r", "tool": "files__delete_file", "arguments": {"path": "a"}, "confidence": 0.95}'

@@ -21,8 +21,8 @@ from fingerpost.choose.offered_tools import (
 )
 from fingerpost.records import Json, JsonObject, ToolCard, UsageProfile, utc_now
 from fingerpost.settings.model import ToolOverride
-from tests.catalog.definitions import UNHURRIED, card, tool
-from tests.choose.kit import cards, pick
+from tests.kit.catalogs import UNHURRIED, card, tool
+from tests.kit.choices import cards, pick
 from tests.requirements import proves
 
 

@@ -11,9 +11,9 @@ from fingerpost.choose.react import ReactTurn, build_react_request, parse_react_
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Json, Message, Step, ToolCall
 from fingerpost.settings.model import ChooseSettings
-from tests.catalog.definitions import UNHURRIED
-from tests.choose.kit import fits, packet, pick, said, step
-from tests.choose.test_single import JSON
+from tests.choose.test_tool_loop import JSON
+from tests.kit.catalogs import UNHURRIED
+from tests.kit.choices import fits, packet, pick, said, step
 from tests.requirements import proves
 
 SETTINGS = ChooseSettings()

@@ -14,7 +14,7 @@ from fingerpost.llm import ModelReply
 from fingerpost.records import Message, Packet, Review, Selection, Step
 from fingerpost.settings import ToolRoutingSettings
 from fingerpost.testing import ScriptedModel
-from tests.choose.selecting import Sample, card_of, packet, samples
+from tests.kit.selection_samples import Sample, card_of, packet, samples
 from tests.requirements import proves
 
 SETTINGS = ToolRoutingSettings()

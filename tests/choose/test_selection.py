@@ -16,8 +16,8 @@ from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Json, JsonObject, Message, Packet, ParsedSelection, Step, check_json
 from fingerpost.settings import ToolRoutingSettings
 from fingerpost.testing import ScriptedModel
-from tests.call.cards import card, snapshot
-from tests.choose.selecting import KEYS, OFFERED, Sample, packet, samples
+from tests.kit.cards import card, snapshot
+from tests.kit.selection_samples import KEYS, OFFERED, Sample, packet, samples
 from tests.requirements import proves
 
 SETTINGS = ToolRoutingSettings()

@@ -21,7 +21,7 @@ from mcp import Client
 from mcp.client import ClientRequestContext
 
 from fingerpost.records import Era, ServerSpec
-from tests.conformance.gateway import gateway
+from tests.kit.gateways import gateway
 
 Object = dict[str, Any]
 Play = Callable[[Client, Object], Awaitable[None]]

@@ -16,7 +16,7 @@ from typing import Final
 
 import anyio
 
-from tests.programs import ROOT, newer_node
+from tests.kit.programs import ROOT, newer_node
 
 SUITE: Final = ROOT / "node_modules" / "@modelcontextprotocol" / "conformance"
 EXPECTED: Final = Path(__file__).with_name("expected_failures.toml")

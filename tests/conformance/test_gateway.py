@@ -11,9 +11,9 @@ from fingerpost.records import Era, ServerSpec
 from fingerpost.testing import served
 from tests.conformance import messenger
 from tests.conformance.fixture_server import application
-from tests.conformance.gateway import gateway
 from tests.conformance.playing import players
 from tests.conformance.run import expected_failures, judge, run_client_suite, run_server_suite
+from tests.kit.gateways import gateway
 from tests.requirements import proves
 
 REVISIONS: tuple[Era, ...] = ("2025-11-25", "2026-07-28")

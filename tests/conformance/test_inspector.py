@@ -15,8 +15,8 @@ import pytest
 from fingerpost.records import ServerSpec
 from fingerpost.testing import served
 from tests.conformance.fixture_server import application
-from tests.conformance.gateway import gateway
-from tests.programs import PATH, ROOT, newer_node, program
+from tests.kit.gateways import gateway
+from tests.kit.programs import PATH, ROOT, newer_node, program
 from tests.requirements import proves
 
 Object = dict[str, Any]

@@ -12,8 +12,8 @@ from mcp import Client
 from mcp.client import ClientRequestContext
 
 from fingerpost import Server
-from tests.conformance.gateway import gateway
-from tests.programs import program
+from tests.kit.gateways import gateway
+from tests.kit.programs import program
 from tests.requirements import proves
 
 Mode = Literal["legacy", "2026-07-28"]

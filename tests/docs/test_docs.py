@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fingerpost.settings import load
-from tests import warm
-from tests.docs.blocks import PAGES, Block, blocks, matches, steps
-from tests.programs import PATH, ROOT
+from tests.kit import warm
+from tests.kit.code_blocks import PAGES, Block, blocks, matches, steps
+from tests.kit.programs import PATH, ROOT
 from tests.requirements import proves
 
 CONSOLE = blocks("console")

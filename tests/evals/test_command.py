@@ -16,9 +16,9 @@ import pytest
 
 from fingerpost.records import Choice
 from fingerpost.store import Store
-from tests.evals.conftest import QUERIES, TOOLS, read_lines, write_lines
+from tests.kit.command_line import Person, tool
+from tests.kit.evals import QUERIES, TOOLS, read_lines, write_lines
 from tests.requirements import proves
-from tests.surfaces.conftest import Person, tool
 from tests.test_public_api import HEAVY, loaded_by
 
 SET = ("--tools", "tools.jsonl", "--queries", "queries.jsonl")

@@ -22,7 +22,7 @@ from fingerpost.events import (
 )
 from fingerpost.records import DataField, Packet, Selection, ServerState, ToolResult
 from fingerpost.redaction import MASK, register_secret
-from tests.events.strategies import packet_events
+from tests.kit.event_strategies import packet_events
 from tests.requirements import proves
 
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"  # the shape of a token, not one

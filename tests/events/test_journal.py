@@ -39,7 +39,7 @@ from fingerpost.records import (
     ToolResult,
     utc_now,
 )
-from tests.events.strategies import allowed, packet_events
+from tests.kit.event_strategies import allowed, packet_events
 from tests.requirements import proves
 
 

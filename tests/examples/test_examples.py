@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
-from tests.docs.blocks import Block, Step, matches, steps
-from tests.programs import PATH, ROOT
+from tests.kit import warm
+from tests.kit.code_blocks import Block, Step, matches, steps
+from tests.kit.programs import PATH, ROOT
 from tests.requirements import proves
 
 FOLDER = ROOT / "examples"

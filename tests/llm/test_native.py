@@ -22,7 +22,7 @@ from fingerpost.llm import ChatModel, ModelRequest
 from fingerpost.llm.native import NativeChat
 from fingerpost.records import Message
 from fingerpost.settings import ModelSettings
-from tests.llm.native_server import (
+from tests.kit.native_model_server import (
     KEY,
     HangingVendor,
     Vendor,

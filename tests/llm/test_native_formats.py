@@ -19,8 +19,8 @@ from fingerpost.llm.native_formats import (
     build_plain_schema,
 )
 from fingerpost.records import JsonObject, Message
-from tests.catalog.definitions import UNHURRIED
-from tests.llm.native_server import (
+from tests.kit.catalogs import UNHURRIED
+from tests.kit.native_model_server import (
     KEY,
     Vendor,
     block_delta,

@@ -24,7 +24,7 @@ from fingerpost.llm import ModelRequest, ModelUsage, OpenAIChat, ResponseSchema
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import served
-from tests.llm.wire_server import KEY, Hanging, Model, chat, endless, raw, refused, said, squeezed
+from tests.kit.model_server import KEY, Hanging, Model, chat, endless, raw, refused, said, squeezed
 from tests.requirements import proves
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))

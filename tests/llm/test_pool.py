@@ -16,7 +16,7 @@ from fingerpost.llm import ModelPool, ModelRequest, ModelUsage, Role
 from fingerpost.records import Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from fingerpost.testing import ScriptedModel, served
-from tests.llm.wire_server import Model, chunk, events, refused, said
+from tests.kit.model_server import Model, chunk, events, refused, said
 from tests.requirements import proves
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))

@@ -25,8 +25,8 @@ from fingerpost.llm import (
 from fingerpost.llm.capabilities import MAX_MISSED
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
-from tests.llm.real_model import NAME, real_model
-from tests.llm.tcp_proxy import OVERLOADED, proxied
+from tests.kit.real_model import NAME, real_model
+from tests.kit.tcp_proxy import OVERLOADED, proxied
 from tests.requirements import proves
 
 pytestmark = [

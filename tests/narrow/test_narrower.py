@@ -20,7 +20,7 @@ from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.narrow.scorer import ScorerQuery
 from fingerpost.records import HiddenTool, Message, ServerChoice
-from tests.narrow.narrowing import candidate, narrowed, narrower_of, offered, settings_of, snapshot_of, tool
+from tests.kit.narrowing import candidate, narrowed, narrower_of, offered, settings_of, snapshot_of, tool
 from tests.requirements import proves
 
 VERBS = ("read", "write", "move", "delete", "copy", "open", "close", "search", "edit", "list")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import Message
-from tests.narrow.narrowing import narrowed, narrower_of, offered, tool
+from tests.kit.narrowing import narrowed, narrower_of, offered, tool
 from tests.requirements import proves
 
 ONE = {"files": [tool("read_file", "Read a file from disk.", "path")]}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fingerpost.records import DataField, ExecutionStatus, Packet, SystemTask, check_json
 from fingerpost.records.codec import from_json, to_json
-from tests.records.strategies import json_values, packets
+from tests.kit.record_strategies import json_values, packets
 from tests.requirements import proves
 
 

@@ -20,7 +20,7 @@ from fingerpost.records import Message, RouteOutcome
 from fingerpost.router.agent import Agent, AgentStats, RoutingThresholds
 from fingerpost.router.options import RuntimeSwitches
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, served, tool_server
-from tests.llm.native_server import Vendor, content, message, text
+from tests.kit.native_model_server import Vendor, content, message, text
 from tests.requirements import proves
 
 NOTES = [

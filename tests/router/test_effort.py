@@ -9,7 +9,7 @@ import pytest
 from fingerpost.errors import ConfigError
 from fingerpost.records import Mode, Narrowing
 from fingerpost.testing import ScriptedModel, tool_server
-from tests.journeys.world import house
+from tests.kit.routers import house
 from tests.requirements import proves
 
 READS = {"annotations": {"readOnlyHint": True}}

@@ -7,7 +7,7 @@ from pathlib import Path
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.events import RouteBegan
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from tests.journeys.world import house
+from tests.kit.routers import house
 from tests.requirements import proves
 
 

@@ -19,8 +19,8 @@ from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.servers.http_client import HttpClients
 from fingerpost.testing import http_fault, served, tool_server
+from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, pool, text_of
 from tests.requirements import proves
-from tests.servers.support import PATIENCE, arguments_of, eventually, names, pool, text_of
 
 MEGABYTE = 1024 * 1024
 FAR = 600.0

@@ -16,11 +16,11 @@ from fingerpost.records import Effect, ErrorKind, Execution, JsonObject, ServerS
 from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.servers.connection_state import MAX_IMMEDIATE_RETRIES, STABLE_SECONDS, Backoff, RetryPace
 from fingerpost.testing import served
-from tests.call.running import Bench, a_call
+from tests.kit.call_runner import Bench, a_call
+from tests.kit.plain_http import Asked, PlainHttp
+from tests.kit.server_callers import Person
+from tests.kit.server_pools import PATIENCE, eventually, pool
 from tests.requirements import proves
-from tests.servers.callers import Person
-from tests.servers.plain import Asked, PlainHttp
-from tests.servers.support import PATIENCE, eventually, pool
 
 READ: JsonObject = {"uri": "a://1"}
 ASKED = ["resources/read", "prompts/get", "completion/complete"]

@@ -23,9 +23,9 @@ from fingerpost.records import OAuthSpec, ServerState
 from fingerpost.redaction import scrub
 from fingerpost.servers import Server, sign_in
 from fingerpost.testing import MemoryTokens, served, stdio_fault, tool_server
+from tests.kit.oauth_authority import Authority
+from tests.kit.server_pools import PATIENCE, arguments_of, eventually, pool
 from tests.requirements import proves
-from tests.servers.authority import Authority
-from tests.servers.support import PATIENCE, arguments_of, eventually, pool
 
 
 @asynccontextmanager

@@ -21,9 +21,9 @@ from fingerpost.errors import ServerUnavailable
 from fingerpost.records import OAuthSpec
 from fingerpost.servers import Server, sign_in
 from fingerpost.testing import MemoryTokens, served
+from tests.kit.oauth_authority import Authority
+from tests.kit.server_pools import PATIENCE, pool
 from tests.requirements import proves
-from tests.servers.authority import Authority
-from tests.servers.support import PATIENCE, pool
 from tests.servers.test_oauth import person, protected
 
 METADATA = "http://169.254.169.254/prm"

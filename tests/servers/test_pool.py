@@ -13,9 +13,8 @@ from fingerpost.records import ServerSpec, ServerState
 from fingerpost.servers import Server, ServerPool
 from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import stdio_fault, tool_server
-from tests.programs import program
-from tests.requirements import proves
-from tests.servers.support import (
+from tests.kit.programs import program
+from tests.kit.server_pools import (
     PATIENCE,
     arguments_of,
     eventually,
@@ -24,6 +23,7 @@ from tests.servers.support import (
     states,
     text_of,
 )
+from tests.requirements import proves
 
 
 @proves("H8")

@@ -15,9 +15,9 @@ from anyio.abc import Process
 
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
-from tests.programs import program
+from tests.kit.programs import program
+from tests.kit.server_pools import PATIENCE, eventually, names, pool, text_of
 from tests.requirements import proves
-from tests.servers.support import PATIENCE, eventually, names, pool, text_of
 
 
 @proves("H11")

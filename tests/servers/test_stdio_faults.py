@@ -21,8 +21,8 @@ from fingerpost.errors import (
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.testing import stdio_fault, tool_server
+from tests.kit.server_pools import PATIENCE, arguments_of, eventually, pool
 from tests.requirements import proves
-from tests.servers.support import PATIENCE, arguments_of, eventually, pool
 
 MEGABYTE = 1024 * 1024
 FAR = 600.0  # a deadline no test waits for: whatever fails before it, failed at once

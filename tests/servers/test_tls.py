@@ -13,9 +13,9 @@ from anyio.abc import SocketAttribute, SocketStream
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerState, ServerStatus
 from fingerpost.servers import Server, ServerPool
-from tests.servers.certificates import CertificateAuthority
-from tests.servers.raw import CLOSE, raw_server, with_length
-from tests.servers.support import PATIENCE, pool, text_of
+from tests.kit.certificates import CertificateAuthority
+from tests.kit.raw_http import CLOSE, raw_server, with_length
+from tests.kit.server_pools import PATIENCE, pool, text_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 

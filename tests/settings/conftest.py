@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.settings.surroundings import Surroundings
+from tests.kit.settings_folders import Surroundings
 
 
 @pytest.fixture

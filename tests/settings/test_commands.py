@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from fingerpost.errors import ConfigError
 from fingerpost.surfaces.cli.main import fingerpost
+from tests.kit.settings_folders import Surroundings
 from tests.requirements import proves
-from tests.settings.surroundings import Surroundings
 
 
 @dataclass

@@ -11,8 +11,8 @@ import pytest
 import fingerpost
 from fingerpost.settings import FlagSettings, LimitSettings
 from fingerpost.settings.reference import BEGIN, END, insert_reference
+from tests.kit.settings_folders import Surroundings
 from tests.requirements import proves
-from tests.settings.surroundings import Surroundings
 
 # What follows recorded use or a person's word is wanted expressly.
 OFF_BY_DEFAULT = (

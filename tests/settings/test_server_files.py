@@ -10,8 +10,8 @@ import pytest
 from fingerpost.records import OAuthSpec, ServerSpec
 from fingerpost.settings.client_files import FIELD_NAMES
 from fingerpost.settings.model import ServerSettings
+from tests.kit.settings_folders import Surroundings
 from tests.requirements import proves
-from tests.settings.surroundings import Surroundings
 
 CLAUDE_DESKTOP = """{
   "globalShortcut": "",

@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.store import Store
-from tests.store.samples import NOON, audited, eventually, ordinary
+from tests.kit.store_samples import NOON, audited, eventually, ordinary
 
 Say = Callable[[str], None]
 

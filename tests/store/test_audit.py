@@ -25,9 +25,9 @@ from fingerpost.events import (
 from fingerpost.records import ExecutionStatus, Packet, Review, Selection, ToolResult
 from fingerpost.store import Store
 from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
+from tests.kit.store_samples import audited, ordinary
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
-from tests.store.samples import audited, ordinary
 
 Tamper = Callable[[str], None]
 

@@ -8,9 +8,9 @@ import pytest
 from fingerpost.records import Choice, ToolFollower
 from fingerpost.redaction import MASK
 from fingerpost.store.learning import MAX_CHOICE_REQUEST_LENGTH, MAX_CHOICES
+from tests.kit.store_samples import NOON
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
-from tests.store.samples import NOON
 
 
 def choice(tool: str = "git/log", request: str = "what changed last week?", **changes: object) -> Choice:

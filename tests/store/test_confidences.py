@@ -12,9 +12,9 @@ from fingerpost.records import ConfidenceSample
 from fingerpost.store.database import resolve_location
 from fingerpost.store.learning import MAX_CONFIDENCES
 from fingerpost.store.schema import MIGRATION_STEPS, migrate
+from tests.kit.store_samples import NOON
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
-from tests.store.samples import NOON
 
 
 def sample(raw: float = 0.8, tool: str = "git/log", *, right: bool = True) -> ConfidenceSample:

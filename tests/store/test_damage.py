@@ -16,8 +16,8 @@ import pytest
 
 from fingerpost.errors import StoreError, StoreUnavailable
 from fingerpost.store import Store
+from tests.kit.store_samples import audited, ordinary, pin
 from tests.requirements import proves
-from tests.store.samples import audited, ordinary, pin
 
 Damage = Callable[[Path], None]
 ROWS: Final = 60

@@ -17,10 +17,10 @@ from fingerpost.errors import StoreUnavailable
 from fingerpost.events import Event, EventsDropped, decode
 from fingerpost.store import Store
 from fingerpost.store.database import Database, explain, resolve_location
+from tests.kit.store_samples import NOON, audited, eventually, exact_grant, ordinary
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
 from tests.store.processes import said
-from tests.store.samples import NOON, audited, eventually, exact_grant, ordinary
 
 
 def file_of(url: str) -> Path:

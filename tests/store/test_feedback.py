@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from fingerpost.records import Feedback, FeedbackVerdict, Threshold
 from fingerpost.store.learning import EVERYBODY, LearningMark
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from fingerpost.records import Grant
+from tests.kit.store_samples import NOON, exact_grant, minutes, scoped_grant
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
-from tests.store.samples import NOON, exact_grant, minutes, scoped_grant
 
 
 @proves("C6", "F33", "H4")

@@ -6,8 +6,8 @@ from datetime import timedelta
 import anyio
 
 from fingerpost.store.approvals import IdempotencyState, KeyedCall
-from tests.store.conftest import OpenStore
-from tests.store.samples import NOON
+from tests.kit.store_samples import NOON
+from tests.kit.stores import OpenStore
 
 CALL = KeyedCall(
     caller="noa",

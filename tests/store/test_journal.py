@@ -25,9 +25,9 @@ from fingerpost.events import (
 from fingerpost.records import ExecutionStatus, Intent, Packet
 from fingerpost.store.database import resolve_location
 from fingerpost.store.journal import select_session_packets
+from tests.kit.store_samples import audited, eventually, ordinary
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
-from tests.store.samples import audited, eventually, ordinary
 
 
 @proves("H4")

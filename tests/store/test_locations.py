@@ -7,7 +7,7 @@ import pytest
 from fingerpost.errors import ConfigError
 from fingerpost.settings import check
 from fingerpost.store import Store, get_data_directory, resolve_location
-from tests.store.samples import ordinary
+from tests.kit.store_samples import ordinary
 
 
 async def test_without_a_url_the_store_is_a_file_in_the_users_data_directory(

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from fingerpost.records import create_id
 from fingerpost.store import Memory, MemoryOwner, Store
+from tests.kit.store_samples import NOON
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
-from tests.store.samples import NOON
 
 PLENTY = 1000
 

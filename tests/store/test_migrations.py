@@ -16,9 +16,9 @@ from fingerpost.records import Packet
 from fingerpost.store import Store
 from fingerpost.store.database import Database, resolve_location
 from fingerpost.store.schema import MIGRATION_STEPS, MigrationStep, metadata, migrate
+from tests.kit.store_samples import audited, ordinary
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
-from tests.store.samples import audited, ordinary
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import anyio
 
+from tests.kit.store_samples import NOON, exact_grant
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
 from tests.store.processes import lines, said, started
-from tests.store.samples import NOON, exact_grant
 
 
 async def acknowledged_before_kill(url: str, anchor: Path, count: int) -> list[str]:

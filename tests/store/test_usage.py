@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.store.learning import RELATIVE_ERROR, compute_quantile, get_bucket, get_bucket_value
+from tests.kit.store_samples import NOON, minutes, sample
+from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.conftest import OpenStore
-from tests.store.samples import NOON, minutes, sample
 
 
 def exact(values: list[float], share: float) -> float:

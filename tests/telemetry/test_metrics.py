@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from fingerpost.events import BreakerMoved, Event, ServerStateChanged
 from fingerpost.records import Decision, ErrorKind, NeedVerdict, ServerState
 from fingerpost.telemetry.metrics import GaugeValues, PrometheusMetrics
-from tests.insight.stories import asked, call, decided, request
+from tests.kit.journal_events import asked, call, decided, request
 from tests.requirements import proves
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -42,11 +42,11 @@ from fingerpost.telemetry.spans import (
 )
 from fingerpost.telemetry.tracing import use_trace_carrier
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
-from tests.gateway.wire_client import ask, called
-from tests.gateway.wire_parts import Address, OpenGate
-from tests.insight.stories import NOON, call, request
-from tests.journeys.recorder import DESTROYS, READS, tool
-from tests.journeys.world import playing, review, select, settings
+from tests.kit.call_recorder import DESTROYS, READS, tool
+from tests.kit.gateway_client import ask, called
+from tests.kit.journal_events import NOON, call, request
+from tests.kit.routers import playing, review, select, settings
+from tests.kit.small_gateway import Address, OpenGate
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio

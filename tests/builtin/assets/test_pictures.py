@@ -31,7 +31,7 @@ from fingerpost.builtin.assets.pictures import (
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.records import Json
 from fingerpost.settings import Settings
-from tests.builtin.assets.kit import made, maker, ordered
+from tests.kit.assets import made, maker, ordered
 from tests.requirements import proves
 
 SVG = "{http://www.w3.org/2000/svg}"

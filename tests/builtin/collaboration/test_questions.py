@@ -21,8 +21,8 @@ from fingerpost.router import Agent, Route
 from fingerpost.store import MemoryOwner
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from fingerpost.testing.models import ScriptLine
-from tests.journeys.recorder import READS, as_remembered, tool
-from tests.journeys.world import playing, review, select, settings
+from tests.kit.call_recorder import READS, as_remembered, tool
+from tests.kit.routers import playing, review, select, settings
 from tests.requirements import proves
 
 TOOL = "collaboration__user_collaboration"

@@ -18,13 +18,14 @@ from fingerpost.builtin import open_router
 from fingerpost.llm import ModelRequest
 from fingerpost.testing import ScriptedModel, calls, served
 from fingerpost.testing.models import ScriptLine
-from tests.api import kit as api
-from tests.conformance.gateway import connected, serving
-from tests.journeys.world import settings
+from tests.kit import api
+from tests.kit.command_line import Person
+from tests.kit.gateways import connected, serving
+from tests.kit.routers import settings
+from tests.kit.strong_model import StrongModel, settings_for
+from tests.kit.terminal import Terminal
 from tests.requirements import proves
-from tests.surfaces.conftest import Person, person
-from tests.surfaces.strong_model import StrongModel, settings_for
-from tests.surfaces.terminal import Terminal
+from tests.surfaces.cli.conftest import person
 
 __all__ = ["person"]
 

@@ -8,7 +8,7 @@ from pypdf import PdfReader, PdfWriter
 
 from fingerpost.builtin.knowledge import KnowledgeBase
 from fingerpost.builtin.knowledge.documents import PdfReader as OurReader
-from tests.builtin.knowledge.conftest import OpenHouse, refused, said
+from tests.kit.knowledge import OpenHouse, refused, said
 from tests.requirements import proves
 
 PATIENCE = 60.0

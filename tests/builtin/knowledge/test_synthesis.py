@@ -12,7 +12,7 @@ from fingerpost.errors import ModelUnavailable
 from fingerpost.events import SubagentBegan
 from fingerpost.records import Mode
 from fingerpost.testing import ScriptedModel, calls
-from tests.builtin.knowledge.conftest import OpenHouse, said
+from tests.kit.knowledge import OpenHouse, said
 from tests.requirements import proves
 
 QUESTION = "When and how are the tomatoes watered?"

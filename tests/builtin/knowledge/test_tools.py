@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.records import Effect
-from tests.builtin.knowledge.conftest import OpenHouse, refused, said
+from tests.kit.knowledge import OpenHouse, refused, said
 from tests.requirements import proves
 
 

@@ -30,7 +30,7 @@ from fingerpost.builtin.workspace.search import MeaningIndex
 from fingerpost.builtin.workspace.tools import OPERATIONS, FileContext
 from fingerpost.records import Json
 from fingerpost.settings import WorkspaceSettings
-from tests.builtin.workspace.conftest import House
+from tests.kit.workspace import House
 from tests.requirements import proves
 
 SECRET: Final = "secret-7f31"  # what files outside say

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.command_rules import explain_elevated, split_command
 from fingerpost.records import ErrorKind
-from tests import warm
-from tests.builtin.workspace.conftest import COMMANDS_ALLOWED, House, names_in
+from tests.kit import warm
+from tests.kit.workspace import COMMANDS_ALLOWED, House, names_in
 from tests.requirements import proves
 
 ALLOWED: Final = (COMMANDS_ALLOWED, {"verdict": "allow", "tool": "workspace/ai.execute"})

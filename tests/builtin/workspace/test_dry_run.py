@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fingerpost.records import CallContext, Decision, ErrorKind, create_id
-from tests.builtin.workspace.conftest import House, names_in
+from tests.kit.workspace import House, names_in
 from tests.requirements import proves
 
 

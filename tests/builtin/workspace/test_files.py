@@ -10,7 +10,7 @@ import pytest
 from mcp_types import Tool
 
 from fingerpost.records import ErrorKind, Json
-from tests.builtin.workspace.conftest import House, names_in
+from tests.kit.workspace import House, names_in
 from tests.requirements import proves
 
 OPERATIONS = (

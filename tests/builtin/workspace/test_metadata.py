@@ -11,11 +11,12 @@ from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from fingerpost.records import ErrorKind, Outcome
-from tests.api import kit as api
-from tests.builtin.workspace.conftest import House, names_in
-from tests.conformance.gateway import serving
+from tests.kit import api
+from tests.kit.command_line import Person
+from tests.kit.gateways import serving
+from tests.kit.workspace import House, names_in
 from tests.requirements import proves
-from tests.surfaces.conftest import Person, person
+from tests.surfaces.cli.conftest import person
 
 __all__ = ["person"]
 

@@ -9,7 +9,7 @@ import pytest
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.folder_walk import IgnoreRules, parse_patterns
 from fingerpost.builtin.workspace.search import PatternFinder
-from tests.builtin.workspace.conftest import House
+from tests.kit.workspace import House
 from tests.requirements import proves
 
 

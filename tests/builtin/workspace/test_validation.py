@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.errors import CallError
 from fingerpost.records import Decision, ErrorKind, Json, Outcome, ParameterFault
-from tests.builtin.workspace.conftest import Hands, House
+from tests.kit.workspace import Hands, House
 from tests.requirements import proves
 
 MISSING, BAD = ParameterFault.MISSING, ParameterFault.BAD_VALUE

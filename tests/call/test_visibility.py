@@ -1,0 +1,69 @@
+"""Which tools policy keeps from a caller altogether."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fingerpost.call.visibility import find_hidden_tools
+from fingerpost.records import Effect, Listing, Scope, ToolCard
+from fingerpost.settings import RuleSettings
+from tests.kit.catalogs import catalog, tool
+from tests.requirements import proves
+
+CARDS: tuple[ToolCard, ...] = catalog(
+    Listing(
+        server="files",
+        definitions=(tool("read_file", "Read a file."), tool("delete_file", "Delete a file.")),
+    ),
+    Listing(server="shop", definitions=(tool("list_orders", "List orders."),)),
+).snapshot.cards
+
+
+def hidden(*rules: dict[str, Any], caller: str | None = None) -> dict[str, str]:
+    found = find_hidden_tools([RuleSettings.model_validate(rule) for rule in rules], CARDS, caller=caller)
+    return {key: entry.rule for key, entry in found.items()}
+
+
+@proves("E11")
+def test_a_tool_every_call_of_which_is_denied_is_hidden_by_that_rule() -> None:
+    assert hidden() == {}
+    assert hidden({"verdict": "allow", "server": "shop"}, {"verdict": "deny", "tool": "delete_file"}) == {
+        "files/delete_file": "rule 2 in fingerpost.toml"
+    }
+    assert set(hidden({"verdict": "deny", "server": "files"})) == {"files/read_file", "files/delete_file"}
+    assert set(hidden({"verdict": "deny", "effect": "destroy"})) == {"files/delete_file"}
+
+
+def test_an_earlier_rule_that_lets_some_call_through_keeps_it_visible() -> None:
+    deny = {"verdict": "deny", "server": "files"}
+    assert "files/read_file" not in hidden({"verdict": "allow", "tool": "files/read_file"}, deny)
+    assert hidden({"verdict": "ask", "server": "files", "paths": "inside"}, deny) == {}
+    assert "files/read_file" not in hidden(
+        {"verdict": "allow", "tool": "read_file", "arguments": {"path": "/safe/*"}}, deny
+    )
+
+
+def test_what_is_denied_only_for_some_arguments_stays_visible() -> None:
+    assert hidden({"verdict": "deny", "tool": "read_file", "arguments": {"path": "/etc/*"}}) == {}
+
+
+@proves("E11")
+def test_rules_for_other_callers_hide_nothing_and_nobody_is_not_allowed_by_name() -> None:
+    rules = ({"verdict": "allow", "caller": "dana"}, {"verdict": "deny", "server": "shop"})
+    assert hidden(*rules, caller="dana") == {}
+    assert set(hidden(*rules, caller="eve")) == {"shop/list_orders"}
+    assert set(hidden(*rules)) == {"shop/list_orders"}
+
+
+@proves("G7")
+def test_what_lies_outside_of_any_scope_of_the_caller_is_hidden() -> None:
+    def outside(*scopes: Scope) -> dict[str, str]:
+        return {key: entry.rule for key, entry in find_hidden_tools([], CARDS, scopes=scopes).items()}
+
+    assert outside(Scope()) == {}
+    assert outside(Scope(servers=("files",))) == {"shop/list_orders": "scope of the caller"}
+    assert set(outside(Scope(servers=("files",)), Scope(effects=(Effect.READ,)))) == {
+        "shop/list_orders",
+        "files/delete_file",
+    }
+    assert set(outside(Scope(tools=("files/read_*",)))) == {"shop/list_orders", "files/delete_file"}

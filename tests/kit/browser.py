@@ -1,0 +1,278 @@
+"""A running Fingerpost for browsers, a browser, and what every visit is watched for.
+
+    def test_something(browser: Browser, house: House):  # fixtures of tests/surfaces/console/conftest.py
+        with visit(browser, house, "#/live") as page:
+            page.get_by_role("link", name="Ask").click()
+
+The program runs in a thread of its own, with servers inside of it: the test's thread belongs to Playwright.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from fingerpost import Router
+from fingerpost.llm import ModelRequest
+from fingerpost.records import JsonObject, ServerSpec
+from fingerpost.surfaces.api.sessions import SESSION_COOKIE, ConsoleSessions
+from fingerpost.testing import ScriptedModel, tool_server
+from tests.kit.gateways import connected, serving
+from tests.kit.routers import playing, review, select, settings
+
+ROOT: Final = Path(__file__).parents[2]
+AXE: Final = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+ARTEFACTS: Final = ROOT / ".artefacts" / "console"
+PATIENCE_MS: Final = 20_000  # a page that works is never waited for so long
+NARROW: Final = 360
+WIDE: Final = 1280
+
+HOSTILE: Final = (
+    "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script> "
+    "\x1b[31mred\x1b[0m \u202ereversed \x9bcsi"
+)
+
+R = TypeVar("R")
+
+
+# The program
+
+
+@dataclass(frozen=True)
+class House:
+    """A running Fingerpost: its address for the browser, its router for the test."""
+
+    address: str
+    router: Router
+    portal: BlockingPortal = field(repr=False)
+
+    def do(self, function: Callable[..., Awaitable[R]], *args: Any, **named: Any) -> R:
+        """Await something of the program from the test's thread."""
+
+        async def run() -> R:
+            return await function(*args, **named)
+
+        return self.portal.call(run)
+
+    def ask(self, text: str, **asking: Any) -> Any:
+        """One request, answered; its `Route`."""
+        return self.do(self.router.route, text, **asking)
+
+
+@contextmanager
+def running(
+    folder: Path,
+    *,
+    servers: Iterable[ServerSpec] | None = None,
+    model: ScriptedModel | None = None,
+    **more: Any,
+) -> Generator[House]:
+    """Everything on one port; `more` are settings. Without `model` there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    specs = list(example_servers() if servers is None else servers)
+    with (
+        start_blocking_portal("asyncio") as portal,
+        portal.wrap_async_context_manager(_opened(folder, specs, model, more)) as (router, address),
+    ):
+        yield House(address, router, portal)
+
+
+@asynccontextmanager
+async def _opened(
+    folder: Path, servers: list[ServerSpec], model: ScriptedModel | None, more: dict[str, Any]
+) -> AsyncGenerator[tuple[Router, str]]:
+    async with Router(servers, settings=settings(folder, **more), model=model) as router:
+        await connected(router)
+        async with serving(router) as address:
+            yield router, address
+
+
+# Its servers
+
+
+def tool(name: str, description: str, effect: Literal["read", "write", "destroy"], **fields: str) -> Any:
+    """A definition whose arguments are texts; `fields` describe them."""
+    hints = {"readOnlyHint": effect == "read", "destructiveHint": effect == "destroy"}
+    properties = {field: {"type": "string", "description": words} for field, words in fields.items()}
+    schema = {"type": "object", "properties": properties, "required": list(fields)}
+    return {"name": name, "description": description, "inputSchema": schema, "annotations": hints}
+
+
+def example_servers() -> list[ServerSpec]:
+    """Servers like those of the examples, inside of the program: they cost nothing to start."""
+    clock = tool_server(
+        "time",
+        [
+            tool("get_current_time", "Get the current time in a timezone", "read", timezone="IANA name"),
+            tool("convert_time", "Convert a time between timezones", "read", time="HH:MM", timezone="to"),
+        ],
+        call=_tell_time,
+    )
+    files = tool_server(
+        "files",
+        [
+            tool("read_text_file", "Read the contents of a text file", "read", path="Path of the file"),
+            tool("write_file", "Create or write a file", "write", path="Path", content="What to write"),
+            tool("delete_file", "Delete a file for good", "destroy", path="Path of the file"),
+        ],
+        call=_keep_files,
+    )
+    strange = tool_server("strange", [tool("stir", f"Stir the pot. {HOSTILE}", "read", pot=HOSTILE)])
+    return [clock.spec(), files.spec(), strange.spec()]
+
+
+async def _tell_time(name: str, arguments: dict[str, Any]) -> str:
+    if "/" not in str(arguments.get("timezone", "")):
+        raise ValueError(f"no time zone is called {arguments.get('timezone')!r}")
+    return f'{{"timezone": "{arguments["timezone"]}", "datetime": "2026-05-04T09:30:00"}}'
+
+
+async def _keep_files(name: str, arguments: dict[str, Any]) -> str:
+    if name == "write_file":
+        return f"wrote {arguments['path']}"
+    return "\n".join(f"{number}. buy milk, {HOSTILE}" for number in range(40))
+
+
+# Its model
+
+
+def scripted() -> ScriptedModel:
+    """A model that knows the examples: what it selects hangs on the request's words."""
+    return playing(selection=_selection, review=lambda _: review(0.86), answer=_answer)
+
+
+def _selection(request: ModelRequest) -> str:
+    said = "\n".join(message.text for message in request.messages)
+    if "Tokyo" in said or "טוקיו" in said:
+        other: JsonObject = {
+            "tool": "time/convert_time",
+            "arguments": {},
+            "confidence": 0.2,
+            "reasoning": "converts",
+        }
+        why = "The request asks for the present time in a city"
+        return select(
+            "time/get_current_time", {"time_zone": "Asia/Tokyo"}, alternatives=[other], reasoning=why
+        )
+    if "notes.md" in said:
+        return select("files/read_text_file", {"path": "notes.md"})
+    if named := re.search(r"(?:Write the|Create a) file \\?\"(\w+\.txt)", said):
+        return select("files/write_file", {"path": named[1], "content": "Hello from Fingerpost"})
+    return select(None)
+
+
+def _answer(request: ModelRequest) -> str:
+    said = "\n".join(message.text for message in request.messages)
+    if "Asia/Tokyo" in said:
+        return "It is half past nine in Tokyo."
+    return "Done." if ".txt" in said else "Hello. What can be done for you?"
+
+
+# The browser
+
+
+@contextmanager
+def chromium() -> Generator[Browser]:
+    """Debian's Chromium (or Chrome); skips where there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    path = next((found for name in names if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine: install the package `chromium`")
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--enable-precise-memory-info"],
+        )
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def visit(
+    browser: Browser,
+    house: House | str,
+    place: str = "",
+    *,
+    scheme: Literal["light", "dark"] = "light",
+    width: int = WIDE,
+    expected: str = r"(?!)",
+    signed_in: bool = True,
+    **context: Any,
+) -> Generator[Page]:
+    """A page of the console in a context of its own.
+
+    Fails at the end where the page complained: an error in its console, an exception, a breach of the
+    content security policy. `expected` is a pattern of complaints that belong to the test. Where no key is
+    needed, the person whose house it is has signed in, unless `signed_in` says otherwise.
+    """
+    address = house if isinstance(house, str) else house.address
+    complaints: list[str] = []
+    opened = browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", **context
+    )
+    opened.set_default_timeout(PATIENCE_MS)
+    if signed_in and isinstance(house, House) and not house.router.settings.gateway.require_key:
+        token, _ = house.do(ConsoleSessions(house.router.store, hours=1).open_session, None)
+        opened.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": house.address}])
+    page = opened.new_page()
+    page.on("console", lambda message: complaints.extend(_complaint(message)))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    try:
+        page.goto(f"{address}/{place}")
+        yield page
+        unexpected = [one for one in complaints if not re.search(expected, one)]
+        assert not unexpected, unexpected
+        assert page.title() != "owned"
+    finally:
+        opened.close()
+
+
+def _complaint(message: ConsoleMessage) -> list[str]:
+    return [message.text] if message.type in {"error", "warning"} else []
+
+
+def both_schemes() -> list[tuple[Literal["light", "dark"], int]]:
+    """How a page is looked at: each scheme once, a wide window and a narrow one."""
+    return [("light", WIDE), ("dark", NARROW)]
+
+
+def shoot(page: Page, name: str) -> Path:
+    """A picture of the whole page among the artefacts, for people to look at."""
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    (ARTEFACTS.parent / ".gitignore").write_text("*\n")
+    path = ARTEFACTS / f"{name}.png"
+    page.screenshot(path=path, full_page=True)
+    return path
+
+
+def check_access(page: Page) -> None:
+    """No serious or critical finding of axe, and nothing sticks out to the side."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    findings = [
+        f"{one['id']}: {one['help']}: {[_place(node) for node in one['nodes'][:3]]}"
+        for one in found["violations"]
+        if one["impact"] in {"serious", "critical"}
+    ]
+    assert findings == []
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, f"the page is {wide} px wider than its window"
+
+
+def _place(node: dict[str, Any]) -> str:
+    return f"{node['target']} {node.get('failureSummary', '')}"
+
+
+def module_house(folder: Path, **more: Any) -> AbstractContextManager[House]:
+    """The house most tests share: with servers like the examples', and a model that knows them."""
+    return running(folder, model=scripted(), **more)

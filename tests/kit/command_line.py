@@ -1,0 +1,93 @@
+"""A person at a terminal: a folder, a store of their own, and the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.kit import warm
+from tests.kit.programs import PATH, program
+
+FILE_SERVER = Path(__file__).with_name("file_server.py")
+
+
+@dataclass
+class Person:
+    """Runs `fingerpost` in a folder of their own."""
+
+    home: Path
+    servers: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.pathsep.join([warm.folder(), PATH]),
+            "HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "XDG_DATA_HOME": str(self.home / "data"),
+            "FINGERPOST_STORE__URL": f"sqlite:///{self.home}/store.db",
+        }
+
+    def has(self, name: str, tools: list[Any] | None = None, **entry: Any) -> Path:
+        """Configure a server: from a list of tools, or as given. Returns the file its tools stand in."""
+        file = self.home / f"{name}-tools.json"
+        if tools is not None:
+            file.write_text(json.dumps(tools), encoding="utf-8")
+            entry = {**_python(str(FILE_SERVER), str(file)), **entry}
+        self.servers[name] = entry
+        (self.home / "mcp.json").write_text(json.dumps({"mcpServers": self.servers}), encoding="utf-8")
+        return file
+
+    def has_fault(self, name: str, fault: str) -> None:
+        self.has(name, **_python("-m", "fingerpost.testing.faults.stdio", fault))
+
+    def writes(self, name: str, text: str) -> Path:
+        file = self.home / name
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command, forked from a process that has loaded it already."""
+        return [*warm.command(), *self._given(arguments)]
+
+    def cold_command(self, *arguments: str) -> list[str]:
+        """The command as it is installed, with its start-up."""
+        return [program("fingerpost"), *self._given(arguments)]
+
+    def _given(self, arguments: tuple[str, ...]) -> list[str]:
+        named = self.servers and "--servers" not in arguments
+        return [*arguments, *(("--servers", str(self.home / "mcp.json")) if named else ())]
+
+    def runs(
+        self, *arguments: str, extra: Mapping[str, str] | None = None, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.home,
+            env={**self.environment, **(extra or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+
+    def reads(self, *arguments: str) -> Any:
+        """The JSON a command prints."""
+        done = self.runs(*arguments, "--json")
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)
+
+
+def _python(*arguments: str) -> dict[str, Any]:
+    command, *before = warm.python()
+    return {"command": command, "args": [*before, *arguments]}
+
+
+def tool(name: str, description: str = "Does something.", **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": description, "inputSchema": {"type": "object"}, **more}

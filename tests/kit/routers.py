@@ -1,0 +1,96 @@
+"""A small world for journeys: real servers from PyPI and npm, and a model that says what it was told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fingerpost import Router, Server, Settings
+from fingerpost.llm import ModelRequest
+from fingerpost.records import JsonObject, ServerSpec
+from fingerpost.testing import ScriptedModel
+from fingerpost.testing.models import ScriptLine
+from tests.kit import warm
+from tests.kit.programs import program
+
+
+def settings(folder: Path, **more: Any) -> Settings:
+    """A store of its own; words alone, so that no vectors are made."""
+    return Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{folder}/store.db"},
+            "narrow": {"vectors": str(folder / "vectors")},
+            **more,
+            "flags": {"dense_scores": False, **more.get("flags", {})},
+        }
+    )
+
+
+def clock() -> ServerSpec:
+    return Server.stdio("time", [warm.server("mcp-server-time"), "--local-timezone", "Etc/UTC"])
+
+
+def desk(folder: Path) -> ServerSpec:
+    """The real file-system server, on this folder."""
+    return Server.stdio("files", [program("mcp-server-filesystem"), str(folder)])
+
+
+@asynccontextmanager
+async def house(
+    folder: Path,
+    servers: Iterable[ServerSpec],
+    model: ScriptedModel | None = None,
+    **more: Any,
+) -> AsyncGenerator[Router]:
+    async with Router(servers, settings=settings(folder, **more), model=model) as router:
+        await router.connect()
+        yield router
+
+
+def select(tool: str | None, arguments: JsonObject | None = None, **more: Any) -> str:
+    """What a selecting model says."""
+    fields: dict[str, Any] = {"reasoning": "it fits", "confidence": 0.9, "alternatives": [], "remaining": ""}
+    return json.dumps({**fields, "tool": tool, "arguments": arguments or {}, **more})
+
+
+def review(confidence: float = 0.9, *, approved: bool = True) -> str:
+    """What a reviewing model says."""
+    said = {"approved": approved, "confidence": confidence, "reasoning": "looked at it"}
+    return json.dumps(said)
+
+
+def purpose_of(request: ModelRequest) -> str:
+    """What the request is for, by the shape it asks for."""
+    if request.schema is None:
+        return "answer"
+    return request.schema.name
+
+
+def playing(**parts: Iterable[ScriptLine] | Callable[[ModelRequest], ScriptLine]) -> ScriptedModel:
+    """A model with one script for each purpose: `selection`, `review`, `answer`, …"""
+    scripts = {name: part if callable(part) else _in_order(name, part) for name, part in parts.items()}
+
+    def play(request: ModelRequest) -> ScriptLine:
+        script = scripts.get(purpose_of(request))
+        if script is None:
+            message = f"nobody wrote what the model says for {purpose_of(request)!r}"
+            raise AssertionError(message)
+        return script(request)
+
+    return ScriptedModel(play)
+
+
+def _in_order(purpose: str, lines: Iterable[ScriptLine]) -> Callable[[ModelRequest], ScriptLine]:
+    following = iter(list(lines))
+
+    def say(request: ModelRequest) -> ScriptLine:
+        line = next(following, None)
+        if line is None:
+            message = f"the script for {purpose!r} is over"
+            raise AssertionError(message)
+        return line
+
+    return say

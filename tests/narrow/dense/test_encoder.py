@@ -1,0 +1,87 @@
+"""The encoder that comes with the package, with its real weights."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
+from fingerpost.settings.model import NarrowSettings
+from tests.kit.scorers import EVERYDAY, ask, best
+
+pytestmark = pytest.mark.skipif(not OnnxEncoder().is_installed, reason="the weights are not in this checkout")
+
+
+@pytest.fixture(scope="module")
+def encoder() -> OnnxEncoder:
+    return OnnxEncoder()
+
+
+def test_a_text_becomes_a_unit_vector_always_the_same(encoder: OnnxEncoder) -> None:
+    vector = encoder.encode("What is the weather in Paris?")
+    assert vector.shape == (384,)
+    assert vector.dtype == np.float32
+    assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
+    assert np.array_equal(vector, encoder.encode("What is the weather in Paris?"))
+
+
+def test_what_means_the_same_is_near_and_what_does_not_is_far(encoder: OnnxEncoder) -> None:
+    request = encoder.encode("Will I need an umbrella in Haifa tomorrow?")
+    weather = encoder.encode("weather - get forecast: The weather forecast of the coming days for a city.")
+    database = encoder.encode("postgres - run query: Runs an SQL statement on a database.")
+    assert request @ weather > request @ database + 0.1
+
+
+def test_tools_are_found_without_a_shared_word(encoder: OnnxEncoder) -> None:
+    with DenseScorer(encoder) as scorer:
+        scorer.prepare(EVERYDAY)
+        assert scorer.wait(30)
+        assert best(scorer, EVERYDAY, "Is it going to be sunny in Haifa?") == "weather/get_forecast"
+        assert best(scorer, EVERYDAY, "drop a line to grandma by mail") == "gmail/send_message"
+
+
+@pytest.mark.parametrize("text", ["", "\x00", "🙂" * 50, "\ud800 half", "a" * 1_000_000, "שלום 你好 привет"])
+def test_junk_becomes_a_vector_too(encoder: OnnxEncoder, text: str) -> None:
+    assert np.isfinite(encoder.encode(text)).all()
+
+
+def test_several_threads_get_the_same_vectors() -> None:
+    fresh = OnnxEncoder()
+    texts = [f"request number {number}" for number in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(fresh.encode, texts))
+    assert all(
+        np.array_equal(vector, fresh.encode(text)) for vector, text in zip(together, texts, strict=True)
+    )
+
+
+def test_scores_of_the_same_request_do_not_depend_on_when_it_is_asked(encoder: OnnxEncoder) -> None:
+    with DenseScorer(encoder) as scorer:
+        scorer.prepare(EVERYDAY)
+        assert scorer.wait(30)
+        assert np.array_equal(scorer.score(ask("read it")), scorer.score(ask("read it")))
+
+
+def test_the_settings_say_where_vectors_are_kept(tmp_path: Path) -> None:
+    with DenseScorer.from_settings(NarrowSettings(vectors=str(tmp_path / "kept"))) as scorer:
+        scorer.prepare(EVERYDAY[:1])
+        assert scorer.wait(30)
+        assert scorer.ready == 1.0
+    assert list((tmp_path / "kept").glob("*.vectors"))
+
+
+def test_the_library_that_runs_the_model_notes_nothing_for_its_maker(tmp_path: Path) -> None:
+    """It would keep an id of the machine in its cache, with facts about the machine, and send them."""
+    program = "from fingerpost.narrow.dense.encoder import Encoder; print(len(Encoder().encode('a word')))"
+    environment = {key: value for key, value in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
+    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-B", "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "384\n"
+    assert [*tmp_path.rglob("*")] == []

@@ -1,0 +1,116 @@
+"""Without any model: what is certain is done, the rest is asked, and it is said that no model wrote it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fingerpost.errors import ConfigError, ModelUnavailable
+from fingerpost.records import Mode, RouteOutcome
+from fingerpost.testing import ScriptedModel
+from tests.kit.routers import clock, desk, house
+from tests.requirements import proves
+
+
+@proves("W4", "B6")
+async def test_a_greeting_gets_a_greeting(tmp_path: Path) -> None:
+    async with house(tmp_path, [clock()]) as router:
+        route = await router.route("Hello!")
+    assert (route.outcome, route.mode, route.answered_by) == (RouteOutcome.ANSWERED, Mode.KEYLESS, "no model")
+    assert route.answer.startswith("Hello!")
+
+
+@proves("W4")
+async def test_a_question_about_the_time_in_a_city_is_answered_by_the_tool_itself(tmp_path: Path) -> None:
+    async with house(tmp_path, [clock(), desk(tmp_path)]) as router:
+        route = await router.route("What time is it in Tokyo right now?")
+    assert route.outcome is RouteOutcome.ANSWERED, route.trace
+    assert route.sources == ("time/get_current_time",)
+    assert '"timezone": "Asia/Tokyo"' in route.answer
+    assert "No language model is configured" in route.answer
+
+
+@proves("W4")
+async def test_a_question_about_a_file_shows_what_is_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    (folder / "note.md").write_text("Buy milk.\n", encoding="utf-8")
+    async with house(tmp_path, [clock(), desk(folder)]) as router:
+        route = await router.route(f"Read the file {folder}/note.md")
+    assert route.outcome is RouteOutcome.ANSWERED, route.trace
+    assert "Buy milk." in route.answer
+
+
+@proves("W4")
+async def test_what_is_missing_is_asked_and_the_answer_completes_the_call(tmp_path: Path) -> None:
+    async with house(tmp_path, [clock()]) as router:
+        asked = await router.route("Use time/get_current_time")
+        assert asked.outcome is RouteOutcome.ASKED
+        assert asked.question is not None
+        assert [one.name for one in asked.question.missing] == ["timezone"]
+        route = await router.reply(asked, "Lisbon")
+        assert route.outcome is RouteOutcome.ANSWERED, route.trace
+        assert "Europe/Lisbon" in route.answer
+        assert route.packet_id == asked.packet_id
+
+
+@proves("W4", "A5")
+async def test_a_write_still_asks_a_person(tmp_path: Path) -> None:
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    async with house(tmp_path, [desk(folder)]) as router:
+        route = await router.route(f'Use files/create_directory to create the directory "{folder}/new"')
+        assert route.outcome is RouteOutcome.WAITING, route.trace
+        assert not (folder / "new").exists()
+        assert route.pending is not None
+        done = await router.resume(route, route.pending.approve(by="dana"))
+        assert done.outcome is RouteOutcome.ANSWERED
+        assert (folder / "new").is_dir()
+
+
+@proves("W6")
+async def test_when_no_model_answers_the_way_without_one_is_taken_and_the_reason_kept(tmp_path: Path) -> None:
+    gone = ModelUnavailable("the model cannot be reached", model="scripted")
+    async with house(tmp_path, [clock()], ScriptedModel(lambda request: gone)) as router:
+        route = await router.route("What time is it in Tokyo right now?")
+    assert route.outcome is RouteOutcome.ANSWERED, route.trace
+    assert route.sources == ("time/get_current_time",)
+    assert "No language model is configured" not in route.answer  # one is; it did not answer
+    assert "cannot be reached" in route.detail
+
+
+async def test_a_mode_that_needs_a_model_says_so(tmp_path: Path) -> None:
+    async with house(tmp_path, [clock()]) as router:
+        with pytest.raises(ConfigError, match="needs a language model"):
+            await router.route("hello", mode="react")
+        with pytest.raises(ConfigError, match="no mode 'magic'"):
+            await router.route("hello", mode="magic")
+
+
+@proves("W4")
+@pytest.mark.parametrize(
+    ("then", "outcome", "told"),
+    [
+        ("delete {folder}/old.md", RouteOutcome.ANSWERED, "Not done"),
+        ("translate it into French", RouteOutcome.ANSWERED, "Not done"),
+        ("summarize it", RouteOutcome.ANSWERED, "Not done"),
+        ("write {folder}/new.md", RouteOutcome.ASKED, "files/write_file"),
+    ],
+)
+async def test_what_was_read_is_shown_where_it_cannot_go_on(
+    tmp_path: Path, then: str, outcome: RouteOutcome, told: str
+) -> None:
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    (folder / "note.md").write_text("Buy milk.\n", encoding="utf-8")
+    (folder / "old.md").write_text("Old.\n", encoding="utf-8")
+    pieces: list[str] = []
+    async with house(tmp_path, [clock(), desk(folder)]) as router:
+        route = await router.route(
+            f"Read the file {folder}/note.md and then {then.format(folder=folder)}", on_text=pieces.append
+        )
+    assert route.outcome is outcome, route.answer
+    assert "Buy milk." in route.answer
+    assert told in route.answer
+    assert "Buy milk." in "".join(pieces)

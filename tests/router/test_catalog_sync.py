@@ -1,0 +1,71 @@
+"""Long listings are looked at aside: whoever waits for an answer meanwhile gets it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fingerpost.records import Listing, ServerSpec
+from fingerpost.router.catalog_sync import MANY_TOOLS as MANY_CARDS
+from fingerpost.router.catalog_sync import CatalogSync
+from fingerpost.servers.definitions import THREAD_PAGE_SIZE, read_listing
+from fingerpost.settings.model import LimitSettings
+from fingerpost.store import Store
+from tests.kit.catalogs import catalog, many, tool
+from tests.kit.loop_turns import turns_during
+from tests.requirements import proves
+
+
+@proves("F21")
+async def test_the_event_loop_goes_round_while_the_cards_of_a_long_listing_are_made(tmp_path: Path):
+    it = catalog()
+    async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
+        intake = CatalogSync(it, store)
+        long = Listing(server="shop", definitions=many(10 * MANY_CARDS))
+        assert await turns_during(intake.prepare_listing(long)) > 1
+        assert it.snapshot.cards == ()  # nothing is shown before it is taken
+        intake.apply_listing(long)
+        assert it.snapshot.cards == catalog(long).snapshot.cards
+
+
+async def test_what_was_made_of_one_listing_is_not_taken_for_another(tmp_path: Path):
+    it = catalog()
+    async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
+        intake = CatalogSync(it, store)
+        await intake.prepare_listing(Listing(server="shop", definitions=many(2 * MANY_CARDS)))
+        intake.apply_listing(Listing(server="shop", definitions=(tool("get_price"),)))
+        assert [card.key for card in it.snapshot.cards] == ["shop/get_price"]
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+async def test_names_follow_the_listing_that_was_studied(tmp_path: Path, *, prefix: bool):
+    before = Listing(server="shop", definitions=many(2 * MANY_CARDS), prefix=not prefix)
+    it = catalog(before)
+    async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
+        intake = CatalogSync(it, store)
+        now = replace(before, prefix=prefix)
+        await intake.prepare_listing(now)
+        assert it.snapshot.cards == catalog(before).snapshot.cards  # studying changes nothing
+        intake.apply_listing(now)
+        assert it.snapshot.cards == catalog(now).snapshot.cards
+
+
+@proves("F21")
+async def test_the_event_loop_goes_round_while_a_long_page_is_looked_at():
+    spec, limits = ServerSpec(name="shop", transport="in_process"), LimitSettings()
+
+    async def page(_: str | None) -> dict[str, Any]:
+        return {"tools": [*many(10 * THREAD_PAGE_SIZE), {"name": "odd", "inputSchema": 7}]}
+
+    read: list[Listing] = []
+
+    async def work() -> None:
+        read.append(await read_listing(spec, page, limits, modern=True, instructions=None))
+
+    assert await turns_during(work()) > 1
+    (listing,) = read
+    assert len(listing.definitions) == 10 * THREAD_PAGE_SIZE
+    assert [dropped.name for dropped in listing.dropped] == ["odd"]

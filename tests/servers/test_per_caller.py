@@ -1,0 +1,81 @@
+"""Connections of single callers: few, replaced when lost, gone when unused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from fingerpost.errors import ServerUnavailable
+from fingerpost.servers import Server
+from fingerpost.servers.connect import ConnectDeps
+from fingerpost.servers.http_client import HttpClients
+from fingerpost.servers.per_caller import CallerConnections
+from fingerpost.settings.model import LimitSettings
+from fingerpost.testing import stdio_fault
+from tests.kit.server_pools import PATIENCE, eventually
+from tests.kit.talkative_server import Talkative, at_address
+
+
+def _nobody_hears(method: str, params: object, caller: str | None) -> None:
+    raise AssertionError(method)
+
+
+@asynccontextmanager
+async def isolated(url: str, **settings: Any) -> AsyncGenerator[tuple[CallerConnections, TaskGroup]]:
+    spec = replace(Server.http("talk", url, era="2025-11-25"), isolate=True, connect_timeout=PATIENCE)
+    http = HttpClients()
+    around = ConnectDeps(limits=LimitSettings(), http=http, tokens=None)
+    own = CallerConnections(spec, around, _nobody_hears, **settings)
+    try:
+        async with anyio.create_task_group() as tasks:
+            yield own, tasks
+            own.close()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await http.aclose()
+
+
+async def test_the_longest_idle_one_makes_room_and_busy_ones_stay():
+    async with at_address(Talkative()) as (url, record), isolated(url, most=2) as (own, tasks):
+        for key in ("a", "b", "a"):
+            async with own.use(key, tasks, None) as connection:
+                await connection.call({"name": "meta", "arguments": {}})
+        assert len(own) == 2
+        async with own.use("a", tasks, None) as first:
+            async with own.use("c", tasks, None):  # b goes: a is in use
+                assert len(own) == 2
+                with pytest.raises(ServerUnavailable, match="serves 2 callers at once already"):
+                    async with own.use("d", tasks, None):
+                        pass
+            async with own.use("a", tasks, None) as again:
+                assert again is first
+        assert len(record.of("initialize")) == 3
+
+
+async def test_one_that_nobody_uses_is_closed_and_a_lost_one_replaced():
+    async with at_address(Talkative()) as (url, record), isolated(url, idle_seconds=0.1) as (own, tasks):
+        async with own.use("a", tasks, None) as connection:
+            await anyio.sleep(0.3)  # long, and in use
+            assert len(own) == 1
+        await eventually(lambda: len(own) == 0)
+        assert connection.lifeline.failure is None
+        async with own.use("a", tasks, None) as connection:
+            await connection.call({"name": "meta", "arguments": {}})
+        assert len(record.of("initialize")) == 2
+
+
+async def test_a_program_that_never_answers_fails_its_caller_and_is_ended():
+    spec = replace(stdio_fault("silent", name="mute"), connect_timeout=0.3)
+    around = ConnectDeps(limits=LimitSettings(), http=HttpClients(), tokens=None)
+    own = CallerConnections(spec, around, _nobody_hears)
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(ServerUnavailable, match=r"did not connect within 0\.3 s"):
+            async with own.use("a", tasks, None):
+                pass
+    assert len(own) == 0

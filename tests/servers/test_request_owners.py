@@ -1,0 +1,192 @@
+"""Whose is it? What a server says or asks without naming a request, on a connection that many share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+from mcp.shared.exceptions import MCPError
+
+from fingerpost.servers import RequestContext, Server, ServerPool
+from fingerpost.servers.requests import (
+    ANSWERED_SECONDS,
+    GIVEN_UP_SECONDS,
+    LOG_METHOD,
+    InFlightRequest,
+    RequestRegistry,
+)
+from tests.kit.call_runner import HandClock
+from tests.kit.server_callers import Person
+from tests.kit.server_pools import PATIENCE, eventually, pool, text_of
+from tests.kit.talkative_server import Talkative, at_address
+from tests.requirements import proves
+
+ELICIT = "elicitation/create"
+OLD = "2025-11-25"
+
+
+class Line:
+    """The talks of one connection, and what comes in on it."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self.clock = HandClock()
+        self.outside: list[tuple[Any, str | None]] = []
+        self._tasks = tasks
+        self._number = 0
+        self.talks = RequestRegistry(
+            "notes",
+            lambda method, params, caller: self.outside.append((params["data"], caller)),
+            now=self.clock,
+        )
+
+    def begin(self, who: Person | None) -> InFlightRequest:
+        self._number += 1
+        talk = InFlightRequest("notes", self._number, context=RequestContext(caller=who))
+        self.talks.open(talk)
+        return talk
+
+    def end(self, talk: InFlightRequest, *, answered: bool) -> None:
+        talk.answered = answered
+        self.talks.close(talk)
+
+    def log(self, data: str) -> None:
+        self.talks.dispatch_notification(
+            LOG_METHOD, {"level": "info", "data": data}, self._tasks.start_soon, request=None
+        )
+
+    async def ask(self, *, of: int | None = None) -> Any:
+        return await self.talks.answer_server_request(ELICIT, {"message": "?"}, request=of)
+
+
+@asynccontextmanager
+async def a_line() -> AsyncGenerator[Line]:
+    async with anyio.create_task_group() as tasks:
+        yield Line(tasks)
+
+
+@proves("G8")
+async def test_a_question_is_put_to_nobody_while_anothers_call_that_was_given_up_may_have_it() -> None:
+    dana, eve = Person(key="dana"), Person(key="eve")
+    async with a_line() as line:
+        line.end(line.begin(dana), answered=False)
+        line.begin(eve)
+        with pytest.raises(MCPError, match="of 2 callers run or were given up lately"):
+            await line.ask()
+        line.clock.turn(GIVEN_UP_SECONDS + 1)
+        await line.ask()
+    assert (len(dana.asked), len(eve.asked)) == (0, 1)
+
+
+@proves("G8")
+async def test_who_was_answered_has_no_more_questions() -> None:
+    dana, eve = Person(key="dana"), Person(key="eve")
+    async with a_line() as line:
+        line.end(line.begin(dana), answered=True)
+        line.begin(eve)
+        await line.ask()
+    assert (len(dana.asked), len(eve.asked)) == (0, 1)
+
+
+async def test_a_question_of_a_call_that_is_over_is_put_to_nobody() -> None:
+    dana, eve = Person(key="dana"), Person(key="eve")
+    async with a_line() as line:
+        over = line.begin(dana)
+        line.end(over, answered=False)
+        with pytest.raises(MCPError, match="nobody is there to be asked"):
+            await line.ask()
+        line.begin(eve)
+        with pytest.raises(MCPError, match="nobody is there to be asked"):
+            await line.ask(of=int(over.request))
+    assert dana.asked == eve.asked == []
+
+
+@proves("G8")
+async def test_a_late_log_message_goes_to_the_only_one_it_can_be_about() -> None:
+    dana, eve = Person(key="dana"), Person(key="eve")
+    async with a_line() as line:
+        line.end(line.begin(dana), answered=True)
+        line.log("of dana's")
+        line.end(line.begin(eve), answered=True)
+        line.log("of dana's or eve's")
+        line.clock.turn(ANSWERED_SECONDS + 1)
+        line.log("the server's own")
+        line.end(line.begin(None), answered=True)
+        line.log("of our own")
+    assert line.outside == [("of dana's", "dana"), ("the server's own", None)]
+    assert dana.heard == eve.heard == []
+
+
+async def test_what_is_remembered_of_callers_is_bounded() -> None:
+    async with a_line() as line:
+        for number in range(3000):
+            line.end(line.begin(Person(key=f"p{number}")), answered=number % 2 == 0)
+            line.clock.turn(1)
+        line.clock.turn(GIVEN_UP_SECONDS)
+        line.log("the server's own")
+        eve = Person(key="eve")
+        line.begin(eve)
+        await line.ask()
+    assert line.outside == [("the server's own", None)]
+    assert len(eve.asked) == 1
+
+
+@asynccontextmanager
+async def a_server(talkative: Talkative) -> AsyncGenerator[ServerPool]:
+    async with (
+        at_address(talkative) as (url, _),
+        pool(Server.http("talk", url, era=OLD)) as servers,
+    ):
+        await anyio.sleep(0.3)  # the stream for what names no request is opened after the handshake
+        yield servers
+
+
+async def call(servers: ServerPool, tool: str, who: Person) -> str:
+    return text_of(await servers.call("talk", tool, {}, timeout=PATIENCE, context=RequestContext(caller=who)))
+
+
+@proves("G8")
+async def test_a_server_that_goes_on_with_a_call_that_was_called_off_asks_nobody_else() -> None:
+    talkative = Talkative()
+    dana, eve = Person(key="dana"), Person(key="eve")
+    async with a_server(talkative) as servers, anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as given_up:
+            given_up.start_soon(call, servers, "stubborn", dana)
+            await talkative.began.wait()
+            talkative.began = anyio.Event()
+            tasks.start_soon(call, servers, "wait", eve)
+            await talkative.began.wait()
+            given_up.cancel_scope.cancel()
+        await eventually(lambda: bool(talkative.stubborn))
+        tasks.cancel_scope.cancel()
+    [answer] = talkative.stubborn
+    assert "cannot be answered" in text_of(answer.model_dump(by_alias=True))
+    assert dana.asked == eve.asked == []
+
+
+@proves("G8")
+async def test_of_ones_own_requests_any_may_ask() -> None:
+    talkative = Talkative()
+    dana = Person(key="dana", thinks=0.1)
+    async with a_server(talkative) as servers, anyio.create_task_group() as tasks:
+        tasks.start_soon(call, servers, "wait", dana)
+        await talkative.began.wait()
+        assert await call(servers, "ask_outside", dana) == "accept"
+        tasks.cancel_scope.cancel()
+    assert len(dana.asked) == 1
+
+
+@proves("G8")
+async def test_a_log_message_behind_its_answer_is_told_to_nobody_else() -> None:
+    talkative = Talkative()
+    dana = Person(key="dana")
+    told: list[str | None] = []
+    async with a_server(talkative) as servers:
+        servers.subscribe_to_notifications(lambda server, method, params, caller: told.append(caller))
+        for _ in range(10):
+            assert await call(servers, "log_outside", dana) == "logged"
+        await eventually(lambda: len(told) + len(dana.heard) == 10)
+    assert set(told) <= {"dana"}

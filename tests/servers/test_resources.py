@@ -1,0 +1,163 @@
+"""What a server offers besides tools: read without anybody waiting, kept, and followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from fingerpost.records import JsonObject, ServerState
+from fingerpost.servers import RequestContext, Server, ServerPool
+from fingerpost.testing import served
+from tests.kit.plain_http import PlainHttp
+from tests.kit.server_callers import Person
+from tests.kit.server_pools import PATIENCE, eventually, pool
+from tests.kit.talkative_server import NOTES, Talkative, at_address
+from tests.requirements import proves
+
+ERAS = ["2025-11-25", "2026-07-28"]
+UPDATED = "notifications/resources/updated"
+
+
+class Ears:
+    """Everything that was heard outside of requests."""
+
+    def __init__(self, servers: ServerPool) -> None:
+        self.heard: list[tuple[str, str, JsonObject]] = []
+        self.stop: Callable[[], None] = servers.subscribe_to_notifications(self._hear)
+
+    def _hear(self, server: str, method: str, params: JsonObject, caller: str | None) -> None:
+        del caller
+        self.heard.append((server, method, params))
+
+    def of(self, method: str) -> list[JsonObject]:
+        return [params for _, heard, params in self.heard if heard == method]
+
+
+def _names(servers: ServerPool, field: str = "prompts", key: str = "name") -> list[Any]:
+    materials = servers.get_resources("talk")
+    return [] if materials is None else [entry[key] for entry in getattr(materials, field)]
+
+
+@proves("G8")
+@pytest.mark.parametrize("era", ERAS)
+async def test_resources_templates_and_prompts_are_read_after_the_server_is_up(era: Any):
+    async with (
+        at_address(Talkative()) as (url, _),
+        pool(Server.http("talk", url, era=era)) as servers,
+    ):
+        assert servers.get_status("talk").state is ServerState.READY
+        await eventually(lambda: _names(servers) == ["greet"])
+        await eventually(lambda: _names(servers, "resources", "uri") == [NOTES])
+        assert _names(servers, "templates", "uriTemplate") == ["notes://{name}"]
+        materials = servers.get_resources("talk")
+        assert materials is not None
+        assert {"tools", "resources", "prompts", "completions"} <= set(materials.capabilities)
+        assert materials.resources[0]["title"] == "One"
+
+
+@proves("G8")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("remote", [True, False])
+async def test_changed_prompts_are_read_again_and_told(era: Any, remote: bool):
+    talkative = Talkative()
+    async with at_address(talkative) as (url, _):
+        spec = (
+            Server.http("talk", url, era=era)
+            if remote
+            else Server.in_process("talk", talkative.server, era=era)
+        )
+        async with pool(spec) as servers:
+            ears = Ears(servers)
+            await eventually(lambda: _names(servers) == ["greet"])
+            await anyio.sleep(
+                0.3 if remote else 0
+            )  # the stream for notifications is opened after the handshake
+            told = len(ears.of("notifications/prompts/list_changed"))
+            await talkative.change_prompts("greet", "part")
+            await eventually(lambda: _names(servers) == ["greet", "part"])
+            assert len(ears.of("notifications/prompts/list_changed")) == told + 1
+            ears.stop()
+
+
+@proves("G8")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_subscribed_resource_is_heard_of_until_the_last_one_leaves(era: Any):
+    talkative = Talkative()
+
+    async def ask(servers: ServerPool, what: str, uri: str = NOTES) -> None:
+        passage = RequestContext(caller=Person())
+        await servers.ask("talk", f"resources/{what}", {"uri": uri}, timeout=PATIENCE, context=passage)
+
+    async with (
+        at_address(talkative) as (url, _),
+        pool(Server.http("talk", url, era=era)) as servers,
+    ):
+        ears = Ears(servers)
+        await anyio.sleep(0.3)  # see above
+        await ask(servers, "subscribe")
+        await ask(servers, "subscribe")
+        await ask(servers, "subscribe", "notes://two")
+        await talkative.touch(NOTES)
+        await eventually(lambda: {"uri": NOTES} in ears.of(UPDATED))
+        await ask(servers, "unsubscribe")
+        ears.heard.clear()
+        await talkative.touch(NOTES)
+        await eventually(lambda: {"uri": NOTES} in ears.of(UPDATED))
+        await ask(servers, "unsubscribe")
+        if era == "2025-11-25":
+            assert talkative.subscribed == [f"+{NOTES}", "+notes://two", f"-{NOTES}"]
+        else:
+            alone = [{"uri": "notes://two"}]
+            with anyio.fail_after(PATIENCE):  # the old subscription overlaps with the new one for a moment
+                while ears.of(UPDATED) != alone:
+                    await anyio.sleep(0.2)
+                    ears.heard.clear()
+                    await talkative.touch(NOTES)
+                    await talkative.touch("notes://two")
+                    await eventually(lambda: alone[0] in ears.of(UPDATED))
+
+
+LISTED: list[Any] = [
+    {"uri": "a://1", "name": "one", "unknown": {"kept": True}},
+    {"uri": 7, "name": "no address"},
+    "not an object",
+    {"uri": "a://2", "name": "two", "icons": "x" * 2_000_000},
+    {"uri": "a://1", "name": "again"},
+    {"uri": "a://3", "name": "three"},
+]
+
+
+async def test_one_bad_entry_drops_itself_and_what_a_server_does_not_have_is_not_asked_for():
+    plain = PlainHttp(
+        {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}, "resources": {}},
+                "serverInfo": {"name": "plain", "version": "1"},
+            },
+            "tools/list": {"tools": []},
+            "resources/list": {"resources": LISTED},
+        }
+    )
+    async with served(plain) as base, pool(Server.http("talk", base, era="2025-11-25")) as servers:
+        await eventually(lambda: len(_names(servers, "resources", "uri")) == 2)
+        materials = servers.get_resources("talk")
+        assert materials is not None
+        assert [entry["uri"] for entry in materials.resources] == ["a://1", "a://3"]
+        assert materials.resources[0]["unknown"] == {"kept": True}
+    assert "prompts/list" not in plain.asked
+    assert "resources/templates/list" in plain.asked  # refused, which is how many servers say they have none
+
+
+async def test_a_failing_hearer_harms_nobody():
+    def hearer(server: str, method: str, params: JsonObject, caller: str | None) -> None:
+        message = "a bug in the hearer"
+        raise RuntimeError(message)
+
+    async with pool(Server.in_process("talk", Talkative().server), start=False) as servers:
+        servers.subscribe_to_notifications(hearer)
+        await servers.ensure("talk", timeout=PATIENCE)
+        await eventually(lambda: _names(servers) == ["greet"])

@@ -1,0 +1,14 @@
+"""A person at a terminal: a folder, a store of their own, and the real command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.command_line import Person
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)

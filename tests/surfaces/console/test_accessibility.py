@@ -1,0 +1,72 @@
+"""Approvals, Tools, Servers, Insight and Audit for everybody: both schemes, a narrow screen, axe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from fingerpost import Server
+from tests.kit.browser import (
+    House,
+    both_schemes,
+    check_access,
+    example_servers,
+    running,
+    scripted,
+    shoot,
+    visit,
+)
+from tests.requirements import proves
+
+# The place, and what has to be there before it is looked at.
+PLACES = {
+    "approvals": "The exact call",
+    "tools": "Delete a file for good",
+    "tools/strange/stir": "Stir the pot",
+    "servers": "no-such-program-anywhere",
+    "servers/broken": "What to do:",
+    "insight": "Most used tools",
+    "audit": "authorization_required",
+}
+
+
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """Something of everything: requests, one in Hebrew that waits, a server that is down."""
+    folder = tmp_path_factory.mktemp("lived-in")
+    servers = [*example_servers(), Server.stdio("broken", ["no-such-program-anywhere"])]
+    with running(folder, servers=servers, model=scripted()) as house:
+        house.ask("What time is it in Tokyo right now?")
+        house.do(house.router.call, "strange/stir", {"pot": "soup"})
+        assert house.ask('Write the file "hello.txt" with the content "שלום"').outcome == "waiting"
+        house.do(house.router.call, "files/write_file", {"path": "שיר.txt", "content": "שלום עולם"})
+        yield house
+
+
+@proves("V7")
+@pytest.mark.parametrize("place", PLACES)
+def test_pages_can_be_used_by_everybody(browser: Browser, lived_in: House, place: str):
+    with visit(browser, lived_in, f"#/{place}") as page:
+        expect(page.get_by_role("main").get_by_text(PLACES[place]).first).to_be_visible()
+        looks = both_schemes()
+        # A place within a page is looked at once: what it shares with the page was looked at there.
+        for scheme, width in looks[:1] if "/" in place else looks:
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 900})
+            if place == "approvals" and width < 400:
+                page.get_by_role("list", name="Approvals").get_by_role("link").first.click()
+                expect(page.get_by_role("button", name="Approve once")).to_be_visible()
+            check_access(page)
+            shoot(page, f"{place.replace('/', '-')}-{scheme}-{width}")
+
+
+@proves("V7")
+def test_the_form_of_arguments_can_be_used_by_everybody(browser: Browser, lived_in: House):
+    with visit(browser, lived_in, "#/approvals", width=360) as page:
+        page.get_by_role("list", name="Approvals").get_by_role("link").first.click()
+        page.get_by_role("button", name="Edit arguments…").click()
+        expect(page.get_by_role("dialog").get_by_label("path")).to_be_visible()
+        check_access(page)
+        shoot(page, "approvals-edit-360")

@@ -1,0 +1,117 @@
+"""Ask: examples, routing only, running, questions back, approvals on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.kit.browser import House, both_schemes, check_access, running, shoot, visit
+from tests.requirements import proves
+
+
+def test_an_example_is_one_click_away(browser: Browser, house: House):
+    with visit(browser, house, "#/ask") as page:
+        page.get_by_role("button", name="What time is it in Tokyo").click()
+        answer = page.locator(".answer")
+        expect(answer).to_contain_text("It is half past nine in Tokyo.")
+        expect(answer).to_contain_text("answered")
+        expect(answer.locator(".sources")).to_contain_text("time/get_current_time")
+        expect(page.locator(".step-call")).to_contain_text("succeeded")
+        page.get_by_role("link", name="Open in Live").click()
+        expect(page.locator(".step-answer")).to_contain_text("It is half past nine")
+
+
+def test_routing_only_calls_nothing(browser: Browser, house: House):
+    with visit(browser, house, "#/ask") as page:
+        page.get_by_label("Request").fill("Read the text file notes.md")
+        page.get_by_role("button", name="Route only").click()
+        first = page.locator(".candidate").first
+        expect(first).to_contain_text("files/read_text_file")
+        expect(first).to_contain_text("offered")
+        first.locator("summary").click()
+        expect(first).to_contain_text("Read the contents of a text file")
+        expect(page.locator(".candidate.lost").first).to_contain_text("less than the best")
+        expect(page.locator(".step-call")).to_have_count(0)
+
+
+@proves("V2")
+def test_a_call_that_asks_is_approved_on_the_spot_and_goes_on(browser: Browser, house: House):
+    with visit(browser, house, "#/ask") as page:
+        page.get_by_role("button", name="Create a file").click()
+        expect(page.locator(".answer")).to_contain_text("waits for a person")
+        page.get_by_role("button", name="Decide").click()
+        page.get_by_role("dialog").get_by_role("button", name="Approve once").click()
+        expect(page.locator(".answer")).to_contain_text("Done.")
+        expect(page.locator(".answer")).to_contain_text("answered")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_mode_and_dry_run_hold(browser: Browser, house: House):
+    with visit(browser, house, "#/ask") as page:
+        page.get_by_label("Mode").select_option("keyless")
+        page.get_by_label("Dry run").check()
+        page.get_by_label("Request").fill("What time is it in Tokyo right now?")
+        page.keyboard.press("Control+Enter")
+        expect(page.locator(".answer .badge")).to_have_text("answered")
+        expect(page.locator(".step-call")).to_contain_text("dry run")
+
+
+def test_hebrew_is_typed_and_answered_right_to_left(browser: Browser, house: House):
+    with visit(browser, house, "#/ask") as page:
+        page.get_by_role("button", name="טוקיו").click()
+        box = page.get_by_label("Request")
+        assert box.evaluate("element => getComputedStyle(element).direction") == "rtl"
+        expect(page.locator(".answer")).to_contain_text("answered")
+
+
+@pytest.fixture(scope="module")
+def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with running(tmp_path_factory.mktemp("keyless")) as house:
+        yield house
+
+
+def test_a_question_back_can_be_answered(browser: Browser, keyless: House):
+    with visit(browser, keyless, "#/ask") as page:
+        for answered in ("pressed", "typed"):
+            page.get_by_label("Request").fill("What time is it?")
+            page.get_by_role("button", name="Run", exact=True).click()
+            expect(page.locator(".answer")).to_contain_text("Which of these do you mean?")
+            if answered == "pressed":
+                page.get_by_role("button", name="time/get_current_time").click()
+            else:
+                page.get_by_label("Your answer").fill("time/get_current_time")
+                page.get_by_role("button", name="Answer").click()
+            expect(page.locator(".answer")).to_contain_text("timezone")
+            page.get_by_label("Your answer").fill("Asia/Tokyo")
+            page.get_by_role("button", name="Answer").click()
+            expect(page.locator(".answer")).to_contain_text("2026-05-04")
+
+
+def test_without_a_model_examples_work(browser: Browser, keyless: House):
+    with visit(browser, keyless, "#/ask") as page:
+        expect(page.get_by_text("No model is set up")).to_be_visible()
+        for example, words in {"What time is it in Tokyo": "2026-05-04", "hello": "Hello"}.items():
+            page.get_by_role("button", name=example).first.click()
+            expect(page.locator(".answer")).to_contain_text(words)
+            expect(page.locator(".answer .badge")).to_have_text("answered")
+
+
+def test_what_goes_wrong_is_said_in_a_sentence(browser: Browser, keyless: House):
+    with visit(browser, keyless, "#/ask") as page:
+        page.get_by_label("Mode").select_option("staged")
+        page.get_by_label("Request").fill("What time is it in Tokyo right now?")
+        page.get_by_role("button", name="Run", exact=True).click()
+        expect(page.get_by_role("alert")).to_contain_text("model")
+        expect(page.get_by_role("alert")).to_contain_text("Set models.prime")  # what to do about it
+        expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
+
+
+@pytest.mark.parametrize(("scheme", "width"), both_schemes())
+def test_it_can_be_read_by_everybody(browser: Browser, house: House, scheme: str, width: int):
+    with visit(browser, house, "#/ask", scheme=scheme, width=width) as page:  # pyright: ignore[reportArgumentType]
+        page.get_by_role("button", name="What time is it in Tokyo").click()
+        expect(page.locator(".answer .badge")).to_have_text("answered")
+        check_access(page)
+        shoot(page, f"ask-{scheme}-{width}")

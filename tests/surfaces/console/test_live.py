@@ -1,0 +1,163 @@
+"""Live: lines as they come, and the journey of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from fingerpost.events import RouteEnded
+from fingerpost.records import RouteOutcome
+from tests.kit.browser import HOSTILE, House, both_schemes, check_access, module_house, shoot, visit
+from tests.requirements import proves
+
+TOKYO = "What time is it in Tokyo right now?"
+HEBREW = "מה השעה עכשיו בטוקיו?"
+WRITE = 'Write the file "hello.txt" with the content "Hello from Fingerpost"'
+STIR = f"Please stir the pot {HOSTILE}"
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A house in which a few things have happened."""
+    with module_house(tmp_path_factory.mktemp("lived")) as house:
+        for text in (TOKYO, 'Read the file "notes.md"', "hello", HEBREW, STIR, WRITE):
+            house.ask(text, caller="dana")
+        house.do(house.router.call, "time/get_current_time", {"timezone": "Nowhere"})
+        yield house
+
+
+def opened(page: Page, text: str) -> None:
+    page.locator(".line", has_text=text).click()
+    expect(page.get_by_role("link", name="← All requests")).to_be_visible()
+
+
+@proves("V1")
+def test_a_line_opens_into_its_journey(browser: Browser, lived: House):
+    with visit(browser, lived, "#/live") as page:
+        opened(page, TOKYO)
+        steps = page.locator(".steps")
+        for words in (
+            "a tool is needed",
+            "2 offered of 6 considered",
+            "scored 0.02, clearly less than the best",
+            "The request asks for the present time in a city",
+            "1 alternative",
+            "Together",
+            "0.70 is enough",
+            "Arguments, repaired",
+            "it only reads",
+            "nothing cut",
+            "It is half past nine in Tokyo.",
+        ):
+            expect(steps).to_contain_text(words)
+        expect(page.locator(".diff-line.removed")).to_contain_text("time_zone")
+        expect(page.locator(".diff-line.added")).to_contain_text("timezone")
+        expect(page.locator(".lane-bar.bar-attempt")).to_be_visible()
+        page.locator(".candidate summary").first.click()
+        expect(page.locator(".candidate").first).to_contain_text("words")
+        page.get_by_role("tab", name="Events").click()
+        expect(page.locator(".events > li").first).to_contain_text("packet_received")
+        page.go_back()
+        expect(page.locator(".line")).to_have_count(7)
+
+
+@proves("V1")
+def test_a_call_that_failed_says_why(browser: Browser, lived: House):
+    with visit(browser, lived, "#/live") as page:
+        page.get_by_role("button", name="failed 1").click()
+        expect(page.locator(".line")).to_have_count(1)
+        page.locator(".line").click()
+        expect(page.locator(".attempts")).to_contain_text("execution failed")
+
+
+def test_lines_can_be_searched(browser: Browser, lived: House):
+    with visit(browser, lived, "#/live") as page:
+        expect(page.locator(".line")).to_have_count(7)
+        page.keyboard.press("/")
+        page.keyboard.type("tokyo")
+        expect(page.locator(".line")).to_have_count(1)
+        page.keyboard.type(" nowhere at all")
+        expect(page.get_by_text("No line passes the filter")).to_be_visible()
+        page.get_by_role("searchbox").fill("")
+        page.get_by_role("button", name="calls").click()
+        expect(page.locator(".line")).to_have_count(1)
+        page.get_by_role("button", name="calls").click()
+        page.get_by_role("button", name="Show older requests").click()
+        expect(page.get_by_role("button", name="Show older requests")).to_have_count(0)
+        expect(page.locator(".line")).to_have_count(7)
+
+
+def test_hostile_words_are_only_words(browser: Browser, lived: House):
+    with visit(browser, lived, "#/live") as page:
+        opened(page, "stir the pot")
+        shown = page.locator(".asked-text").inner_text()
+        assert "<img src=x onerror=" in shown
+        assert "<script>" in shown
+        assert "␛[31mred" in shown
+        assert "⟨U+202E⟩reversed" in shown
+        assert "⟨U+009B⟩csi" in shown
+        assert not re.search("[\x1b\u202e\x9b]", page.locator("body").inner_text())
+        assert page.locator("main img, main script").count() == 0
+        page.get_by_role("link", name="← All requests").click()
+        opened(page, "notes.md")
+        page.get_by_text("What the model reads of the result").click()
+        expect(page.locator(".result-text")).to_contain_text("<script>")
+        assert page.locator("main img, main script").count() == 0
+
+
+def test_hebrew_runs_from_right_to_left(browser: Browser, lived: House):
+    with visit(browser, lived, "#/live") as page:
+        line = page.locator(".line", has_text="טוקיו")
+        shown = line.locator("bdi")
+        assert shown.evaluate("element => getComputedStyle(element).direction") == "rtl"
+        neighbour = page.locator(".line", has_text=TOKYO).locator("bdi")
+        assert neighbour.evaluate("element => getComputedStyle(element).direction") == "ltr"
+        line.click()
+        asked = page.locator(".asked-text")
+        assert asked.evaluate("element => getComputedStyle(element).direction") == "rtl"
+
+
+@pytest.mark.parametrize(("scheme", "width"), both_schemes())
+def test_it_can_be_read_by_everybody(browser: Browser, lived: House, scheme: str, width: int):
+    with visit(browser, lived, "#/live", scheme=scheme, width=width) as page:  # pyright: ignore[reportArgumentType]
+        expect(page.locator(".line")).to_have_count(7)
+        check_access(page)
+        shoot(page, f"live-{scheme}-{width}")
+        opened(page, TOKYO)
+        expect(page.locator(".step-answer")).to_be_visible()
+        check_access(page)
+        shoot(page, f"journey-{scheme}-{width}")
+
+
+def test_a_journey_is_shown_while_it_happens(browser: Browser, lived: House):
+    route = lived.ask(WRITE.replace("hello", "other"), caller="dana")
+    assert route.pending is not None
+    with visit(browser, lived, f"#/live/{route.packet_id}") as page:
+        expect(page.locator(".asks")).to_contain_text("waits")
+        expect(page.locator(".nav-count")).to_have_text("2")
+        lived.do(lived.router.resume, route, route.pending.approve(by="erin"))
+        expect(page.locator(".step-answer")).to_contain_text("Done.")
+        expect(page.locator(".steps")).to_contain_text("erin")
+        expect(page.locator(".nav-count")).to_have_text("1")
+        expect(page.locator(".lane-bar.bar-person")).to_be_visible()
+        left = lived.ask("hello once more", caller="dana")  # as if its process had been killed
+        ended = RouteEnded(packet_id=left.packet_id, outcome=RouteOutcome.INTERRUPTED, milliseconds=0.0)
+        lived.do(lived.router.store.journal.append, ended)
+        page.goto(f"{lived.address}/#/live/{left.packet_id}")
+        expect(page.locator(".next-step")).to_contain_text("The process that worked on it ended")
+        expect(page.locator(".next-step")).to_contain_text("then ask again")
+
+
+def test_an_unknown_packet_is_explained(browser: Browser, lived: House):
+    with visit(browser, lived, "#/live/pkt_nobody", expected="404") as page:
+        expect(page.get_by_role("alert")).to_be_visible()
+        expect(page.get_by_role("link", name="← All requests")).to_be_visible()
+
+
+def test_nothing_yet_teaches(browser: Browser, house: House):
+    with visit(browser, house, "#/live") as page:
+        page.get_by_role("link", name="“What time is it in Tokyo right now?”").click()
+        expect(page.get_by_label("Request")).to_have_value(TOKYO)

@@ -1,0 +1,443 @@
+"""A call that needs approval, and the person behind the client: every way it can go."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from fingerpost.events import ApprovalDecided
+from fingerpost.records import Decision, ErrorKind, Outcome, Principal
+from fingerpost.surfaces.gateway.protocol import JsonRpcError
+from fingerpost.surfaces.http.access import Endpoint
+from tests.kit.elicitation import (
+    DANA,
+    EVE,
+    NOTE,
+    Gateway,
+    Person,
+    accept,
+    gateway,
+    request,
+    saying,
+)
+from tests.requirements import proves
+
+pytestmark = pytest.mark.anyio
+
+
+def form_of(outcome: Outcome) -> dict[str, Any]:
+    assert outcome.result is not None
+    assert outcome.result["resultType"] == "input_required"
+    asked: Any = outcome.result["inputRequests"]
+    assert list(asked) == ["fingerpost-approval"]
+    return asked["fingerpost-approval"]
+
+
+def lose_table(database: Path, name: str) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute(f"DROP TABLE {name}")
+
+
+async def refused(work: Any, words: str) -> None:
+    with pytest.raises(JsonRpcError, match=words) as caught:
+        await work
+    assert caught.value.code == -32602
+
+
+@proves("G6")
+async def test_a_client_with_a_session_is_asked_and_the_call_runs(tmp_path: Path) -> None:
+    person = saying(accept())
+    async with gateway(tmp_path) as house:
+        outcome = await house.call(request(modern=False), person)
+        assert outcome.success
+        assert house.notes.calls == [("delete_note", dict(NOTE))]
+        [(method, params)] = person.questions
+        assert method == "elicitation/create"
+        assert params["mode"] == "form"
+        assert "notes/delete_note" in params["message"]
+        assert '    path = "/tmp/a.txt"' in params["message"]
+        assert "destroy" in params["message"]
+        [decided] = house.events(ApprovalDecided)
+        assert decided.decided_by == "dana via inspector 1.0"
+
+
+@proves("G6")
+@pytest.mark.parametrize("answer", [accept("reject", reason="not today"), {"action": "decline"}])
+async def test_a_no_is_a_no(tmp_path: Path, answer: dict[str, Any]) -> None:
+    async with gateway(tmp_path) as house:
+        outcome = await house.call(request(modern=False), saying(answer))
+        assert outcome.error is ErrorKind.CANCELLED
+        assert "dana via inspector 1.0" in outcome.content
+        assert ("not today" in outcome.content) == ("content" in answer)
+        assert house.notes.calls == []
+        assert await house.waiting() == []
+
+
+@proves("G6")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"action": "cancel"},
+        {"action": "accept"},
+        {"action": "accept", "content": {"decision": "yes, of course"}},
+        {"action": "accept", "content": {"decision": True}},
+        {"action": "approve"},
+        JsonRpcError(-32601, "no"),
+        None,  # no answer in time
+    ],
+)
+async def test_without_a_decision_it_keeps_waiting_and_says_where(tmp_path: Path, answer: Any) -> None:
+    async with gateway(tmp_path, approval_seconds=0.2) as house:
+        outcome = await house.call(request(modern=False), saying(answer))
+        [pending] = await house.waiting()
+        assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert f"fingerpost approvals approve {pending.pending_id}" in outcome.content
+        assert house.notes.calls == []
+
+
+@proves("G6")
+async def test_for_the_conversation_means_not_asked_again_there(tmp_path: Path) -> None:
+    person = saying(accept("approve for this conversation"))
+    async with gateway(tmp_path) as house:
+        assert (await house.call(request(modern=False), person)).success
+        assert (await house.call(request(modern=False), person)).success
+        assert len(person.questions) == 1
+        assert len(house.notes.calls) == 2
+
+
+@proves("G6")
+async def test_what_is_decided_elsewhere_while_the_person_thinks_counts(tmp_path: Path) -> None:
+    """Edited and approved in the terminal: the edited call runs, once, when the person closes the form."""
+    asked, decided = anyio.Event(), anyio.Event()
+
+    class Thinking(Person):
+        async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            asked.set()
+            await decided.wait()
+            return {"action": "cancel"}
+
+    async with gateway(tmp_path) as house, anyio.create_task_group() as tasks:
+
+        async def terminal() -> None:
+            await asked.wait()
+            [pending] = await house.waiting()
+            other = {"path": "other"}
+            await house.router.calls.decide(
+                pending.pending_id, Decision.APPROVED, by="terminal", edited_arguments=other
+            )
+            decided.set()
+
+        tasks.start_soon(terminal)
+        outcome = await house.call(request(modern=False), Thinking())
+        assert outcome.success
+        assert house.notes.calls == [("delete_note", {"path": "other"})]
+
+
+@proves("G6")
+@pytest.mark.parametrize("word", [Decision.APPROVED, Decision.REJECTED])
+async def test_who_decides_elsewhere_ends_the_question(tmp_path: Path, word: Decision) -> None:
+    """The person at the client never answers, and nobody waits until their time is over."""
+    asked = anyio.Event()
+
+    class Away(Person):
+        async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            asked.set()
+            return await super().ask(method, params)
+
+    async with gateway(tmp_path, approval_seconds=3600) as house, anyio.create_task_group() as tasks:
+
+        async def console() -> None:
+            await asked.wait()
+            [pending] = await house.waiting()
+            await house.router.calls.decide(pending.pending_id, word, by="console", reason="I know why")
+
+        tasks.start_soon(console)
+        outcome = await house.call(request(modern=False), Away())
+        assert outcome.success == (word is Decision.APPROVED)
+        assert ("console: I know why" in outcome.content) == (word is Decision.REJECTED)
+
+
+@proves("G6")
+async def test_a_client_that_cannot_be_asked_hears_a_no_once_and_its_reason(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        again = partial(house.call, request(modern=False, capabilities={}))
+        assert "approvals approve" in (await again()).content
+        [pending] = await house.waiting()
+        await house.router.calls.decide(
+            pending.pending_id, Decision.REJECTED, by="dana", reason="use staging"
+        )
+        refused = await again()
+        assert refused.error is ErrorKind.CANCELLED
+        assert "dana: use staging" in refused.content
+        assert await house.waiting() == []
+        insisted = await again()
+        assert insisted.error is ErrorKind.AUTHORIZATION_REQUIRED
+        [anew] = await house.waiting()
+        assert anew.pending_id != pending.pending_id
+        assert house.notes.calls == []
+
+
+@proves("G6")
+async def test_a_no_is_news_to_nobody_else(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        await house.call(request(modern=False, capabilities={}))
+        [pending] = await house.waiting()
+        await house.router.calls.decide(
+            pending.pending_id, Decision.REJECTED, by="dana", reason="use staging"
+        )
+        namesake = Principal(name=DANA.name, kind="token")
+        for other, modern in ((EVE, False), (EVE, True), (namesake, False), (namesake, True)):
+            outcome = await house.call(request(modern=modern, capabilities={}, principal=other))
+            assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
+            assert "staging" not in outcome.content
+
+
+@proves("G6")
+async def test_an_edited_call_runs_once_when_a_client_that_cannot_be_asked_calls_again(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as house:
+        again = partial(house.call, request(modern=False, capabilities={}))
+        await again()
+        [pending] = await house.waiting()
+        await house.router.calls.decide(
+            pending.pending_id, Decision.APPROVED, by="dana", edited_arguments={"path": "other"}
+        )
+        assert (await again()).success
+        assert (await again()).error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert house.notes.calls == [("delete_note", {"path": "other"})]
+
+
+@proves("G6")
+async def test_who_was_told_at_once_is_not_told_again(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        asking = request(modern=False)
+        assert (await house.call(asking, saying(accept("reject")))).error is ErrorKind.CANCELLED
+        assert (await house.call(asking, saying(accept()))).success
+
+
+@proves("G6", "G7")
+async def test_a_client_without_a_session_takes_the_question_away(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        first = request()
+        asked = await house.call(first)
+        form = form_of(asked)
+        assert form["method"] == "elicitation/create"
+        assert form["params"]["requestedSchema"]["required"] == ["decision"]
+        assert house.notes.calls == []
+        outcome = await house.retry(first, asked, accept())
+        assert outcome.success
+        assert house.notes.calls == [("delete_note", dict(NOTE))]
+        await refused(house.retry(first, asked, accept()), "used already")
+        assert len(house.notes.calls) == 1
+        assert len(house.refused) == 1
+
+
+@proves("G6", "G7")
+async def test_the_answer_counts_after_a_restart_of_the_gateway(tmp_path: Path) -> None:
+    first = request()
+    async with gateway(tmp_path) as house:
+        asked = await house.call(first)
+    async with gateway(tmp_path) as house:
+        assert (await house.retry(first, asked, accept())).success
+        assert len(house.notes.calls) == 1
+    async with gateway(tmp_path) as house:  # and so does its being used
+        await refused(house.retry(first, asked, accept()), "used already")
+        assert house.notes.calls == []
+
+
+@proves("G6", "F32")
+async def test_a_rejected_call_cannot_be_approved_with_the_same_state(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        first = request()
+        asked = await house.call(first)
+        said_no = await house.retry(first, asked, accept("reject"))
+        assert said_no.error is ErrorKind.CANCELLED
+        await refused(house.retry(first, asked, accept()), "used already")
+        assert house.notes.calls == []
+
+
+@proves("G6")
+async def test_a_cancelled_question_leaves_the_call_in_the_inbox(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        first = request()
+        outcome = await house.retry(first, await house.call(first), {"action": "cancel"})
+        assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert "fingerpost approvals approve apr_" in outcome.content
+        assert len(await house.waiting()) == 1
+
+
+@proves("G7")
+@pytest.mark.parametrize("answers", [{}, {"fingerpost-approval": "approve"}, {"other": accept()}, "x"])
+async def test_a_state_without_an_answer_is_asked_about_again(tmp_path: Path, answers: Any) -> None:
+    async with gateway(tmp_path) as house:
+        first = request()
+        asked = await house.call(first)
+        again = await house.retry(first, asked, None, params={"inputResponses": answers})
+        form_of(again)
+        assert len(await house.waiting()) == 1
+        assert (await house.retry(first, again, accept())).success
+        assert len(house.notes.calls) == 1
+
+
+@proves("G7", "F33")
+async def test_two_racing_answers_run_the_call_once(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        first = request()
+        asked = await house.call(first)
+        results: list[object] = []
+
+        async def answer() -> None:
+            try:
+                results.append((await house.retry(first, asked, accept())).success)
+            except JsonRpcError as late:
+                results.append(late.code)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(answer)
+        assert sorted(results, key=str) == [-32602] * 7 + [True]
+        assert len(house.notes.calls) == 1
+        assert house.attempts == 1
+
+
+@proves("G7", "F33")
+async def test_two_gateways_on_one_store_run_the_call_once(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as one, gateway(tmp_path) as other:
+        first = request()
+        asked = await one.call(first)
+        results: list[object] = []
+
+        async def answer(house: Gateway) -> None:
+            try:
+                results.append((await house.retry(first, asked, accept())).success)
+            except JsonRpcError as late:
+                results.append(late.code)
+
+        async with anyio.create_task_group() as tasks:
+            for house in (one, other, one, other):
+                tasks.start_soon(answer, house)
+        assert sorted(results, key=str) == [-32602] * 3 + [True]
+        assert len(one.notes.calls) + len(other.notes.calls) == 1
+
+
+@proves("G7", "F34")
+async def test_a_state_is_good_for_its_owner_its_endpoint_and_its_call_alone(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        first = request()
+        asked = await house.call(first)
+        other_call = {"arguments": {"path": "/etc/passwd"}}
+        await refused(house.retry(first, asked, accept(), principal=EVE), "somebody else")
+        elsewhere = Endpoint(path="/mcp/all", mode="all")
+        await refused(house.retry(first, asked, accept(), endpoint=elsewhere), "another endpoint")
+        await refused(house.retry(first, asked, accept(), params=other_call), "another call")
+        await refused(
+            house.retry(first, asked, accept(), params={"name": "notes__read_note"}), "another call"
+        )
+        await refused(house.retry(first, asked, accept(), method="prompts/get"), "another call")
+        assert house.notes.calls == []
+        assert len(house.refused) == 5
+        await house.router.store.journal.flush()
+        trail = await house.router.store.journal.list_events(kinds=("access_refused",))
+        assert len(trail) == 5
+        assert (await house.retry(first, asked, accept())).success  # the owner's still is
+
+
+@proves("G7")
+@pytest.mark.parametrize("state", ["fp1.", "fp1.AAAA", "fp1." + "A" * 200, "fp1.é", 7, ["fp1."]])
+async def test_a_made_up_state_runs_nothing(tmp_path: Path, state: Any) -> None:
+    async with gateway(tmp_path) as house:
+        answers = {"fingerpost-approval": accept()}
+        await refused(house.call(request(state=state, answers=answers)), "requestState")
+        assert house.attempts == 0
+        assert len(house.refused) == 1
+
+
+@proves("G7")
+async def test_an_expired_state_is_refused(tmp_path: Path) -> None:
+    async with gateway(tmp_path, approval_seconds=0.05) as house:
+        first = request()
+        asked = await house.call(first)
+        await anyio.sleep(0.1)
+        await refused(house.retry(first, asked, accept()), "expired")
+        assert house.notes.calls == []
+
+
+@proves("G7")
+async def test_an_approval_nobody_asked_for_approves_nothing(tmp_path: Path) -> None:
+    """`inputResponses` without a state: the question is put all the same."""
+    async with gateway(tmp_path) as house:
+        outcome = await house.call(request(answers={"fingerpost-approval": accept()}))
+        form_of(outcome)
+        assert house.attempts == 0
+
+
+@proves("G7", "F37")
+async def test_without_a_store_an_answer_runs_nothing(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        first = request()
+        asked = await house.call(first)
+        await anyio.to_thread.run_sync(lose_table, tmp_path / "s.db", "grants")
+        with pytest.raises(JsonRpcError, match="Nothing was run") as caught:
+            await house.retry(first, asked, accept())
+        assert caught.value.code == -32603
+        assert house.attempts == 0
+
+
+@proves("G6")
+async def test_what_the_policy_denies_is_never_asked(tmp_path: Path) -> None:
+    deny = [{"tool": "notes/delete_note", "verdict": "deny"}]
+    person = saying(accept())
+    async with gateway(tmp_path, policy=deny) as house:
+        for modern in (True, False):
+            outcome = await house.call(request(modern=modern), person)
+            assert outcome.error is ErrorKind.DENIED
+        assert person.questions == []
+        assert house.attempts == 0
+
+
+@proves("G6")
+@pytest.mark.parametrize("modern", [True, False])
+async def test_a_client_that_cannot_be_asked_is_told_where_to_approve(tmp_path: Path, modern: bool) -> None:
+    """And the same call, made again after the approval, runs once."""
+    async with gateway(tmp_path) as house:
+        unable = request(modern=modern, capabilities={"elicitation": {"url": {}}})
+        outcome = await house.call(unable)
+        [pending] = await house.waiting()
+        assert f"fingerpost approvals approve {pending.pending_id}" in outcome.content
+        assert "make the same call again" in outcome.content
+        assert (await house.call(unable)).pending_id == pending.pending_id
+        await house.router.calls.decide(pending.pending_id, Decision.APPROVED, by="terminal")
+        assert (await house.call(unable)).success
+        assert (await house.call(unable)).error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert house.attempts == 1
+
+
+@proves("G6")
+async def test_an_approval_is_for_the_one_who_asked(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as house:
+        mine = request(capabilities={})
+        [pending] = [(await house.call(mine)).pending_id]
+        assert pending is not None
+        await house.router.calls.decide(pending, Decision.APPROVED, by="terminal")
+        theirs = await house.call(request(capabilities={}, principal=EVE))
+        assert theirs.error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert DANA.name != EVE.name
+        assert house.attempts == 0
+
+
+async def test_a_call_that_needs_nobody_asks_nobody(tmp_path: Path) -> None:
+    person = Person()
+    async with gateway(tmp_path) as house:
+        outcome = await house.call(request(name="notes__read_note"), person)
+        assert outcome.success
+        assert person.questions == []
+        assert len(house.asked.suspended) == 0

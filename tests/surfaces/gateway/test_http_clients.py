@@ -1,0 +1,154 @@
+"""Real clients at the wire: the SDK's, in both eras; and how the gateway stops."""
+
+from __future__ import annotations
+
+import signal
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp_types import ElicitRequestParams, ElicitResult
+
+from fingerpost.errors import ConfigError
+from fingerpost.events import MemorySink
+from fingerpost.router import Router
+from fingerpost.settings import GatewaySettings, Settings, StoreSettings
+from fingerpost.surfaces.gateway.app import GatewayApp
+from fingerpost.surfaces.gateway.sessions import NotificationListeners
+from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
+from fingerpost.surfaces.serve import serve
+from tests.kit.gateway_client import ask, called, line_to, modern, modern_headers, open_session
+from tests.kit.small_gateway import Address, OpenGate, Place, SmallMethods, small_gateway
+from tests.requirements import proves
+
+
+@proves("G1")
+@pytest.mark.parametrize(("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
+async def test_the_sdk_client_in_both_eras(mode: str, version: str):
+    said: list[Any] = []
+
+    async def log(params: Any) -> None:
+        said.append(params.data)
+
+    async with small_gateway() as place:
+        async with Client(place.url, mode=mode, logging_callback=log) as client:
+            assert client.protocol_version == version
+            tools = await client.list_tools()
+            assert [tool.name for tool in tools.tools] == ["echo"]
+            result = await client.call_tool("echo", {"text": "hello"})
+            assert "text='hello'" in str(result.content[0])
+            await client.call_tool("tell", {})
+        assert said == ["one", "two"]
+
+
+@proves("G8")
+async def test_the_sdk_client_is_asked():
+    async def answer(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        del context
+        return ElicitResult(action="accept", content={"said": params.message})
+
+    async with (
+        small_gateway() as place,
+        Client(place.url, mode="legacy", elicitation_callback=answer) as client,
+    ):
+        wanted: dict[str, Any] = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
+        result = await client.call_tool("ask", wanted)
+        assert "sure?" in str(result.content[0])
+
+
+@proves("G13")
+async def test_a_signal_ends_it_in_good_order():
+    methods = SmallMethods()
+    app = GatewayApp(methods, OpenGate(), GatewaySettings(), MemorySink())
+    listening = listen_at("127.0.0.1", 0)
+    host, port = get_address(listening).rsplit(":", 1)
+    up, stopped = anyio.Event(), anyio.Event()
+
+    async def run() -> None:
+        async with app:
+            await serve_app(app, listening, started=up.set)
+        stopped.set()
+
+    with listening:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await up.wait()
+            await anyio.sleep(0.01)
+            place = Place(host, int(port), methods, NotificationListeners(), MemorySink(), app)
+            session = await open_session(place)
+            async with line_to(place) as news, line_to(place) as listen, line_to(place) as call:
+                await news.send(None, session, method="GET")
+                await news.head()
+                listen_method = "subscriptions/listen"
+                await listen.send(modern(listen_method, {"notifications": {}}), modern_headers(listen_method))
+                await listen.head()
+                await call.send(*called("wait"))
+                await methods.entered.wait()
+                signal.raise_signal(signal.SIGTERM)
+                assert (await listen.event())["method"].endswith("acknowledged")
+                assert (await listen.event())["result"]["resultType"] == "complete"
+                methods.proceed.set()
+                assert (await call.got()).json["result"]["content"][0]["text"] == "waited"
+                with anyio.fail_after(5):
+                    await stopped.wait()
+
+
+async def test_an_address_that_is_taken_is_explained():
+    with listen_at("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=r"Cannot listen at 127.0.0.1:.*--port"):
+            listen_at("127.0.0.1", port)
+
+
+async def test_ports_are_written_as_in_addresses():
+    with listen_at("::1", 0) as listening:
+        assert get_address(listening).startswith("[::1]:")
+
+
+async def test_a_session_costs_little():
+    async with small_gateway() as place:
+        await open_session(place)
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(50):
+            await open_session(place)
+        grown = (tracemalloc.get_traced_memory()[0] - before) / 50
+        tracemalloc.stop()
+        assert (await ask(place, None, method="GET", path="/healthz")).status == 200
+        assert grown < 20_000
+
+
+@proves("G1")
+async def test_the_whole_gateway_answers_before_any_server_is_there(tmp_path: Path):
+    settings = Settings(store=StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}"))
+    up = anyio.Event()
+    addresses: list[str] = []
+
+    def started(address: str) -> None:
+        addresses.append(address)
+        up.set()
+
+    async with Router([], settings=settings) as router, anyio.create_task_group() as tasks:
+
+        async def run() -> None:
+            await serve(
+                router,
+                host="127.0.0.1",
+                port=0,
+                authenticator=lambda bound: OpenGate(),
+                started=started,
+                signals=False,
+            )
+
+        tasks.start_soon(run)
+        await up.wait()
+        host, port = addresses[0].removeprefix("http://").rsplit(":", 1)
+        place = Address(host, int(port))
+        health = await ask(place, None, method="GET", path="/healthz")
+        assert health.json == {"status": "ok", "servers": {"up": 0, "of": 0}, "tools": 0}
+        async with Client(f"{addresses[0]}/mcp/all") as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["read_result"]
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,109 @@
+"""What changes is told: once, to those whom it concerns, and to nobody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from fingerpost.records import Era, Principal, Scope
+from fingerpost.testing import tool_server
+from tests.kit.gateway_methods import ALL, ROUTE, Library, house, reading, request
+from tests.requirements import proves
+
+TOOLS = "notifications/tools/list_changed"
+
+
+@proves("G8")
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+async def test_a_changed_list_is_announced_where_it_changed(tmp_path: Path, era: Era) -> None:
+    shop = tool_server("shop", [reading("price")])
+    mail = tool_server("mail", [reading("inbox")])
+    bound = Principal(name="clerk", kind="key", scope=Scope(servers=("mail",)))
+    async with house(tmp_path, shop.spec(era=era), mail.spec(era=era)) as it:
+        at_all = request("initialize", session="all")
+        at_route = request("initialize", at=ROUTE, session="route")
+        clerk = request("initialize", by=bound, session="clerk")
+        it.crowd.listeners += [at_all, at_route, clerk]
+        await it.ask("tools/list", at=ALL)
+        await it.ask("tools/list", at=ROUTE)
+        await it.ask("tools/list", by=bound)
+        await anyio.sleep(0.3)
+        it.crowd.heard.clear()
+        await shop.replace([reading("price"), reading("stock")])
+        await it.crowd.until(1)
+        await anyio.sleep(0.3)
+        assert it.crowd.of("all") == [TOOLS]
+        assert it.crowd.of("route") == []  # its list is the same
+        assert it.crowd.of("clerk") == []  # they see nothing of the shop
+        assert "shop__stock" in await it.names()
+
+
+@proves("G8")
+async def test_whoever_only_listens_hears_too(tmp_path: Path) -> None:
+    shop = tool_server("shop", [reading("price")])
+    async with house(tmp_path, shop.spec(era="2026-07-28")) as it:
+        stream = request("subscriptions/listen", modern=True, session="listen-1")
+        it.crowd.listeners.append(stream)
+        honoured = await it.ask(
+            "subscriptions/listen",
+            {"notifications": {"toolsListChanged": True}},
+            modern=True,
+            session="listen-1",
+        )
+        assert honoured == {"notifications": {"toolsListChanged": True}}
+        with anyio.fail_after(1.0):
+            await shop.replace([reading("price"), reading("stock")])
+            await it.crowd.until(1)
+        assert it.crowd.of("listen-1") == [TOOLS]
+
+
+@proves("G8")
+async def test_a_listener_is_promised_only_what_is_told(tmp_path: Path) -> None:
+    one, two = Library("one", resources=["book://a"]), Library("two", resources=["map://b"])
+    wanted = {
+        "resourcesListChanged": True,
+        "toolsListChanged": False,
+        "promptsListChanged": "yes",
+        "bogusChanged": True,
+        "x": {"y": [1]},
+        "resourceSubscriptions": ["book://a", "song://x"],
+    }
+    async with house(tmp_path, one.spec(), two.spec()) as it:
+        honoured = await it.ask("subscriptions/listen", {"notifications": wanted}, modern=True)
+        assert honoured == {
+            "notifications": {"resourcesListChanged": True, "resourceSubscriptions": ["book://a"]}
+        }
+        assert (one.asked, two.asked) == ([("subscribe", "book://a")], [])
+        nothing = await it.ask("subscriptions/listen", {"notifications": 5}, modern=True)
+        assert nothing == {"notifications": {}}
+
+
+@proves("G8")
+async def test_changed_resources_and_prompts_are_told_to_those_who_may_use_them(tmp_path: Path) -> None:
+    one, two = Library("one", resources=["book://a"]), Library("two", prompts=["quiz"])
+    bound = Principal(name="clerk", kind="key", scope=Scope(servers=("two",)))
+    async with house(tmp_path, one.spec(), two.spec()) as it:
+        await it.ask("resources/list")
+        everybody, clerk = (
+            request("initialize", session="all"),
+            request("initialize", by=bound, session="clerk"),
+        )
+        for listener in (everybody, clerk):
+            it.methods.describe(listener.endpoint, listener.principal, listener.version)
+        it.crowd.listeners += [everybody, clerk]
+        await anyio.sleep(0.3)
+        it.crowd.heard.clear()
+        one.resources.append("book://b")
+        await one.tell("notifications/resources/list_changed")
+        await it.crowd.until(1)
+        two.prompts.append("poem")
+        await two.tell("notifications/prompts/list_changed")
+        await it.crowd.until(3)
+        assert it.crowd.of("all") == [
+            "notifications/resources/list_changed",
+            "notifications/prompts/list_changed",
+        ]
+        assert it.crowd.of("clerk") == ["notifications/prompts/list_changed"]
+        assert len((await it.ask("resources/list"))["resources"]) == 2

@@ -1,0 +1,103 @@
+"""What narrows a token narrows it however it is written, or the token is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jwt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fingerpost.events import AccessRefused, MemorySink
+from fingerpost.records import Principal
+from fingerpost.surfaces.http.access import AccessDenial
+from fingerpost.surfaces.http.tokens import MAX_SCOPES, InvalidClaims, build_principal, get_scopes
+from tests.kit.token_issuer import Authority, authority, rsa_key
+from tests.requirements import proves
+from tests.surfaces.http.test_tokens import HOST, MCP, gate_of
+
+BOUND = "fingerpost:server:r"
+OTHERS = [f"s{number}" for number in range(200)]
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Authority]:
+    async with authority() as made:
+        yield made
+
+
+async def admitted(issuer: Authority, events: MemorySink, claims: dict[str, Any]) -> Principal | AccessDenial:
+    said = {**issuer.claims(), **claims}  # null is said here, not left out
+    token = jwt.encode(said, rsa_key(1), algorithm="RS256", headers={"kid": "one"})
+    return await gate_of(issuer.settings(), events).authenticate(
+        {**HOST, "authorization": f"Bearer {token}"}, MCP
+    )
+
+
+@proves("G10")
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"scope": BOUND},
+        {"scope": " ".join([*OTHERS, BOUND])},
+        {"scp": [*OTHERS, BOUND]},
+        {"scope": None, "scp": BOUND},
+        {"scope": "openid", "scp": BOUND},
+        {"scope": ["openid", BOUND], "scp": []},
+        {"scope": BOUND, "scp": "openid https://fingerpost:8642/tools"},  # a host and its port
+    ],
+)
+async def test_a_bound_holds_wherever_it_stands(issuer: Authority, claims: dict[str, Any]) -> None:
+    who = await admitted(issuer, MemorySink(), claims)
+    assert isinstance(who, Principal)
+    assert who.scope.servers == ("r",)
+
+
+@proves("G10")
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ({"scope": {BOUND: True}}, "neither a text nor a list of texts"),
+        ({"scope": [[BOUND]]}, "neither a text nor a list of texts"),
+        ({"scope": "openid", "scp": [BOUND, 7]}, "neither a text nor a list of texts"),
+        ({"scope": True}, "neither a text nor a list of texts"),
+        ({"scope": f"openid,{BOUND}"}, "is not one we know"),
+        ({"scope": ["openid", f"openid {BOUND}"]}, "is not one we know"),
+        ({"scope": BOUND.upper()}, "is not one we know"),
+        ({"scope": f"https://tools.example/{BOUND}"}, "is not one we know"),
+        ({"scope": f"server:{BOUND}"}, "is not one we know"),
+        ({"scope": ["s"] * MAX_SCOPES, "scp": BOUND}, "more than 1000 scopes"),
+    ],
+)
+async def test_what_cannot_be_read_whole_is_refused_with_the_reason(
+    issuer: Authority, claims: dict[str, Any], reason: str
+) -> None:
+    events = MemorySink()
+    answer = await admitted(issuer, events, claims)
+    assert isinstance(answer, AccessDenial)
+    assert (answer.status, reason in answer.message) == (403, True)
+    [told] = [event for event in events.events if isinstance(event, AccessRefused)]
+    assert reason in told.reason
+
+
+_WORDS = st.sampled_from([BOUND, "openid", "a:b", "fingerpost", "", " ", ",", f",{BOUND}", f"{BOUND} x"])
+_TEXTS = st.one_of(_WORDS, st.text(max_size=8), st.lists(_WORDS, max_size=4).map(" ".join))
+_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), _TEXTS),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(_TEXTS, inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@proves("G10")
+@given(scope=_VALUES, scp=_VALUES)
+def test_whatever_the_claims_are_a_bound_in_them_is_never_lost(scope: Any, scp: Any) -> None:
+    claims = {"sub": "dana", "scope": scope, "scp": scp}
+    try:
+        who = build_principal(claims, get_scopes(claims))
+    except InvalidClaims:
+        return
+    assert bool(who.scope.servers) == (BOUND in json.dumps(claims))
