@@ -54,7 +54,7 @@ import sys, anyio
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.call.test_crashes import router_for
-from fingerpost.records import CallContext, Decision, new_id
+from fingerpost.records import CallContext, Decision, create_id
 
 async def main():
     folder, stop, url = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -71,7 +71,7 @@ async def main():
         print("approved", flush=True)
         if stop == "approved":
             await anyio.sleep(3600)
-        await router.calls.resume(asked.pending_id, CallContext(call_id=new_id("cal")))
+        await router.calls.resume(asked.pending_id, CallContext(call_id=create_id("cal")))
 
 anyio.run(main)
 """

@@ -208,12 +208,12 @@ os.wait()
 PARENT = """
 import sys, anyio
 from fingerpost.events import MemorySink
-from fingerpost.servers import Server, Servers
+from fingerpost.servers import Server, ServerPool
 from fingerpost.settings.model import LimitSettings
 
 async def main():
     spec = Server.stdio("daemon", [sys.executable, sys.argv[1], sys.argv[2]])
-    async with Servers([spec], events=MemorySink(), limits=LimitSettings()) as servers:
+    async with ServerPool([spec], events=MemorySink(), limits=LimitSettings()) as servers:
         await servers.ensure("daemon", timeout=30)
         print("ready", flush=True)
         await anyio.sleep(600)

@@ -24,13 +24,13 @@ from tests.requirements import proves
 _PARENT = """
 import sys, anyio
 from fingerpost.events import MemorySink
-from fingerpost.servers import Servers
+from fingerpost.servers import ServerPool
 from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import stdio_fault
 
 async def main():
     spec = stdio_fault("ignores_sigterm", sys.argv[1])
-    async with Servers([spec], events=MemorySink(), limits=LimitSettings()) as servers:
+    async with ServerPool([spec], events=MemorySink(), limits=LimitSettings()) as servers:
         await servers.ensure("ignores_sigterm", timeout=30)
         print("ready", flush=True)
         await anyio.sleep(600)

@@ -198,9 +198,9 @@ def test_the_engine_is_loaded_for_the_first_pattern(pattern: str | None, loaded:
     schema: dict[str, Any] = {"type": "string"} if pattern is None else {"type": "string", "pattern": pattern}
     program = f"""
 import json, sys
-from fingerpost.call.arguments import prepare
+from fingerpost.call.arguments import prepare_arguments
 from tests.kit.argument_tools import takes
-assert prepare(takes({{"it": json.loads({json.dumps(json.dumps(schema))})}}), {{"it": "a"}}).ok
+assert prepare_arguments(takes({{"it": json.loads({json.dumps(json.dumps(schema))})}}), {{"it": "a"}}).ok
 print("re2" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

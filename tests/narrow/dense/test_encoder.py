@@ -78,7 +78,9 @@ def test_the_settings_say_where_vectors_are_kept(tmp_path: Path) -> None:
 
 def test_the_library_that_runs_the_model_notes_nothing_for_its_maker(tmp_path: Path) -> None:
     """It would keep an id of the machine in its cache, with facts about the machine, and send them."""
-    program = "from fingerpost.narrow.dense.encoder import Encoder; print(len(Encoder().encode('a word')))"
+    program = (
+        "from fingerpost.narrow.dense import encoder; print(len(encoder.OnnxEncoder().encode('a word')))"
+    )
     environment = {key: value for key, value in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
     environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = [sys.executable, "-B", "-c", program]
