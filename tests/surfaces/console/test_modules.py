@@ -66,7 +66,7 @@ def test_a_diff_holds_both_sides(run: Run, before: list[str], after: list[str]):
 @EXAMPLES
 @given(text=st.text(max_size=40))
 def test_nothing_unseen_is_left(run: Run, text: str):
-    shown = run("ui/text.js", "m.visible(value)", text.encode("utf-8", "replace").decode())
+    shown = run("ui/text.js", "m.escapeInvisible(value)", text.encode("utf-8", "replace").decode())
     assert not any(character < " " and character not in "\n\t\r" for character in shown)
     assert not set(shown) & set("\x7f\x9b\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u2069\u200b\ufeff")
 
@@ -78,7 +78,7 @@ def test_joined_lines_are_the_newest_each_once(run: Run, changes: list[list[tupl
         [{"packet_id": f"p{seq}", "seq": seq, "last_seq": seq + more} for seq, more in frame]
         for frame in changes
     ]
-    lines = run("live.js", "value.reduce((lines, frame) => m.merge(lines, frame, 5), [])", frames)
+    lines = run("live.js", "value.reduce((lines, frame) => m.mergeLines(lines, frame, 5), [])", frames)
     numbers = [line["seq"] for line in lines]
     assert numbers == sorted(set(numbers), reverse=True)
     assert len(numbers) <= 5
@@ -87,7 +87,7 @@ def test_joined_lines_are_the_newest_each_once(run: Run, changes: list[list[tupl
 
 
 def test_a_journey_of_nothing_is_empty(run: Run):
-    journey = run("journey.js", "m.journeyOf(value)", [])
+    journey = run("journey.js", "m.buildJourney(value)", [])
     assert journey["sections"] == []
     assert journey["time"]["bars"] == []
 
@@ -127,7 +127,7 @@ def test_a_long_wait_does_not_hide_the_work(run: Run):
         event(8, "call_finished", 601, call_id="c", tool="a/b", success=True, error=None),
     ]
     again = [*events[4:], *events]  # as a stream that was resumed tells them
-    journey = run("journey.js", "m.journeyOf(value)", again)
+    journey = run("journey.js", "m.buildJourney(value)", again)
     first, wait, second = journey["time"]["bars"]
     assert [bar["kind"] for bar in (first, wait, second)] == ["attempt", "person", "attempt"]
     assert first["end"] - first["begin"] > 0.3
@@ -137,4 +137,4 @@ def test_a_long_wait_does_not_hide_the_work(run: Run):
     [section] = journey["sections"]
     assert section["type"] == "call"
     assert [one["made"]["error"] for one in section["call"]["attempts"]] == ["timeout", None]
-    assert run("journey.js", "m.standingOf(value)", section["call"]) == ["good", "succeeded"]
+    assert run("journey.js", "m.describeCall(value)", section["call"]) == ["good", "succeeded"]

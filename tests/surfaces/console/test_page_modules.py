@@ -59,7 +59,8 @@ def run(browser: Browser, house: House) -> Iterator[Run]:
 def test_arguments_left_alone_in_the_form_stay_as_they_are(
     run: Run, properties: dict[str, Any], arguments: dict[str, Any]
 ):
-    script = "((fields) => m.meaningOf(fields, m.draftOf(fields, value[1])))(m.fieldsOf(value[0], value[1]))"
+    parse = "(fields) => m.parseDraft(fields, m.buildDraft(fields, value[1]))"
+    script = f"({parse})(m.buildFields(value[0], value[1]))"
     found = run("pages/arguments.js", script, [{"type": "object", "properties": properties}, arguments])
     assert found == {"arguments": arguments, "errors": {}}
 
@@ -79,7 +80,7 @@ def test_arguments_left_alone_in_the_form_stay_as_they_are(
 )
 def test_what_is_typed_is_checked_beside_its_field(run: Run, schema: Any, typed: str, meant: Any):
     whole = {"properties": {"field": schema}, "required": ["field"]}
-    script = "m.meaningOf(m.fieldsOf(value[0], {}), {field: value[1]})"
+    script = "m.parseDraft(m.buildFields(value[0], {}), {field: value[1]})"
     found = run("pages/arguments.js", script, [whole, typed])
     assert meant in (found["errors"].get("field"), found["arguments"].get("field"))
     assert len(found["errors"]) + len(found["arguments"]) == 1
@@ -88,7 +89,7 @@ def test_what_is_typed_is_checked_beside_its_field(run: Run, schema: Any, typed:
 @EXAMPLES
 @given(most=st.one_of(st.floats(1e-6, 1e12), st.integers(0, 20)), whole=st.booleans())
 def test_an_axis_has_few_round_steps_and_room_for_everything(run: Run, most: float, whole: bool):
-    marks = run("charts.js", "m.ticks(value[0], value[1])", [most, whole])
+    marks = run("charts.js", "m.computeTicks(value[0], value[1])", [most, whole])
     assert marks[0] == 0 and marks[-1] >= most * (1 - 1e-9) and 2 <= len(marks) <= 7
     assert marks == sorted(set(marks))
     assert not whole or all(float(mark).is_integer() for mark in marks) or most > 2**50
@@ -103,7 +104,7 @@ def test_an_axis_has_few_round_steps_and_room_for_everything(run: Run, most: flo
     )
 )
 def test_however_many_kinds_there_are_each_is_counted_once(run: Run, counted: list[dict[str, int]]):
-    script = "m.seriesOf(value, 'outcomes', {answered: {label: 'answered', colour: 1}})"
+    script = "m.buildSeries(value, 'outcomes', {answered: {label: 'answered', colour: 1}})"
     found = run("pages/insight.js", script, [{"outcomes": one} for one in counted])
     shown = [one["name"] for one in found["series"]]
     assert len(shown) == len(set(shown)) <= 8
@@ -114,7 +115,7 @@ def test_however_many_kinds_there_are_each_is_counted_once(run: Run, counted: li
 
 def test_the_last_day_of_a_range_belongs_to_it(run: Run):
     wanted = {"since": "2026-03-01", "until": "2026-03-01", "kind": "x"}
-    found = run("pages/audit.js", "m.wantedOf(value)", wanted)
+    found = run("pages/audit.js", "m.buildQuery(value)", wanted)
     since, until = found["since"], found["until"]
     length = run("pages/audit.js", "new Date(value[1]) - new Date(value[0])", [since, until])
     assert (found["kind"], length) == ("x", 86_400_000)
@@ -136,7 +137,7 @@ def test_where_a_tool_stood_in_one_sentence(
     ranked: list[Any] = [] if candidate is None else [{"tool": "a/b", **candidate}]
     shortlist: Any = {"candidates": ranked, "hidden": hidden, "considered": 9}
     narrowing: Any = {"shortlist": shortlist, "need": {"verdict": need, "reasons": []}}
-    found = run("pages/standing.js", "m.standingOf(value, 'a/b')", narrowing)
+    found = run("pages/standing.js", "m.describeRank(value, 'a/b')", narrowing)
     assert found["badge"] == badge and words in found["words"]
 
 
@@ -153,11 +154,11 @@ def test_where_a_tool_stood_in_one_sentence(
     ],
 )
 def test_a_figure_is_told_against_the_time_before(run: Run, now: Any, then: Any, share: bool, words: str):
-    assert run("pages/insight.js", "m.changeWords(...value)", [now, then, share]) == words
+    assert run("pages/insight.js", "m.describeChange(...value)", [now, then, share]) == words
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.2, "1 s"), (61, "1 min 01 s"), (3_660, "1 h 01 min"), (90_000, "1 d 1 h")]
 )
 def test_what_is_left_is_told_in_two_units(run: Run, seconds: float, words: str):
-    assert run("pages/approvals.js", "m.remaining(value)", seconds) == words
+    assert run("pages/approvals.js", "m.formatRemaining(value)", seconds) == words

@@ -1,9 +1,9 @@
-// The shell: which page is shown, who is signed in, and what is the same on every page.
+// The application: routing, sign-in, and the shell.
 //
-// A page is a module under pages/ whose default export is a component that gets
-//   params: the decoded parts of the address behind the page's name (#/tools/git/status → ["git", "status"]),
-//   query:  URLSearchParams of what stands behind a "?" in the hash,
-//   me:     the answer of GET /api/me.
+// A page is a module under pages/ whose default export is a component with the props
+//   params: the decoded path segments after the page's name (#/tools/git/status → ["git", "status"]),
+//   query:  URLSearchParams after "?" in the hash,
+//   me:     the response of GET /api/me.
 
 import { loadMe, me, signInByLink } from "./api.js";
 import { startWatching, stopWatching, live } from "./live.js";
@@ -21,14 +21,14 @@ const PAGES = {
   audit: () => import("./pages/audit.js"),
 };
 
-/** Where a hash leads: {name, params, query}. What leads nowhere leads to Live. */
-export function placeOf(hash) {
+/** Parses a hash: {name, params, query}. Unknown pages become Live. */
+export function parseHash(hash) {
   const [path, search = ""] = hash.replace(/^#\/?/, "").split("?");
-  const [name, ...params] = path.split("/").filter(Boolean).map(decoded);
+  const [name, ...params] = path.split("/").filter(Boolean).map(decodePart);
   return { name: Object.hasOwn(PAGES, name ?? "") ? name : "live", params, query: new URLSearchParams(search) };
 }
 
-function decoded(part) {
+function decodePart(part) {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -36,21 +36,21 @@ function decoded(part) {
   }
 }
 
-function usePlace() {
-  const [place, setPlace] = useState(() => placeOf(location.hash));
+function useRoute() {
+  const [route, setRoute] = useState(() => parseHash(location.hash));
   useEffect(() => {
     const onChange = () => {
       document.body.dataset.moved = "yes";
-      setPlace(placeOf(location.hash));
+      setRoute(parseHash(location.hash));
       scrollTo(0, 0);
     };
     addEventListener("hashchange", onChange);
     return () => removeEventListener("hashchange", onChange);
   }, []);
-  return place;
+  return route;
 }
 
-/** The page's component, once its module is there. */
+/** Returns the page's component when its module is loaded. */
 function useModule(name) {
   const [loaded, setLoaded] = useState({ name: null, Found: null, error: null });
   useEffect(() => {
@@ -64,23 +64,23 @@ function useModule(name) {
   return loaded.name === name ? loaded : { Found: null, error: null };
 }
 
-function Opened({ place, person }) {
-  const { Found, error } = useModule(place.name);
+function CurrentPage({ route, person }) {
+  const { Found, error } = useModule(route.name);
   const [broken, recover] = useErrorBoundary((cause) => console.warn("the page broke:", cause));
-  useEffect(() => void (broken && recover()), [place]);
+  useEffect(() => void (broken && recover()), [route]);
   if (error || broken) {
-    const told = { title: "This page could not be shown", detail: String((error ?? broken).message) };
-    return html`<${Page} title="Something broke"><${Problem} error=${told} onRetry=${() => location.reload()} /><//>`;
+    const problem = { title: "This page could not be shown", detail: String((error ?? broken).message) };
+    return html`<${Page} title="Something broke"><${Problem} error=${problem} onRetry=${() => location.reload()} /><//>`;
   }
   if (!Found) return html`<div class="page"><${Skeleton} lines=${6} /></div>`;
-  return html`<${Found} params=${place.params} query=${place.query} me=${person} />`;
+  return html`<${Found} params=${route.params} query=${route.query} me=${person} />`;
 }
 
-const TICKET = /^#\/sign-in\/([\w-]+)$/;
+const TICKET_HASH = /^#\/sign-in\/([\w-]+)$/;
 
-/** A link of `fingerpost console` signs in; its ticket leaves the address and the history at once. */
-async function enter() {
-  const ticket = TICKET.exec(location.hash)?.[1];
+/** Signs in with a link of `fingerpost console`. The ticket is removed from the address and the history at once. */
+async function signInFromLink() {
+  const ticket = TICKET_HASH.exec(location.hash)?.[1];
   if (!ticket) return loadMe();
   history.replaceState(null, "", "#/approvals");
   dispatchEvent(new HashChangeEvent("hashchange"));
@@ -95,11 +95,11 @@ async function enter() {
 
 function App() {
   const { state, person, error } = useStore(me);
-  const place = usePlace();
+  const route = useRoute();
   useEffect(() => {
-    const onLink = () => TICKET.test(location.hash) && void enter();
+    const onLink = () => TICKET_HASH.test(location.hash) && void signInFromLink();
     addEventListener("hashchange", onLink);
-    void enter();
+    void signInFromLink();
     return () => removeEventListener("hashchange", onLink);
   }, []);
   useEffect(() => {
@@ -108,12 +108,12 @@ function App() {
     return stopWatching;
   }, [state, person?.name]);
   const watched = useStore(live);
-  if (state === "stranger") return html`<${SignIn} />`;
+  if (state === "anonymous") return html`<${SignIn} />`;
   if (state === "unknown") {
     return html`<main class="boot">${error ? html`<${Problem} error=${error} onRetry=${loadMe} />` : "Opening the console…"}</main>`;
   }
-  return html`<${Shell} place=${place} person=${person} watched=${watched}>
-    <${Opened} key=${`${place.name} ${person.rights}`} place=${place} person=${person} />
+  return html`<${Shell} route=${route} person=${person} watched=${watched}>
+    <${CurrentPage} key=${`${route.name} ${person.rights}`} route=${route} person=${person} />
   <//>`;
 }
 

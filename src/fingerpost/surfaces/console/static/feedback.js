@@ -1,10 +1,10 @@
-// A person's word about a request: was it the right tool, and which one should it have been?
+// Feedback about a request: whether the tool was right, and which one would have been.
 import { Bidi, Button, Chip, Field, Problem, html, toast, useLoad, useState } from "./ui.js";
 import { post } from "./api.js";
-import { useAct } from "./pages/paging.js";
+import { useAction } from "./pages/paging.js";
 
-/** The tools a request might have used, best first, each once. */
-export function toolsOf(journey) {
+/** Returns the candidate tools of a request, best first, each once. */
+export function listCandidateTools(journey) {
   const lists = journey.sections.filter((section) => section.type === "shortlist");
   const found = lists.flatMap((section) => section.shortlist.candidates.map((candidate) => candidate.tool));
   return [...new Set(found)];
@@ -15,10 +15,10 @@ export function Feedback({ journey, me }) {
   const path = packet && !journey.request.bare && me?.rights?.includes("use") ? `/api/packets/${packet}/feedback` : null;
   const { data, reload } = useLoad(path);
   const [wrong, setWrong] = useState(false);
-  const { busy, error, run } = useAct();
+  const { busy, error, run } = useAction();
   if (!path || !data) return null;
-  const mine = data.items.find((item) => item.by === me.name)?.verdict ?? null;
-  const say = async (body) => {
+  const ownVerdict = data.items.find((item) => item.by === me.name)?.verdict ?? null;
+  const sendFeedback = async (body) => {
     if ((await run(() => post(path, body))) === undefined) return;
     setWrong(false);
     toast(data.counts ? "Thank you. It counts from now on." : "Thank you. It is kept, and does not count yet.", "good");
@@ -27,22 +27,22 @@ export function Feedback({ journey, me }) {
   return html`<section class="panel stack" aria-label="Was it the right tool?">
     <div class="row">
       <strong>Was it the right tool?</strong>
-      <${Chip} on=${mine === "good"} onClick=${() => say({ verdict: "good" })}>👍 Yes<//>
-      <${Chip} on=${mine === "bad" || wrong} onClick=${() => setWrong(!wrong)}>👎 No…<//>
+      <${Chip} on=${ownVerdict === "good"} onClick=${() => sendFeedback({ verdict: "good" })}>👍 Yes<//>
+      <${Chip} on=${ownVerdict === "bad" || wrong} onClick=${() => setWrong(!wrong)}>👎 No…<//>
     </div>
     ${error && !wrong ? html`<${Problem} error=${error} />` : null}
-    ${wrong ? html`<${Correction} tools=${toolsOf(journey)} busy=${busy} error=${error} onSay=${say} />` : null}
-    <${Said} items=${data.items} counts=${data.counts} />
+    ${wrong ? html`<${Correction} tools=${listCandidateTools(journey)} busy=${busy} error=${error} onSend=${sendFeedback} />` : null}
+    <${FeedbackList} items=${data.items} counts=${data.counts} />
   </section>`;
 }
 
-function Correction({ tools, busy, error, onSay }) {
+function Correction({ tools, busy, error, onSend }) {
   const [tool, setTool] = useState("");
   const [comment, setComment] = useState("");
   const submit = (event) => {
     event.preventDefault();
-    const right = tool.trim();
-    onSay({ verdict: "bad", comment: comment.trim(), ...(right ? { should_have: right } : {}) });
+    const correctTool = tool.trim();
+    onSend({ verdict: "bad", comment: comment.trim(), ...(correctTool ? { should_have: correctTool } : {}) });
   };
   return html`<form class="stack" onSubmit=${submit}>
     <datalist id="feedback-tools">${tools.map((key) => html`<option key=${key} value=${key} />`)}</datalist>
@@ -57,7 +57,7 @@ function Correction({ tools, busy, error, onSay }) {
   </form>`;
 }
 
-function Said({ items, counts }) {
+function FeedbackList({ items, counts }) {
   if (!items.length) return null;
   return html`<ul class="faint">
       ${items.map(

@@ -1,17 +1,17 @@
-// The events of one packet, from its first to the one that is just happening.
+// The events of one packet, loaded and then followed live.
 
 import { get, stream } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./ui.js";
 
-const MOST_EVENTS = 5000; // of one packet, on the page
+const MAX_EVENTS = 5000; // of one packet
 
-/** Whether this event ends the packet's journey (for now: one that waits goes on later). */
-export function endsJourney(event, bare) {
+/** Returns whether this event is the packet's last. A packet that waits for an approval continues later. */
+export function isFinalEvent(event, bare) {
   if (event.kind === "route_ended") return event.data.outcome !== "waiting";
   return bare && event.kind === "call_finished";
 }
 
-/** {events, line, error, running}: what is known of the packet, growing while it happens. */
+/** Returns {events, line, error, running} of the packet, updated while it runs. */
 export function usePacket(packetId) {
   const [state, setState] = useState({ events: [], line: null, error: null, running: true });
   const [round, setRound] = useState(0);
@@ -29,8 +29,8 @@ export function usePacket(packetId) {
       setState({ events, line, error: null, running });
       if (running) stop = followPacket(packetId, { after: events.at(-1)?.seq, bare: line.kind === "call", onEvents, onEnd });
     }
-    function onEvents(fresh) {
-      setState((before) => ({ ...before, events: [...before.events, ...fresh].slice(-MOST_EVENTS) }));
+    function onEvents(newEvents) {
+      setState((before) => ({ ...before, events: [...before.events, ...newEvents].slice(-MAX_EVENTS) }));
     }
     async function onEnd() {
       setState((before) => ({ ...before, running: false }));
@@ -42,16 +42,16 @@ export function usePacket(packetId) {
   return { ...state, reload };
 }
 
-/** Tells of new events once per frame until the journey ends; gives a function that stops it. */
+/** Calls `onEvents` at most once per frame until the packet ends. Returns a function that stops it. */
 export function followPacket(packetId, { after, bare = false, onEvents, onEnd }) {
-  let gathered = [];
+  let pendingEvents = [];
   let frame = 0;
   let ended = false;
   const flush = () => {
     frame = 0;
-    const fresh = gathered;
-    gathered = [];
-    onEvents(fresh);
+    const newEvents = pendingEvents;
+    pendingEvents = [];
+    onEvents(newEvents);
     if (ended) onEnd?.();
   };
   const close = stream(
@@ -59,8 +59,8 @@ export function followPacket(packetId, { after, bare = false, onEvents, onEnd })
     {
       any(event) {
         if (!event?.event_id || ended) return;
-        gathered.push(event);
-        ended = endsJourney(event, bare);
+        pendingEvents.push(event);
+        ended = isFinalEvent(event, bare);
         if (ended) close();
         frame ||= requestAnimationFrame(flush);
       },

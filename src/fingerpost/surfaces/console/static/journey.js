@@ -1,70 +1,70 @@
-// From the events of one packet to the sections of its journey. Pure: no page, no clock, no network.
+// Builds the sections of a journey (the view of one packet) from its events. Pure: no DOM, clock or network.
 //
-// An event is {seq, event_id, kind, at, packet_id, summary, data}. Sections come in the order in which
-// things happened; everything about one call is one section, at the place where the call began.
+// An event is {seq, event_id, kind, at, packet_id, summary, data}. Sections are in chronological order.
+// Everything about one call is one section, placed where the call began.
 
-const SECTIONS = {
-  request_narrowed: narrowed,
-  // Servers that were chosen are told by the narrowing that used them; here only that choosing failed.
-  smart_routing_end: (event) => (event.data.success ? [] : [{ type: "servers", choice: chosenServers(event.data) }]),
+const SECTION_BUILDERS = {
+  request_narrowed: buildNarrowed,
+  // A successful choice of servers is shown by the narrowing that used it. Only failures are shown here.
+  smart_routing_end: (event) => (event.data.success ? [] : [{ type: "servers", choice: getServerChoice(event.data) }]),
   shortlist_widened: (event) => [{ type: "widened", tools: event.data.tools, reason: event.data.reason }],
-  tools_offered: (event) => (event.data.kept?.length ? [note("info", "Tools kept from earlier turns", event.data.kept.join(", "))] : []),
-  tool_selected: selected,
+  tools_offered: (event) => (event.data.kept?.length ? [buildNote("info", "Tools kept from earlier turns", event.data.kept.join(", "))] : []),
+  tool_selected: buildSelection,
   selection_reviewed: (event) => [{ type: "review", review: event.data.review, confidence: null }],
   thought_noted: (event) => [{ type: "thought", turn: event.data.turn, text: event.data.text }],
   plan_noted: (event) => (event.data.remaining ? [{ type: "plan", text: event.data.remaining }] : []),
-  // A question about a call that waits is told by the call itself.
+  // A question about a waiting call is shown by the call.
   question_asked: (event) => (event.data.question.pending_id ? [] : [{ type: "question", question: event.data.question }]),
   answer_given: (event) => [{ type: "answer", text: event.data.text, by: event.data.by, sources: event.data.sources ?? [] }],
-  reply_rejected: (event) => [note("warn", "A reply could not be used", `${event.data.purpose}: ${event.data.problem}`)],
-  syntax_stopped: (event) => [note("warn", "Tool syntax in the answer was stopped", event.summary)],
-  history_summarised: (event) => [note("info", "The conversation was shortened", event.summary)],
-  budget_reached: (event) => [note("bad", "A limit was reached", event.summary)],
+  reply_rejected: (event) => [buildNote("warn", "A reply could not be used", `${event.data.purpose}: ${event.data.problem}`)],
+  syntax_stopped: (event) => [buildNote("warn", "Tool syntax in the answer was stopped", event.summary)],
+  history_summarised: (event) => [buildNote("info", "The conversation was shortened", event.summary)],
+  budget_reached: (event) => [buildNote("bad", "A limit was reached", event.summary)],
   subagent_began: (event) => [{ type: "subagent", child: event.data.child, request: event.data.request, ended: null }],
 };
 
-/** {request, sections, calls, outcome, time, events}: everything a page shows of one packet. */
-export function journeyOf(events, { now = 0 } = {}) {
-  const ordered = inOrder(events);
-  const calls = callsOf(ordered);
-  settle(ordered, calls);
+/** Returns {request, sections, calls, outcome, time, events}: everything a page shows of one packet. */
+export function buildJourney(events, { now = 0 } = {}) {
+  const ordered = sortEvents(events);
+  const calls = collectCalls(ordered);
+  markSettledApprovals(ordered, calls);
   return {
-    request: requestOf(ordered),
-    sections: sectionsOf(ordered, calls),
+    request: getRequest(ordered),
+    sections: buildSections(ordered, calls),
     calls,
-    outcome: outcomeOf(ordered, calls),
-    time: timeOf(ordered, calls, now),
+    outcome: getOutcome(ordered, calls),
+    time: buildTimeline(ordered, calls, now),
     events: ordered,
   };
 }
 
-/** A decision made for another request that asked for the same call is in that one's journey, not in ours. */
-function settle(events, calls) {
-  const ended = last(events, "route_ended");
+/** Marks approvals that were decided with another request for the same call. */
+function markSettledApprovals(events, calls) {
+  const ended = findLast(events, "route_ended");
   if (!ended || ended.data.outcome === "waiting") return;
   for (const { approval } of calls) if (approval && !approval.decided) approval.settled = true;
 }
 
-/** Each event once, oldest first. A stream that was resumed, or joined to a list, may tell some twice. */
-export function inOrder(events) {
+/** Returns each event once, oldest first. Resumed streams may repeat events. */
+export function sortEvents(events) {
   const once = new Map(events.map((event) => [event.event_id, event]));
   const places = new Map([...once.keys()].map((id, place) => [id, place]));
   const place = (event) => event.seq ?? null;
   return [...once.values()].sort((a, b) => {
     if (place(a) !== null && place(b) !== null) return place(a) - place(b);
-    return moment(a.at) - moment(b.at) || places.get(a.event_id) - places.get(b.event_id);
+    return toMilliseconds(a.at) - toMilliseconds(b.at) || places.get(a.event_id) - places.get(b.event_id);
   });
 }
 
-const moment = (at) => new Date(at).getTime();
-const first = (events, kind) => events.find((event) => event.kind === kind) ?? null;
-const last = (events, kind) => events.findLast((event) => event.kind === kind) ?? null;
-const note = (tone, title, text) => ({ type: "note", tone, title, text });
+const toMilliseconds = (at) => new Date(at).getTime();
+const findFirst = (events, kind) => events.find((event) => event.kind === kind) ?? null;
+const findLast = (events, kind) => events.findLast((event) => event.kind === kind) ?? null;
+const buildNote = (tone, title, text) => ({ type: "note", tone, title, text });
 
-function requestOf(events) {
-  const received = first(events, "packet_received")?.data.packet;
-  const call = first(events, "call_received")?.data;
-  const began = last(events, "route_began")?.data;
+function getRequest(events) {
+  const received = findFirst(events, "packet_received")?.data.packet;
+  const call = findFirst(events, "call_received")?.data;
+  const began = findLast(events, "route_began")?.data;
   return {
     at: events[0]?.at ?? null,
     prompt: received?.content.original_prompt ?? call?.name ?? "",
@@ -79,12 +79,12 @@ function requestOf(events) {
   };
 }
 
-function outcomeOf(events, calls) {
-  const ended = last(events, "route_ended");
-  const answer = last(events, "answer_given")?.data ?? null;
+function getOutcome(events, calls) {
+  const ended = findLast(events, "route_ended");
+  const answer = findLast(events, "answer_given")?.data ?? null;
   const models = events.filter((event) => event.kind === "model_answered").map((event) => event.data);
   const sum = (name) => models.reduce((total, model) => total + (model[name] ?? 0), 0);
-  const bare = !first(events, "packet_received") && calls.length ? calls[0] : null;
+  const bare = !findFirst(events, "packet_received") && calls.length ? calls[0] : null;
   const state = ended?.data.outcome ?? (bare?.finished ? (bare.finished.success ? "succeeded" : bare.finished.error) : null);
   return {
     outcome: state ?? (bare && bare.approval && !bare.approval.decided ? "waiting" : null),
@@ -100,32 +100,32 @@ function outcomeOf(events, calls) {
 
 // Sections
 
-function sectionsOf(events, calls) {
+function buildSections(events, calls) {
   const byCall = new Map(calls.map((call) => [call.call_id, call]));
   const sections = [];
   for (const event of events) {
-    const made = madeOf(event, sections, byCall);
+    const made = buildEventSections(event, sections, byCall);
     for (const section of made) sections.push({ ...section, at: event.at, id: `${event.event_id}-${section.type}` });
   }
   return sections;
 }
 
-function madeOf(event, sections, byCall) {
-  if (event.kind === "confidence_judged") return judged(event, sections);
-  if (event.kind === "subagent_ended") return ended(event, sections);
-  if (event.kind === "subagent_began" && sections.some((one) => one.child === event.data.child)) return []; // it goes on
+function buildEventSections(event, sections, byCall) {
+  if (event.kind === "confidence_judged") return addConfidence(event, sections);
+  if (event.kind === "subagent_ended") return endSubagent(event, sections);
+  if (event.kind === "subagent_began" && sections.some((one) => one.child === event.data.child)) return []; // resumed
   const id = event.data.call_id;
   if (id !== undefined && byCall.has(id)) {
     const call = byCall.get(id);
     byCall.delete(id);
     return [{ type: "call", call }];
   }
-  const make = Object.hasOwn(SECTIONS, event.kind) ? SECTIONS[event.kind] : null;
+  const make = Object.hasOwn(SECTION_BUILDERS, event.kind) ? SECTION_BUILDERS[event.kind] : null;
   return make ? make(event) : [];
 }
 
-/** The confidence belongs to the review before it; where nobody reviewed, it stands alone. */
-function judged(event, sections) {
+/** Adds the confidence to the review before it, or as a section of its own if there is no review. */
+function addConfidence(event, sections) {
   const review = sections.findLast((section) => section.type === "review" || section.type === "selection");
   if (review?.type === "review" && review.confidence === null) {
     review.confidence = event.data.confidence;
@@ -134,20 +134,20 @@ function judged(event, sections) {
   return [{ type: "review", review: null, confidence: event.data.confidence }];
 }
 
-/** How a subagent ended stands where it began; one that waited and went on ends again. */
-function ended({ data }, sections) {
-  const begun = sections.find((section) => section.type === "subagent" && section.child === data.child);
-  if (begun) begun.ended = data;
+/** Stores the end of a subagent in its section. A subagent that waited may end more than once. */
+function endSubagent({ data }, sections) {
+  const subagent = sections.find((section) => section.type === "subagent" && section.child === data.child);
+  if (subagent) subagent.ended = data;
   return [];
 }
 
-function narrowed(event) {
+function buildNarrowed(event) {
   const { narrowing, tokens_all: all = 0, tokens_offered: offered = 0 } = event.data;
-  return narrowingSections(narrowing, all ? { all, offered } : null);
+  return buildNarrowingSections(narrowing, all ? { all, offered } : null);
 }
 
-/** Need, servers and shortlist of one narrowing: of a journey, or of a dry run. */
-export function narrowingSections(narrowing, tokens = null) {
+/** Builds need, servers and shortlist of one narrowing, for a journey or a dry run. */
+export function buildNarrowingSections(narrowing, tokens = null) {
   const sections = [{ type: "need", need: narrowing.need, signals: narrowing.signals, milliseconds: narrowing.milliseconds }];
   if (narrowing.servers) sections.push({ type: "servers", choice: narrowing.servers });
   if (narrowing.shortlist.candidates.length || narrowing.shortlist.hidden.length) {
@@ -156,29 +156,29 @@ export function narrowingSections(narrowing, tokens = null) {
   return sections;
 }
 
-function chosenServers(data) {
+function getServerChoice(data) {
   const { relevant_servers: servers, reasoning, by, milliseconds, error } = data;
   return { servers, left_out: [], reasoning: `${reasoning} ${error ?? ""}`.trim(), by, milliseconds };
 }
 
-function selected(event) {
+function buildSelection(event) {
   const { selection, alternatives = [], beside = [] } = event.data;
   return [{ type: "selection", selection, alternatives, beside }];
 }
 
-/** {max, signals, rows}: candidates with their parts, each signal always in the same place of the list. */
-export function scoreBars(shortlist) {
+/** Returns {max, signals, rows}: candidates with their parts, and the signals in a fixed order. */
+export function buildScoreBars(shortlist) {
   const signals = [];
   for (const candidate of shortlist.candidates)
     for (const part of candidate.parts) if (!signals.includes(part.signal)) signals.push(part.signal);
-  const gained = (candidate) => candidate.parts.reduce((sum, part) => sum + Math.max(0, part.points), 0);
-  const max = Math.max(1e-9, ...shortlist.candidates.map(gained));
+  const sumGains = (candidate) => candidate.parts.reduce((sum, part) => sum + Math.max(0, part.points), 0);
+  const max = Math.max(1e-9, ...shortlist.candidates.map(sumGains));
   return { max, signals, rows: shortlist.candidates };
 }
 
 // Calls
 
-const IN_CALL = {
+const CALL_UPDATES = {
   call_received: (call, { data }) => (call.received = data),
   call_prepared: (call, { data }) => (call.prepared = data),
   call_refused: (call, { data }) => (call.refused = data),
@@ -193,30 +193,30 @@ const IN_CALL = {
   attempt_finished: finishAttempt,
 };
 
-/** Everything known of each call, in the order in which they began. */
-export function callsOf(events) {
+/** Collects everything known about each call, in the order of their start. */
+export function collectCalls(events) {
   const calls = new Map();
   for (const event of events) {
     const id = event.data.call_id ?? event.data.step?.call_id;
-    if (!id) joinQuestion(event, calls);
+    if (!id) addQuestionApproval(event, calls);
     if (!id) continue;
-    if (!calls.has(id)) calls.set(id, blankCall(id));
+    if (!calls.has(id)) calls.set(id, createCall(id));
     const call = calls.get(id);
     if (event.kind === "tool_result_injected") call.result = event.data.step ?? null;
-    else if (Object.hasOwn(IN_CALL, event.kind)) IN_CALL[event.kind](call, event);
+    else if (Object.hasOwn(CALL_UPDATES, event.kind)) CALL_UPDATES[event.kind](call, event);
     call.tool = call.finished?.tool ?? call.prepared?.tool ?? call.received?.name ?? call.tool;
   }
   return [...calls.values()];
 }
 
-/** The same call may already wait for another request: then only the question tells of the approval. */
-function joinQuestion({ kind, at, data }, calls) {
+/** Adds the approval from a question. If the same call already waits for another request, there is no other event. */
+function addQuestionApproval({ kind, at, data }, calls) {
   if (kind !== "question_asked" || !data.question.pending_id) return;
   const call = [...calls.values()].findLast((one) => one.finished?.error === "authorization_required" && !one.approval);
   if (call) call.approval = { pending_id: data.question.pending_id, tool: call.tool, reason: data.question.text, asked: at, decided: null };
 }
 
-const blankCall = (id) => ({
+const createCall = (id) => ({
   call_id: id, tool: "", received: null, prepared: null, refused: null, ruled: null, approval: null,
   attempts: [], fallbacks: [], progress: null, digest: null, finished: null, result: null,
 });
@@ -228,8 +228,8 @@ function finishAttempt(call, { data }) {
   else call.attempts.push({ tool: attempt.tool, number: attempt.number, at: attempt.began, fallback: false, made: attempt });
 }
 
-/** [tone, words]: how a call stands. One that waits is over as a call, but not as a matter. */
-export function standingOf(call) {
+/** Returns [tone, words] for the state of a call. */
+export function describeCall(call) {
   if (call.finished?.success) return ["good", "succeeded"];
   if (call.approval?.settled) return ["plain", "settled elsewhere"];
   if (call.approval && !call.approval.decided) return ["warn", "waits for a person"];
@@ -243,58 +243,58 @@ export function standingOf(call) {
 // Time
 
 /**
- * {bars, gaps, milliseconds}: what happened when, as shares of the axis.
- * Stretches in which nothing was done (a person thought it over) are drawn short, or the rest could not be seen.
+ * Returns {bars, gaps, milliseconds}, with positions as shares of the axis.
+ * Long idle periods (such as waiting for a person) are shortened, so that the rest stays visible.
  */
-function timeOf(events, calls, now) {
-  const bars = [...events.flatMap(barsOfEvent), ...calls.flatMap((call) => barsOfCall(call, now))];
+function buildTimeline(events, calls, now) {
+  const bars = [...events.flatMap(buildEventBars), ...calls.flatMap((call) => buildCallBars(call, now))];
   if (!bars.length) return { bars: [], gaps: [], milliseconds: 0 };
-  const start = Math.min(moment(events[0].at), ...bars.map((bar) => bar.from));
-  const end = Math.max(...bars.map((bar) => bar.to), moment(events.at(-1).at));
-  const axis = squeezedAxis(bars.filter((bar) => bar.kind !== "person"), start, end);
+  const start = Math.min(toMilliseconds(events[0].at), ...bars.map((bar) => bar.from));
+  const end = Math.max(...bars.map((bar) => bar.to), toMilliseconds(events.at(-1).at));
+  const axis = compressAxis(bars.filter((bar) => bar.kind !== "person"), start, end);
   const placed = bars
     .sort((a, b) => a.from - b.from || a.to - b.to)
     .map((bar) => ({ ...bar, begin: axis.at(bar.from), end: axis.at(bar.to), after: bar.from - start }));
   return { bars: placed, gaps: axis.gaps, milliseconds: end - start };
 }
 
-const BAD = new Set(["failed", "limited", "left"]);
+const FAILED_OUTCOMES = new Set(["failed", "limited", "left"]);
 
-function barsOfEvent({ kind, at, data }) {
-  const to = moment(at);
-  if (kind === "request_narrowed") return [bar("narrow", "narrow", to - data.narrowing.milliseconds, to)];
-  if (kind === "smart_routing_end") return [bar("narrow", "choose servers", to - data.milliseconds, to)];
-  if (kind === "subagent_ended") return [bar("attempt", `subagent · ${data.outcome}`, to - data.milliseconds, to, BAD.has(data.outcome) ? "bad" : "good")];
+function buildEventBars({ kind, at, data }) {
+  const to = toMilliseconds(at);
+  if (kind === "request_narrowed") return [buildBar("narrow", "narrow", to - data.narrowing.milliseconds, to)];
+  if (kind === "smart_routing_end") return [buildBar("narrow", "choose servers", to - data.milliseconds, to)];
+  if (kind === "subagent_ended") return [buildBar("attempt", `subagent · ${data.outcome}`, to - data.milliseconds, to, FAILED_OUTCOMES.has(data.outcome) ? "bad" : "good")];
   if (kind !== "model_answered") return [];
   const label = `${data.purpose} · ${data.model}${data.stood_in ? " (stood in)" : ""}`;
-  return [bar("model", label, to - data.milliseconds, to, data.error ? "bad" : "", data.error ?? "")];
+  return [buildBar("model", label, to - data.milliseconds, to, data.error ? "bad" : "", data.error ?? "")];
 }
 
-function barsOfCall(call, now) {
-  const bars = call.attempts.flatMap((attempt) => barsOfAttempt(attempt, now));
+function buildCallBars(call, now) {
+  const bars = call.attempts.flatMap((attempt) => buildAttemptBars(attempt, now));
   if (!call.approval) return bars;
   const { asked, decided, settled, tool } = call.approval;
-  const from = moment(asked ?? decided.at);
+  const from = toMilliseconds(asked ?? decided.at);
   const over = decided || settled;
-  const to = decided ? moment(decided.at) : settled ? from : Math.max(now, from);
-  return [...bars, bar("person", `${tool ?? call.tool} waits for a person`, from, to, over ? "" : "open")];
+  const to = decided ? toMilliseconds(decided.at) : settled ? from : Math.max(now, from);
+  return [...bars, buildBar("person", `${tool ?? call.tool} waits for a person`, from, to, over ? "" : "open")];
 }
 
-function barsOfAttempt({ tool, number, at, fallback, made }, now) {
+function buildAttemptBars({ tool, number, at, fallback, made }, now) {
   const label = `${tool}${number > 1 ? ` · attempt ${number}` : ""}${fallback ? " · fallback" : ""}`;
-  if (!made) return [bar("attempt", label, moment(at), Math.max(now, moment(at)), "open")];
-  const from = moment(made.began);
-  const tried = bar("attempt", label, from, from + made.milliseconds, made.error ? "bad" : "good", made.error ? `${made.error}: ${made.detail}` : "");
-  return made.waited_ms > 1 ? [bar("wait", `${tool} waits`, from - made.waited_ms, from), tried] : [tried];
+  if (!made) return [buildBar("attempt", label, toMilliseconds(at), Math.max(now, toMilliseconds(at)), "open")];
+  const from = toMilliseconds(made.began);
+  const tried = buildBar("attempt", label, from, from + made.milliseconds, made.error ? "bad" : "good", made.error ? `${made.error}: ${made.detail}` : "");
+  return made.waited_ms > 1 ? [buildBar("wait", `${tool} waits`, from - made.waited_ms, from), tried] : [tried];
 }
 
-const bar = (kind, label, from, to, tone = "", text = "") => ({ kind, label, from, to, milliseconds: Math.max(0, to - from), tone, text });
+const buildBar = (kind, label, from, to, tone = "", text = "") => ({ kind, label, from, to, milliseconds: Math.max(0, to - from), tone, text });
 
-const IDLE_SHARE = 0.12; // of the axis, for one stretch in which nothing was done
-const IDLE_FACTOR = 0.5; // of all the work: a shorter stretch is left as it is
+const IDLE_SHARE = 0.12; // of the axis, for one idle period
+const IDLE_FACTOR = 0.5; // of the total work; shorter idle periods are not shortened
 
-function squeezedAxis(bars, start, end) {
-  const idle = idleBetween(bars, start, end);
+function compressAxis(bars, start, end) {
+  const idle = findIdlePeriods(bars, start, end);
   const work = Math.max(1, end - start - idle.reduce((sum, [from, to]) => sum + to - from, 0));
   const long = idle.filter(([from, to]) => to - from > Math.max(50, work * IDLE_FACTOR));
   const lost = long.reduce((sum, [from, to]) => sum + to - from, 0);
@@ -311,7 +311,7 @@ function squeezedAxis(bars, start, end) {
   return { at, gaps: long.map(([from, to]) => ({ begin: at(from), end: at(to), milliseconds: to - from })) };
 }
 
-function idleBetween(bars, start, end) {
+function findIdlePeriods(bars, start, end) {
   const idle = [];
   let until = start;
   for (const { from, to } of [...bars].sort((a, b) => a.from - b.from)) {

@@ -1,17 +1,17 @@
-// What is going on right now, from one stream that all pages share.
+// Current requests, from one stream that all pages share.
 //
-// The list is bounded, and the page hears of changes once per frame however many there were.
+// The list is limited, and the page is updated at most once per frame.
 
 import { stream } from "./api.js";
 import { createStore } from "./store.js";
 
-export const MOST_LINES = 300;
+export const MAX_LINES = 300;
 
 /** {lines: newest first, waiting: number of approvals or null, state, refused: ApiError or null}. */
 export const live = createStore({ lines: [], waiting: null, state: "connecting", refused: null });
 
-/** Lines with `changed` ones put in their place: newest first, no more than `most`. */
-export function merge(lines, changed, most = MOST_LINES) {
+/** Merges `changed` into `lines`: newest first, at most `limit`. */
+export function mergeLines(lines, changed, limit = MAX_LINES) {
   const fresh = new Map(changed.map((line) => [line.packet_id, line]));
   const merged = lines.map((line) => {
     const newer = fresh.get(line.packet_id);
@@ -19,66 +19,66 @@ export function merge(lines, changed, most = MOST_LINES) {
     return newer && newer.last_seq >= line.last_seq ? newer : line;
   });
   merged.push(...fresh.values());
-  return merged.sort((a, b) => b.seq - a.seq).slice(0, most);
+  return merged.sort((a, b) => b.seq - a.seq).slice(0, limit);
 }
 
-let gathered = [];
+let pendingLines = [];
 let frame = 0;
-let close = null;
+let closeStream = null;
 
-function onLines(lines) {
-  gathered.push(...lines);
-  if (gathered.length > 4 * MOST_LINES) gathered = merge([], gathered);
+function handleLines(lines) {
+  pendingLines.push(...lines);
+  if (pendingLines.length > 4 * MAX_LINES) pendingLines = mergeLines([], pendingLines);
   frame ||= requestAnimationFrame(flush);
 }
 
 function flush() {
   frame = 0;
-  const changed = gathered;
-  gathered = [];
-  set({ lines: merge(live.get().lines, changed) });
+  const changed = pendingLines;
+  pendingLines = [];
+  update({ lines: mergeLines(live.get().lines, changed) });
 }
 
-const set = (change) => live.set({ ...live.get(), ...change });
+const update = (change) => live.set({ ...live.get(), ...change });
 
-function open() {
-  close ??= stream("/api/live", {
-    lines: onLines,
-    approvals: onWaiting,
-    state: (state) => set({ state }),
-    refused: (refused) => set({ refused, state: "refused" }),
+function connect() {
+  closeStream ??= stream("/api/live", {
+    lines: handleLines,
+    approvals: handleApprovals,
+    state: (state) => update({ state }),
+    refused: (refused) => update({ refused, state: "refused" }),
   });
 }
 
-function shut() {
-  close?.();
-  close = null;
+function disconnect() {
+  closeStream?.();
+  closeStream = null;
 }
 
-// A browser allows six connections to one address. A page nobody looks at gives its own back.
-const look = () => (document.hidden ? shut() : open());
+// A browser permits six connections to one host. A hidden page closes its own.
+const connectIfVisible = () => (document.hidden ? disconnect() : connect());
 
-/** Follow what happens, from now until `stopWatching`. */
+/** Reads the stream until `stopWatching`. */
 export function startWatching() {
-  set({ refused: null, state: "connecting" });
-  document.addEventListener("visibilitychange", look);
-  look();
+  update({ refused: null, state: "connecting" });
+  document.addEventListener("visibilitychange", connectIfVisible);
+  connectIfVisible();
 }
 
 export function stopWatching() {
-  document.removeEventListener("visibilitychange", look);
-  shut();
+  document.removeEventListener("visibilitychange", connectIfVisible);
+  disconnect();
   live.set({ lines: [], waiting: null, state: "connecting", refused: null });
 }
 
 const listeners = new Set();
 
-function onWaiting(news) {
-  set({ waiting: news.waiting });
-  for (const listener of [...listeners]) listener(news);
+function handleApprovals(message) {
+  update({ waiting: message.waiting });
+  for (const listener of [...listeners]) listener(message);
 }
 
-/** Calls `listener({waiting})` whenever an approval may have come or gone; gives a function that stops it. */
+/** Calls `listener({waiting})` when approvals may have changed. Returns a function that removes it. */
 export function onApprovals(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);

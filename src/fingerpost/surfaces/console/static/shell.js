@@ -1,9 +1,9 @@
-// What is around every page: navigation, connection, colours, keys.
+// The frame of every page: navigation, connection state, colour theme, shortcuts.
 
 import { signOut } from "./api.js";
-import { Dialog, Toast, html, keysOn, toast, useEffect, useKeys, useState, useStore } from "./ui.js";
+import { Dialog, Toast, html, shortcutsEnabled, toast, useEffect, useKeys, useState, useStore } from "./ui.js";
 
-const PLACES = [
+const PAGES = [
   { name: "live", title: "Live", key: "l", icon: "M3 12h4l3-8 4 16 3-8h4" },
   { name: "ask", title: "Ask", key: "k", icon: "M4 5h16v11H9l-5 4z" },
   { name: "approvals", title: "Approvals", key: "a", icon: "M5 3h14v18H5zM8.500 12l2.500 2.500 5-5" },
@@ -13,33 +13,33 @@ const PLACES = [
   { name: "audit", title: "Audit", key: "u", icon: "M6 3h9l4 4v14H6zM9 12h7M9 16h7M9 8h3" },
 ];
 
-export function Shell({ place, person, watched, children }) {
+export function Shell({ route, person, watched, children }) {
   const [showKeys, setShowKeys] = useState(false);
   const go = (name) => () => (location.hash = `#/${name}`);
   useKeys({
-    ...Object.fromEntries(PLACES.map(({ name, key }) => [`g ${key}`, go(name)])),
+    ...Object.fromEntries(PAGES.map(({ name, key }) => [`g ${key}`, go(name)])),
     "/": () => document.querySelector("[data-search]")?.focus(),
     "?": () => setShowKeys(true),
   });
   useBadgeInTitle(watched.waiting);
   return html`<div class="shell">
-    <a class="skip" href="#main" onClick=${skip}>Skip to the page</a>
-    <${Nav} place=${place} person=${person} waiting=${watched.waiting} onKeys=${() => setShowKeys(true)} />
+    <a class="skip" href="#main" onClick=${skipToMain}>Skip to the page</a>
+    <${Nav} route=${route} person=${person} waiting=${watched.waiting} onKeys=${() => setShowKeys(true)} />
     <main id="main" tabindex="-1">
       <${Connection} state=${watched.state} refused=${watched.refused} />
       ${children}
     </main>
     <${Toast} />
-    ${showKeys ? html`<${Keys} onClose=${() => setShowKeys(false)} />` : null}
+    ${showKeys ? html`<${ShortcutsDialog} onClose=${() => setShowKeys(false)} />` : null}
   </div>`;
 }
 
-function skip(event) {
-  event.preventDefault(); // the hash belongs to the pages
+function skipToMain(event) {
+  event.preventDefault(); // the hash is used for routing
   document.getElementById("main").focus();
 }
 
-/** Waiting approvals in front of the title, so that a tab in the background shows them. */
+/** Shows the number of waiting approvals in the title, also for background tabs. */
 function useBadgeInTitle(waiting) {
   useEffect(() => {
     const title = document.querySelector("title");
@@ -55,12 +55,12 @@ function useBadgeInTitle(waiting) {
   }, [waiting]);
 }
 
-function Nav({ place, person, waiting, onKeys }) {
+function Nav({ route, person, waiting, onKeys }) {
   return html`<header class="side">
     <a class="brand" href="#/live"><img src="/console/logo.svg" alt="" width="28" height="28" /><span>Fingerpost</span></a>
     <nav aria-label="Pages">
-      ${PLACES.map(
-        ({ name, title, icon }) => html`<a key=${name} class="nav-link" href="#/${name}" aria-current=${place.name === name ? "page" : undefined}>
+      ${PAGES.map(
+        ({ name, title, icon }) => html`<a key=${name} class="nav-link" href="#/${name}" aria-current=${route.name === name ? "page" : undefined}>
           <svg viewBox="0 0 24 24" aria-hidden="true"><path d=${icon} /></svg>
           <span>${title}</span>
           ${name === "approvals" && waiting ? html`<span class="nav-count" aria-label="${waiting} waiting">${waiting}</span>` : null}
@@ -68,17 +68,17 @@ function Nav({ place, person, waiting, onKeys }) {
       )}
     </nav>
     <div class="side-foot">
-      <${Who} person=${person} />
+      <${CurrentUser} person=${person} />
       <div class="side-tools">
         <${ThemeSwitch} />
         <button type="button" class="icon-button" onClick=${onKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">⌨</button>
-        ${person.signed_in ? html`<button type="button" class="icon-button" onClick=${leave} aria-label="Sign out" title="Sign out">⏻</button>` : null}
+        ${person.signed_in ? html`<button type="button" class="icon-button" onClick=${handleSignOut} aria-label="Sign out" title="Sign out">⏻</button>` : null}
       </div>
     </div>
   </header>`;
 }
 
-async function leave() {
+async function handleSignOut() {
   try {
     await signOut();
   } catch (error) {
@@ -86,7 +86,7 @@ async function leave() {
   }
 }
 
-const Who = ({ person }) => html`<p class="who" title=${`${person.address ?? ""} · may ${(person.rights ?? []).join(", ") || "nothing"}`}>
+const CurrentUser = ({ person }) => html`<p class="who" title=${`${person.address ?? ""} · may ${(person.rights ?? []).join(", ") || "nothing"}`}>
   <span dir="auto">${person.name}</span>
   ${person.kind === "local" && !person.signed_in ? html`<span class="faint">looking only; to decide, run fingerpost console</span>` : null}
   <span class="faint">Fingerpost ${person.version}</span>
@@ -104,7 +104,7 @@ function ThemeSwitch() {
     try {
       localStorage.setItem("fingerpost.theme", next);
     } catch {
-      // Then it lasts as long as the page.
+      // The theme is then lost when the page closes.
     }
     setTheme(next);
   };
@@ -112,22 +112,22 @@ function ThemeSwitch() {
   return html`<button type="button" class="icon-button" onClick=${onClick} aria-label="Colours: ${words}" title="Colours: ${words}">${sign}</button>`;
 }
 
-const BREAK_MS = 1200;
+const DISCONNECT_DELAY_MS = 1200;
 
-/** Says that the page is not up to date, but not for a hiccup. */
+/** Shows that the page may be outdated, after a short delay. */
 function Connection({ state, refused }) {
   const [late, setLate] = useState(false);
   useEffect(() => {
     if (state === "open") return setLate(false);
-    const timer = setTimeout(() => setLate(true), BREAK_MS);
+    const timer = setTimeout(() => setLate(true), DISCONNECT_DELAY_MS);
     return () => clearTimeout(timer);
   }, [state === "open"]);
   const text = refused ? `Live news are not for this key: ${refused.detail || refused.title}` : "Not connected. What you see may be old; trying again…";
   return html`<div role="status" class="connection">${late ? html`<p class="banner">${text}</p>` : null}</div>`;
 }
 
-const KEYS = [
-  ...PLACES.map(({ key, title }) => [`g ${key}`, title]),
+const SHORTCUTS = [
+  ...PAGES.map(({ key, title }) => [`g ${key}`, title]),
   ["/", "Search or filter"],
   ["?", "This list"],
   ["j k", "Next, previous (lists)"],
@@ -135,12 +135,12 @@ const KEYS = [
   ["Esc", "Close"],
 ];
 
-function Keys({ onClose }) {
-  const on = useStore(keysOn);
+function ShortcutsDialog({ onClose }) {
+  const on = useStore(shortcutsEnabled);
   return html`<${Dialog} title="Keyboard shortcuts" onClose=${onClose}>
     <dl class="keys">
-      ${KEYS.map(([keys, meaning]) => html`<div key=${keys}><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${meaning}</dd></div>`)}
+      ${SHORTCUTS.map(([keys, meaning]) => html`<div key=${keys}><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${meaning}</dd></div>`)}
     </dl>
-    <label class="switch"><input type="checkbox" checked=${on} onChange=${(event) => keysOn.set(event.target.checked)} /> Use single-letter shortcuts</label>
+    <label class="switch"><input type="checkbox" checked=${on} onChange=${(event) => shortcutsEnabled.set(event.target.checked)} /> Use single-letter shortcuts</label>
   <//>`;
 }

@@ -1,4 +1,4 @@
-// Who are you? Asked when the server does not know.
+// The sign-in page, shown if the server requires a key.
 
 import { signIn } from "./api.js";
 import { Button, Field, Toast, html, useEffect, useState } from "./ui.js";

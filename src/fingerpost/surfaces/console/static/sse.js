@@ -1,6 +1,6 @@
-// Server-sent events over fetch: unlike EventSource it can POST, and it says why a stream was refused.
+// Server-sent events over fetch. Unlike EventSource it can POST, and it reports why a stream was refused.
 
-/** Reads a stream of text piece by piece; `feed` gives the events that are complete by now. */
+/** Parses a stream in pieces. `feed` returns the events that are complete. */
 export function createParser() {
   let rest = "";
   let event = "";
@@ -18,12 +18,12 @@ export function createParser() {
         event = "";
         data = [];
         id = undefined;
-      } else take(line);
+      } else parseLine(line);
     }
     return complete;
   }
 
-  function take(line) {
+  function parseLine(line) {
     const colon = line.indexOf(":");
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");

@@ -1,4 +1,4 @@
-// A value that can be watched. Everything that more than one part of the page shows lives in one.
+// A value with subscribers. State that several components use is in a store.
 
 export function createStore(value) {
   const watchers = new Set();
@@ -16,20 +16,20 @@ export function createStore(value) {
   };
 }
 
-/** What was kept in this browser, or `otherwise`. */
-export function kept(name, otherwise) {
+/** Returns a setting stored in this browser, or `fallback`. */
+export function loadSetting(name, fallback) {
   try {
     const text = localStorage.getItem(`fingerpost.${name}`);
-    return text === null ? otherwise : JSON.parse(text);
+    return text === null ? fallback : JSON.parse(text);
   } catch {
-    return otherwise;
+    return fallback;
   }
 }
 
-export function keep(name, value) {
+export function saveSetting(name, value) {
   try {
     localStorage.setItem(`fingerpost.${name}`, JSON.stringify(value));
   } catch {
-    // Storage may be full or switched off: the setting then lasts as long as the page.
+    // Storage may be full or disabled. The setting is then lost when the page closes.
   }
 }

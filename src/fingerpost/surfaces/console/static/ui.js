@@ -1,4 +1,4 @@
-// What every page is made of. Text from outside always ends up in text nodes; nothing here writes HTML.
+// Exports for all pages. Untrusted text is always put into text nodes; nothing here writes HTML.
 
 export {
   Component,
@@ -17,11 +17,11 @@ export {
   useState,
 } from "./vendor/htm-preact.js";
 
-export { Bidi, Code, Json, spelledOut, visible } from "./ui/text.js";
+export { Bidi, Code, Json, escapeAllInvisible, escapeInvisible } from "./ui/text.js";
 export { Diff, diffLines } from "./ui/diff.js";
-export { Ago, Time, duration, number } from "./ui/time.js";
+export { Ago, Time, formatDuration, formatNumber } from "./ui/time.js";
 export { Badge, Bar, Button, Chip, Empty, Facts, Field, Page, Skeleton, Table, Tabs } from "./ui/parts.js";
 export { Dialog } from "./ui/dialog.js";
 export { Toast, toast } from "./ui/toast.js";
-export { PageToCome, Problem, useLoad, useStore } from "./ui/load.js";
-export { keysOn, useKeys } from "./ui/keys.js";
+export { PendingPage, Problem, useLoad, useStore } from "./ui/load.js";
+export { shortcutsEnabled, useKeys } from "./ui/keys.js";

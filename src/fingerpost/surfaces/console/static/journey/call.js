@@ -1,16 +1,16 @@
 // One call: arguments before and after repair, policy, approval, attempts, result.
 
-import { Badge, Bidi, Button, Code, Dialog, Diff, Facts, Json, Problem, Time, duration, html, number, useEffect, useState, visible } from "../ui.js";
-import { standingOf } from "../journey.js";
+import { Badge, Bidi, Button, Code, Dialog, Diff, Facts, Json, Problem, Time, formatDuration, html, formatNumber, useEffect, useState, escapeInvisible } from "../ui.js";
+import { describeCall } from "../journey.js";
 import { ToolLink } from "./sections.js";
 
 export function CallSection({ call, me, onChanged }) {
-  const [tone, words] = standingOf(call);
-  return html`<h3>Call <${ToolLink} tool=${call.tool} /> <${Badge} tone=${tone}>${visible(words)}<//>
+  const [tone, words] = describeCall(call);
+  return html`<h3>Call <${ToolLink} tool=${call.tool} /> <${Badge} tone=${tone}>${escapeInvisible(words)}<//>
       ${call.received?.dry_run ? html` <${Badge}>dry run<//>` : null}</h3>
     <${Arguments} call=${call} />
-    ${call.refused ? html`<${Refused} refused=${call.refused} />` : null}
-    ${call.ruled ? html`<${Ruled} ruled=${call.ruled} />` : null}
+    ${call.refused ? html`<${Refusal} refused=${call.refused} />` : null}
+    ${call.ruled ? html`<${Ruling} ruled=${call.ruled} />` : null}
     ${call.approval ? html`<${Approval} approval=${call.approval} me=${me} onChanged=${onChanged} />` : null}
     ${call.attempts.length ? html`<${Attempts} call=${call} />` : null}
     ${call.progress && !call.finished ? html`<${Progress} progress=${call.progress} />` : null}
@@ -30,27 +30,27 @@ function Arguments({ call }) {
   return html`<div class="part"><h4>Arguments</h4><${Json} value=${before} label="Arguments" /></div>`;
 }
 
-function Refused({ refused }) {
+function Refusal({ refused }) {
   return html`<div class="part"><h4>Refused</h4><${Bidi} text=${refused.reason} block=${true} />
     ${refused.parameter_errors?.length ? html`<ul class="reasons">${refused.parameter_errors.map((error) => html`<li><${Code}>${error.parameter}<//> <${Bidi} text=${error.message} /></li>`)}</ul>` : null}</div>`;
 }
 
-const RULED = { allow: ["good", "allowed"], ask: ["warn", "a person is asked"], deny: ["bad", "denied"] };
+const VERDICT_BADGES = { allow: ["good", "allowed"], ask: ["warn", "a person is asked"], deny: ["bad", "denied"] };
 
-function Ruled({ ruled }) {
-  const [tone, words] = RULED[ruled.verdict];
+function Ruling({ ruled }) {
+  const [tone, words] = VERDICT_BADGES[ruled.verdict];
   return html`<div class="part"><h4>Policy <${Badge} tone=${tone}>${words}<//></h4>
-    <p><${Bidi} text=${ruled.reason} /> <span class="faint" dir="auto">(${visible(ruled.rule)})</span></p></div>`;
+    <p><${Bidi} text=${ruled.reason} /> <span class="faint" dir="auto">(${escapeInvisible(ruled.rule)})</span></p></div>`;
 }
 
-const DECIDED = { approved: "good", rejected: "bad", expired: "plain", waiting: "warn" };
+const DECISION_TONES = { approved: "good", rejected: "bad", expired: "plain", waiting: "warn" };
 
 function Approval({ approval, me, onChanged }) {
   const [open, setOpen] = useState(false);
   const { decided, asked, pending_id: id } = approval;
   if (decided) {
-    const waited = asked ? duration(new Date(decided.at) - new Date(asked)) : null;
-    return html`<div class="part"><h4>Approval <${Badge} tone=${DECIDED[decided.decision]}>${decided.decision}<//></h4>
+    const waited = asked ? formatDuration(new Date(decided.at) - new Date(asked)) : null;
+    return html`<div class="part"><h4>Approval <${Badge} tone=${DECISION_TONES[decided.decision]}>${decided.decision}<//></h4>
       <${Facts} rows=${[["By", html`<${Bidi} text=${decided.decided_by} />`], ["After", waited], ["Edited", decided.edited ? "yes" : null], ["Reason", decided.reason ? html`<${Bidi} text=${decided.reason} />` : null]]} /></div>`;
   }
   if (approval.settled) return html`<div class="part"><h4>Approval <${Badge}>settled<//></h4><p>Decided with another request that asked for the same call.</p></div>`;
@@ -63,7 +63,7 @@ function Approval({ approval, me, onChanged }) {
     ${open ? html`<${DecideDialog} id=${id} me=${me} onClose=${() => setOpen(false)} onDone=${onChanged} />` : null}</div>`;
 }
 
-/** The same card as in the inbox, in front of the page. Loaded when it is first wanted. */
+/** The card of the inbox in a dialog. Its module is loaded on first use. */
 function DecideDialog({ id, me, onClose, onDone }) {
   const [{ Card, error }, setLoaded] = useState({ Card: null, error: null });
   useEffect(() => {
@@ -72,13 +72,13 @@ function DecideDialog({ id, me, onClose, onDone }) {
       (cause) => setLoaded({ Card: null, error: cause }),
     );
   }, []);
-  const done = (...told) => {
+  const handleDone = (...results) => {
     onClose();
-    onDone?.(...told);
+    onDone?.(...results);
   };
   return html`<${Dialog} title="May this call run?" wide=${true} onClose=${onClose}>
     ${error ? html`<${Problem} error=${error} />` : null}
-    ${Card ? html`<${Card} id=${id} me=${me} onDone=${done} />` : null}
+    ${Card ? html`<${Card} id=${id} me=${me} onDone=${handleDone} />` : null}
   <//>`;
 }
 
@@ -86,11 +86,11 @@ function Attempts({ call }) {
   return html`<div class="part"><h4>Attempts</h4><ol class="attempts">
     ${call.attempts.map(
       ({ tool, number: count, made, fallback, permit }) => html`<li>
-        <${Badge} tone=${!made ? "info" : made.error ? "bad" : "good"}>${!made ? "running" : made.error ? visible(made.error).replaceAll("_", " ") : made.cached ? `from cache, ${duration(made.age_ms)} old` : "succeeded"}<//>
+        <${Badge} tone=${!made ? "info" : made.error ? "bad" : "good"}>${!made ? "running" : made.error ? escapeInvisible(made.error).replaceAll("_", " ") : made.cached ? `from cache, ${formatDuration(made.age_ms)} old` : "succeeded"}<//>
         <${Code}>${tool}<//>
         ${count > 1 ? html`<span class="faint">attempt ${count}</span>` : null} ${fallback ? html`<${Badge} tone="warn">fallback<//>` : null}
-        <span class="faint">${made ? duration(made.milliseconds) : ""}${made?.waited_ms > 1 ? `, waited ${duration(made.waited_ms)} before` : ""}</span>
-        ${permit ? html`<span class="faint" dir="auto">by ${visible(permit)}</span>` : null}
+        <span class="faint">${made ? formatDuration(made.milliseconds) : ""}${made?.waited_ms > 1 ? `, waited ${formatDuration(made.waited_ms)} before` : ""}</span>
+        ${permit ? html`<span class="faint" dir="auto">by ${escapeInvisible(permit)}</span>` : null}
         ${made?.detail ? html`<${Bidi} text=${made.detail} block=${true} class="faint" />` : null}
       </li>`,
     )}
@@ -100,12 +100,12 @@ function Attempts({ call }) {
 
 function Progress({ progress }) {
   const share = progress.total ? ` · ${Math.round((100 * progress.progress) / progress.total)} %` : "";
-  return html`<p class="part" role="status"><span class="spinner" aria-hidden="true"></span> <${Bidi} text=${progress.message} /><span class="faint">${share} · ${duration(progress.seconds * 1000)}</span></p>`;
+  return html`<p class="part" role="status"><span class="spinner" aria-hidden="true"></span> <${Bidi} text=${progress.message} /><span class="faint">${share} · ${formatDuration(progress.seconds * 1000)}</span></p>`;
 }
 
 function Digest({ digest }) {
   const cut = digest.dropped.length > 0;
-  return html`<div class="part"><h4>Digest <span class="faint">${cut ? `${number(digest.original_tokens)} → ${number(digest.tokens)} tokens` : `${number(digest.tokens)} tokens, nothing cut`}</span></h4>
+  return html`<div class="part"><h4>Digest <span class="faint">${cut ? `${formatNumber(digest.original_tokens)} → ${formatNumber(digest.tokens)} tokens` : `${formatNumber(digest.tokens)} tokens, nothing cut`}</span></h4>
     ${cut ? html`<ul class="reasons">${digest.dropped.map((one) => html`<li>left out: <${Bidi} text=${one} /></li>`)}</ul>` : null}
     ${digest.handle ? html`<p class="faint">The whole is kept: <${Code}>fingerpost result ${digest.handle}<//></p>` : null}</div>`;
 }

@@ -1,14 +1,14 @@
 // One section of a journey.
 
-import { Badge, Bar, Bidi, Code, Facts, Json, duration, html, number, visible } from "../ui.js";
+import { Badge, Bar, Bidi, Code, Facts, Json, formatDuration, html, formatNumber, escapeInvisible } from "../ui.js";
 import { CallSection } from "./call.js";
 import { Shortlist } from "./shortlist.js";
 
-const KINDS = {
+const COMPONENTS = {
   need: Need,
   servers: Servers,
   shortlist: ({ section }) => html`<${Shortlist} shortlist=${section.shortlist} tokens=${section.tokens} />`,
-  widened: Widened,
+  widened: WidenedSection,
   selection: SelectionSection,
   review: ReviewSection,
   thought: Thought,
@@ -21,27 +21,27 @@ const KINDS = {
 };
 
 export function Section({ section, me, onChanged }) {
-  const Kind = KINDS[section.type];
+  const Kind = COMPONENTS[section.type];
   return html`<section class="panel"><${Kind} section=${section} me=${me} onChanged=${onChanged} /></section>`;
 }
 
-const NEEDS = { tool: ["info", "a tool is needed"], none: ["good", "no tool is needed"], unclear: ["warn", "unclear whether a tool is needed"] };
+const NEED_BADGES = { tool: ["info", "a tool is needed"], none: ["good", "no tool is needed"], unclear: ["warn", "unclear whether a tool is needed"] };
 
 function Need({ section }) {
   const { need, signals } = section;
-  const [tone, words] = NEEDS[need.verdict];
+  const [tone, words] = NEED_BADGES[need.verdict];
   return html`<h3>Need <${Badge} tone=${tone}>${words}<//></h3>
     <${Share} value=${need.score} label="How likely a tool is needed" />
     ${need.reasons.length ? html`<ul class="reasons">${need.reasons.map((reason) => html`<li><${Bidi} text=${reason} /></li>`)}</ul>` : null}
-    <${Facts} rows=${signalRows(signals)} />`;
+    <${Facts} rows=${buildSignalRows(signals)} />`;
 }
 
-function signalRows(signals) {
+function buildSignalRows(signals) {
   return [
     ["Language", signals.language === "und" ? null : signals.language],
     ["In English", signals.gloss ? html`<${Bidi} text=${signals.gloss} />` : null],
     ["About", signals.intents.slice(0, 3).map((intent) => intent.category).join(", ")],
-    ["Names outright", signals.mentions.map((mention) => visible(mention.name)).join(", ")],
+    ["Names outright", signals.mentions.map((mention) => escapeInvisible(mention.name)).join(", ")],
     ["Holds", signals.entities.length ? signals.entities.map((entity) => html`<span class="entity">${entity.kind} <${Bidi} text=${entity.text} /></span> `) : null],
     ["Urgent", signals.urgent ? "yes" : null],
   ];
@@ -56,17 +56,17 @@ export function Share({ value, label, tone = "info" }) {
   </div>`;
 }
 
-const CHOSEN_BY = { scores: "by their scores", model: "by a model", off: "all of them: there are few" };
+const CHOICE_SOURCES = { scores: "by their scores", model: "by a model", off: "all of them: there are few" };
 
 function Servers({ section }) {
   const { servers, left_out: left, by, reasoning, widened = [] } = section.choice;
-  return html`<h3>Servers <span class="faint">${CHOSEN_BY[by] ?? visible(by)}</span></h3>
-    <p class="row">${servers.map((server) => html`<${Badge} tone="good" title=${widened.includes(server) ? "added for a later request" : null}><bdi>${visible(server)}</bdi><//>`)}
-      ${left.map((server) => html`<${Badge} title="left out"><s><bdi>${visible(server)}</bdi></s><//>`)}</p>
+  return html`<h3>Servers <span class="faint">${CHOICE_SOURCES[by] ?? escapeInvisible(by)}</span></h3>
+    <p class="row">${servers.map((server) => html`<${Badge} tone="good" title=${widened.includes(server) ? "added for a later request" : null}><bdi>${escapeInvisible(server)}</bdi><//>`)}
+      ${left.map((server) => html`<${Badge} title="left out"><s><bdi>${escapeInvisible(server)}</bdi></s><//>`)}</p>
     ${reasoning ? html`<${Bidi} text=${reasoning} block=${true} class="faint" />` : null}`;
 }
 
-function Widened({ section }) {
+function WidenedSection({ section }) {
   return html`<h3>Looked at more tools <span class="faint">${section.tools.length} now</span></h3>
     <${Bidi} text=${section.reason} block=${true} />`;
 }
@@ -91,7 +91,7 @@ function Choice({ choice }) {
   </div>`;
 }
 
-/** A tool's key, leading to its page. */
+/** A tool's key as a link to its page. */
 export function ToolLink({ tool }) {
   const slash = tool.indexOf("/");
   if (slash < 0) return html`<${Code}>${tool}<//>`;
@@ -99,11 +99,11 @@ export function ToolLink({ tool }) {
   return html`<a href=${href}><${Code}>${tool}<//></a>`;
 }
 
-const VERDICTS = { go: ["good", "go"], ask: ["warn", "ask a person"], decline: ["bad", "decline"] };
+const VERDICT_BADGES = { go: ["good", "go"], ask: ["warn", "ask a person"], decline: ["bad", "decline"] };
 
 function ReviewSection({ section }) {
   const { review, confidence } = section;
-  const [tone, words] = confidence ? VERDICTS[confidence.verdict] : ["plain", ""];
+  const [tone, words] = confidence ? VERDICT_BADGES[confidence.verdict] : ["plain", ""];
   return html`<h3>${review ? "Review" : "Confidence"} ${words ? html`<${Badge} tone=${tone}>${words}<//>` : null}
       ${review ? html` <${Badge} tone=${review.failed ? "plain" : review.approved ? "good" : "bad"}>${review.failed ? "no opinion" : review.approved ? "approved" : "not approved"}<//>` : null}</h3>
     ${review?.reasoning ? html`<${Bidi} text=${review.reasoning} block=${true} />` : null}
@@ -124,24 +124,24 @@ function Thought({ section }) {
   return html`<h3>Thought <span class="faint">turn ${section.turn}</span></h3><${Bidi} text=${section.text} block=${true} />`;
 }
 
-/** A request made on behalf of this one: its own journey is a page of its own. */
+/** A request made on behalf of this one. Its journey is a separate page. */
 function Subagent({ section }) {
   const { child, request, ended } = section;
-  const [tone, words] = ended ? (ENDS[ended.outcome] ?? ["bad", ended.outcome.replaceAll("_", " ")]) : ["info", "running"];
+  const [tone, words] = ended ? (SUBAGENT_BADGES[ended.outcome] ?? ["bad", ended.outcome.replaceAll("_", " ")]) : ["info", "running"];
   return html`<h3>Subagent <${Badge} tone=${tone}>${words}<//></h3>
     <${Bidi} text=${request} block=${true} />
-    <${Facts} rows=${[["Journey", html`<${PacketLink} packet=${child} />`], ["Took", ended ? duration(ended.milliseconds) : null], ["Tokens", ended?.tokens ? number(ended.tokens) : null]]} />`;
+    <${Facts} rows=${[["Journey", html`<${PacketLink} packet=${child} />`], ["Took", ended ? formatDuration(ended.milliseconds) : null], ["Tokens", ended?.tokens ? formatNumber(ended.tokens) : null]]} />`;
 }
 
-const ENDS = { answered: ["good", "answered"], waiting: ["warn", "waits for a person"], asked: ["info", "asks back"], declined: ["plain", "declined"] };
+const SUBAGENT_BADGES = { answered: ["good", "answered"], waiting: ["warn", "waits for a person"], asked: ["info", "asks back"], declined: ["plain", "declined"] };
 
-/** A request's id, leading to its journey. */
+/** A request's id as a link to its journey. */
 export function PacketLink({ packet }) {
   return html`<a href=${`#/live/${encodeURIComponent(packet)}`}><${Code}>${packet}<//></a>`;
 }
 
 function Answer({ section }) {
-  return html`<h3>Answer <span class="faint">by ${visible(section.by)}</span></h3>
+  return html`<h3>Answer <span class="faint">by ${escapeInvisible(section.by)}</span></h3>
     <${Bidi} text=${section.text} block=${true} class="answer-text" />
     <${Sources} sources=${section.sources} />`;
 }

@@ -1,48 +1,48 @@
-// Who was considered, who was offered, and why the others lost.
+// The candidates of a narrowing: which were offered, and why the others were not.
 
-import { Badge, Bidi, html, number, useState, visible } from "../ui.js";
-import { scoreBars } from "../journey.js";
+import { Badge, Bidi, html, formatNumber, useState, escapeInvisible } from "../ui.js";
+import { buildScoreBars } from "../journey.js";
 import { ToolLink } from "./sections.js";
 
-const FEW = 8;
-const COLOURS = 8;
+const MIN_ROWS = 8;
+const COLOUR_COUNT = 8;
 
 export function Shortlist({ shortlist, tokens = null, cards = {} }) {
   const [all, setAll] = useState(false);
-  const bars = scoreBars(shortlist);
+  const bars = buildScoreBars(shortlist);
   const offered = bars.rows.filter((row) => row.offered);
   const others = bars.rows.filter((row) => !row.offered);
-  const shown = all ? bars.rows : [...offered, ...others.slice(0, Math.max(0, FEW - offered.length))];
-  return html`<h3>Shortlist <span class="faint">${offered.length} offered of ${number(shortlist.considered)} considered${shortlist.dense ? "" : ", by words alone"}${shortlist.cached ? ", remembered" : ""}</span></h3>
-    ${tokens ? html`<p class="faint">Their definitions take ${number(tokens.offered)} tokens; all would take ${number(tokens.all)}.</p>` : null}
+  const shownRows = all ? bars.rows : [...offered, ...others.slice(0, Math.max(0, MIN_ROWS - offered.length))];
+  return html`<h3>Shortlist <span class="faint">${offered.length} offered of ${formatNumber(shortlist.considered)} considered${shortlist.dense ? "" : ", by words alone"}${shortlist.cached ? ", remembered" : ""}</span></h3>
+    ${tokens ? html`<p class="faint">Their definitions take ${formatNumber(tokens.offered)} tokens; all would take ${formatNumber(tokens.all)}.</p>` : null}
     <${Signals} signals=${bars.signals} />
     <ol class="candidates">
-      ${shown.map((row) => html`<${Candidate} key=${`${row.need}-${row.tool}`} row=${row} bars=${bars} card=${cards[row.tool]} needs=${shortlist.needs} />`)}
+      ${shownRows.map((row) => html`<${Candidate} key=${`${row.need}-${row.tool}`} row=${row} bars=${bars} card=${cards[row.tool]} needs=${shortlist.needs} />`)}
     </ol>
-    ${shown.length < bars.rows.length ? html`<button type="button" class="button quiet" onClick=${() => setAll(true)}>Show ${bars.rows.length - shown.length} more that lost</button>` : null}
+    ${shownRows.length < bars.rows.length ? html`<button type="button" class="button quiet" onClick=${() => setAll(true)}>Show ${bars.rows.length - shownRows.length} more that lost</button>` : null}
     <${Hidden} hidden=${shortlist.hidden} />`;
 }
 
-const colour = (bars, signal) => `var(--series-${(bars.indexOf(signal) % COLOURS) + 1})`;
+const getColour = (bars, signal) => `var(--series-${(bars.indexOf(signal) % COLOUR_COUNT) + 1})`;
 
 const Signals = ({ signals }) => html`<ul class="legend" aria-label="Signals">
-  ${signals.map((signal) => html`<li key=${signal}><span class="swatch" style=${{ background: colour(signals, signal) }} aria-hidden="true"></span>${visible(signal)}</li>`)}
+  ${signals.map((signal) => html`<li key=${signal}><span class="swatch" style=${{ background: getColour(signals, signal) }} aria-hidden="true"></span>${escapeInvisible(signal)}</li>`)}
 </ul>`;
 
 function Candidate({ row, bars, card, needs }) {
   const gains = row.parts.filter((part) => part.points > 0);
-  const told = row.parts.map((part) => `${part.signal} ${signed(part.points)}`).join(", ");
+  const partsText = row.parts.map((part) => `${part.signal} ${formatPoints(part.points)}`).join(", ");
   return html`<li class="candidate ${row.offered ? "offered" : "lost"}">
     <div class="candidate-name">
       <${ToolLink} tool=${row.tool} />
       ${row.offered ? html` <${Badge} tone="good">offered<//>` : null}
-      ${needs.length > 1 ? html` <${Badge} title=${visible(needs[row.need])}>part ${row.need + 1}<//>` : null}
-      ${row.confidence ? html` <${Badge} title="How sure we are that it suits">${visible(row.confidence)} confidence<//>` : null}
-      ${row.latency ? html` <${Badge} title="How long it usually takes">${visible(row.latency.replace("_", " "))}<//>` : null}
-      ${card?.effect ? html` <${Badge}>${visible(card.effect)}<//>` : null}
+      ${needs.length > 1 ? html` <${Badge} title=${escapeInvisible(needs[row.need])}>part ${row.need + 1}<//>` : null}
+      ${row.confidence ? html` <${Badge} title="How sure we are that it suits">${escapeInvisible(row.confidence)} confidence<//>` : null}
+      ${row.latency ? html` <${Badge} title="How long it usually takes">${escapeInvisible(row.latency.replace("_", " "))}<//>` : null}
+      ${card?.effect ? html` <${Badge}>${escapeInvisible(card.effect)}<//>` : null}
     </div>
-    <div class="candidate-bar" role="img" aria-label="score ${row.score.toFixed(2)}: ${told}">
-      ${gains.map((part) => html`<span key=${part.signal} title="${part.signal} ${signed(part.points)}${part.note ? ` · ${visible(part.note)}` : ""}" style=${{ inlineSize: `${((part.points / bars.max) * 100).toFixed(2)}%`, background: colour(bars.signals, part.signal) }}></span>`)}
+    <div class="candidate-bar" role="img" aria-label="score ${row.score.toFixed(2)}: ${partsText}">
+      ${gains.map((part) => html`<span key=${part.signal} title="${part.signal} ${formatPoints(part.points)}${part.note ? ` · ${escapeInvisible(part.note)}` : ""}" style=${{ inlineSize: `${((part.points / bars.max) * 100).toFixed(2)}%`, background: getColour(bars.signals, part.signal) }}></span>`)}
     </div>
     <span class="candidate-score">${row.score.toFixed(2)}</span>
     <div class="candidate-why">
@@ -51,20 +51,20 @@ function Candidate({ row, bars, card, needs }) {
         <summary>Why it stands here</summary>
         ${card?.description ? html`<${Bidi} text=${card.description} block=${true} class="faint clamp" />` : null}
         <ul class="parts">
-          ${row.parts.map((part) => html`<li><span class="swatch" style=${{ background: colour(bars.signals, part.signal) }} aria-hidden="true"></span>${visible(part.signal)} <span class="mono">${signed(part.points)}</span> <${Bidi} text=${part.note} class="faint" /></li>`)}
+          ${row.parts.map((part) => html`<li><span class="swatch" style=${{ background: getColour(bars.signals, part.signal) }} aria-hidden="true"></span>${escapeInvisible(part.signal)} <span class="mono">${formatPoints(part.points)}</span> <${Bidi} text=${part.note} class="faint" /></li>`)}
         </ul>
       </details>
     </div>
   </li>`;
 }
 
-const signed = (points) => `${points < 0 ? "−" : "+"}${Math.abs(points).toFixed(2)}`;
+const formatPoints = (points) => `${points < 0 ? "−" : "+"}${Math.abs(points).toFixed(2)}`;
 
 function Hidden({ hidden }) {
   if (!hidden.length) return null;
   return html`<details><summary>${hidden.length} ${hidden.length === 1 ? "tool was" : "tools were"} hidden by a rule</summary>
     <ul class="parts">
-      ${hidden.map((one) => html`<li key=${one.tool}><${ToolLink} tool=${one.tool} /> <span class="faint" dir="auto">${visible(one.rule)}${one.reason ? `: ${visible(one.reason)}` : ""}</span></li>`)}
+      ${hidden.map((one) => html`<li key=${one.tool}><${ToolLink} tool=${one.tool} /> <span class="faint" dir="auto">${escapeInvisible(one.rule)}${one.reason ? `: ${escapeInvisible(one.reason)}` : ""}</span></li>`)}
     </ul>
   </details>`;
 }

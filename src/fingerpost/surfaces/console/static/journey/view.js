@@ -1,11 +1,11 @@
-// A journey on the page: the same for Live and Ask.
+// The view of a journey, used by Live and Ask.
 
 import { Facts, Json, Tabs, html, useMemo, useState } from "../ui.js";
 import { Feedback } from "../feedback.js";
-import { journeyOf } from "../journey.js";
+import { buildJourney } from "../journey.js";
 import { PacketLink, Section } from "./sections.js";
 import { TimeAxis } from "./axis.js";
-import { Badge, Bidi, Code, Empty, Time, duration, number, visible } from "../ui.js";
+import { Badge, Bidi, Code, Empty, Time, formatDuration, formatNumber, escapeInvisible } from "../ui.js";
 
 export const OUTCOMES = {
   answered: ["good", "answered"],
@@ -21,21 +21,21 @@ export const OUTCOMES = {
   left: ["plain", "caller left"],
 };
 
-/** [tone, words] for how a request stands. */
-export function outcomeOf(outcome, state) {
+/** Returns [tone, words] for the state of a request. */
+export function describeOutcome(outcome, state) {
   if (!outcome && state !== "waiting") return ["info", state === "ended" ? "ended" : "running"];
-  return OUTCOMES[outcome ?? "waiting"] ?? ["bad", visible(outcome).replaceAll("_", " ")];
+  return OUTCOMES[outcome ?? "waiting"] ?? ["bad", escapeInvisible(outcome).replaceAll("_", " ")];
 }
 
 export function OutcomeBadge({ outcome, state }) {
-  const [tone, words] = outcomeOf(outcome, state);
+  const [tone, words] = describeOutcome(outcome, state);
   return html`<${Badge} tone=${tone}>${words}<//>`;
 }
 
-/** `events` as they are known by now; `line` where there is one; `running`: more will come. */
+/** `events`: those known so far; `line`: the list entry, if any; `running`: more events will follow. */
 export function Journey({ events, line = null, running = false, me, onChanged, withAnswer = true }) {
   const [tab, setTab] = useState("journey");
-  const journey = useMemo(() => journeyOf(events, { now: Date.now() }), [events]);
+  const journey = useMemo(() => buildJourney(events, { now: Date.now() }), [events]);
   if (!events.length) return html`<${Empty} title="Nothing has happened yet">The journey appears here, step by step.<//>`;
   const tabs = [
     { id: "journey", title: "Journey" },
@@ -45,7 +45,7 @@ export function Journey({ events, line = null, running = false, me, onChanged, w
   return html`<div class="journey">
     <${Tabs} tabs=${tabs} current=${tab} onChange=${setTab} label="Views of the journey" />
     ${tab === "journey" ? html`<${Steps} journey=${journey} running=${running} me=${me} onChanged=${onChanged} withAnswer=${withAnswer} />` : null}
-    ${tab === "time" ? html`<div class="panel stack"><${TimeAxis} time=${journey.time} /><${Spent} journey=${journey} line=${line} /></div>` : null}
+    ${tab === "time" ? html`<div class="panel stack"><${TimeAxis} time=${journey.time} /><${CostFacts} journey=${journey} line=${line} /></div>` : null}
     ${tab === "events" ? html`<${Events} events=${journey.events} />` : null}
   </div>`;
 }
@@ -65,22 +65,22 @@ function Steps({ journey, running, me, onChanged, withAnswer }) {
 }
 
 /** What the request cost. */
-export function Spent({ journey, line }) {
+export function CostFacts({ journey, line }) {
   const { outcome } = journey;
   const tokens = outcome.promptTokens + outcome.completionTokens;
   return html`<${Facts}
     rows=${[
-      ["Took", outcome.milliseconds === null ? null : duration(outcome.milliseconds)],
-      ["of it models", outcome.modelMilliseconds ? duration(outcome.modelMilliseconds) : null],
+      ["Took", outcome.milliseconds === null ? null : formatDuration(outcome.milliseconds)],
+      ["of it models", outcome.modelMilliseconds ? formatDuration(outcome.modelMilliseconds) : null],
       ["Model calls", outcome.modelCalls || null],
-      ["Tokens", tokens ? `${number(outcome.promptTokens)} in, ${number(outcome.completionTokens)} out` : null],
-      ["Tokens saved", line?.saved_tokens ? number(line.saved_tokens) : null],
+      ["Tokens", tokens ? `${formatNumber(outcome.promptTokens)} in, ${formatNumber(outcome.completionTokens)} out` : null],
+      ["Tokens saved", line?.saved_tokens ? formatNumber(line.saved_tokens) : null],
       ["Cost", outcome.cost === null ? null : `$${outcome.cost.toFixed(5)}`],
     ]}
   />`;
 }
 
-/** Who asked, when, how. */
+/** Caller, time and options of the request. */
 export function RequestFacts({ journey, line }) {
   const { request } = journey;
   return html`<${Facts}
@@ -90,33 +90,33 @@ export function RequestFacts({ journey, line }) {
       ["On behalf of", request.parent ? html`<${PacketLink} packet=${request.parent} />` : null],
       ["Mode", request.mode ?? line?.mode],
       ["Profile", request.profile ? html`<${Bidi} text=${request.profile} />` : null],
-      ["Models", request.models.map(visible).join(", ")],
+      ["Models", request.models.map(escapeInvisible).join(", ")],
       ["Conversation", request.conversation ? html`<${Code}>${request.conversation}<//>` : null],
       ["Messages before", request.history.length || null],
     ]}
   />`;
 }
 
-const MOST_EVENTS = 200;
+const MAX_EVENTS = 200;
 
 function Events({ events }) {
   const [all, setAll] = useState(false);
-  const shown = all ? events : events.slice(0, MOST_EVENTS);
+  const shownEvents = all ? events : events.slice(0, MAX_EVENTS);
   const start = events.length ? new Date(events[0].at).getTime() : 0;
   return html`<div class="panel">
     <ol class="events">
-      ${shown.map(
+      ${shownEvents.map(
         (event) => html`<li key=${event.event_id}>
           <details>
             <summary>
-              <span class="events-at">+${duration(new Date(event.at).getTime() - start)}</span>
-              <code>${visible(event.kind)}</code> <${Bidi} text=${event.summary} class="faint" />
+              <span class="events-at">+${formatDuration(new Date(event.at).getTime() - start)}</span>
+              <code>${escapeInvisible(event.kind)}</code> <${Bidi} text=${event.summary} class="faint" />
             </summary>
             <${Json} value=${event.data} label=${event.kind} open=${true} />
           </details>
         </li>`,
       )}
     </ol>
-    ${shown.length < events.length ? html`<button type="button" class="button quiet" onClick=${() => setAll(true)}>Show all ${events.length}</button>` : null}
+    ${shownEvents.length < events.length ? html`<button type="button" class="button quiet" onClick=${() => setAll(true)}>Show all ${events.length}</button>` : null}
   </div>`;
 }

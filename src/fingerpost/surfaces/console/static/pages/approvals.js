@@ -1,4 +1,4 @@
-// Approvals: what waits for a person, exactly as it would run, and the person's word on it.
+// Approvals: waiting calls exactly as they would run, and the decisions about them.
 import {
   Badge,
   Bidi,
@@ -24,12 +24,12 @@ import {
   useRef,
   useState,
   useStore,
-  visible,
+  escapeInvisible,
 } from "../ui.js";
-import { me as known, post } from "../api.js";
+import { me as meStore, post } from "../api.js";
 import { onApprovals } from "../live.js";
 import { More, usePages } from "./paging.js";
-import { ArgumentFields, Arguments, draftOf, fieldsOf, meaningOf, objectOf, secretNames } from "./arguments.js";
+import { ArgumentFields, Arguments, buildDraft, buildFields, parseDraft, parseObject, getSecretNames } from "./arguments.js";
 
 export const EFFECTS = {
   read: { tone: "info", words: "looks, changes nothing" },
@@ -44,31 +44,29 @@ const DECISIONS = {
   expired: { tone: "plain", words: "expired" },
 };
 
-// ---- the inbox -----------------------------------------------------------------------------------------
-
-export default function Approvals({ params: [asked], me }) {
+export default function Approvals({ params: [requestedId], me }) {
   const [tab, setTab] = useState("waiting");
   const pages = usePages("/api/approvals", { state: tab });
   const { items, error, reload } = pages;
-  useFresh(reload);
-  // The call that is open stays open until somebody moves on: not when a newer one arrives under the hand that
-  // is about to approve, and not when it leaves the list.
-  const [held, setHeld] = useState(null);
-  useEffect(() => setHeld(null), [asked, tab]);
-  const chosen = asked ?? held ?? items[0]?.pending_id ?? null;
+  useReloadOnChange(reload);
+  // The open call stays open until the user selects another: a newer call must not replace it just before a click,
+  // and it also stays when it leaves the list.
+  const [openId, setOpenId] = useState(null);
+  useEffect(() => setOpenId(null), [requestedId, tab]);
+  const selectedId = requestedId ?? openId ?? items[0]?.pending_id ?? null;
   useEffect(() => {
-    if (chosen && !asked) setHeld(chosen);
-  }, [chosen, asked]);
+    if (selectedId && !requestedId) setOpenId(selectedId);
+  }, [selectedId, requestedId]);
   const card = useRef({});
   useKeys({
-    j: () => move(items, chosen, 1),
-    k: () => move(items, chosen, -1),
+    j: () => selectNeighbour(items, selectedId, 1),
+    k: () => selectNeighbour(items, selectedId, -1),
     a: () => card.current.approve?.(),
     r: () => card.current.reject?.(),
   });
-  const turn = (to) => {
+  const switchTab = (to) => {
     setTab(to);
-    location.hash = "#/approvals"; // what was open may not be in the other list
+    location.hash = "#/approvals"; // the open call may not be in the other list
   };
   return html`<${Page} title="Approvals">
     <p class="lead">
@@ -81,17 +79,17 @@ export default function Approvals({ params: [asked], me }) {
         { id: "decided", title: "History" },
       ]}
       current=${tab}
-      onChange=${turn}
+      onChange=${switchTab}
     />
     ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : null}
-    ${pages.first && pages.loading && !chosen ? html`<${Skeleton} lines=${4} />` : null}
-    ${!pages.first && !items.length && !chosen ? html`<${Nothing} tab=${tab} />` : null}
-    ${chosen
-      ? html`<div class=${asked ? "inbox opened" : "inbox"}>
-          <div class="inbox-side"><${InboxList} items=${items} chosen=${chosen} /><${More} pages=${pages} /></div>
+    ${pages.first && pages.loading && !selectedId ? html`<${Skeleton} lines=${4} />` : null}
+    ${!pages.first && !items.length && !selectedId ? html`<${EmptyInbox} tab=${tab} />` : null}
+    ${selectedId
+      ? html`<div class=${requestedId ? "inbox opened" : "inbox"}>
+          <div class="inbox-side"><${InboxList} items=${items} selectedId=${selectedId} /><${More} pages=${pages} /></div>
           <div class="inbox-open">
             <p class="inbox-back"><a href="#/approvals">All approvals</a></p>
-            <${ApprovalCard} key=${chosen} id=${chosen} me=${me} keys=${card} onDone=${reload} />
+            <${ApprovalCard} key=${selectedId} id=${selectedId} me=${me} keys=${card} onDone=${reload} />
           </div>
         </div>`
       : null}
@@ -103,8 +101,8 @@ export default function Approvals({ params: [asked], me }) {
   <//>`;
 }
 
-/** Read again when something may have been asked or decided, and when the person comes back. */
-function useFresh(reload) {
+/** Reloads when approvals may have changed, and when the window gets the focus. */
+function useReloadOnChange(reload) {
   const newest = useRef(reload);
   newest.current = reload;
   useEffect(() => {
@@ -118,30 +116,30 @@ function useFresh(reload) {
   }, []);
 }
 
-function move(items, chosen, step) {
+function selectNeighbour(items, selectedId, step) {
   if (!items.length) return;
-  const here = items.findIndex((item) => item.pending_id === chosen);
+  const here = items.findIndex((item) => item.pending_id === selectedId);
   const to = Math.min(Math.max(here + step, 0), items.length - 1);
-  location.hash = linkTo(items[to].pending_id);
+  location.hash = buildLink(items[to].pending_id);
 }
 
-const linkTo = (id) => `#/approvals/${encodeURIComponent(id)}`;
+const buildLink = (id) => `#/approvals/${encodeURIComponent(id)}`;
 
-function InboxList({ items, chosen }) {
+function InboxList({ items, selectedId }) {
   if (!items.length) return html`<p class="faint">Nothing else is here.</p>`;
   return html`<ul class="inbox-list" aria-label="Approvals">
     ${items.map(
       (item) => html`<li key=${item.pending_id}>
-        <a href=${linkTo(item.pending_id)} aria-current=${item.pending_id === chosen ? "true" : null}>
+        <a href=${buildLink(item.pending_id)} aria-current=${item.pending_id === selectedId ? "true" : null}>
           <span class="inbox-line">
-            <strong>${visible(item.title || item.tool)}</strong>
+            <strong>${escapeInvisible(item.title || item.tool)}</strong>
             <${EffectBadge} effect=${item.effect} />
           </span>
           <span class="inbox-request" dir="auto">
-            ${item.packet?.prompt ? html`<${Bidi} text=${item.packet.prompt} />` : briefly(item.arguments)}
+            ${item.packet?.prompt ? html`<${Bidi} text=${item.packet.prompt} />` : summarizeArguments(item.arguments)}
           </span>
           <span class="inbox-line faint">
-            <span>${visible(item.caller ?? "somebody")}</span>
+            <span>${escapeInvisible(item.caller ?? "somebody")}</span>
             ${item.decision === "waiting"
               ? html`<${Countdown} expires=${item.expires} />`
               : html`<${DecisionBadge} decision=${item.decision} />`}
@@ -152,12 +150,12 @@ function InboxList({ items, chosen }) {
   </ul>`;
 }
 
-function briefly(value) {
-  const text = visible(JSON.stringify(value ?? {}));
+function summarizeArguments(value) {
+  const text = escapeInvisible(JSON.stringify(value ?? {}));
   return text.length > 90 ? `${text.slice(0, 90)}…` : text;
 }
 
-function Nothing({ tab }) {
+function EmptyInbox({ tab }) {
   if (tab !== "waiting") {
     return html`<${Empty} title="Nothing was decided yet">
       Every decision is kept here, with who made it and why; those nobody made in time, too.
@@ -176,31 +174,29 @@ function Nothing({ tab }) {
   <//>`;
 }
 
-// ---- one approval --------------------------------------------------------------------------------------
-
 /**
  * One waiting call and everything a person needs to decide it.
- * `onDone(answer)` hears the answer of a decision; `keys` lets the inbox's keys reach the buttons.
+ * `onDone(answer)` gets the response of a decision; `keys` connects the inbox's shortcuts with the buttons.
  */
 export function ApprovalCard({ id, onDone, me, keys }) {
   const { data, error, loading, reload } = useLoad(`/api/approvals/${encodeURIComponent(id)}`, [id]);
   const [answer, setAnswer] = useState(null);
-  const [asking, setAsking] = useState(null); // the dialog that is open: approve, reject, edit
-  const [uncovered, setUncovered] = useState([]); // arguments that look like a secret and were shown
-  const person = useStore(known).person;
-  useFresh(reload);
+  const [asking, setAsking] = useState(null); // the open dialog: approve, reject, edit
+  const [uncovered, setUncovered] = useState([]); // arguments that look secret and were revealed
+  const person = useStore(meStore).person;
+  useReloadOnChange(reload);
   const approval = answer?.approval ?? data;
   const open = approval?.decision === "waiting";
-  const secret = secretNames(approval?.looks_secret);
-  const look = {
+  const secret = getSecretNames(approval?.looks_secret);
+  const secrets = {
     secret,
-    // What is masked here cannot be shown; who may decide reads everything, and only then decides.
+    // Masked values cannot be revealed. Users who may decide must reveal everything first.
     covered: open && approval.may_decide ? secret.filter((name) => !uncovered.includes(name)) : [],
     onUncover: (name) => setUncovered([...uncovered, name]),
   };
-  if (keys) keys.current = open ? keysOf(approval, me ?? person, setAsking) : {};
+  if (keys) keys.current = open ? getKeyActions(approval, me ?? person, setAsking) : {};
 
-  const done = (given) => {
+  const handleDone = (given) => {
     setAsking(null);
     setAnswer(given);
     if (given.stood) toast(given.approval.decision === "approved" ? "Approved" : "Rejected", "good");
@@ -210,7 +206,7 @@ export function ApprovalCard({ id, onDone, me, keys }) {
   if (!approval) return loading ? html`<${Skeleton} lines=${6} />` : null;
   return html`<article class="approval" aria-label=${`Approval of ${approval.tool}`}>
     <header>
-      <h2>${visible(approval.title || approval.tool)}</h2>
+      <h2>${escapeInvisible(approval.title || approval.tool)}</h2>
       <code class="faint">${approval.tool}</code>
       ${open
         ? html`<span class="approval-clock">
@@ -218,7 +214,7 @@ export function ApprovalCard({ id, onDone, me, keys }) {
           </span>`
         : html`<${DecisionBadge} decision=${approval.decision} />`}
     </header>
-    <${Standing} approval=${approval} answer=${answer} />
+    <${DecisionStatus} approval=${approval} answer=${answer} />
     ${open && approval.outdated
       ? html`<p class="notice">The tool changed since this was asked. Approved, it will be asked about once more.</p>`
       : null}
@@ -230,27 +226,27 @@ export function ApprovalCard({ id, onDone, me, keys }) {
         ["In the request", approval.packet_id ? html`<${Request} approval=${approval} />` : null],
       ]}
     />
-    <${ExactCall} approval=${approval} look=${look} />
+    <${ExactCall} approval=${approval} secrets=${secrets} />
     ${approval.definition_change &&
     html`<section class="change">
       <h3>The tool's definition changed since it was trusted</h3>
-      <${Diff} ...${changeOf(approval.definition_change)} />
+      <${Diff} ...${getDiffProps(approval.definition_change)} />
     </section>`}
-    ${open && html`<${Actions} approval=${approval} look=${look} me=${me ?? person} onAsk=${setAsking} onDone=${done} />`}
-    ${open && asking === "approve" && html`<${Confirm} approval=${approval} look=${look} onDone=${done} onClose=${() => setAsking(null)} />`}
-    ${open && asking === "reject" && html`<${Reject} approval=${approval} onDone=${done} onClose=${() => setAsking(null)} />`}
-    ${open && asking === "edit" && html`<${Edit} approval=${approval} onDone=${done} onClose=${() => setAsking(null)} />`}
+    ${open && html`<${Actions} approval=${approval} secrets=${secrets} me=${me ?? person} onAsk=${setAsking} onDone=${handleDone} />`}
+    ${open && asking === "approve" && html`<${Confirm} approval=${approval} secrets=${secrets} onDone=${handleDone} onClose=${() => setAsking(null)} />`}
+    ${open && asking === "reject" && html`<${Reject} approval=${approval} onDone=${handleDone} onClose=${() => setAsking(null)} />`}
+    ${open && asking === "edit" && html`<${Edit} approval=${approval} onDone=${handleDone} onClose=${() => setAsking(null)} />`}
   </article>`;
 }
 
-/** What the inbox's keys open: nothing that would be refused. */
-function keysOf(approval, person, ask) {
+/** Returns the actions of the inbox's shortcuts, without those that would be refused. */
+function getKeyActions(approval, person, ask) {
   if (person?.rights && !person.rights.includes("approve")) return {};
   const approve = approval.may_decide === false ? undefined : () => ask("approve");
   return { approve, reject: () => ask("reject") };
 }
 
-export const changeOf = (change) => ({ before: change.before, after: change.after, lines: change.diff });
+export const getDiffProps = (change) => ({ before: change.before, after: change.after, lines: change.diff });
 
 function Request({ approval }) {
   return html`<a href=${`#/live/${encodeURIComponent(approval.packet_id)}`}>
@@ -258,7 +254,7 @@ function Request({ approval }) {
   </a>`;
 }
 
-function ExactCall({ approval, look }) {
+function ExactCall({ approval, secrets }) {
   const edited = approval.edited_arguments;
   return html`<section>
     <h3>${edited ? "The call as it was approved" : "The exact call"}</h3>
@@ -266,9 +262,9 @@ function ExactCall({ approval, look }) {
       value=${edited ?? approval.arguments}
       before=${edited ? approval.arguments : null}
       schema=${approval.arguments_schema}
-      ...${look}
+      ...${secrets}
     />
-    ${look.covered.length
+    ${secrets.covered.length
       ? null
       : html`<details>
           <summary>As JSON</summary>
@@ -277,8 +273,8 @@ function ExactCall({ approval, look }) {
   </section>`;
 }
 
-/** Who decided what, and whether the decision just made here is the one that counts. */
-function Standing({ approval, answer }) {
+/** Shows who decided, and whether the decision made here counts. */
+function DecisionStatus({ approval, answer }) {
   if (approval.decision === "waiting") return null;
   if (approval.decision === "expired") {
     return html`<p class="standing" role="status">
@@ -288,7 +284,7 @@ function Standing({ approval, answer }) {
   const late = answer && !answer.stood;
   return html`<p class="standing" role="status">
     ${late && html`<strong>Somebody was quicker: your decision changes nothing. </strong>`}
-    ${capital(approval.decision)} by <strong>${visible(approval.decided_by ?? "somebody")}</strong>
+    ${capitalize(approval.decision)} by <strong>${escapeInvisible(approval.decided_by ?? "somebody")}</strong>
     ${approval.decided_at && html` <${Time} at=${approval.decided_at} />`}${approval.decision_reason &&
     html`: <q><${Bidi} text=${approval.decision_reason} /></q>`}.
     ${answer?.stood && answer.note && html` ${answer.note}`}
@@ -296,23 +292,21 @@ function Standing({ approval, answer }) {
   </p>`;
 }
 
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-// ---- deciding ------------------------------------------------------------------------------------------
-
-function decide(approval, word, body) {
-  return post(`/api/approvals/${encodeURIComponent(approval.pending_id)}/${word}`, body);
+function decide(approval, action, body) {
+  return post(`/api/approvals/${encodeURIComponent(approval.pending_id)}/${action}`, body);
 }
 
-/** `send(word, body)` with a busy flag and the problem, if there was one. */
+/** Returns `send(action, body)` with a busy flag and the error, if any. */
 function useDecision(approval, onDone) {
   const [busy, setBusy] = useState(null);
   const [error, setError] = useState(null);
-  const send = async (word, body = {}, label = word) => {
+  const send = async (action, body = {}, label = action) => {
     setBusy(label);
     setError(null);
     try {
-      onDone(await decide(approval, word, body));
+      onDone(await decide(approval, action, body));
     } catch (problem) {
       setError(problem);
     } finally {
@@ -322,9 +316,9 @@ function useDecision(approval, onDone) {
   return { busy, error, send };
 }
 
-const COVERED = "Show what looks like a secret first: it is part of what would run.";
+const UNREAD_HINT = "Show what looks like a secret first: it is part of what would run.";
 
-function Actions({ approval, look, me, onAsk, onDone }) {
+function Actions({ approval, secrets, me, onAsk, onDone }) {
   const { busy, error, send } = useDecision(approval, onDone);
   if (me?.rights && !me.rights.includes("approve")) {
     return me.kind === "local"
@@ -332,15 +326,15 @@ function Actions({ approval, look, me, onAsk, onDone }) {
           open the link it prints. A tool can open this address, too; that link it cannot have.</p>`
       : html`<p class="notice">You can read this, but not decide it: that takes a key with the right “approve”.</p>`;
   }
-  const unread = look.covered.length > 0;
-  const barred = approval.may_decide === false; // by whoever asked for it; they may still take it back
-  return html`${barred ? html`<p class="notice"><${Bidi} text=${approval.why_not ?? "You may not approve this one."} /></p>` : null}
+  const hasUnread = secrets.covered.length > 0;
+  const mayNotApprove = approval.may_decide === false; // the caller itself: it may only reject
+  return html`${mayNotApprove ? html`<p class="notice"><${Bidi} text=${approval.why_not ?? "You may not approve this one."} /></p>` : null}
     <div class="approval-actions">
-      ${barred
+      ${mayNotApprove
         ? null
-        : html`<${Button} tone="main" busy=${busy === "once"} disabled=${unread} title=${unread ? COVERED : null} onClick=${() => send("approve", {}, "once")}>Approve once<//>
+        : html`<${Button} tone="main" busy=${busy === "once"} disabled=${hasUnread} title=${hasUnread ? UNREAD_HINT : null} onClick=${() => send("approve", {}, "once")}>Approve once<//>
             ${approval.conversation_target
-              ? html`<${Button} busy=${busy === "conversation"} disabled=${unread} title=${widened(approval)} onClick=${() => send("approve", { for_conversation: true }, "conversation")}>
+              ? html`<${Button} busy=${busy === "conversation"} disabled=${hasUnread} title=${describeCoverage(approval)} onClick=${() => send("approve", { for_conversation: true }, "conversation")}>
                   Approve for this conversation
                 <//>`
               : null}
@@ -348,23 +342,23 @@ function Actions({ approval, look, me, onAsk, onDone }) {
       <${Button} tone="bad" onClick=${() => onAsk("reject")}>Reject…<//>
       ${error ? html`<${Problem} error=${error} />` : null}
     </div>
-    ${unread && !barred ? html`<p class="notice">${COVERED}</p>` : null}`;
+    ${hasUnread && !mayNotApprove ? html`<p class="notice">${UNREAD_HINT}</p>` : null}`;
 }
 
-/** Which further calls an approval for the conversation covers. */
-function widened({ tool, arguments: given, conversation_target: same }) {
+/** Describes which further calls an approval for the conversation covers. */
+function describeCoverage({ tool, arguments: given, conversation_target: same }) {
   const all = same.length === Object.keys(given).length;
   return all ? `Also the same call of ${tool} again` : `Also further calls of ${tool} with the same ${same.join(", ")}`;
 }
 
-function Confirm({ approval, look, onDone, onClose }) {
+function Confirm({ approval, secrets, onDone, onClose }) {
   const { busy, error, send } = useDecision(approval, onDone);
   return html`<${Dialog} title="Approve this call?" onClose=${onClose}>
     <p><code>${approval.tool}</code> ${EFFECTS[approval.effect]?.words}.</p>
-    <${Arguments} value=${approval.arguments} schema=${approval.arguments_schema} ...${look} />
+    <${Arguments} value=${approval.arguments} schema=${approval.arguments_schema} ...${secrets} />
     ${error && html`<${Problem} error=${error} />`}
     <div class="dialog-actions">
-      <${Button} tone="main" busy=${busy} disabled=${look.covered.length > 0} autofocus onClick=${() => send("approve")}>Approve once<//>
+      <${Button} tone="main" busy=${busy} disabled=${secrets.covered.length > 0} autofocus onClick=${() => send("approve")}>Approve once<//>
       <${Button} onClick=${onClose}>Not yet<//>
     </div>
   <//>`;
@@ -392,21 +386,21 @@ function Reject({ approval, onDone, onClose }) {
 }
 
 function Edit({ approval, onDone, onClose }) {
-  const fields = useMemo(() => fieldsOf(approval.arguments_schema, approval.arguments), [approval]);
-  const [draft, setDraft] = useState(() => draftOf(fields, approval.arguments));
-  const [text, setText] = useState(null); // not null: everything is edited as one piece of JSON
+  const fields = useMemo(() => buildFields(approval.arguments_schema, approval.arguments), [approval]);
+  const [draft, setDraft] = useState(() => buildDraft(fields, approval.arguments));
+  const [text, setText] = useState(null); // not null: arguments are edited as JSON
   const { busy, error, send } = useDecision(approval, onDone);
-  const meant = text === null ? meaningOf(fields, draft) : objectOf(text);
-  const wrong = meant.error || (meant.errors && Object.keys(meant.errors).length > 0);
-  const same = !wrong && JSON.stringify(meant.arguments) === JSON.stringify(approval.arguments);
+  const edited = text === null ? parseDraft(fields, draft) : parseObject(text);
+  const isInvalid = edited.error || (edited.errors && Object.keys(edited.errors).length > 0);
+  const same = !isInvalid && JSON.stringify(edited.arguments) === JSON.stringify(approval.arguments);
 
   const submit = (event) => {
     event.preventDefault();
-    if (!wrong) send("approve", same ? {} : { arguments: meant.arguments });
+    if (!isInvalid) send("approve", same ? {} : { arguments: edited.arguments });
   };
-  const toJson = () => setText(JSON.stringify(wrong ? approval.arguments : meant.arguments, null, 2));
+  const toJson = () => setText(JSON.stringify(isInvalid ? approval.arguments : edited.arguments, null, 2));
   const toForm = () => {
-    if (!wrong) setDraft(draftOf(fields, meant.arguments));
+    if (!isInvalid) setDraft(buildDraft(fields, edited.arguments));
     setText(null);
   };
   return html`<${Dialog} title="Edit the arguments, then approve" onClose=${onClose}>
@@ -416,15 +410,15 @@ function Edit({ approval, onDone, onClose }) {
         ? html`<${ArgumentFields}
             fields=${fields}
             draft=${draft}
-            errors=${meant.errors}
-            secret=${secretNames(approval.looks_secret)}
+            errors=${edited.errors}
+            secret=${getSecretNames(approval.looks_secret)}
             onDraft=${(name, value) => setDraft((before) => ({ ...before, [name]: value }))}
           />`
-        : html`<${Field} label="Arguments as JSON" error=${meant.error}>
+        : html`<${Field} label="Arguments as JSON" error=${edited.error}>
             <textarea class="code" rows="12" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
           <//>`}
       <div class="dialog-actions">
-        <${Button} tone="main" type="submit" busy=${busy} disabled=${Boolean(wrong)}>
+        <${Button} tone="main" type="submit" busy=${busy} disabled=${Boolean(isInvalid)}>
           ${same ? "Approve unchanged" : "Approve with these arguments"}
         <//>
         <${Button} onClick=${text === null ? toJson : toForm}>
@@ -436,8 +430,6 @@ function Edit({ approval, onDone, onClose }) {
   <//>`;
 }
 
-// ---- small parts ---------------------------------------------------------------------------------------
-
 export function EffectBadge({ effect }) {
   return html`<${Badge} tone=${EFFECTS[effect]?.tone ?? "plain"}>${effect ?? "not known"}<//>`;
 }
@@ -446,7 +438,7 @@ export function DecisionBadge({ decision }) {
   return html`<${Badge} tone=${DECISIONS[decision]?.tone ?? "plain"}>${DECISIONS[decision]?.words ?? decision}<//>`;
 }
 
-/** How long it still waits, counted down; `onEnd` is called once when the time is over. */
+/** The remaining time as a countdown. `onEnd` is called once at the end. */
 export function Countdown({ expires, onEnd }) {
   const [now, setNow] = useState(Date.now());
   const end = new Date(expires).getTime();
@@ -461,12 +453,12 @@ export function Countdown({ expires, onEnd }) {
   }, [over]);
   const left = (end - now) / 1000;
   return html`<span class=${`countdown${left < 60 ? " soon" : ""}`} title=${new Date(expires).toLocaleString()}
-    >${over ? "run out" : remaining(left)}</span
+    >${over ? "run out" : formatRemaining(left)}</span
   >`;
 }
 
-/** Seconds as "2 h 05 min", "4 min 09 s", "41 s". */
-export function remaining(seconds) {
+/** Formats seconds as "2 h 05 min", "4 min 09 s", "41 s". */
+export function formatRemaining(seconds) {
   const whole = Math.max(0, Math.ceil(seconds));
   const two = (value) => String(value).padStart(2, "0");
   if (whole >= 86_400) return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;

@@ -1,52 +1,47 @@
-// Arguments of a call: shown so that a person can read them, and edited in a form made from their schema.
+// Arguments of a call: shown in readable form, and edited in a form built from their schema.
 //
-// The form is a convenience. What is allowed is said by the server's own check of the edited call; here we
-// only catch what can be said at once, beside the field.
-import { Button, Field, Json, html, spelledOut, visible } from "../ui.js";
+// The server validates the edited call. The form only reports simple errors next to the field.
+import { Button, Field, Json, html, escapeAllInvisible, escapeInvisible } from "../ui.js";
 
-// ---- reading a schema ----------------------------------------------------------------------------------
-
-/** The one type of a value's schema; "json" for what a form has no better field for. */
-export function typeOf(schema) {
+/** Returns the field type for a schema, "json" if there is no better field. */
+export function getFieldType(schema) {
   if (!schema || typeof schema !== "object") return "json";
   const types = [].concat(schema.type ?? []).filter((type) => type !== "null");
   if (schema.enum && schema.enum.every((value) => typeof value !== "object" || value === null)) return "choice";
   if (types.length === 1) return ["string", "integer", "number", "boolean"].includes(types[0]) ? types[0] : "json";
-  const ways = (schema.anyOf ?? schema.oneOf ?? []).filter((way) => way.type !== "null");
-  return types.length === 0 && ways.length === 1 ? typeOf(ways[0]) : "json";
+  const variants = (schema.anyOf ?? schema.oneOf ?? []).filter((variant) => variant.type !== "null");
+  return types.length === 0 && variants.length === 1 ? getFieldType(variants[0]) : "json";
 }
 
-/** One field for each argument: those of the schema in its order, then those that are given beside it. */
-export function fieldsOf(schema, given) {
+/** Builds one field for each argument: those of the schema in its order, then other given ones. */
+export function buildFields(schema, given) {
   const properties = new Map(Object.entries(schema?.properties ?? {})); // a name may be "constructor"
   const required = new Set(schema?.required ?? []);
   const names = new Set([...properties.keys(), ...Object.keys(given)]);
   return [...names].map((name) => {
-    const about = simple(properties.get(name));
-    const type = properties.has(name) ? typeOf(about) : "string";
-    const fits = !Object.hasOwn(given, name) || suits(type, about, given[name]);
+    const about = dropNullVariant(properties.get(name));
+    const type = properties.has(name) ? getFieldType(about) : "string";
+    const fits = !Object.hasOwn(given, name) || canHold(type, about, given[name]);
     return { name, type: fits ? type : "json", schema: about, required: required.has(name) };
   });
 }
 
-/** Whether a field of this type can hold the value, so that it comes out as it went in. */
-function suits(type, schema, value) {
+/** Returns whether a field of this type can hold the value without changing it. */
+function canHold(type, schema, value) {
   if (type === "choice") return schema.enum.includes(value);
   if (type === "integer" || type === "number") return typeof value === "number";
   return type === "json" || typeof value === type;
 }
 
-/** The schema without the way around null, so that its bounds can be read. */
-function simple(schema) {
+/** Returns the schema without its null variant, so that its limits can be read. */
+function dropNullVariant(schema) {
   if (!schema || typeof schema !== "object") return {};
-  const ways = (schema.anyOf ?? schema.oneOf ?? []).filter((way) => way.type !== "null");
-  return ways.length === 1 ? { ...schema, ...ways[0] } : schema;
+  const variants = (schema.anyOf ?? schema.oneOf ?? []).filter((variant) => variant.type !== "null");
+  return variants.length === 1 ? { ...schema, ...variants[0] } : schema;
 }
 
-// ---- from arguments to what is typed, and back ---------------------------------------------------------
-
-/** What stands in the fields: text, as a person types it; undefined where an argument is not given. */
-export function draftOf(fields, given) {
+/** Returns the text of each field, undefined for missing arguments. */
+export function buildDraft(fields, given) {
   return Object.fromEntries(
     fields.map(({ name, type }) => {
       if (!Object.hasOwn(given, name)) return [name, undefined];
@@ -57,9 +52,9 @@ export function draftOf(fields, given) {
   );
 }
 
-/** {arguments, errors}: what the draft means, and a sentence for each field that means nothing. */
-export function meaningOf(fields, draft) {
-  const meant = [];
+/** Parses the draft: {arguments, errors}, with a message for each invalid field. */
+export function parseDraft(fields, draft) {
+  const parsed = [];
   const errors = [];
   for (const field of fields) {
     const text = Object.hasOwn(draft, field.name) ? draft[field.name] : undefined;
@@ -67,25 +62,25 @@ export function meaningOf(fields, draft) {
       if (field.required) errors.push([field.name, "This is needed."]);
       continue;
     }
-    const { value, error } = valueOf(field, text);
+    const { value, error } = parseValue(field, text);
     if (error) errors.push([field.name, error]);
-    else meant.push([field.name, value]);
+    else parsed.push([field.name, value]);
   }
-  return { arguments: Object.fromEntries(meant), errors: Object.fromEntries(errors) };
+  return { arguments: Object.fromEntries(parsed), errors: Object.fromEntries(errors) };
 }
 
-function valueOf(field, text) {
-  if (field.type === "string") return checked(field.schema, text);
+function parseValue(field, text) {
+  if (field.type === "string") return checkText(field.schema, text);
   let value;
   try {
     value = JSON.parse(text);
   } catch {
     return { error: field.type === "json" ? "This is not JSON." : "This is not a number." };
   }
-  return field.type === "integer" || field.type === "number" ? numeric(field, value) : { value };
+  return field.type === "integer" || field.type === "number" ? checkNumber(field, value) : { value };
 }
 
-function numeric({ type, schema }, value) {
+function checkNumber({ type, schema }, value) {
   if (value === null) return { value };
   if (typeof value !== "number") return { error: "This is not a number." };
   if (type === "integer" && !Number.isInteger(value)) return { error: "This has to be a whole number." };
@@ -94,14 +89,14 @@ function numeric({ type, schema }, value) {
   return { value };
 }
 
-function checked(schema, text) {
+function checkText(schema, text) {
   if ([...text].length < schema.minLength) return { error: `At least ${schema.minLength} characters.` };
   if ([...text].length > schema.maxLength) return { error: `At most ${schema.maxLength} characters.` };
   return { value: text };
 }
 
-/** {arguments} or {error}: what was typed as one piece of JSON. */
-export function objectOf(text) {
+/** Parses arguments typed as JSON: {arguments} or {error}. */
+export function parseObject(text) {
   try {
     const value = JSON.parse(text);
     if (value === null || typeof value !== "object" || Array.isArray(value)) {
@@ -113,16 +108,14 @@ export function objectOf(text) {
   }
 }
 
-// ---- showing -------------------------------------------------------------------------------------------
-
-/** The arguments that hold what looks like a secret: of `/headers/authorization` and `/keys/0`, headers and keys. */
-export const secretNames = (pointers = []) => [
+/** Returns the arguments with values that look secret: `/headers/authorization` and `/keys/0` give headers and keys. */
+export const getSecretNames = (pointers = []) => [
   ...new Set(pointers.map((pointer) => pointer.split("/")[1].replaceAll("~1", "/").replaceAll("~0", "~"))),
 ];
 
 /**
- * Every argument with its name, exactly; text as text, the rest as JSON. `before`: mark what differs from it.
- * `secret` names those that look like a secret; those in `covered` are shown when somebody asks (`onUncover(name)`).
+ * All arguments with exact values; text as text, other values as JSON. `before`: mark differences to it.
+ * `secret`: arguments that look secret; those in `covered` are revealed by `onUncover(name)`.
  */
 export function Arguments({ value, schema, before, secret = [], covered = [], onUncover }) {
   const names = Object.keys(value ?? {});
@@ -133,12 +126,12 @@ export function Arguments({ value, schema, before, secret = [], covered = [], on
       const about = schema?.properties?.[name]?.description;
       return html`<div key=${name} class=${changed ? "changed" : ""}>
         <dt title=${about ?? ""}>
-          ${spelledOut(name)}${changed && html` <small>edited</small>`}
+          ${escapeAllInvisible(name)}${changed && html` <small>edited</small>`}
           ${secret.includes(name) && html` <small class="looks-secret">looks like a secret</small>`}
         </dt>
         <dd>
           ${covered.includes(name)
-            ? html`<${Button} onClick=${() => onUncover(name)}>Show ${spelledOut(name)}, covered: it looks like a secret<//>`
+            ? html`<${Button} onClick=${() => onUncover(name)}>Show ${escapeAllInvisible(name)}, covered: it looks like a secret<//>`
             : html`<${Value} value=${value[name]} />`}
         </dd>
       </div>`;
@@ -150,13 +143,13 @@ function Value({ value }) {
   if (value !== null && typeof value === "object") return html`<${Json} value=${value} />`;
   if (typeof value !== "string") return html`<code>${JSON.stringify(value)}</code>`;
   const lines = value.split("\n").length;
-  return html`<pre class="argument-text" dir="auto" tabindex="0"><bdi dir="auto">${spelledOut(value)}</bdi></pre>
+  return html`<pre class="argument-text" dir="auto" tabindex="0"><bdi dir="auto">${escapeAllInvisible(value)}</bdi></pre>
     ${lines > 12 || value.length > 1200
       ? html`<small class="faint">${lines} lines, ${value.length} characters: scroll to read all of it</small>`
       : null}`;
 }
 
-/** One field for each argument. `draft` is text by name; `onDraft(name, text)` hears every change. */
+/** One field for each argument. `draft` is text by name; `onDraft(name, text)` is called on every change. */
 export function ArgumentFields({ fields, draft, errors, secret = [], onDraft }) {
   return fields.map((field) => {
     const label = `${field.name}${field.required ? " (needed)" : ""}`;
@@ -164,7 +157,7 @@ export function ArgumentFields({ fields, draft, errors, secret = [], onDraft }) 
     const hint = [
       field.schema.description,
       secret.includes(field.name) && "Looks like a secret.",
-      text !== undefined && visible(text) !== text && "Holds characters one cannot see.",
+      text !== undefined && escapeInvisible(text) !== text && "Holds characters one cannot see.",
     ]
       .filter(Boolean)
       .join(" ");
@@ -179,19 +172,19 @@ export function ArgumentFields({ fields, draft, errors, secret = [], onDraft }) 
 }
 
 function Input({ field, text, onText, id, ...rest }) {
-  const typed = (event) => onText(event.target.value);
+  const handleInput = (event) => onText(event.target.value);
   if (field.type === "boolean" || field.type === "choice") {
     const choices = field.type === "boolean" ? [true, false] : field.schema.enum;
     return html`<select id=${id} ...${rest} value=${text ?? ""} onChange=${(event) => onText(event.target.value || undefined)}>
       ${!(field.required && text !== undefined) && html`<option value="">not given</option>`}
       ${choices.map((choice) => {
-        const written = JSON.stringify(choice);
-        return html`<option key=${written} value=${written}>${typeof choice === "string" ? choice : written}</option>`;
+        const json = JSON.stringify(choice);
+        return html`<option key=${json} value=${json}>${typeof choice === "string" ? choice : json}</option>`;
       })}
     </select>`;
   }
   if (field.type === "integer" || field.type === "number") {
-    return html`<input id=${id} ...${rest} type="text" inputmode="decimal" value=${text ?? ""} onInput=${typed} />`;
+    return html`<input id=${id} ...${rest} type="text" inputmode="decimal" value=${text ?? ""} onInput=${handleInput} />`;
   }
   const lines = Math.min(12, Math.max(1, (text ?? "").split("\n").length));
   return html`<textarea
@@ -202,6 +195,6 @@ function Input({ field, text, onText, id, ...rest }) {
     class=${field.type === "json" ? "code" : ""}
     rows=${field.type === "json" ? Math.max(2, lines) : lines}
     value=${text ?? ""}
-    onInput=${typed}
+    onInput=${handleInput}
   ></textarea>`;
 }

@@ -1,12 +1,12 @@
-// Try a request: see where it would go, or let it run.
+// Ask: route a request without running it, or run it.
 
 import { post, send } from "../api.js";
 import { followPacket } from "../follow.js";
-import { journeyOf, narrowingSections } from "../journey.js";
+import { buildJourney, buildNarrowingSections } from "../journey.js";
 import { Sources, Section } from "../journey/sections.js";
 import { Shortlist } from "../journey/shortlist.js";
-import { Journey, OutcomeBadge, Spent } from "../journey/view.js";
-import { Bidi, Button, Field, Page, Problem, html, useEffect, useMemo, useReducer, useRef, useState, visible } from "../ui.js";
+import { Journey, OutcomeBadge, CostFacts } from "../journey/view.js";
+import { Bidi, Button, Field, Page, Problem, html, useEffect, useMemo, useReducer, useRef, useState, escapeInvisible } from "../ui.js";
 
 const EXAMPLES = [
   { text: "What time is it in Tokyo right now?", hint: "one tool that only reads" },
@@ -29,13 +29,13 @@ const MODES = {
 
 export default function Ask({ query, me }) {
   const [text, setText] = useState(query?.get("request") ?? "");
-  const [wish, setWish] = useState({ mode: "", profile: me.profile_required ? me.profiles[0] : "", persona: "", dryRun: false });
+  const [options, setOptions] = useState({ mode: "", profile: me.profile_required ? me.profiles[0] : "", persona: "", dryRun: false });
   const [run, start] = useRun();
   const box = useRef(null);
   useEffect(() => {
     if (query?.get("request")) setText(query.get("request"));
   }, [query]);
-  const ask = (words) => start.ask({ request: words, ...wish });
+  const ask = (words) => start.ask({ request: words, ...options });
   const example = (words) => {
     setText(words);
     ask(words);
@@ -48,10 +48,10 @@ export default function Ask({ query, me }) {
       <${Field} label="Request">
         <textarea ref=${box} data-search="" rows="3" dir="auto" maxlength="20000" placeholder="What should be done?" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKeyDown}></textarea>
       <//>
-      <${Wishes} wish=${wish} change=${(next) => setWish({ ...wish, ...next })} me=${me} />
+      <${RequestOptions} options=${options} change=${(next) => setOptions({ ...options, ...next })} me=${me} />
       <div class="row">
         <${Button} tone="main" busy=${run.busy === "ask"} disabled=${!text.trim() || run.busy} onClick=${() => ask(text)} title="Ctrl+Enter">Run<//>
-        <${Button} busy=${run.busy === "route"} disabled=${!text.trim() || run.busy} onClick=${() => start.route({ request: text, ...wish })} title="Shows which tools would be offered; nothing is called">Route only<//>
+        <${Button} busy=${run.busy === "route"} disabled=${!text.trim() || run.busy} onClick=${() => start.route({ request: text, ...options })} title="Shows which tools would be offered; nothing is called">Route only<//>
         ${run.busy === "ask" ? html`<${Button} tone="quiet" onClick=${start.stop}>Stop<//>` : null}
         ${me.keyless ? html`<span class="faint">No model is set up: requests are answered without one.</span>` : null}
       </div>
@@ -68,44 +68,44 @@ function Examples({ onPick, busy }) {
   </div>`;
 }
 
-function Wishes({ wish, change, me }) {
+function RequestOptions({ options, change, me }) {
   const modes = me.modes ?? Object.keys(MODES);
   return html`<div class="wishes">
     <${Field} label="Mode">
-      <select value=${wish.mode} onChange=${(event) => change({ mode: event.target.value })}>
+      <select value=${options.mode} onChange=${(event) => change({ mode: event.target.value })}>
         <option value="">as set up</option>
         ${modes.map((mode) => html`<option key=${mode} value=${mode}>${MODES[mode] ?? mode}</option>`)}
       </select>
     <//>
     ${me.profiles?.length
       ? html`<${Field} label="Profile">
-          <select value=${wish.profile} onChange=${(event) => change({ profile: event.target.value })}>
-            ${me.profile_required ? null : html`<option value="">${me.default_profile ? `as usual: ${visible(me.default_profile)}` : "none"}</option>`}
-            ${me.profiles.map((profile) => html`<option key=${profile} value=${profile}>${visible(profile)}</option>`)}
+          <select value=${options.profile} onChange=${(event) => change({ profile: event.target.value })}>
+            ${me.profile_required ? null : html`<option value="">${me.default_profile ? `as usual: ${escapeInvisible(me.default_profile)}` : "none"}</option>`}
+            ${me.profiles.map((profile) => html`<option key=${profile} value=${profile}>${escapeInvisible(profile)}</option>`)}
           </select>
         <//>`
       : null}
     <${Field} label="Persona">
-      <input dir="auto" maxlength="2000" placeholder="who the assistant is" value=${wish.persona} onInput=${(event) => change({ persona: event.target.value })} />
+      <input dir="auto" maxlength="2000" placeholder="who the assistant is" value=${options.persona} onInput=${(event) => change({ persona: event.target.value })} />
     <//>
-    <label class="switch"><input type="checkbox" checked=${wish.dryRun} onChange=${(event) => change({ dryRun: event.target.checked })} /> Dry run: call nothing</label>
+    <label class="switch"><input type="checkbox" checked=${options.dryRun} onChange=${(event) => change({ dryRun: event.target.checked })} /> Dry run: call nothing</label>
   </div>`;
 }
 
-// A run: what was asked, what has come of it so far
+// The state of a run
 
-const NOTHING = { busy: null, asked: null, narrowing: null, events: [], text: "", route: null, error: null };
+const INITIAL_RUN = { busy: null, asked: null, narrowing: null, events: [], text: "", route: null, error: null };
 
-function advance(run, news) {
-  switch (news.type) {
+function reduceRun(run, action) {
+  switch (action.type) {
     case "begin":
-      return { ...NOTHING, busy: news.busy, asked: news.asked };
+      return { ...INITIAL_RUN, busy: action.busy, asked: action.asked };
     case "events":
-      return { ...run, events: [...run.events, ...news.events] };
+      return { ...run, events: [...run.events, ...action.events] };
     case "text":
-      return { ...run, text: run.text + news.text };
+      return { ...run, text: run.text + action.text };
     case "done":
-      return { ...run, ...news.result, busy: null };
+      return { ...run, ...action.result, busy: null };
     default:
       return run;
   }
@@ -113,57 +113,57 @@ function advance(run, news) {
 
 const newConversation = () => `console-${crypto.getRandomValues(new Uint32Array(2)).join("")}`;
 
-/** [run, {ask, route, stop, reply}]. One run at a time; leaving the page ends it. */
+/** Returns [run, {ask, route, stop, reply}]. One run at a time; leaving the page ends it. */
 function useRun() {
-  const [run, tell] = useReducer(advance, NOTHING);
+  const [run, dispatch] = useReducer(reduceRun, INITIAL_RUN);
   const control = useRef(null);
   const stopFollowing = useRef(() => {});
-  const halt = () => {
+  const abort = () => {
     control.current?.abort();
     stopFollowing.current();
   };
-  useEffect(() => halt, []);
+  useEffect(() => abort, []);
   const start = useMemo(() => ({ ask, route, stop, reply }), []);
   return [run, start];
 
   function begin(busy, asked) {
-    halt();
+    abort();
     control.current = new AbortController();
-    tell({ type: "begin", busy, asked });
+    dispatch({ type: "begin", busy, asked });
     return control.current.signal;
   }
 
   async function route(asked) {
     const signal = begin("route", asked);
     try {
-      const narrowing = await post("/api/route", { request: asked.request, ...some({ profile: asked.profile }) }, { signal });
-      tell({ type: "done", result: { narrowing } });
+      const narrowing = await post("/api/route", { request: asked.request, ...dropEmpty({ profile: asked.profile }) }, { signal });
+      dispatch({ type: "done", result: { narrowing } });
     } catch (error) {
-      if (!signal.aborted) tell({ type: "done", result: { error } });
+      if (!signal.aborted) dispatch({ type: "done", result: { error } });
     }
   }
 
   async function ask(wanted) {
     const asked = { conversation: newConversation(), ...wanted };
     const signal = begin("ask", asked);
-    const news = gathering(tell);
+    const batcher = createBatcher(dispatch);
     let ended = null;
-    const handlers = { event: news.event, text: news.text, route: (route) => (ended = route), problem: news.failed };
+    const handlers = { event: batcher.event, text: batcher.text, route: (route) => (ended = route), problem: batcher.failed };
     try {
-      await send("/api/ask", bodyOf(asked), handlers, { signal });
-      news.flush();
+      await send("/api/ask", buildBody(asked), handlers, { signal });
+      batcher.flush();
       if (signal.aborted) return;
-      tell({ type: "done", result: { route: ended, error: news.error() ?? (ended ? null : BROKEN) } });
-      if (ended?.outcome === "waiting") followOn(ended.packet_id);
+      dispatch({ type: "done", result: { route: ended, error: batcher.error() ?? (ended ? null : INTERRUPTED_ERROR) } });
+      if (ended?.outcome === "waiting") followWaiting(ended.packet_id);
     } catch (error) {
-      news.flush();
-      if (!signal.aborted) tell({ type: "done", result: { error } });
+      batcher.flush();
+      if (!signal.aborted) dispatch({ type: "done", result: { error } });
     }
   }
 
-  /** The call waits for a person. Whoever decides, here or elsewhere: the rest is shown when it comes. */
-  function followOn(packetId) {
-    stopFollowing.current = followPacket(packetId, { onEvents: (events) => tell({ type: "events", events }) });
+  /** Shows the events after the decision about a waiting call, wherever it is made. */
+  function followWaiting(packetId) {
+    stopFollowing.current = followPacket(packetId, { onEvents: (events) => dispatch({ type: "events", events }) });
   }
 
   function reply({ asked, route }, answer) {
@@ -171,21 +171,21 @@ function useRun() {
   }
 
   function stop() {
-    halt();
-    tell({ type: "done", result: { error: { title: "Stopped", detail: "The request was given up. What had already run has run." } } });
+    abort();
+    dispatch({ type: "done", result: { error: { title: "Stopped", detail: "The request was given up. What had already run has run." } } });
   }
 }
 
-const BROKEN = { title: "The answer broke off", detail: "The connection ended before the answer was complete. See Live for what became of it." };
+const INTERRUPTED_ERROR = { title: "The answer broke off", detail: "The connection ended before the answer was complete. See Live for what became of it." };
 
-function bodyOf({ request, mode, profile, persona, dryRun, conversation, answers }) {
-  return { request, ...some({ mode, profile, persona: persona?.trim(), conversation, answers }), ...(dryRun ? { dry_run: true } : {}) };
+function buildBody({ request, mode, profile, persona, dryRun, conversation, answers }) {
+  return { request, ...dropEmpty({ mode, profile, persona: persona?.trim(), conversation, answers }), ...(dryRun ? { dry_run: true } : {}) };
 }
 
-const some = (fields) => Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== ""));
+const dropEmpty = (fields) => Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== ""));
 
-/** Events and pieces of text, told to the page once per frame. */
-function gathering(tell) {
+/** Collects events and text, and dispatches them once per frame. */
+function createBatcher(dispatch) {
   let events = [];
   let text = "";
   let frame = 0;
@@ -193,27 +193,27 @@ function gathering(tell) {
   const flush = () => {
     cancelAnimationFrame(frame);
     frame = 0;
-    if (events.length) tell({ type: "events", events });
-    if (text) tell({ type: "text", text });
+    if (events.length) dispatch({ type: "events", events });
+    if (text) dispatch({ type: "text", text });
     events = [];
     text = "";
   };
-  const soon = () => (frame ||= requestAnimationFrame(flush));
+  const scheduleFlush = () => (frame ||= requestAnimationFrame(flush));
   return {
-    event: (event) => (events.push(event), soon()),
-    text: (piece) => ((text += piece.text), soon()),
+    event: (event) => (events.push(event), scheduleFlush()),
+    text: (piece) => ((text += piece.text), scheduleFlush()),
     failed: (problem) => (error = { title: problem.title, detail: problem.detail, hint: problem.hint }),
     error: () => error,
     flush,
   };
 }
 
-// What came of it
+// The result
 
 function Outcome({ run, start, me }) {
-  const journey = useMemo(() => journeyOf(run.events), [run.events]);
-  if (run.error) return html`<${Problem} error=${run.error} /><${Below} run=${run} me=${me} />`;
-  if (run.narrowing) return html`<${Routed} narrowing=${run.narrowing} />`;
+  const journey = useMemo(() => buildJourney(run.events), [run.events]);
+  if (run.error) return html`<${Problem} error=${run.error} /><${RunJourney} run=${run} me=${me} />`;
+  if (run.narrowing) return html`<${NarrowingResult} narrowing=${run.narrowing} />`;
   if (run.busy !== "ask" && !run.route) return null;
   const ended = journey.outcome.outcome;
   const outcome = ended && ended !== "waiting" ? ended : (run.route?.outcome ?? null);
@@ -226,21 +226,21 @@ function Outcome({ run, start, me }) {
       <${Sources} sources=${sources} />
       <${Directives} directives=${run.route?.directives ?? []} />
       ${outcome === "asked" && run.route?.question ? html`<${Reply} run=${run} start=${start} />` : null}
-      ${run.route ? html`<${Spent} journey=${journey} line=${null} />` : null}
+      ${run.route ? html`<${CostFacts} journey=${journey} line=${null} />` : null}
     </section>
-    <${Below} run=${run} me=${me} />`;
+    <${RunJourney} run=${run} me=${me} />`;
 }
 
-/** What a VR or AR client would carry out, in order. */
+/** Directives for a VR or AR client, in order. */
 function Directives({ directives }) {
   if (!directives.length) return null;
   return html`<section class="stack" aria-label="Directives">
     <h3>Directives</h3>
-    <ol>${directives.map((one) => html`<li key=${one.id}><code>${visible(one.directive)}</code> ${one.target ? html`<${Bidi} text=${one.target} /> ` : null}<code>${visible(JSON.stringify(one.parameters))}</code></li>`)}</ol>
+    <ol>${directives.map((one) => html`<li key=${one.id}><code>${escapeInvisible(one.directive)}</code> ${one.target ? html`<${Bidi} text=${one.target} /> ` : null}<code>${escapeInvisible(JSON.stringify(one.parameters))}</code></li>`)}</ol>
   </section>`;
 }
 
-const Below = ({ run, me }) => (run.events.length ? html`<${Journey} events=${run.events} running=${run.busy === "ask"} me=${me} withAnswer=${false} />` : null);
+const RunJourney = ({ run, me }) => (run.events.length ? html`<${Journey} events=${run.events} running=${run.busy === "ask"} me=${me} withAnswer=${false} />` : null);
 
 function Reply({ run, start }) {
   const [answer, setAnswer] = useState("");
@@ -251,17 +251,17 @@ function Reply({ run, start }) {
   };
   const options = question.missing.flatMap((one) => one.options);
   return html`<form class="stack" onSubmit=${onSubmit}>
-    <${Field} label="Your answer" hint=${question.missing.map((one) => `${visible(one.name)}: ${visible(one.description)}`).join(" · ")}>
+    <${Field} label="Your answer" hint=${question.missing.map((one) => `${escapeInvisible(one.name)}: ${escapeInvisible(one.description)}`).join(" · ")}>
       <input dir="auto" required value=${answer} onInput=${(event) => setAnswer(event.target.value)} />
     <//>
-    ${options.length ? html`<div class="row">${options.slice(0, 12).map((option) => html`<button key=${option} type="button" class="chip" onClick=${() => start.reply(run, option)}>${visible(option)}</button>`)}</div>` : null}
+    ${options.length ? html`<div class="row">${options.slice(0, 12).map((option) => html`<button key=${option} type="button" class="chip" onClick=${() => start.reply(run, option)}>${escapeInvisible(option)}</button>`)}</div>` : null}
     <div class="row"><${Button} type="submit" tone="main" disabled=${!answer.trim()}>Answer<//></div>
   </form>`;
 }
 
-/** A dry run: the need and the shortlist, nothing was called. */
-function Routed({ narrowing }) {
-  const sections = narrowingSections(narrowing);
+/** The result of a dry run: need and shortlist. */
+function NarrowingResult({ narrowing }) {
+  const sections = buildNarrowingSections(narrowing);
   return html`<ol class="steps" aria-label="Where it would go">
     ${sections.map(
       (section) => html`<li key=${section.type} class="step step-${section.type}">

@@ -1,4 +1,4 @@
-// Audit: what was decided and done, in a chain of hashes that shows tampering.
+// Audit: decisions and actions in a hash chain that reveals tampering.
 import {
   Badge,
   Button,
@@ -13,12 +13,12 @@ import {
   Table,
   Time,
   html,
-  number,
+  formatNumber,
   useState,
-  visible,
+  escapeInvisible,
 } from "../ui.js";
-import { address, post } from "../api.js";
-import { More, Search, useAct, usePages, useSettled } from "./paging.js";
+import { buildUrl, post } from "../api.js";
+import { More, Search, useAction, usePages, useDebounced } from "./paging.js";
 
 const KINDS = {
   tool_selected: "tool selected",
@@ -45,21 +45,21 @@ const NO_FILTERS = { text: "", kind: "", packet_id: "", since: "", until: "" };
 export default function Audit({ query }) {
   const [filters, setFilters] = useState({ ...NO_FILTERS, packet_id: query?.get("packet") ?? "" });
   const [open, setOpen] = useState(null);
-  const wanted = wantedOf({
+  const wanted = buildQuery({
     ...filters,
-    text: useSettled(filters.text.trim()),
-    kind: useSettled(filters.kind.trim()),
-    packet_id: useSettled(filters.packet_id.trim()),
+    text: useDebounced(filters.text.trim()),
+    kind: useDebounced(filters.kind.trim()),
+    packet_id: useDebounced(filters.packet_id.trim()),
   });
   const pages = usePages("/api/audit", wanted);
   const filtered = Object.values(filters).some(Boolean);
-  return html`<${Page} title="Audit" actions=${html`<${Exports} wanted=${wanted} />`}>
+  return html`<${Page} title="Audit" actions=${html`<${ExportLinks} wanted=${wanted} />`}>
     <p class="lead">
       Every ruling, approval and attempt is a row that carries the hash of the row before it. A row that is changed,
       removed or put in later breaks the chain.
     </p>
     <${Verify} />
-    <${Filters} filters=${filters} onFilters=${setFilters} kinds=${kindsOf(pages.items)} />
+    <${Filters} filters=${filters} onFilters=${setFilters} kinds=${listKinds(pages.items)} />
     ${pages.error ? html`<${Problem} error=${pages.error} onRetry=${pages.reload} />` : null}
     ${pages.first && pages.loading
       ? html`<${Skeleton} lines=${8} />`
@@ -69,22 +69,22 @@ export default function Audit({ query }) {
           rows=${pages.items}
           rowKey=${(row) => row.seq}
           onRow=${setOpen}
-          empty=${pages.error ? null : html`<${Nothing} filtered=${filtered} onClear=${() => setFilters(NO_FILTERS)} />`}
+          empty=${pages.error ? null : html`<${NoRows} filtered=${filtered} onClear=${() => setFilters(NO_FILTERS)} />`}
         />`}
     <${More} pages=${pages} />
     ${open ? html`<${Entry} entry=${open} onClose=${() => setOpen(null)} />` : null}
   <//>`;
 }
 
-/** Filters as the API takes them: a day in this browser's time zone is an exact stretch of time. */
-export function wantedOf({ since, until, ...rest }) {
+/** Converts filters to API parameters. Days are in the browser's time zone. */
+export function buildQuery({ since, until, ...rest }) {
   const begin = since ? new Date(`${since}T00:00:00`) : null;
   const end = until ? new Date(`${until}T00:00:00`) : null;
-  end?.setDate(end.getDate() + 1); // the last day belongs to it
+  end?.setDate(end.getDate() + 1); // include the last day
   return { ...rest, since: begin?.toISOString() ?? "", until: end?.toISOString() ?? "" };
 }
 
-const kindsOf = (items) => [...new Set([...Object.keys(KINDS), ...items.map((item) => item.kind)])];
+const listKinds = (items) => [...new Set([...Object.keys(KINDS), ...items.map((item) => item.kind)])];
 
 function Filters({ filters, onFilters, kinds }) {
   const set = (name) => (event) => onFilters({ ...filters, [name]: event.target.value });
@@ -107,17 +107,17 @@ const COLUMNS = [
   { key: "seq", title: "Row", align: "end", render: (row) => row.seq },
   { key: "at", title: "When", render: (row) => html`<${Time} at=${row.at} />` },
   { key: "kind", title: "What", render: (row) => KINDS[row.kind] ?? row.kind.replaceAll("_", " ") },
-  { key: "about", title: "About", class: "wide-cell", render: (row) => html`<span dir="auto" class="clamped">${visible(row.summary)}</span>` },
+  { key: "about", title: "About", class: "wide-cell", render: (row) => html`<span dir="auto" class="clamped">${escapeInvisible(row.summary)}</span>` },
   {
     key: "packet_id",
     title: "Request",
-    render: (row) => (row.packet_id ? html`<a href=${`#/live/${encodeURIComponent(row.packet_id)}`}>${briefId(row.packet_id)}</a>` : "–"),
+    render: (row) => (row.packet_id ? html`<a href=${`#/live/${encodeURIComponent(row.packet_id)}`}>${shortenId(row.packet_id)}</a>` : "–"),
   },
 ];
 
-const briefId = (id) => `${id.slice(0, 4)}…${id.slice(-6)}`;
+const shortenId = (id) => `${id.slice(0, 4)}…${id.slice(-6)}`;
 
-function Nothing({ filtered, onClear }) {
+function NoRows({ filtered, onClear }) {
   if (filtered) {
     return html`<${Empty} title="No row like that" action=${html`<${Button} onClick=${onClear}>Show every row<//>`}>
       Rows are filtered by everything that is filled in above.
@@ -143,17 +143,15 @@ function Entry({ entry, onClose }) {
   <//>`;
 }
 
-// ---- export and verify ---------------------------------------------------------------------------------
-
-function Exports({ wanted }) {
-  const link = (format) => address("/api/audit/export", { ...wanted, format });
+function ExportLinks({ wanted }) {
+  const link = (format) => buildUrl("/api/audit/export", { ...wanted, format });
   return html`<a class="button" href=${link("ndjson")} download="audit.ndjson">Export NDJSON</a>
     <a class="button" href=${link("csv")} download="audit.csv">Export CSV</a>`;
 }
 
 function Verify() {
   const [report, setReport] = useState(null);
-  const { busy, error, run } = useAct();
+  const { busy, error, run } = useAction();
   const verify = async () => {
     const found = await run(() => post("/api/audit/verify"));
     if (found) setReport(found);
@@ -169,14 +167,14 @@ function Verify() {
 function Report({ report }) {
   if (report.intact) {
     return html`<p>
-      <${Badge} tone="good">intact<//> ${number(report.rows)} rows, each follows from the one before;
+      <${Badge} tone="good">intact<//> ${formatNumber(report.rows)} rows, each follows from the one before;
       ${report.anchors
-        ? ` compared with ${number(report.anchors)} hashes kept outside of the database.`
+        ? ` compared with ${formatNumber(report.anchors)} hashes kept outside of the database.`
         : " no hash outside of the database to compare with, so a trail rewritten as a whole would not show."}
     </p>`;
   }
   return html`<div>
-    <p><${Badge} tone="bad">not intact<//> The first bad row is <strong>${report.first_bad ?? "not known"}</strong>: ${visible(report.reason ?? "")}</p>
+    <p><${Badge} tone="bad">not intact<//> The first bad row is <strong>${report.first_bad ?? "not known"}</strong>: ${escapeInvisible(report.reason ?? "")}</p>
     <p>
       Keep a copy of the database and of its <code>.audit.anchor</code> file, find out who could write to them, and
       restore the newest backup that verifies.

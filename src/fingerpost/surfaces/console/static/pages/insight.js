@@ -1,8 +1,8 @@
-// Insight: what routing does for its people, in figures over time. What each one means: docs/insight.md.
-import { Chip, Empty, Page, Problem, Skeleton, Table, duration, html, number, useEffect, useLoad, useState, visible } from "../ui.js";
-import { Chart, Curve, Lines, RankedBars, StackedBars, momentOf, percent } from "../charts.js";
+// Insight: figures about routing over time. See docs/insight.md.
+import { Chip, Empty, Page, Problem, Skeleton, Table, formatDuration, html, formatNumber, useEffect, useLoad, useState, escapeInvisible } from "../ui.js";
+import { Chart, Curve, Lines, RankedBars, StackedBars, formatBucketTime, formatPercent } from "../charts.js";
 import { Learned } from "./learned.js";
-import { linkTo } from "./tools.js";
+import { buildLink } from "./tools.js";
 
 const RANGES = [
   [1, "1 hour"],
@@ -10,13 +10,13 @@ const RANGES = [
   [168, "7 days"],
   [720, "30 days"],
 ];
-const AGAIN_MS = 30_000;
+const RELOAD_MS = 30_000;
 
 export default function Insight() {
   const [hours, setHours] = useState(24);
   const { data, error, loading, reload } = useLoad(`/api/insight?hours=${hours}`);
   useEffect(() => {
-    const timer = setInterval(() => !document.hidden && reload(), AGAIN_MS);
+    const timer = setInterval(() => !document.hidden && reload(), RELOAD_MS);
     return () => clearInterval(timer);
   }, [reload]);
   const ranges = html`<div class="row" role="group" aria-label="Range">
@@ -35,15 +35,15 @@ function Figures({ figures }) {
   const asked = totals.requests + totals.calls > 0;
   return html`<div class="insight" data-step=${figures.step}>
     ${figures.complete ? null : html`<p class="notice">Counted from ${new Date(figures.counted_from).toLocaleString()} on; what is older is not in these figures.</p>`}
-    ${asked ? null : html`<${Nothing} />`}
-    <${Glance} totals=${totals} before=${before} />
+    ${asked ? null : html`<${NoActivity} />`}
+    <${Summary} totals=${totals} before=${before} />
     ${asked ? html`<${Charts} figures=${figures} />` : null}
     <${Rollouts} arms=${figures.rollouts ?? []} />
     <${NeverUsed} keys=${figures.never_used ?? []} />
   </div>`;
 }
 
-function Nothing() {
+function NoActivity() {
   const text = "What time is it in Tokyo right now?";
   return html`<${Empty}
     title="Nothing happened in this time"
@@ -54,42 +54,40 @@ function Nothing() {
   <//>`;
 }
 
-// ---- at a glance ---------------------------------------------------------------------------------------
-
-// [label, what it is of the totals, how it is told, in one sentence]; a share changes in points, not in percent.
-const GLANCES = [
-  ["Requests", (sum) => sum.requests, number, "asked in this time"],
-  ["Needed no tool", (sum) => sum.no_tool_share, percent, "of requests: the model alone would do"],
-  ["Tools spared", (sum) => sum.reduction, percent, "of tools a model did not have to read"],
-  ["Tokens saved", (sum) => sum.tokens_saved, number, "against showing every tool to the model"],
-  ["Failed calls", (sum) => sum.failed_share, percent, "of calls failed in the end"],
-  ["Recovered", (sum) => sum.recovered_share, percent, "of calls for which another tool stepped in"],
-  ["Cut results", (sum) => sum.truncated_share, percent, "of long results were cut to fit"],
-  ["Good estimates", (sum) => sum.good_estimates_share, percent, "of durations foreseen within half"],
-  ["Servers chosen", (sum) => sum.server_choices_success, percent, "of choices among servers worked"],
-  ["Official source", (sum) => (sum.exclusive_asked ? sum.exclusive_taken / sum.exclusive_asked : null), percent, "of requests for it took the exclusive tool"],
-  ["Left out by server choice", (sum) => sum.server_reduction, percent, "of tools, before any is ranked"],
-  ["Server choice fell back", (sum) => sum.server_fallback_rate, percent, "of choices: all tools stayed"],
-  ["Approvals", (sum) => sum.approvals_asked, number, "asked for in this time"],
+// [label, value of the totals, format, explanation]. Changes of shares are in points, not in percent.
+const SUMMARY_FIGURES = [
+  ["Requests", (sum) => sum.requests, formatNumber, "asked in this time"],
+  ["Needed no tool", (sum) => sum.no_tool_share, formatPercent, "of requests: the model alone would do"],
+  ["Tools spared", (sum) => sum.reduction, formatPercent, "of tools a model did not have to read"],
+  ["Tokens saved", (sum) => sum.tokens_saved, formatNumber, "against showing every tool to the model"],
+  ["Failed calls", (sum) => sum.failed_share, formatPercent, "of calls failed in the end"],
+  ["Recovered", (sum) => sum.recovered_share, formatPercent, "of calls for which another tool stepped in"],
+  ["Cut results", (sum) => sum.truncated_share, formatPercent, "of long results were cut to fit"],
+  ["Good estimates", (sum) => sum.good_estimates_share, formatPercent, "of durations foreseen within half"],
+  ["Servers chosen", (sum) => sum.server_choices_success, formatPercent, "of choices among servers worked"],
+  ["Official source", (sum) => (sum.exclusive_asked ? sum.exclusive_taken / sum.exclusive_asked : null), formatPercent, "of requests for it took the exclusive tool"],
+  ["Left out by server choice", (sum) => sum.server_reduction, formatPercent, "of tools, before any is ranked"],
+  ["Server choice fell back", (sum) => sum.server_fallback_rate, formatPercent, "of choices: all tools stayed"],
+  ["Approvals", (sum) => sum.approvals_asked, formatNumber, "asked for in this time"],
 ];
 
-function Glance({ totals, before }) {
+function Summary({ totals, before }) {
   return html`<ul class="glance" aria-label="At a glance">
-    ${GLANCES.map(([label, valueOf, tell, means]) => {
-      const now = valueOf(totals);
-      const then = before ? valueOf(before) : null;
+    ${SUMMARY_FIGURES.map(([label, getValue, format, means]) => {
+      const now = getValue(totals);
+      const then = before ? getValue(before) : null;
       return html`<li key=${label}>
         <span class="glance-label">${label}</span>
-        <strong class="glance-value">${tell(now)}</strong>
+        <strong class="glance-value">${format(now)}</strong>
         <span class="glance-means">${means}</span>
-        <${Change} now=${now} then=${then} share=${tell === percent} />
+        <${Change} now=${now} then=${then} share=${format === formatPercent} />
       </li>`;
     })}
   </ul>`;
 }
 
-/** How it changed against the equally long time before. */
-export function changeWords(now, then, share) {
+/** Describes the change against the previous period of the same length. */
+export function describeChange(now, then, share) {
   if (now === null || then === null || now === undefined || then === undefined) return "";
   if (share) {
     const points = Math.round((now - then) * 1000) / 10;
@@ -97,31 +95,29 @@ export function changeWords(now, then, share) {
   }
   if (now === then) return "as before";
   if (then === 0) return "▲ from none";
-  const grown = Math.round((100 * (now - then)) / then);
-  return `${grown >= 0 ? "▲" : "▼"} ${number(Math.abs(grown))} %`;
+  const percentChange = Math.round((100 * (now - then)) / then);
+  return `${percentChange >= 0 ? "▲" : "▼"} ${formatNumber(Math.abs(percentChange))} %`;
 }
 
 function Change({ now, then, share }) {
-  const words = changeWords(now, then, share);
+  const words = describeChange(now, then, share);
   return html`<span class="glance-change" title="against the equally long time before">
     ${words || "\u00a0"}${words ? html`<span class="unseen"> against the time before</span>` : null}
   </span>`;
 }
 
-// ---- rollouts ------------------------------------------------------------------------------------------
-
-// [label, what it is of an arm's figures]
+// [label, formatted value of an arm's figures]
 const ARM_FIGURES = [
-  ["Requests", (sum) => number(sum.requests)],
-  ["Needed no tool", (sum) => percent(sum.no_tool_share)],
-  ["Answered", (sum) => number(sum.outcomes.answered ?? 0)],
-  ["Failed requests", (sum) => number(sum.outcomes.failed ?? 0)],
-  ["Failed calls", (sum) => percent(sum.failed_share)],
-  ["Recovered by a fallback", (sum) => percent(sum.recovered_share)],
-  ["Tokens read", (sum) => number(sum.prompt_tokens)],
-  ["Tokens written", (sum) => number(sum.completion_tokens)],
-  ["Median time", (sum) => duration(sum.stages.whole?.p50 ?? null)],
-  ["Official source taken", (sum) => `${number(sum.exclusive_taken)} of ${number(sum.exclusive_asked)}`],
+  ["Requests", (sum) => formatNumber(sum.requests)],
+  ["Needed no tool", (sum) => formatPercent(sum.no_tool_share)],
+  ["Answered", (sum) => formatNumber(sum.outcomes.answered ?? 0)],
+  ["Failed requests", (sum) => formatNumber(sum.outcomes.failed ?? 0)],
+  ["Failed calls", (sum) => formatPercent(sum.failed_share)],
+  ["Recovered by a fallback", (sum) => formatPercent(sum.recovered_share)],
+  ["Tokens read", (sum) => formatNumber(sum.prompt_tokens)],
+  ["Tokens written", (sum) => formatNumber(sum.completion_tokens)],
+  ["Median time", (sum) => formatDuration(sum.stages.whole?.p50 ?? null)],
+  ["Official source taken", (sum) => `${formatNumber(sum.exclusive_taken)} of ${formatNumber(sum.exclusive_asked)}`],
 ];
 
 function Rollouts({ arms }) {
@@ -129,16 +125,14 @@ function Rollouts({ arms }) {
   return names.map((name) => {
     const both = arms.filter((one) => one.rollout === name);
     return html`<section key=${name}>
-      <h2 dir="auto">Rollout ${visible(name)}</h2>
+      <h2 dir="auto">Rollout ${escapeInvisible(name)}</h2>
       <table class="table">
-        <thead><tr><th scope="col">Figure</th>${both.map((one) => html`<th scope="col" key=${one.arm}>${visible(one.arm)}</th>`)}</tr></thead>
-        <tbody>${ARM_FIGURES.map(([label, tell]) => html`<tr key=${label}><th scope="row">${label}</th>${both.map((one) => html`<td key=${one.arm}>${tell(one.figures)}</td>`)}</tr>`)}</tbody>
+        <thead><tr><th scope="col">Figure</th>${both.map((one) => html`<th scope="col" key=${one.arm}>${escapeInvisible(one.arm)}</th>`)}</tr></thead>
+        <tbody>${ARM_FIGURES.map(([label, format]) => html`<tr key=${label}><th scope="row">${label}</th>${both.map((one) => html`<td key=${one.arm}>${format(one.figures)}</td>`)}</tr>`)}</tbody>
       </table>
     </section>`;
   });
 }
-
-// ---- over time -----------------------------------------------------------------------------------------
 
 const OUTCOMES = {
   answered: { label: "answered", colour: 1 },
@@ -150,37 +144,37 @@ const OUTCOMES = {
   failed: { label: "failed", colour: 8 },
   left: { label: "caller left", colour: 4 },
 };
-const MOST_SERIES = 7;
+const MAX_SERIES = 7;
 
-/** The names that occur in `field` of the buckets as series: known ones in their order, the rare ones as one. */
-export function seriesOf(buckets, field, known = {}) {
+/** Builds a series for each name in `field` of the buckets: known names in their order, rare ones combined. */
+export function buildSeries(buckets, field, known = {}) {
   const sums = {};
   for (const bucket of buckets) {
     for (const [name, count] of Object.entries(bucket[field] ?? {})) sums[name] = (sums[name] ?? 0) + count;
   }
   const bySize = Object.keys(sums).sort((a, b) => sums[b] - sums[a]);
-  const kept = new Set(bySize.length > MOST_SERIES + 1 ? bySize.slice(0, MOST_SERIES) : bySize);
-  const ordered = [...Object.keys(known).filter((name) => kept.has(name)), ...bySize.filter((name) => kept.has(name) && !(name in known))];
+  const frequent = new Set(bySize.length > MAX_SERIES + 1 ? bySize.slice(0, MAX_SERIES) : bySize);
+  const ordered = [...Object.keys(known).filter((name) => frequent.has(name)), ...bySize.filter((name) => frequent.has(name) && !(name in known))];
   const series = ordered.map((name) => ({ name, label: name.replaceAll("_", " "), ...known[name] }));
   const rows = buckets.map((bucket) => {
     const row = {};
     for (const [name, count] of Object.entries(bucket[field] ?? {})) {
-      const under = kept.has(name) ? name : "(others)";
+      const under = frequent.has(name) ? name : "(others)";
       row[under] = (row[under] ?? 0) + count;
     }
     return row;
   });
-  if (bySize.length > kept.size) series.push({ name: "(others)", label: "others" });
+  if (bySize.length > frequent.size) series.push({ name: "(others)", label: "others" });
   return { series, rows };
 }
 
 function Charts({ figures }) {
   const { buckets, step_seconds: step } = figures;
   const span = buckets.length * step;
-  const labels = buckets.map((bucket) => momentOf(bucket.at, step, span));
+  const labels = buckets.map((bucket) => formatBucketTime(bucket.at, step, span));
   const shared = { labels };
-  const outcomes = seriesOf(buckets, "outcomes", OUTCOMES);
-  const errors = seriesOf(buckets, "errors");
+  const outcomes = buildSeries(buckets, "outcomes", OUTCOMES);
+  const errors = buildSeries(buckets, "errors");
   return html`<div class="charts">
     <${StackedBars} ...${shared} title="Requests by outcome" legend ...${outcomes} empty="No request came to an end in this time." />
     <${Lines}
@@ -197,7 +191,7 @@ function Charts({ figures }) {
       note="tools left out by choosing servers, and choices after which all tools stayed"
       series=${[{ name: "server_reduction", label: "tools left out" }, { name: "server_fallback_rate", label: "fell back to all tools" }]}
       rows=${buckets}
-      tell=${percent}
+      format=${formatPercent}
       empty="No servers were chosen in this time: there were few, or no requests."
     />
     <${Latency} labels=${labels} buckets=${buckets} totals=${figures.totals} />
@@ -229,21 +223,19 @@ function Charts({ figures }) {
       items=${(figures.most_used ?? []).map((one) => ({
         label: one.tool,
         value: one.calls,
-        href: linkTo(one.tool),
-        note: one.failures ? `${number(one.failures)} failed` : null,
+        href: buildLink(one.tool),
+        note: one.failures ? `${formatNumber(one.failures)} failed` : null,
       }))}
       empty="No tool was called."
     />
-    <${RankedBars} title="By caller" note="requests and calls" items=${users(figures.callers)} empty="Nobody was named." />
+    <${RankedBars} title="By caller" note="requests and calls" items=${buildCallerItems(figures.callers)} empty="Nobody was named." />
     ${figures.profiles?.some((one) => one.name)
-      ? html`<${RankedBars} title="By profile" note="requests and calls" items=${users(figures.profiles)} />`
+      ? html`<${RankedBars} title="By profile" note="requests and calls" items=${buildCallerItems(figures.profiles)} />`
       : null}
   </div>`;
 }
 
-const users = (counts = []) => counts.map((one) => ({ label: one.name || "(not named)", value: one.requests + one.calls }));
-
-// ---- latency -------------------------------------------------------------------------------------------
+const buildCallerItems = (counts = []) => counts.map((one) => ({ label: one.name || "(not named)", value: one.requests + one.calls }));
 
 const STAGES = {
   whole: "whole request",
@@ -254,12 +246,12 @@ const STAGES = {
   servers: "choosing servers",
   approval: "waiting for a person",
 };
-const DRAWN = ["whole", "model", "call", "narrow"]; // waiting for a person takes minutes: it stands in the table
+const CHARTED_STAGES = ["whole", "model", "call", "narrow"]; // waiting for a person takes minutes: only in the table
 
 function Latency({ labels, buckets, totals }) {
   const [slow, setSlow] = useState(false);
   const part = slow ? "p95" : "p50";
-  const known = DRAWN.filter((stage) => totals.stages?.[stage]);
+  const known = CHARTED_STAGES.filter((stage) => totals.stages?.[stage]);
   const choice = html`<span class="row push" role="group" aria-label="Which latency">
     <${Chip} on=${!slow} onClick=${() => setSlow(false)}>Typical (p50)<//>
     <${Chip} on=${slow} onClick=${() => setSlow(true)}>Slow (p95)<//>
@@ -270,7 +262,7 @@ function Latency({ labels, buckets, totals }) {
       note=${slow ? "one in twenty is slower" : "half are faster"}
       choice=${choice}
       labels=${labels}
-      tell=${duration}
+      format=${formatDuration}
       series=${known.map((stage) => ({ name: stage, label: STAGES[stage] }))}
       rows=${buckets.map((one) => Object.fromEntries(known.map((stage) => [stage, one.stages?.[stage]?.[part]])))}
       empty="Nothing was measured in this time."
@@ -289,24 +281,22 @@ function StageTable({ stages }) {
     rows=${rows}
     columns=${[
       { key: "name", title: "Stage" },
-      { key: "count", title: "How often", align: "end", render: (row) => number(row.count) },
-      { key: "p50", title: "Typical", align: "end", render: (row) => duration(row.p50) },
-      { key: "p95", title: "Slow (p95)", align: "end", render: (row) => duration(row.p95) },
+      { key: "count", title: "How often", align: "end", render: (row) => formatNumber(row.count) },
+      { key: "p50", title: "Typical", align: "end", render: (row) => formatDuration(row.p50) },
+      { key: "p95", title: "Slow (p95)", align: "end", render: (row) => formatDuration(row.p95) },
     ]}
   />`;
 }
 
-// ---- never used ----------------------------------------------------------------------------------------
-
 function NeverUsed({ keys }) {
   if (!keys.length) return null;
-  return html`<${Chart} title="Never used" note=${`${number(keys.length)} tools nobody called in this time; each is one more to choose from`}>
+  return html`<${Chart} title="Never used" note=${`${formatNumber(keys.length)} tools nobody called in this time; each is one more to choose from`}>
     <details>
       <summary>Show them</summary>
       <ul class="tool-list">
-        ${keys.slice(0, 500).map((key) => html`<li key=${key}><a href=${linkTo(key)}>${key}</a></li>`)}
+        ${keys.slice(0, 500).map((key) => html`<li key=${key}><a href=${buildLink(key)}>${key}</a></li>`)}
       </ul>
-      ${keys.length > 500 ? html`<p class="faint">and ${number(keys.length - 500)} more</p>` : null}
+      ${keys.length > 500 ? html`<p class="faint">and ${formatNumber(keys.length - 500)} more</p>` : null}
     </details>
   <//>`;
 }

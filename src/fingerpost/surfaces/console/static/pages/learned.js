@@ -1,8 +1,8 @@
-// What was learned from use and feedback, on the page of figures. What each part does: docs/learning.md.
+// What was learned from use and feedback, on the Insight page. See docs/learning.md.
 import { Badge, Button, Problem, Table, html, toast, useLoad, useStore } from "../ui.js";
-import { me as known, post } from "../api.js";
+import { me as meStore, post } from "../api.js";
 import { Chart } from "../charts.js";
-import { useAct } from "./paging.js";
+import { useAction } from "./paging.js";
 
 const FLAGS = {
   learned_use: "what worked",
@@ -14,7 +14,7 @@ const FLAGS = {
 
 export function Learned() {
   const { data, error, reload } = useLoad("/api/learned");
-  const { person } = useStore(known);
+  const { person } = useStore(meStore);
   if (error) return html`<${Problem} error=${error} onRetry=${reload} />`;
   if (!data) return null;
   return html`<${Chart} title="Learned" note="from what worked and from what people said">
@@ -22,7 +22,7 @@ export function Learned() {
       <p class="row">
         ${Object.entries(data.flags).map(([name, on]) => html`<${Badge} key=${name} tone=${on ? "good" : "plain"} title=${`flags.${name}`}>${FLAGS[name] ?? name}: ${on ? "counts" : "off"}<//>`)}
       </p>
-      <p class="faint">${checked(data.check)}</p>
+      <p class="faint">${describeCheck(data.check)}</p>
       <${Corrections} rows=${data.corrections} />
       <${Habits} rows=${data.preferences} />
       ${data.thresholds.map((one) => html`<p key=${one.name}><code>${one.name}</code> ${one.base.toFixed(2)} → ${one.value.toFixed(2)}: ${one.reason}</p>`)}
@@ -31,7 +31,7 @@ export function Learned() {
   <//>`;
 }
 
-const checked = (check) =>
+const describeCheck = (check) =>
   check ? `Checked on your own requests: ${check.verdict}. ${check.reason}.` : "Not checked yet: fingerpost eval own --compare says whether corrections would help.";
 
 function Corrections({ rows }) {
@@ -64,7 +64,7 @@ function Habits({ rows }) {
 }
 
 function Forget({ onDone }) {
-  const { busy, error, run } = useAct();
+  const { busy, error, run } = useAction();
   const forget = async () => {
     if ((await run(() => post("/api/learned/forget", { what: ["corrections"] }))) === undefined) return;
     toast("The corrections are forgotten", "good");

@@ -1,12 +1,12 @@
-// Requests as they arrive; each opens into its journey.
+// Current requests, each with a link to its journey.
 
 import { get } from "../api.js";
-import { MOST_LINES, live, merge } from "../live.js";
+import { MAX_LINES, live, mergeLines } from "../live.js";
 import { usePacket } from "../follow.js";
-import { journeyOf } from "../journey.js";
-import { Journey, OutcomeBadge, RequestFacts, Spent, outcomeOf } from "../journey/view.js";
-import { Bidi, Button, Chip, Empty, Page, Problem, Skeleton, duration, html, number, useKeys, useMemo, useRef, useState, useStore, visible } from "../ui.js";
-import { clock, exact } from "../ui/time.js";
+import { buildJourney } from "../journey.js";
+import { Journey, OutcomeBadge, RequestFacts, CostFacts, describeOutcome } from "../journey/view.js";
+import { Bidi, Button, Chip, Empty, Page, Problem, Skeleton, formatDuration, html, formatNumber, useKeys, useMemo, useRef, useState, useStore, escapeInvisible } from "../ui.js";
+import { formatClock, formatExact } from "../ui/time.js";
 
 export default function Live({ params, me }) {
   const [packetId] = params;
@@ -15,24 +15,24 @@ export default function Live({ params, me }) {
 
 // The list
 
-const MOST_ROWS = 100;
-const FAILED = new Set(["failed", "limited"]);
+const MAX_ROWS = 100;
+const FAILED_OUTCOMES = new Set(["failed", "limited"]);
 const STATES = {
   running: (line) => line.state === "running",
   waiting: (line) => line.state === "waiting",
-  failed: (line) => FAILED.has(line.outcome) || (line.kind === "call" && line.state === "ended" && line.outcome !== "succeeded"),
+  failed: (line) => FAILED_OUTCOMES.has(line.outcome) || (line.kind === "call" && line.state === "ended" && line.outcome !== "succeeded"),
 };
 const KINDS = { request: "requests", call: "calls" };
 
-/** The lines that pass: any of the chosen states, any of the chosen kinds, and the words. */
-export function passing(lines, { text, states, kinds }) {
+/** Returns the lines with one of the selected states, one of the selected kinds, and the words. */
+export function filterLines(lines, { text, states, kinds }) {
   const words = text.trim().toLowerCase();
-  const said = (line) => [line.prompt, line.caller, line.conversation, line.packet_id, ...line.tools].join(" ").toLowerCase();
+  const getSearchText = (line) => [line.prompt, line.caller, line.conversation, line.packet_id, ...line.tools].join(" ").toLowerCase();
   return lines.filter(
     (line) =>
       (!states.length || states.some((state) => STATES[state](line))) &&
       (!kinds.length || kinds.includes(line.kind)) &&
-      (!words || said(line).includes(words)),
+      (!words || getSearchText(line).includes(words)),
   );
 }
 
@@ -41,8 +41,8 @@ function List() {
   const [filter, setFilter] = useState({ text: "", states: [], kinds: [] });
   const [paused, setPaused] = useState(null);
   const [older, setOlder] = useState({ lines: [], busy: false, error: null, done: false });
-  const held = useMemo(() => merge(paused ?? lines, older.lines, 2 * MOST_LINES), [paused, lines, older.lines]);
-  const shown = useMemo(() => passing(held, filter), [held, filter]);
+  const allLines = useMemo(() => mergeLines(paused ?? lines, older.lines, 2 * MAX_LINES), [paused, lines, older.lines]);
+  const filteredLines = useMemo(() => filterLines(allLines, filter), [allLines, filter]);
   useKeys(useRowKeys());
   const change = (next) => {
     setFilter({ ...filter, ...next });
@@ -50,18 +50,18 @@ function List() {
   };
   const missed = paused ? lines.filter((line) => line.seq > (paused[0]?.seq ?? -1)).length : 0;
   const actions = html`<${Button} onClick=${() => setPaused(paused ? null : lines)}>${paused ? `Go on${missed ? ` (${missed} new)` : ""}` : "Pause"}<//>`;
-  const look = () => findOlder({ filter, before: held.at(-1)?.seq, older, setOlder });
+  const loadOlder = () => fetchOlder({ filter, before: allLines.at(-1)?.seq, older, setOlder });
   return html`<${Page} title="Live" actions=${actions}>
-    <${Filters} filter=${filter} change=${change} lines=${held} />
-    <${Rows} lines=${shown.slice(0, MOST_ROWS + older.lines.length)} total=${held.length} connecting=${state === "connecting"} filter=${filter} />
-    ${older.error ? html`<${Problem} error=${older.error} onRetry=${look} />` : null}
-    ${held.length && !older.done && older.lines.length < MOST_LINES
-      ? html`<div class="row"><${Button} tone="quiet" busy=${older.busy} onClick=${look}>${filter.text ? "Search older requests" : "Show older requests"}<//></div>`
+    <${Filters} filter=${filter} change=${change} lines=${allLines} />
+    <${Rows} lines=${filteredLines.slice(0, MAX_ROWS + older.lines.length)} total=${allLines.length} connecting=${state === "connecting"} filter=${filter} />
+    ${older.error ? html`<${Problem} error=${older.error} onRetry=${loadOlder} />` : null}
+    ${allLines.length && !older.done && older.lines.length < MAX_LINES
+      ? html`<div class="row"><${Button} tone="quiet" busy=${older.busy} onClick=${loadOlder}>${filter.text ? "Search older requests" : "Show older requests"}<//></div>`
       : null}
   <//>`;
 }
 
-async function findOlder({ filter, before, older, setOlder }) {
+async function fetchOlder({ filter, before, older, setOlder }) {
   setOlder({ ...older, busy: true, error: null });
   const kind = filter.kinds.length === 1 ? filter.kinds[0] : undefined;
   try {
@@ -72,21 +72,21 @@ async function findOlder({ filter, before, older, setOlder }) {
   }
 }
 
-const toggled = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
+const toggle = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
 
 function Filters({ filter, change, lines }) {
   const count = (state) => lines.reduce((sum, line) => sum + (STATES[state](line) ? 1 : 0), 0);
   return html`<div class="filters" role="search">
     <input type="search" data-search="" aria-label="Filter by words, tool, caller or id" placeholder="Filter by words, tool, caller or id" value=${filter.text} onInput=${(event) => change({ text: event.target.value })} dir="auto" />
     <div class="row" role="group" aria-label="Show only">
-      ${Object.keys(STATES).map((state) => html`<${Chip} key=${state} on=${filter.states.includes(state)} onClick=${() => change({ states: toggled(filter.states, state) })}>${state} <span class="chip-count">${count(state)}</span><//>`)}
+      ${Object.keys(STATES).map((state) => html`<${Chip} key=${state} on=${filter.states.includes(state)} onClick=${() => change({ states: toggle(filter.states, state) })}>${state} <span class="chip-count">${count(state)}</span><//>`)}
       <span class="chip-gap" aria-hidden="true"></span>
-      ${Object.entries(KINDS).map(([kind, title]) => html`<${Chip} key=${kind} on=${filter.kinds.includes(kind)} onClick=${() => change({ kinds: toggled(filter.kinds, kind) })}>${title}<//>`)}
+      ${Object.entries(KINDS).map(([kind, title]) => html`<${Chip} key=${kind} on=${filter.kinds.includes(kind)} onClick=${() => change({ kinds: toggle(filter.kinds, kind) })}>${title}<//>`)}
     </div>
   </div>`;
 }
 
-/** j and k go from line to line. */
+/** Shortcuts j and k: next and previous line. */
 function useRowKeys() {
   const step = (by) => () => {
     const rows = [...document.querySelectorAll(".line")];
@@ -98,17 +98,17 @@ function useRowKeys() {
 
 function Rows({ lines, total, connecting, filter }) {
   if (!total && connecting) return html`<${Skeleton} lines=${5} />`;
-  if (!total) return html`<${Nothing} />`;
+  if (!total) return html`<${NoRequests} />`;
   if (!lines.length) return html`<${Empty} title="No line passes the filter">${total} ${total === 1 ? "request is" : "requests are"} held back. Take a word or a chip away${filter.text ? ", or search the older ones" : ""}.<//>`;
   return html`<div class="lines-box">
     <div class="lines-head" aria-hidden="true"><span>Time</span><span>Request</span><span>Tools</span><span>Outcome</span><span class="end">Saved</span><span class="end">Took</span></div>
     <ol class="lines" aria-label="Requests, newest first">
-      ${lines.map(rowOf)}
+      ${lines.map(renderRow)}
     </ol>
   </div>`;
 }
 
-function Nothing() {
+function NoRequests() {
   return html`<${Empty} title="No requests yet" action=${html`<a class="button main" href="#/ask">Ask something</a>`}>
     <p>Every request that reaches Fingerpost becomes a line here: from this console, the command line, an MCP client
       or anything that speaks the OpenAI API. A line opens into its journey, while it happens.</p>
@@ -117,27 +117,27 @@ function Nothing() {
 }
 
 /**
- * A line of the list, without components inside: one that has left the page keeps the list it was in, that
- * list keeps others that have left, and fifty requests a second become a leak.
+ * Renders a line without components. Removed components keep a reference to their old list, which leaks memory
+ * at fifty requests per second.
  */
-function rowOf(line) {
-  const [tone, words] = outcomeOf(line.state === "waiting" ? "waiting" : line.outcome, line.state);
+function renderRow(line) {
+  const [tone, words] = describeOutcome(line.state === "waiting" ? "waiting" : line.outcome, line.state);
   return html`<li key=${line.packet_id}>
     <a class="line ${line.state}" href=${`#/live/${encodeURIComponent(line.packet_id)}`}>
-      <span class="line-time"><time datetime=${line.at} title=${exact(line.at)}>${clock(line.at)}</time></span>
-      <span class="line-prompt">${line.kind === "call" ? html`<span class="line-kind">${line.kind}</span>` : null}${line.parent ? html`<span class="line-kind">subagent</span>` : null}<bdi dir="auto">${visible(line.prompt || "(no words)")}</bdi></span>
-      <span class="line-tools">${toolsOf(line)}</span>
+      <span class="line-time"><time datetime=${line.at} title=${formatExact(line.at)}>${formatClock(line.at)}</time></span>
+      <span class="line-prompt">${line.kind === "call" ? html`<span class="line-kind">${line.kind}</span>` : null}${line.parent ? html`<span class="line-kind">subagent</span>` : null}<bdi dir="auto">${escapeInvisible(line.prompt || "(no words)")}</bdi></span>
+      <span class="line-tools">${renderTools(line)}</span>
       <span class="line-outcome"><span class="badge ${tone}">${words}</span></span>
-      <span class="line-saved end" title="Tokens saved against offering every tool">${line.saved_tokens ? number(line.saved_tokens) : "–"}</span>
-      <span class="line-took end">${line.milliseconds === null ? "…" : duration(line.milliseconds)}</span>
+      <span class="line-saved end" title="Tokens saved against offering every tool">${line.saved_tokens ? formatNumber(line.saved_tokens) : "–"}</span>
+      <span class="line-took end">${line.milliseconds === null ? "…" : formatDuration(line.milliseconds)}</span>
     </a>
   </li>`;
 }
 
-function toolsOf(line) {
+function renderTools(line) {
   if (line.tools.length) {
     const more = line.tools.length - 1;
-    return html`<code dir="ltr">${visible(line.tools[0])}</code>${more ? html` <span class="faint">+${more}</span>` : null}${line.fallbacks ? html` <span class="faint" title="a fallback took over">↪</span>` : null}`;
+    return html`<code dir="ltr">${escapeInvisible(line.tools[0])}</code>${more ? html` <span class="faint">+${more}</span>` : null}${line.fallbacks ? html` <span class="faint" title="a fallback took over">↪</span>` : null}`;
   }
   if (line.kind === "call" || line.need === null) return html`<span class="faint">${line.mode ?? ""}</span>`;
   return html`<span class="faint">${line.need === "none" ? "no tool needed" : `${line.offered} of ${line.considered} offered`}</span>`;
@@ -145,13 +145,13 @@ function toolsOf(line) {
 
 // One packet
 
-const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+const capitalize = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 
 function OnePacket({ packetId, me }) {
   const { events, line: loaded, error, running, reload } = usePacket(packetId);
   const { lines } = useStore(live);
   const line = lines.find((one) => one.packet_id === packetId) ?? loaded;
-  const journey = useMemo(() => journeyOf(events), [events]);
+  const journey = useMemo(() => buildJourney(events), [events]);
   const back = html`<a class="button" href="#/live">← All requests</a>`;
   if (error) {
     return html`<${Page} title="Request" actions=${back}><${Problem} error=${error} onRetry=${error.status === 404 ? undefined : reload} /><//>`;
@@ -161,11 +161,11 @@ function OnePacket({ packetId, me }) {
   return html`<${Page} title=${journey.request.bare ? "Call" : "Request"} actions=${back}>
     <section class="panel stack asked">
       <div class="row"><${OutcomeBadge} outcome=${line?.state === "waiting" ? "waiting" : (journey.outcome.outcome ?? line?.outcome)} state=${line?.state ?? "running"} />
-        <span class="faint mono" dir="ltr">${visible(packetId)}</span></div>
+        <span class="faint mono" dir="ltr">${escapeInvisible(packetId)}</span></div>
       <${Bidi} text=${prompt} block=${true} class="asked-text" />
-      ${line?.next_step ? html`<p class="next-step"><${Bidi} text=${sentence(line.next_step)} /></p>` : null}
+      ${line?.next_step ? html`<p class="next-step"><${Bidi} text=${capitalize(line.next_step)} /></p>` : null}
       <${RequestFacts} journey=${journey} line=${line} />
-      <${Spent} journey=${journey} line=${line} />
+      <${CostFacts} journey=${journey} line=${line} />
     </section>
     <${Journey} events=${events} line=${line} running=${running && line?.state !== "waiting"} me=${me} />
   <//>`;

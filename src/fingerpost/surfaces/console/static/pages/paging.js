@@ -1,9 +1,9 @@
-// Lists that come page by page, filters that wait until somebody stops typing.
+// Paged lists, debounced filters, and actions with a busy flag.
 import { Button, html, useCallback, useEffect, useRef, useState } from "../ui.js";
 import { get } from "../api.js";
 
-/** `value`, once it has stayed the same for a moment. */
-export function useSettled(value, milliseconds = 250) {
+/** Returns `value` after it has not changed for a moment. */
+export function useDebounced(value, milliseconds = 250) {
   const [settled, setSettled] = useState(value);
   useEffect(() => {
     const timer = setTimeout(() => setSettled(value), milliseconds);
@@ -13,8 +13,8 @@ export function useSettled(value, milliseconds = 250) {
 }
 
 /**
- * Everything so far of a list at `path` with `filters`, and how to go on.
- * What is shown stays until the answer to new filters is there; an answer that comes too late is dropped.
+ * Loads a list at `path` with `filters` page by page.
+ * Old items stay visible until the response to new filters arrives; outdated responses are ignored.
  */
 export function usePages(path, filters, limit = 50) {
   const [state, setState] = useState({ items: [], next: null, error: null, loading: true, first: true });
@@ -49,13 +49,13 @@ export function usePages(path, filters, limit = 50) {
   return { ...state, reload: () => read(), more: () => read(state.next) };
 }
 
-/** The way to the page behind this one. */
+/** The button for the next page. */
 export const More = ({ pages }) =>
   pages.next !== null && pages.items.length
     ? html`<p class="more"><${Button} busy=${pages.loading} onClick=${pages.more}>Show more<//></p>`
     : null;
 
-/** A choice among few words; the first stands for all of them. */
+/** A select field. The first option means all. */
 export const Choice = ({ label, value, all, choices, onChange }) => html`<label class="pick">
   <span>${label}</span>
   <select value=${value} onChange=${(event) => onChange(event.target.value)}>
@@ -64,7 +64,7 @@ export const Choice = ({ label, value, all, choices, onChange }) => html`<label 
   </select>
 </label>`;
 
-/** The box that `/` leads to. */
+/** The search field that `/` focuses. */
 export const Search = ({ label, value, onChange, placeholder }) => html`<label class="search">
   <span>${label}</span>
   <input
@@ -78,8 +78,8 @@ export const Search = ({ label, value, onChange, placeholder }) => html`<label c
   />
 </label>`;
 
-/** `act()` with a busy flag and the problem, if there was one. */
-export function useAct() {
+/** Returns `run(act)` with a busy flag and the error, if any. */
+export function useAction() {
   const [state, setState] = useState({ busy: false, error: null });
   const run = async (act) => {
     setState({ busy: true, error: null });

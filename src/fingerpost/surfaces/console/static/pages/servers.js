@@ -1,4 +1,4 @@
-// Servers: how each is doing, why, and what a person can do about it.
+// Servers: state, reason, and possible actions.
 import {
   Badge,
   Bidi,
@@ -8,22 +8,22 @@ import {
   Empty,
   Facts,
   Page,
-  PageToCome,
+  PendingPage,
   Problem,
   Skeleton,
   Table,
   Time,
-  duration,
+  formatDuration,
   html,
-  number,
+  formatNumber,
   toast,
   useEffect,
   useLoad,
-  visible,
+  escapeInvisible,
 } from "../ui.js";
 import { post } from "../api.js";
-import { changeOf } from "./approvals.js";
-import { useAct } from "./paging.js";
+import { getDiffProps } from "./approvals.js";
+import { useAction } from "./paging.js";
 import { Switch } from "./switch.js";
 
 const STATES = {
@@ -41,47 +41,45 @@ const BREAKERS = {
   open: { tone: "bad", words: "open: calls are held off after too many failures" },
 };
 
-const AGAIN_MS = 5000;
+const RELOAD_MS = 5000;
 
 export default function Servers({ params: [name], me }) {
   return name ? html`<${Server} key=${name} name=${name} me=${me} />` : html`<${ServerList} />`;
 }
 
-/** `useLoad` that looks again now and then: a server comes and goes without anybody asking. */
-function useWatched(path) {
+/** `useLoad` with polling, because servers change state on their own. */
+function usePolling(path) {
   const loaded = useLoad(path);
   useEffect(() => {
-    const timer = setInterval(() => !document.hidden && loaded.reload(), AGAIN_MS);
+    const timer = setInterval(() => !document.hidden && loaded.reload(), RELOAD_MS);
     return () => clearInterval(timer);
   }, [loaded.reload]);
   return loaded;
 }
 
-// ---- all of them ---------------------------------------------------------------------------------------
-
 function ServerList() {
-  const { data, error, reload } = useWatched("/api/servers");
+  const { data, error, reload } = usePolling("/api/servers");
   const items = data?.items ?? [];
   const up = items.filter((one) => one.state === "ready" || one.state === "degraded").length;
   return html`<${Page} title="Servers">
     ${items.length
-      ? html`<p class="lead">${up} of ${items.length} answer; ${number(items.reduce((sum, one) => sum + (one.tools ?? 0), 0))} tools in all.</p>`
+      ? html`<p class="lead">${up} of ${items.length} answer; ${formatNumber(items.reduce((sum, one) => sum + (one.tools ?? 0), 0))} tools in all.</p>`
       : null}
     ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : null}
     ${!data && !error ? html`<${Skeleton} lines=${6} />` : null}
-    ${data ? html`<${Table} label="Servers" columns=${COLUMNS} rows=${items} rowHref=${linkTo} empty=${html`<${NoServers} />`} />` : null}
+    ${data ? html`<${Table} label="Servers" columns=${COLUMNS} rows=${items} rowHref=${buildLink} empty=${html`<${NoServers} />`} />` : null}
   <//>`;
 }
 
-const linkTo = (server) => `#/servers/${encodeURIComponent(server.name)}`;
+const buildLink = (server) => `#/servers/${encodeURIComponent(server.name)}`;
 
 const COLUMNS = [
   { key: "name", title: "Server", render: (row) => html`<strong>${row.name}</strong>` },
   { key: "state", title: "State", render: (row) => html`<${StateBadge} server=${row} />` },
-  { key: "reason", title: "Why", class: "wide-cell", render: (row) => html`<${Why} server=${row} />` },
-  { key: "tools", title: "Tools", align: "end", render: (row) => number(row.tools) },
+  { key: "reason", title: "Why", class: "wide-cell", render: (row) => html`<${StateReason} server=${row} />` },
+  { key: "tools", title: "Tools", align: "end", render: (row) => formatNumber(row.tools) },
   { key: "transport", title: "By", class: "nowrap roomy", render: (row) => row.transport.replace("_", " ") },
-  { key: "latency", title: "Latency", align: "end", class: "nowrap roomy", render: (row) => duration(row.latency) },
+  { key: "latency", title: "Latency", align: "end", class: "nowrap roomy", render: (row) => formatDuration(row.latency) },
   { key: "breaker", title: "Breaker", render: (row) => html`<${BreakerBadge} breaker=${row.breaker} />` },
   { key: "since", title: "Since", class: "nowrap roomy", render: (row) => html`<${Time} at=${row.since} />` },
 ];
@@ -91,7 +89,7 @@ function StateBadge({ server }) {
   return html`<${Badge} tone=${tone}>${words}<//>`;
 }
 
-function Why({ server }) {
+function StateReason({ server }) {
   return html`${server.instructions_change ? html`<${Badge} tone="warn">its words changed, to review<//> ` : null}
     ${server.reason ? html`<${Bidi} text=${server.reason} />` : null}`;
 }
@@ -117,78 +115,76 @@ function NoServers() {
   <//>`;
 }
 
-// ---- one of them ---------------------------------------------------------------------------------------
-
 function Server({ name, me }) {
   const path = `/api/servers/${encodeURIComponent(name)}`;
-  const { data, error, reload } = useWatched(path);
-  if (!data) return html`<${PageToCome} title=${name} error=${error} onRetry=${reload} lines=${6} />`;
+  const { data, error, reload } = usePolling(path);
+  if (!data) return html`<${PendingPage} title=${name} error=${error} onRetry=${reload} lines=${6} />`;
   return html`<${Page} title=${name}>
     <p class="crumbs"><a href="#/servers">Servers</a> / <${Code}>${name}<//></p>
     <div class="badges"><${StateBadge} server=${data} />${isClosed(data.breaker) ? null : html` <${BreakerBadge} breaker=${data.breaker} />`}</div>
-    <${Trouble} server=${data} />
+    <${ServerProblem} server=${data} />
     ${data.instructions_change
       ? html`<${ChangedInstructions} path=${path} server=${data} manages=${me?.rights?.includes("manage")} onDone=${reload} />`
       : null}
     ${me?.rights?.includes("manage") ? html`<${Actions} path=${path} server=${data} onDone=${reload} />` : null}
     <${Facts}
       rows=${[
-        ["Tools", html`<a href=${`#/tools?server=${encodeURIComponent(name)}`}>${number(data.tools)}</a>${data.dropped ? `, ${data.dropped} left out` : ""}`],
+        ["Tools", html`<a href=${`#/tools?server=${encodeURIComponent(name)}`}>${formatNumber(data.tools)}</a>${data.dropped ? `, ${data.dropped} left out` : ""}`],
         ["Reached by", data.transport.replace("_", " ")],
-        ["Says it is", visible(data.version)],
-        ["Protocol", visible(data.protocol)],
-        ["Latency", data.latency === null || data.latency === undefined ? null : duration(data.latency)],
-        ["Breaker", visible(breakerWords(data.breaker))],
+        ["Says it is", escapeInvisible(data.version)],
+        ["Protocol", escapeInvisible(data.protocol)],
+        ["Latency", data.latency === null || data.latency === undefined ? null : formatDuration(data.latency)],
+        ["Breaker", escapeInvisible(describeBreaker(data.breaker))],
         ["In this state since", html`<${Time} at=${data.since} />`],
       ]}
     />
     ${data.stderr_tail
       ? html`<details class="raw"><summary>The last it wrote to its log</summary><pre class="json" dir="ltr" tabindex="0"><${Bidi} text=${data.stderr_tail} /></pre></details>`
       : null}
-    <${ItsTools} name=${name} />
+    <${ServerTools} name=${name} />
   <//>`;
 }
 
-function breakerWords({ state, reason, retry_in: retry }) {
-  const again = retry ? `; tried again in about ${duration(retry * 1000)}` : "";
+function describeBreaker({ state, reason, retry_in: retry }) {
+  const again = retry ? `; tried again in about ${formatDuration(retry * 1000)}` : "";
   return `${BREAKERS[state]?.words ?? state}${reason ? ` (${reason})` : ""}${again}`;
 }
 
-const WHAT_TO_DO = {
+const HINTS = {
   stdio: "Run its command in a terminal to see what it says. If its entry is wrong, correct it where your servers are written, and start fingerpost serve again; else reconnect.",
   http: "See whether its address answers and whether it wants you to sign in (fingerpost servers login NAME), then reconnect.",
   sse: "See whether its address answers and whether it wants you to sign in (fingerpost servers login NAME), then reconnect.",
 };
 
-function WhyOff({ off }) {
+function DisabledReason({ off }) {
   if (!off) return html`<p class="notice">Disabled in the settings. Set <code>enabled</code> there, and start again.</p>`;
   const why = off.reason ? html`: <q><${Bidi} text=${off.reason} /></q>` : null;
   return html`<p class="notice">Switched off by <strong><bdi>${off.by}</bdi></strong> <${Time} at=${off.at} />${why}. Its tools are off with it.</p>`;
 }
 
-function Trouble({ server }) {
-  if (!server.on) return html`<${WhyOff} off=${server.switched_off} />`;
+function ServerProblem({ server }) {
+  if (!server.on) return html`<${DisabledReason} off=${server.switched_off} />`;
   if (server.state !== "down" && !server.reason) return null;
-  const what = server.hint || (server.state === "down" ? WHAT_TO_DO[server.transport] : null);
+  const what = server.hint || (server.state === "down" ? HINTS[server.transport] : null);
   return html`<div class="notice">
     <p><strong>${server.state === "down" ? "It does not answer" : "Not everything is right"}.</strong> <${Bidi} text=${server.reason ?? ""} /></p>
     ${what ? html`<p><strong>What to do:</strong> <${Bidi} text=${what} /></p>` : null}
-    ${server.retry_in ? html`<p class="faint">Fingerpost tries again by itself in about ${duration(server.retry_in * 1000)}.</p>` : null}
+    ${server.retry_in ? html`<p class="faint">Fingerpost tries again by itself in about ${formatDuration(server.retry_in * 1000)}.</p>` : null}
   </div>`;
 }
 
 function ChangedInstructions({ path, server, manages, onDone }) {
-  const { busy, error, run } = useAct();
+  const { busy, error, run } = useAction();
   const accept = async () => {
-    const accepted = { fingerprint: server.instructions_change.seen }; // what was read, not what may be there by now
+    const accepted = { fingerprint: server.instructions_change.seen }; // the reviewed version, not the current one
     const done = await run(async () => (await post(`${path}/instructions/accept`, accepted)) ?? true);
     if (done !== undefined) toast(`What ${server.name} says of itself is passed on again`, "good");
-    onDone(); // also when it was refused: the text may have changed once more
+    onDone(); // also after an error: the text may have changed again
   };
   return html`<section class="change">
     <h2>What it says of itself changed since it was trusted</h2>
     <p>Until a person accepts the change, no model is told these instructions. Read what is new.</p>
-    <${Diff} ...${changeOf(server.instructions_change)} />
+    <${Diff} ...${getDiffProps(server.instructions_change)} />
     ${error ? html`<${Problem} error=${error} />` : null}
     ${manages
       ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>Accept the change<//>`
@@ -197,13 +193,13 @@ function ChangedInstructions({ path, server, manages, onDone }) {
 }
 
 function Actions({ path, server, onDone }) {
-  const { busy, error, run } = useAct();
-  const act = (way, words) => async () => {
-    const done = await run(async () => (await post(`${path}/${way}`)) ?? true);
+  const { busy, error, run } = useAction();
+  const act = (action, words) => async () => {
+    const done = await run(async () => (await post(`${path}/${action}`)) ?? true);
     if (done !== undefined) toast(words, "good");
     onDone();
   };
-  if (!server.on && !server.switched_off) return null; // the settings did it, the settings undo it
+  if (!server.on && !server.switched_off) return null; // disabled in the settings: only the settings can enable it
   return html`<div class="acts">
     ${!server.on ? null : html`<${Button} busy=${busy} onClick=${act("reconnect", `${server.name} is connected anew`)}>Reconnect<//>`}
     ${isClosed(server.breaker) ? null : html`<${Button} tone="main" busy=${busy} onClick=${act("breaker/reset", "The breaker is closed")}>Close the breaker<//>`}
@@ -212,7 +208,7 @@ function Actions({ path, server, onDone }) {
   </div>`;
 }
 
-function ItsTools({ name }) {
+function ServerTools({ name }) {
   const { data } = useLoad(`/api/tools?limit=100&server=${encodeURIComponent(name)}`);
   if (!data?.items.length) return null;
   return html`<section>

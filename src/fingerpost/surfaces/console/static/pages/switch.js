@@ -1,37 +1,37 @@
-// Switching a tool or a server off and on, with a word why.
+// Switching a tool or a server off and on, with a reason.
 import { Button, Dialog, Field, Problem, html, toast, useState } from "../ui.js";
 import { post } from "../api.js";
-import { useAct } from "./paging.js";
+import { useAction } from "./paging.js";
 
-const MEANS = {
+const EXPLANATIONS = {
   tool: "No model sees it and nobody can call it, in every program on the same store, until it is on again.",
   server: "Its connection closes and its tools go with it, in every program on the same store, until it is on again.",
 };
 
-/** `what`: "tool" or "server". Off asks for a reason first; on needs none. */
+/** `what`: "tool" or "server". Switching off asks for a reason first. */
 export function Switch({ path, name, on, what, onDone }) {
   const [asking, setAsking] = useState(false);
-  const { busy, error, run } = useAct();
-  const turn = async (to, reason) => {
-    const body = reason ? { on: to, reason } : { on: to };
+  const { busy, error, run } = useAction();
+  const setEnabled = async (enabled, reason) => {
+    const body = reason ? { on: enabled, reason } : { on: enabled };
     const done = await run(async () => (await post(path, body)) ?? true);
     if (done === undefined) return;
     setAsking(false);
-    toast(`${name} is ${to ? "on" : "off"}`, "good");
+    toast(`${name} is ${enabled ? "on" : "off"}`, "good");
     onDone();
   };
   return html`<div class="switching">
     ${on
       ? html`<${Button} onClick=${() => setAsking(true)}>Switch this ${what} off…<//>`
-      : html`<${Button} tone="main" busy=${busy} onClick=${() => turn(true)}>Switch this ${what} on<//>`}
+      : html`<${Button} tone="main" busy=${busy} onClick=${() => setEnabled(true)}>Switch this ${what} on<//>`}
     ${error && !asking ? html`<${Problem} error=${error} />` : null}
     ${asking
-      ? html`<${Off} what=${what} name=${name} busy=${busy} error=${error} onClose=${() => setAsking(false)} onOff=${(reason) => turn(false, reason)} />`
+      ? html`<${SwitchOffDialog} what=${what} name=${name} busy=${busy} error=${error} onClose=${() => setAsking(false)} onOff=${(reason) => setEnabled(false, reason)} />`
       : null}
   </div>`;
 }
 
-function Off({ what, name, busy, error, onClose, onOff }) {
+function SwitchOffDialog({ what, name, busy, error, onClose, onOff }) {
   const [reason, setReason] = useState("");
   const submit = (event) => {
     event.preventDefault();
@@ -39,7 +39,7 @@ function Off({ what, name, busy, error, onClose, onOff }) {
   };
   return html`<${Dialog} title=${`Switch ${name} off?`} onClose=${onClose}>
     <form onSubmit=${submit}>
-      <p>${MEANS[what]}</p>
+      <p>${EXPLANATIONS[what]}</p>
       <${Field} label="Reason" hint="Shown to whoever wonders where it is. It may be empty.">
         <input type="text" dir="auto" maxlength="300" value=${reason} onInput=${(event) => setReason(event.target.value)} />
       <//>

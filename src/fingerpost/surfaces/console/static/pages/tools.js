@@ -1,4 +1,4 @@
-// Tools: what there is, what is known of each and from where, and why it is or is not offered.
+// Tools: the list, what is known about each and its source, and why it is or is not offered.
 import {
   Badge,
   Bidi,
@@ -10,24 +10,24 @@ import {
   Field,
   Json,
   Page,
-  PageToCome,
+  PendingPage,
   Problem,
   Skeleton,
   Table,
   Time,
-  duration,
+  formatDuration,
   html,
-  number,
+  formatNumber,
   toast,
   useLoad,
   useState,
-  visible,
+  escapeInvisible,
 } from "../ui.js";
 import { post } from "../api.js";
-import { EFFECTS, EffectBadge, changeOf } from "./approvals.js";
-import { Choice, More, Search, useAct, usePages, useSettled } from "./paging.js";
+import { EFFECTS, EffectBadge, getDiffProps } from "./approvals.js";
+import { Choice, More, Search, useAction, usePages, useDebounced } from "./paging.js";
 import { Switch } from "./switch.js";
-import { Standing } from "./standing.js";
+import { ToolRank } from "./standing.js";
 
 export const TOOL_STATES = {
   offered: { tone: "good", words: "offered" },
@@ -37,12 +37,12 @@ export const TOOL_STATES = {
   server_down: { tone: "bad", words: "server down" },
 };
 
-const pathOf = (key) => {
+const buildToolPath = (key) => {
   const [server, ...tool] = key.split("/");
   return `${encodeURIComponent(server)}/${encodeURIComponent(tool.join("/"))}`;
 };
 
-export const linkTo = (key) => `#/tools/${pathOf(key)}`;
+export const buildLink = (key) => `#/tools/${buildToolPath(key)}`;
 
 export default function Tools({ params: [server, ...tool], query, me }) {
   const [filters, setFilters] = useState({ text: "", server: query?.get("server") ?? "", effect: "", state: "" });
@@ -53,10 +53,8 @@ export default function Tools({ params: [server, ...tool], query, me }) {
   return html`<${ToolList} filters=${filters} onFilters=${setFilters} />`;
 }
 
-// ---- the list ------------------------------------------------------------------------------------------
-
 function ToolList({ filters, onFilters }) {
-  const text = useSettled(filters.text.trim());
+  const text = useDebounced(filters.text.trim());
   const pages = usePages("/api/tools", { ...filters, text });
   const servers = useLoad("/api/servers");
   const set = (name) => (value) => onFilters({ ...filters, [name]: value });
@@ -93,7 +91,7 @@ function ToolList({ filters, onFilters }) {
           label="Tools"
           columns=${COLUMNS}
           rows=${pages.items}
-          rowHref=${(row) => linkTo(row.key)}
+          rowHref=${(row) => buildLink(row.key)}
           empty=${pages.error ? null : html`<${NoTools} filtered=${filtered} onClear=${() => onFilters({ text: "", server: "", effect: "", state: "" })} />`}
         />`}
     <${More} pages=${pages} />
@@ -113,14 +111,14 @@ const COLUMNS = [
     class: "wide-cell",
     render: (row) => html`<span class="clamped"><${Bidi} text=${row.description} /></span>`,
   },
-  { key: "effect", title: "Effect", render: (row) => html`<${EffectBadge} effect=${row.effect} />${row.effect_doubt ? html` <span class="faint" title=${visible(row.effect_doubt)}>not certain</span>` : null}` },
+  { key: "effect", title: "Effect", render: (row) => html`<${EffectBadge} effect=${row.effect} />${row.effect_doubt ? html` <span class="faint" title=${escapeInvisible(row.effect_doubt)}>not certain</span>` : null}` },
   { key: "state", title: "State", render: (row) => html`<${StateBadge} state=${row.state} reason=${row.reason} />` },
-  { key: "calls", title: "Calls", align: "end", class: "nowrap", render: (row) => calls(row) },
-  { key: "typical_ms", title: "Typical", align: "end", class: "nowrap roomy", render: (row) => duration(row.calls ? row.typical_ms : null) },
+  { key: "calls", title: "Calls", align: "end", class: "nowrap", render: (row) => renderCalls(row) },
+  { key: "typical_ms", title: "Typical", align: "end", class: "nowrap roomy", render: (row) => formatDuration(row.calls ? row.typical_ms : null) },
   { key: "last_used", title: "Last used", class: "nowrap roomy", render: (row) => html`<${Time} at=${row.last_used} />` },
 ];
 
-const calls = (row) => html`<span>${number(row.calls)}${row.failures ? html`<br /><span class="bad-text">${number(row.failures)} failed</span>` : null}</span>`;
+const renderCalls = (row) => html`<span>${formatNumber(row.calls)}${row.failures ? html`<br /><span class="bad-text">${formatNumber(row.failures)} failed</span>` : null}</span>`;
 
 function StateBadge({ state, reason }) {
   const { tone, words } = TOOL_STATES[state] ?? { tone: "plain", words: state };
@@ -139,14 +137,12 @@ function NoTools({ filtered, onClear }) {
   <//>`;
 }
 
-// ---- one tool ------------------------------------------------------------------------------------------
-
 function Tool({ of, me }) {
-  const path = `/api/tools/${pathOf(of)}`;
+  const path = `/api/tools/${buildToolPath(of)}`;
   const { data, error, reload } = useLoad(path);
-  if (!data) return html`<${PageToCome} title=${of} error=${error} onRetry=${reload} lines=${8} />`;
+  if (!data) return html`<${PendingPage} title=${of} error=${error} onRetry=${reload} lines=${8} />`;
   const manages = me?.rights?.includes("manage");
-  return html`<${Page} title=${visible(data.title || data.name)}>
+  return html`<${Page} title=${escapeInvisible(data.title || data.name)}>
     <p class="crumbs"><a href="#/tools">Tools</a> / <a href=${`#/servers/${encodeURIComponent(data.server)}`}>${data.server}</a> / <${Code}>${data.name}<//></p>
     <div class="badges">
       <${StateBadge} state=${data.state} />
@@ -157,7 +153,7 @@ function Tool({ of, me }) {
     </div>
     <${OnlyReads} tool=${data} manages=${manages} onDone=${reload} />
     ${data.reason && !data.change ? html`<p class="notice"><${Bidi} text=${data.reason} /></p>` : null}
-    ${data.change ? html`<${Changed} tool=${data} manages=${manages} onDone=${reload} />` : null}
+    ${data.change ? html`<${DefinitionChange} tool=${data} manages=${manages} onDone=${reload} />` : null}
     <${Bidi} text=${data.description || "The server says nothing about this tool."} block />
     ${manages
       ? html`<${Switch} path=${`${path}/switch`} name=${data.key} on=${data.state !== "off"} what="tool" onDone=${reload} />`
@@ -173,9 +169,9 @@ function Tool({ of, me }) {
     </section>
     <section>
       <h2>Learned from its calls</h2>
-      <${Learned} tool=${data} />
+      <${UsageFacts} tool=${data} />
     </section>
-    ${data.pin ? html`<${Pinned} pin=${data.pin} changed=${Boolean(data.change)} />` : null}
+    ${data.pin ? html`<${PinFacts} pin=${data.pin} changed=${Boolean(data.change)} />` : null}
   <//>`;
 }
 
@@ -188,40 +184,40 @@ const SOURCES = {
 };
 const SOURCE_TONES = { written: "good", learned: "info", annotation: "info", inferred: "plain", default: "plain" };
 
-// A read that is not certain is asked about; a person may say that it only reads.
+// An uncertain read needs an approval. A user with the right to manage can mark the tool as read-only.
 function OnlyReads({ tool, manages, onDone }) {
-  const { busy, error, run } = useAct();
-  const said = Boolean(tool.pin?.only_reads) && tool.pin.fingerprint === tool.card.fingerprint;
-  if (!tool.effect_doubt && !said) return null;
-  const say = async () => {
-    const word = { fingerprint: tool.card.fingerprint, only_reads: !said }; // what was read, not what may be there by now
-    const done = await run(async () => (await post(`/api/tools/${pathOf(tool.key)}/reads`, word)) ?? true);
-    if (done !== undefined) toast(said ? `${tool.key} is asked about again` : `${tool.key} runs without a question`, "good");
+  const { busy, error, run } = useAction();
+  const isTrusted = Boolean(tool.pin?.only_reads) && tool.pin.fingerprint === tool.card.fingerprint;
+  if (!tool.effect_doubt && !isTrusted) return null;
+  const toggleTrust = async () => {
+    const body = { fingerprint: tool.card.fingerprint, only_reads: !isTrusted }; // the reviewed version, not the current one
+    const done = await run(async () => (await post(`/api/tools/${buildToolPath(tool.key)}/reads`, body)) ?? true);
+    if (done !== undefined) toast(isTrusted ? `${tool.key} is asked about again` : `${tool.key} runs without a question`, "good");
     onDone();
   };
   return html`<p class="notice">
-    ${said
+    ${isTrusted
       ? html`<${Bidi} text=${tool.pin.only_reads} /> said that this definition only reads. `
       : html`It seems to read, but that is not certain: <${Bidi} text=${tool.effect_doubt} />. A person is asked before it runs. `}
     ${manages
-      ? html`<${Button} busy=${busy} onClick=${say}>${said ? "Ask about it again" : "It only reads: do not ask again"}<//>`
+      ? html`<${Button} busy=${busy} onClick=${toggleTrust}>${isTrusted ? "Ask about it again" : "It only reads: do not ask again"}<//>`
       : null}
   </p>
   ${error ? html`<${Problem} error=${error} />` : null}`;
 }
 
-function Changed({ tool, manages, onDone }) {
-  const { busy, error, run } = useAct();
+function DefinitionChange({ tool, manages, onDone }) {
+  const { busy, error, run } = useAction();
   const accept = async () => {
-    const accepted = { fingerprint: tool.change.seen }; // what was read, not what may be there by now
-    const done = await run(async () => (await post(`/api/pins/${pathOf(tool.key)}/accept`, accepted)) ?? true);
+    const accepted = { fingerprint: tool.change.seen }; // the reviewed version, not the current one
+    const done = await run(async () => (await post(`/api/pins/${buildToolPath(tool.key)}/accept`, accepted)) ?? true);
     if (done !== undefined) toast(`${tool.key} is trusted and offered again`, "good");
-    onDone(); // also when it was refused: the definition may have changed once more
+    onDone(); // also after an error: the definition may have changed again
   };
   return html`<section class="change">
     <h2>Its definition changed since it was trusted</h2>
     <p>Until somebody accepts the change, no model sees this tool and nobody can call it. Read what is new.</p>
-    <${Diff} ...${changeOf(tool.change)} />
+    <${Diff} ...${getDiffProps(tool.change)} />
     ${error ? html`<${Problem} error=${error} />` : null}
     ${manages
       ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>Accept the change<//>`
@@ -229,13 +225,13 @@ function Changed({ tool, manages, onDone }) {
   </section>`;
 }
 
-/** A schema's parameters as a table; everything as it came behind a click. */
+/** A schema's parameters as a table, and the exact schema in a collapsed section. */
 export function Schema({ schema }) {
   const properties = Object.entries(schema?.properties ?? {});
   const needed = new Set(schema?.required ?? []);
   const rows = properties.map(([name, about]) => ({ name, about: about ?? {}, needed: needed.has(name) }));
   return html`${rows.length
-      ? html`<${Table} label="Arguments" columns=${PARAMETERS} rows=${rows} />`
+      ? html`<${Table} label="Arguments" columns=${PARAMETER_COLUMNS} rows=${rows} />`
       : html`<p class="faint">It takes no arguments.</p>`}
     <details class="raw">
       <summary>The exact schema</summary>
@@ -243,9 +239,9 @@ export function Schema({ schema }) {
     </details>`;
 }
 
-const PARAMETERS = [
+const PARAMETER_COLUMNS = [
   { key: "name", title: "Name", render: (row) => html`<${Code}>${row.name}<//>` },
-  { key: "type", title: "Type", render: (row) => html`<${Code}>${typeWords(row.about)}<//>` },
+  { key: "type", title: "Type", render: (row) => html`<${Code}>${describeType(row.about)}<//>` },
   { key: "needed", title: "Needed", render: (row) => (row.needed ? "yes" : "no") },
   { key: "text", title: "Meaning", class: "wide-cell", render: (row) => html`<${Meaning} about=${row.about} />` },
 ];
@@ -261,14 +257,14 @@ function Meaning({ about }) {
   return html`<span><${Bidi} text=${about.description ?? ""} /> ${bounds.length ? html`<span class="faint">${bounds.join("; ")}</span>` : null}</span>`;
 }
 
-/** A type in few words: "string", "list of integer", "string or null". */
-export function typeWords(schema, depth = 0) {
+/** Describes a type: "string", "list of integer", "string or null". */
+export function describeType(schema, depth = 0) {
   if (!schema || typeof schema !== "object" || depth > 4) return "anything";
-  const ways = schema.anyOf ?? schema.oneOf;
-  if (ways) return [...new Set(ways.map((way) => typeWords(way, depth + 1)))].join(" or ");
+  const variants = schema.anyOf ?? schema.oneOf;
+  if (variants) return [...new Set(variants.map((variant) => describeType(variant, depth + 1)))].join(" or ");
   if (schema.$ref) return String(schema.$ref).split("/").pop();
   if (Array.isArray(schema.type)) return schema.type.join(" or ");
-  if (schema.type === "array") return `list of ${typeWords(schema.items, depth + 1)}`;
+  if (schema.type === "array") return `list of ${describeType(schema.items, depth + 1)}`;
   return schema.type ?? (schema.enum ? "choice" : "anything");
 }
 
@@ -279,7 +275,7 @@ function Intelligence({ rows }) {
     rows=${rows}
     empty=${html`<p class="faint">Nothing beyond its definition.</p>`}
     columns=${[
-      { key: "field", title: "What", render: (row) => fieldWords(row.field) },
+      { key: "field", title: "What", render: (row) => describeField(row.field) },
       { key: "value", title: "Value", class: "wide-cell", render: (row) => html`<${Value} value=${row.value} field=${row.field} />` },
       {
         key: "source",
@@ -294,13 +290,13 @@ function Intelligence({ rows }) {
 }
 
 const FIELDS = { hierarchy: "where to turn when it fails", conflicts: "not offered beside it" };
-const fieldWords = (field) => FIELDS[field] ?? field.replaceAll("_", " ").replaceAll(".", ": ");
+const describeField = (field) => FIELDS[field] ?? field.replaceAll("_", " ").replaceAll(".", ": ");
 
 const MILLISECONDS = /latency\.|_ms$/;
 
 function Value({ value, field }) {
   if (value === null || value === undefined || value === "") return html`<span class="faint">none</span>`;
-  if (typeof value === "number") return MILLISECONDS.test(field) ? duration(value) : number(value);
+  if (typeof value === "number") return MILLISECONDS.test(field) ? formatDuration(value) : formatNumber(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") return html`<${Bidi} text=${value} />`;
   if (Array.isArray(value) && value.every((one) => typeof one !== "object")) {
@@ -309,23 +305,23 @@ function Value({ value, field }) {
   return Object.keys(value).length ? html`<${Json} value=${value} />` : html`<span class="faint">none</span>`;
 }
 
-function Learned({ tool }) {
+function UsageFacts({ tool }) {
   const usage = tool.usage;
   if (!usage?.calls) {
     return html`<p class="faint">It was never called. Its figures above are assumed until it is.</p>`;
   }
   return html`<${Facts}
     rows=${[
-      ["Calls", number(usage.calls)],
-      ["Failed", `${number(usage.failures)} (${Math.round((100 * usage.failures) / usage.calls)} %)`],
-      ["Takes", `${duration(usage.typical_ms)}; one in twenty longer than ${duration(usage.slow_ms)}`],
-      ["Answers", `${number(usage.typical_tokens)} tokens; one in twenty more than ${number(usage.large_tokens)}`],
+      ["Calls", formatNumber(usage.calls)],
+      ["Failed", `${formatNumber(usage.failures)} (${Math.round((100 * usage.failures) / usage.calls)} %)`],
+      ["Takes", `${formatDuration(usage.typical_ms)}; one in twenty longer than ${formatDuration(usage.slow_ms)}`],
+      ["Answers", `${formatNumber(usage.typical_tokens)} tokens; one in twenty more than ${formatNumber(usage.large_tokens)}`],
       ["Last used", html`<${Time} at=${usage.last_used} />`],
     ]}
   />`;
 }
 
-function Pinned({ pin, changed }) {
+function PinFacts({ pin, changed }) {
   return html`<section>
     <h2>Trust</h2>
     <${Facts}
@@ -339,26 +335,24 @@ function Pinned({ pin, changed }) {
   </section>`;
 }
 
-// ---- why not offered? ----------------------------------------------------------------------------------
-
 function WhyNot({ of }) {
   const [text, setText] = useState("");
   const [found, setFound] = useState(null);
-  const { busy, error, run } = useAct();
-  const look = async (event) => {
+  const { busy, error, run } = useAction();
+  const rankTools = async (event) => {
     event.preventDefault();
     const given = await run(() => post("/api/route", { request: text.trim(), about: of }));
     if (given) setFound(given);
   };
   return html`<section class="why-not">
     <h2>Why is it offered, or not?</h2>
-    <form onSubmit=${look}>
+    <form onSubmit=${rankTools}>
       <${Field} label="A request" hint="Nothing is called: this only ranks the tools for it.">
         <input type="text" dir="auto" maxlength="2000" value=${text} onInput=${(event) => setText(event.target.value)} />
       <//>
       <${Button} type="submit" busy=${busy} disabled=${!text.trim()}>Where does it stand?<//>
     </form>
     ${error ? html`<${Problem} error=${error} />` : null}
-    ${found ? html`<${Standing} narrowing=${found} of=${of} />` : null}
+    ${found ? html`<${ToolRank} narrowing=${found} of=${of} />` : null}
   </section>`;
 }

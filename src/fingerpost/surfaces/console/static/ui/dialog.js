@@ -1,4 +1,4 @@
-// A question in front of the page. The browser's own dialog traps the focus, closes on Esc and gives it back.
+// A modal dialog. The native dialog element traps the focus, closes on Esc and restores the focus.
 
 import { html, useEffect, useRef } from "../vendor/htm-preact.js";
 

@@ -1,17 +1,17 @@
-// Shortcuts: one listener for the whole page, so that `g a` is never also `a`.
+// Keyboard shortcuts. One listener for the whole page, so that `g a` does not also trigger `a`.
 
 import { useEffect } from "../vendor/htm-preact.js";
-import { createStore, keep, kept } from "../store.js";
+import { createStore, saveSetting, loadSetting } from "../store.js";
 
-export const keysOn = createStore(kept("keys", true));
-keysOn.subscribe((on) => keep("keys", on));
+export const shortcutsEnabled = createStore(loadSetting("keys", true));
+shortcutsEnabled.subscribe((on) => saveSetting("keys", on));
 
-const layers = []; // the latest first
-let begun = ""; // "g" while the second key of a pair is waited for
-let since = 0;
-const PATIENCE_MS = 1500;
+const layers = []; // newest first
+let firstKey = ""; // "g" while waiting for the second key of a pair
+let firstKeyAt = 0;
+const SEQUENCE_TIMEOUT_MS = 1500;
 
-/** While mounted, `map` says what keys do: {"j": fn, "g l": fn, "?": fn}. */
+/** Registers shortcuts while the component is mounted: {"j": fn, "g l": fn, "?": fn}. */
 export function useKeys(map) {
   useEffect(() => {
     layers.unshift(map);
@@ -20,18 +20,18 @@ export function useKeys(map) {
 }
 
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || !keysOn.get()) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || !shortcutsEnabled.get()) return;
   if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
   if (event.key.length !== 1) return;
-  const pair = begun && Date.now() - since < PATIENCE_MS ? `${begun} ${event.key}` : event.key;
-  begun = "";
+  const pair = firstKey && Date.now() - firstKeyAt < SEQUENCE_TIMEOUT_MS ? `${firstKey} ${event.key}` : event.key;
+  firstKey = "";
   const found = layers.find((layer) => pair in layer);
   if (found) {
     event.preventDefault();
     found[pair](event);
   } else if (layers.some((layer) => Object.keys(layer).some((keys) => keys.startsWith(`${event.key} `)))) {
-    begun = event.key;
-    since = Date.now();
+    firstKey = event.key;
+    firstKeyAt = Date.now();
   }
 }
 

@@ -1,9 +1,9 @@
-// Loading, and what is shown when it did not work.
+// Loading data, and showing errors.
 
 import { html, useCallback, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { get } from "../api.js";
 import { Button, Page, Skeleton } from "./parts.js";
-import { visible } from "./text.js";
+import { escapeInvisible } from "./text.js";
 
 export function useStore(store) {
   const [value, setValue] = useState(store.get());
@@ -15,8 +15,8 @@ export function useStore(store) {
 }
 
 /**
- * GET `path` (null: nothing yet) and again whenever `path` or `deps` change.
- * What was there stays on the page while it loads again; an answer that comes too late is dropped.
+ * Loads `path` (null: nothing), and again when `path` or `deps` change.
+ * Old data stays visible while loading; outdated responses are ignored.
  */
 export function useLoad(path, deps = []) {
   const [state, setState] = useState({ data: null, error: null, loading: path !== null });
@@ -41,21 +41,21 @@ export function useLoad(path, deps = []) {
   return { ...state, reload };
 }
 
-/** A page while what it is about is not there: on its way, or why it did not come. */
-export function PageToCome({ title, error, onRetry, lines }) {
+/** A page whose data is still loading or failed to load. */
+export function PendingPage({ title, error, onRetry, lines }) {
   return html`<${Page} title=${title}>
     ${error ? html`<${Problem} error=${error} onRetry=${onRetry} />` : html`<${Skeleton} lines=${lines} />`}
   <//>`;
 }
 
-/** What went wrong, in the server's words, and a way to try again. */
+/** The server's error message, and a button to retry. */
 export function Problem({ error, onRetry }) {
   const detail = error.detail || (error.title ? "" : error.message);
   const hint = error.hint ?? error.more?.hint;
   return html`<div class="problem" role="alert">
-    <strong>${visible(error.title || "That did not work")}</strong>
-    ${detail ? html`<p dir="auto">${visible(detail)}</p>` : null}
-    ${hint ? html`<p dir="auto">${visible(hint)}</p>` : null}
+    <strong>${escapeInvisible(error.title || "That did not work")}</strong>
+    ${detail ? html`<p dir="auto">${escapeInvisible(detail)}</p>` : null}
+    ${hint ? html`<p dir="auto">${escapeInvisible(hint)}</p>` : null}
     ${onRetry ? html`<${Button} onClick=${onRetry}>Try again<//>` : null}
   </div>`;
 }

@@ -1,8 +1,8 @@
-// The small parts pages are built from.
+// Small components that pages are built from.
 
 import { html, useEffect, useRef } from "../vendor/htm-preact.js";
 
-/** A page: its heading takes the focus when it opens, so that a screen reader says where one is. */
+/** A page. Its heading gets the focus when it opens, so that a screen reader announces it. */
 export function Page({ title, actions, children, class: name = "" }) {
   const heading = useRef(null);
   useEffect(() => {
@@ -21,12 +21,12 @@ export function Page({ title, actions, children, class: name = "" }) {
 }
 
 /**
- * Rows of records. columns: [{key, title, render?(row), align?: "end", class?}].
+ * A table of records. columns: [{key, title, render?(row), align?: "end", class?}].
  * `onRow(row)` or `rowHref(row)` makes rows openable; on narrow screens each row becomes a card.
  */
 export function Table({ columns, rows, empty, onRow, rowHref, label, rowKey = (row, index) => row.id ?? row.key ?? row.name ?? index }) {
   if (!rows.length && empty) return empty;
-  const opens = onRow || rowHref;
+  const isOpenable = onRow || rowHref;
   const open = (row) => (rowHref ? (location.hash = rowHref(row)) : onRow(row));
   const onClick = (row) => (event) => {
     if (!event.target.closest("a, button, input, select, label, summary") && !String(getSelection())) open(row);
@@ -38,7 +38,7 @@ export function Table({ columns, rows, empty, onRow, rowHref, label, rowKey = (r
     <table role="table" aria-label=${label}>
       <thead role="rowgroup">
         <tr role="row">
-          ${columns.map((column) => html`<th role="columnheader" scope="col" class=${cellClass(column)}>${column.title}</th>`)}
+          ${columns.map((column) => html`<th role="columnheader" scope="col" class=${getCellClass(column)}>${column.title}</th>`)}
         </tr>
       </thead>
       <tbody role="rowgroup">
@@ -46,12 +46,12 @@ export function Table({ columns, rows, empty, onRow, rowHref, label, rowKey = (r
           (row, index) => html`<tr
             role="row"
             key=${rowKey(row, index)}
-            class=${opens ? "opens" : ""}
-            tabindex=${opens && !rowHref ? 0 : undefined}
-            onClick=${opens ? onClick(row) : undefined}
-            onKeyDown=${opens && !rowHref ? onKeyDown(row) : undefined}
+            class=${isOpenable ? "opens" : ""}
+            tabindex=${isOpenable && !rowHref ? 0 : undefined}
+            onClick=${isOpenable ? onClick(row) : undefined}
+            onKeyDown=${isOpenable && !rowHref ? onKeyDown(row) : undefined}
           >
-            ${columns.map((column, place) => html`<td role="cell" class=${cellClass(column)} data-label=${column.title}>${cell(column, row, place === 0 && rowHref)}</td>`)}
+            ${columns.map((column, place) => html`<td role="cell" class=${getCellClass(column)} data-label=${column.title}>${renderCell(column, row, place === 0 && rowHref)}</td>`)}
           </tr>`,
         )}
       </tbody>
@@ -59,9 +59,9 @@ export function Table({ columns, rows, empty, onRow, rowHref, label, rowKey = (r
   </div>`;
 }
 
-const cellClass = (column) => `${column.align === "end" ? "end" : ""} ${column.class ?? ""}`;
+const getCellClass = (column) => `${column.align === "end" ? "end" : ""} ${column.class ?? ""}`;
 
-function cell(column, row, href) {
+function renderCell(column, row, href) {
   const content = column.render ? column.render(row) : (row[column.key] ?? "–");
   return href ? html`<a class="row-link" href=${href(row)}>${content}</a>` : content;
 }
@@ -88,24 +88,24 @@ export function Button({ onClick, tone = "plain", busy = false, disabled = false
 export const Chip = ({ on, onClick, children }) =>
   html`<button type="button" class="chip" aria-pressed=${on ? "true" : "false"} onClick=${onClick}>${children}</button>`;
 
-let fields = 0;
+let fieldCount = 0;
 
-/** A labelled input. `children`: one control, or a function that gets {id, "aria-describedby", …} for it. */
+/** A labelled input. `children`: one control, or a function that gets its props {id, "aria-describedby", …}. */
 export function Field({ label, hint, error, children }) {
-  const id = useRef(`field-${fields++}`).current;
-  const told = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(" ") || undefined;
-  const given = { id, "aria-describedby": told, "aria-invalid": error ? "true" : undefined };
-  const only = Array.isArray(children) ? children[0] : children;
-  if (typeof only === "object" && only?.props) Object.assign(only.props, { ...given, ...only.props });
+  const id = useRef(`field-${fieldCount++}`).current;
+  const describedBy = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(" ") || undefined;
+  const controlProps = { id, "aria-describedby": describedBy, "aria-invalid": error ? "true" : undefined };
+  const child = Array.isArray(children) ? children[0] : children;
+  if (typeof child === "object" && child?.props) Object.assign(child.props, { ...controlProps, ...child.props });
   return html`<div class="field ${error ? "wrong" : ""}">
-    <label for=${only?.props?.id ?? id}>${label}</label>
-    ${typeof only === "function" ? only(given) : children}
+    <label for=${child?.props?.id ?? id}>${label}</label>
+    ${typeof child === "function" ? child(controlProps) : children}
     ${hint ? html`<p class="hint" id="${id}-hint">${hint}</p>` : null}
     ${error ? html`<p class="error" id="${id}-error">${error}</p>` : null}
   </div>`;
 }
 
-/** Nothing here yet: what would be here, and how to make it happen. */
+/** Shown instead of an empty list: what would be here, and how to get it. */
 export const Empty = ({ title, children, action }) => html`<section class="empty">
   <svg class="empty-post" viewBox="0 0 48 48" aria-hidden="true">
     <path d="M24 6v38M10 12h22l6 5-6 5H10zM38 27H20l-5 4 5 4h18z" />
@@ -115,7 +115,7 @@ export const Empty = ({ title, children, action }) => html`<section class="empty
   ${action ? html`<div class="empty-action">${action}</div>` : null}
 </section>`;
 
-/** A share of a whole as a bar; the number is told as text too. */
+/** A share as a bar. The number is also given as text. */
 export function Bar({ value, max = 1, tone = "info", label }) {
   const share = max > 0 ? Math.max(0, Math.min(1, value / max)) : 0;
   return html`<span class="bar ${tone}" role="img" aria-label=${label ?? `${value} of ${max}`} title=${label}>
@@ -123,7 +123,7 @@ export function Bar({ value, max = 1, tone = "info", label }) {
   </span>`;
 }
 
-/** tabs: [{id, title, badge?}]. The arrow keys go from one to the next. */
+/** tabs: [{id, title, badge?}]. The arrow keys change the tab. */
 export function Tabs({ tabs, current, onChange, label = "Sections" }) {
   const onKeyDown = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -155,7 +155,7 @@ export const Skeleton = ({ lines = 3 }) => html`<div class="skeleton" role="stat
   ${Array.from({ length: lines }, (_, index) => html`<span key=${index} class="skeleton-line"></span>`)}
 </div>`;
 
-/** Names and values: rows of [name, content]; empty ones are left out. */
+/** Names and values: rows of [name, content]. Empty values are omitted. */
 export const Facts = ({ rows }) => html`<dl class="facts">
   ${rows
     .filter(([, content]) => content !== null && content !== undefined && content !== "")

@@ -1,4 +1,4 @@
-// Moments and lengths of time in few words.
+// Formatting of times, durations and numbers.
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 
@@ -7,7 +7,7 @@ const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const UNITS = [["day", 86_400], ["hour", 3600], ["minute", 60]];
 
-export function ago(at, now = Date.now()) {
+export function formatAge(at, now = Date.now()) {
   const seconds = (new Date(at).getTime() - now) / 1000;
   for (const [unit, length] of UNITS) {
     if (Math.abs(seconds) >= length) return RELATIVE.format(Math.trunc(seconds / length), unit);
@@ -15,7 +15,7 @@ export function ago(at, now = Date.now()) {
   return Math.abs(seconds) < 5 ? "now" : RELATIVE.format(Math.trunc(seconds), "second");
 }
 
-// One clock for the whole page, however many moments it shows.
+// One timer for all times on the page.
 const watchers = new Set();
 let ticking;
 
@@ -31,22 +31,22 @@ function useTick() {
   }, []);
 }
 
-/** "3 min. ago", with the exact moment as its title. */
+/** "3 min. ago", with the exact time as its title. */
 export function Ago({ at }) {
   useTick();
   if (!at) return html`<span class="faint">never</span>`;
-  return html`<time datetime=${at} title=${exact(at)}>${ago(at)}</time>`;
+  return html`<time datetime=${at} title=${formatExact(at)}>${formatAge(at)}</time>`;
 }
 
 export const Time = Ago;
 
-/** The time of day, for lists in which every line is young. */
-export const clock = (at) => CLOCK.format(new Date(at));
+/** The time of day, for lists of recent entries. */
+export const formatClock = (at) => CLOCK.format(new Date(at));
 
-export const exact = (at) => EXACT.format(new Date(at));
+export const formatExact = (at) => EXACT.format(new Date(at));
 
 /** "340 ms", "1.2 s", "4 min". */
-export function duration(milliseconds) {
+export function formatDuration(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return "–";
   if (milliseconds < 1) return "<1 ms";
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
@@ -58,8 +58,8 @@ export function duration(milliseconds) {
 const WHOLE = new Intl.NumberFormat("en");
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-/** A count a person can read: 1,234 and 56.7K. */
-export function number(value) {
+/** A readable count: 1,234 and 56.7K. */
+export function formatNumber(value) {
   if (value === null || value === undefined) return "–";
   return Math.abs(value) < 10_000 ? WHOLE.format(value) : SHORT.format(value);
 }
