@@ -14,6 +14,7 @@ import anyio
 
 from fingerpost.errors import ConfigError, ModelReplyInvalid
 from fingerpost.llm.base import ModelReply, ModelRequest, OnText
+from fingerpost.llm.byte_limit import limit_bytes
 from fingerpost.llm.content import as_list, as_mapping, get_named_tool, get_number, get_stop_texts
 from fingerpost.llm.native_formats import (
     CUT_SHORT,
@@ -595,8 +596,6 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
 
     async def _limit_response(self, response: httpx2.Response) -> None:
         """Limit the size of a response, regardless of its status and headers."""
-        from fingerpost.llm.byte_limit import limit_bytes
-
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             message = f"{self.name} sent a compressed reply, which was not asked for"
             raise ModelReplyInvalid(message, model=self.name, hint="Look at the proxy in front of the model.")

@@ -12,6 +12,7 @@ import anyio
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import CallFinished, Event, RequestNarrowed, SmartRoutingEnd, SyntaxStopped
 from fingerpost.frozen import frozen
+from fingerpost.narrow.server_picker import should_pick_servers
 from fingerpost.records import Message, Narrowing, RouteOutcome, create_id
 from fingerpost.router.options import MAX_TURNS, RouteOptions
 
@@ -328,8 +329,6 @@ class Agent:
 
     def status(self) -> AgentStatus:
         """The current options and statistics."""
-        from fingerpost.narrow.server_picker import should_pick_servers
-
         state, routing = self._state, self._router.switches.now.smart_routing
         cards = self._router.tools.cards
         servers = len({card.server for card in cards})

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.errors import StoreError
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
@@ -80,7 +81,6 @@ def _open_openai(deps: SurfaceDeps, rate_limiter: RateLimiter) -> AbstractAsyncC
 def _open_api(
     deps: SurfaceDeps, rate_limiter: RateLimiter, readers: _StreamReaders
 ) -> AbstractAsyncContextManager[ServedApp]:
-    from fingerpost.analytics.journal_reader import JournalReader
     from fingerpost.surfaces.api import open_api
 
     @asynccontextmanager

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -114,7 +115,7 @@ def _make_provider(service: str, endpoint: str | None) -> TracerProvider:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    from fingerpost.telemetry import spans as _  # noqa: F401 - loaded here rather than on the event loop
+    import_module("fingerpost.telemetry.spans")  # here and not on the event loop
 
     exporter = OTLPSpanExporter(
         endpoint=None if endpoint is None else build_traces_url(endpoint), timeout=EXPORT_TIMEOUT_S

@@ -148,13 +148,13 @@ def why(**options: Any) -> Any:
 KINDS = ("corrections", "outcomes", "preferences", "decisions", "thresholds")
 
 
-@click.command()
+@click.command("learned")
 @click.argument("what", nargs=-1, type=click.Choice(KINDS))
 @click.option("--reset", is_flag=True, help="Forget WHAT, or everything that was learned.")
 @click.option("--person", metavar="NAME", help="Only what this person said and is used to.")
 @common_options
 @wait_option
-def learned(**options: Any) -> Any:
+def show_learned(**options: Any) -> Any:
     """Show what was learned from use and feedback, which of it counts, and why.
 
     With --reset it is forgotten: corrections (what people said), outcomes (what worked for which

@@ -137,7 +137,7 @@ COMMANDS: Final = {
     "route": CommandEntry("commands:route", LOOK, "Show which tools a request would be offered, and why"),
     "why": CommandEntry("commands:why", LOOK, "Say why one tool is or is not offered for a request"),
     "learned": CommandEntry(
-        "commands:learned", LOOK, "Show what was learned from use and feedback, or forget it"
+        "commands:show_learned", LOOK, "Show what was learned from use and feedback, or forget it"
     ),
     "insight": CommandEntry(
         "commands:insight", LOOK, "Show figures over time, and both arms of every rollout"
