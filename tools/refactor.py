@@ -1,6 +1,5 @@
 """Rename symbols and move modules from tables, over the whole repository.
 
-    python tools/refactor.py count
     python tools/refactor.py rename tools/renames/*.toml
     python tools/refactor.py move tools/renames/*.toml
     python tools/refactor.py files tools/renames/*.toml
@@ -1108,60 +1107,12 @@ def _format() -> None:
     subprocess.run(["ruff", "format", "-q", *CODE], cwd=ROOT, check=False)
 
 
-# Counting
-
-
-def count() -> None:
-    """The figures of the review: files, importers, names."""
-    trees = {
-        module_of(path): ast.parse(path.read_text())
-        for path in sorted((ROOT / "src" / PACKAGE).rglob("*.py"))
-    }
-    lines = {name: len(path_of(name).read_text().splitlines()) for name in trees}
-    importers: dict[str, set[str]] = defaultdict(set)
-    hidden = 0
-    for name, tree in trees.items():
-        top = {id(node) for node in _flatten(tree.body)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and _is_ours(node.module):
-                hidden += id(node) not in top
-                base = (node.module or "").removeprefix(PACKAGE).removeprefix(".")
-                for target in (base, *(f"{base}.{alias.name}" for alias in node.names)):
-                    if target in trees and target != name:
-                        importers[target].add(name)
-    single = [
-        name
-        for name, users in importers.items()
-        if len(users) == 1
-        and not path_of(name).name.startswith("__")
-        and next(iter(users)).rpartition(".")[0] == name.rpartition(".")[0]
-        and lines[name] < 100
-    ]
-    file_names = [path_of(name).name for name in trees if not path_of(name).name.startswith("__")]
-    classes = [
-        node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
-    ]
-    gerunds = [name for name in trees if re.search(r"ing$", name.rpartition(".")[2])]
-    print(f"files                                  {len(trees)}")
-    print(f"lines                                  {sum(lines.values())}")
-    print(f"median lines                           {sorted(lines.values())[len(lines) // 2]}")
-    print(f"one importer, same package, < 100      {len(single)}")
-    print(f"modules that share their file name     {sum(file_names.count(one) > 1 for one in file_names)}")
-    print(f"class names used twice or more         {len({one for one in classes if classes.count(one) > 1})}")
-    print(f"modules that end in -ing               {len(gerunds)}")
-    print(f"own imports inside functions           {hidden}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
-    actions.add_parser("count")
     for name in ("rename", "move", "files"):
         actions.add_parser(name).add_argument("tables", type=Path, nargs="+")
     given = parser.parse_args()
-    if given.action == "count":
-        count()
-        return 0
     table = Table.from_files(given.tables)
     return {"rename": rename, "move": move, "files": move_files}[given.action](table)
 

@@ -1,0 +1,224 @@
+"""Count what makes the package hard to find one's way in: `python -m tests.structure [FOLDER]`.
+
+`tests/test_structure.py` fails when a count is over its limit. Each finding names a place and what to do.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = Path(__file__).parent.parent / "src" / "fingerpost"
+GERUND_NOUNS: Final = frozenset(
+    [
+        "embedding",
+        "heading",
+        "learning",
+        "listing",
+        "logging",
+        "mapping",
+        "pricing",
+        "ranking",
+        "ring",
+        "routing",
+        "setting",
+        "streaming",
+        "string",
+        "testing",
+        "timing",
+        "tracing",
+        "typing",
+        "warning",
+    ]
+)
+PARTICIPLES: Final = frozenset(
+    [
+        "begun",
+        "bound",
+        "brought",
+        "built",
+        "chosen",
+        "found",
+        "given",
+        "gone",
+        "heard",
+        "held",
+        "kept",
+        "known",
+        "left",
+        "made",
+        "meant",
+        "said",
+        "seen",
+        "sent",
+        "shown",
+        "spoken",
+        "taken",
+        "told",
+        "written",
+    ]
+)
+VERBS_IN_ED: Final = frozenset(["embed", "exceed", "feed", "need", "proceed", "seed", "speed", "succeed"])
+SMALL_MODULE_LINES: Final = 100
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str  # dotted, with the package: fingerpost.router.router
+    path: Path
+    tree: ast.Module
+    lines: int
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.name == "__init__.py"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One count: its limit, what to do about a finding, and how the findings are made."""
+
+    title: str
+    limit: int
+    advice: str
+    find: Callable[[list[Module]], list[str]]
+
+
+def read_modules(root: Path = PACKAGE) -> list[Module]:
+    modules: list[Module] = []
+    for path in sorted(root.rglob("*.py")):
+        parts = [root.name, *path.relative_to(root).with_suffix("").parts]
+        text = path.read_text(encoding="utf-8")
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        modules.append(Module(name, path, ast.parse(text), text.count("\n")))
+    return modules
+
+
+def find_files(modules: list[Module]) -> list[str]:
+    return [module.name for module in modules]
+
+
+def find_repeated_classes(modules: list[Module]) -> list[str]:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module.name)
+    return [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
+
+
+def find_gerund_modules(modules: list[Module]) -> list[str]:
+    return [
+        module.name
+        for module in modules
+        if (word := module.name.rpartition(".")[2].split("_")[-1]).endswith("ing")
+        and word not in GERUND_NOUNS
+    ]
+
+
+def find_participle_functions(modules: list[Module]) -> list[str]:
+    return [
+        f"{module.name}.{node.name}"
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and _is_participle(node.name.strip("_"))
+        and not any(re.search(r"property|contextmanager", ast.unparse(one)) for one in node.decorator_list)
+    ]
+
+
+def _is_participle(word: str) -> bool:
+    return word in PARTICIPLES or (re.fullmatch(r"[a-z]{3,}ed", word) is not None and word not in VERBS_IN_ED)
+
+
+def find_hidden_imports(modules: list[Module]) -> list[str]:
+    return [
+        f"{module.name}:{line}"
+        for module in modules
+        for line in sorted(
+            {
+                node.lineno
+                for function in ast.walk(module.tree)
+                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+                for node in ast.walk(function)
+                if isinstance(node, ast.Import | ast.ImportFrom) and any(_read_targets(node))
+            }
+        )
+    ]
+
+
+def find_fragments(modules: list[Module]) -> list[str]:
+    """Small modules that one module of the same package imports; names that a package exports are not."""
+    known = {module.name: module for module in modules}
+    importers: dict[str, set[str]] = defaultdict(set)
+    for module in modules:
+        for node in ast.walk(module.tree):
+            for target in _read_targets(node):
+                if target in known and target != module.name:
+                    importers[target].add(module.name)
+    return [
+        f"{name} ({known[name].lines} lines): imported by {importer}"
+        for name, found in sorted(importers.items())
+        if len(found) == 1
+        for importer in found
+        if not known[name].is_package
+        and not known[importer].is_package
+        and known[name].lines < SMALL_MODULE_LINES
+        and importer.rpartition(".")[0] == name.rpartition(".")[0]
+        and not _is_declarative(known[name].tree)
+    ]
+
+
+def _is_declarative(tree: ast.Module) -> bool:
+    """Whether a module holds protocols or tables of data alone."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        if isinstance(node, ast.ClassDef) and not any("Protocol" in ast.unparse(one) for one in node.bases):
+            return False
+    return True
+
+
+def _read_targets(node: ast.AST) -> Iterator[str]:
+    """The modules of our own that an import may name."""
+    if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE.name:
+        yield from {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    elif isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name.split(".")[0] == PACKAGE.name)
+
+
+RULES: Final = (
+    Rule("Python files", 400, "add to the module that has the idea already, or merge two", find_files),
+    Rule("class names used twice", 0, "qualify the name: ChatTurn, not a second Turn", find_repeated_classes),
+    Rule("modules named by a gerund", 0, "name the noun: prompts, not prompting", find_gerund_modules),
+    Rule(
+        "functions named by a participle",
+        0,
+        "begin with a verb: render_, not rendered",
+        find_participle_functions,
+    ),
+    Rule(
+        "own imports in functions",
+        20,
+        "import at the top, unless it loads something heavy",
+        find_hidden_imports,
+    ),
+    Rule("small modules with one importer", 0, "move the code into the importer", find_fragments),
+)
+
+
+def main(folder: str | None = None) -> None:
+    modules = read_modules(PACKAGE if folder is None else Path(folder))
+    for rule in RULES:
+        sys.stdout.write(f"{rule.title:34} {len(rule.find(modules)):5}   limit {rule.limit}\n")
+    sys.stdout.write(f"{'lines':34} {sum(module.lines for module in modules):5}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

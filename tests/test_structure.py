@@ -1,0 +1,21 @@
+"""The package stays easy to find one's way in: few modules, plain names, imports at the top."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.structure import RULES, read_modules
+
+if TYPE_CHECKING:
+    from tests.structure import Rule
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.title)
+def test_a_count_of_the_package_stays_within_its_limit(rule: Rule) -> None:
+    found = rule.find(read_modules())
+    shown = "\n  ".join(found if rule.limit == 0 else [])
+    assert len(found) <= rule.limit, (
+        f"{rule.title}: {len(found)}, limit {rule.limit}. {rule.advice}.\n  {shown}"
+    )
