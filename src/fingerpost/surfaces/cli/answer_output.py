@@ -126,8 +126,8 @@ class ProgressText:
         return f", asking {model}…" if self._any_model else ""
 
 
-# Kept as they are: line ends, tabs, backslashes (code), and the joiners and marks that Hebrew, Persian
-# and emoji need. Everything else one cannot see is written out.
+# Kept unchanged: line ends, tabs, backslashes (code), and the joiners and marks that Hebrew, Persian
+# and emoji need. All other invisible characters are escaped.
 _KEPT: Final = "\n\t\\\u200c\u200d\u200e\u200f\ufe0f"
 
 
@@ -149,14 +149,14 @@ class AnswerWriter:
         self._screen = get_error_output()
         self._status: Status | None = None
         self._written: list[str] = []
-        self._in_line = False  # something stands on the line without an end
+        self._in_line = False  # the current line is not ended
 
     def handle(self, output: str | Event) -> None:
         """Write a piece of the answer, or show an event as progress."""
         if isinstance(output, str):
             self._write(output)
             return
-        # Once the answer has begun only a tool at work is worth interrupting it for.
+        # Once the answer has started, only a running tool interrupts it.
         if self._written and not isinstance(output, AttemptStarted | CallProgressed):
             return
         if self._screen.is_terminal and (words := self._progress.describe(output)) is not None:
@@ -198,7 +198,7 @@ class AnswerWriter:
             self._in_line = False
 
     def _show(self, words: str) -> None:
-        shown = Text(words)  # as text: a tool's name in brackets is no markup
+        shown = Text(words)  # as plain text: brackets in a tool's name are not markup
         if self._status is not None:
             self._status.update(shown)
             return

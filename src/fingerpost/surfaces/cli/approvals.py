@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_VALUE: Final = 2_000
-MOST_TRIES: Final = 5  # answers that are none of the four
+MOST_TRIES: Final = 5  # invalid answers
 
 _DOES: Final = {"read": "reads", "write": "changes things", "destroy": "destroys things"}
 
@@ -89,7 +89,7 @@ def _spell_out(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return escape_invisible_except(
         text
-    )  # a line break is written out: each line of the question is one argument, no more
+    )  # line breaks are escaped: each line of the question is exactly one argument
 
 
 def _is_cut(pending: Pending) -> bool:
@@ -396,7 +396,7 @@ def _format_caller(pending: Pending) -> str:
 
 
 def _show_details(pending: Pending, *, as_json: bool) -> None:
-    waits = pending.decision is Decision.WAITING  # what is decided is shown as in a list
+    waits = pending.decision is Decision.WAITING  # decided calls are shown as in the list
     if as_json:
         print_json(_convert_pending(pending, exact=waits))
         return

@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-RouterOutput = str | Event  # a piece of the answer, or something that happened
+RouterOutput = str | Event  # a piece of the answer, or an event
 OutputHandler = Callable[[RouterOutput], None]
 
-UNWIND_SECONDS: Final = 10.0  # how long a stopped answer may take to let go of what it holds
-POLL_SECONDS: Final = 0.2  # a wait without end cannot be interrupted everywhere
+UNWIND_SECONDS: Final = 10.0  # time for a cancelled answer to release its resources
+POLL_SECONDS: Final = 0.2  # a wait without a timeout cannot be interrupted on all platforms
 
 
 class EventRelay:
@@ -93,7 +93,7 @@ class RouterThread:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What this thread raised (Ctrl-C, a closed pipe) is nothing the event loop could do with.
+        # The event loop cannot handle exceptions of this thread (Ctrl-C, a closed pipe).
         self._stack.close()
 
     def connect(self, *, server: str | None, wait: float) -> None:
@@ -101,7 +101,7 @@ class RouterThread:
 
         async def work() -> None:
             if server is not None:
-                self.router.servers.get_status(server)  # an unknown name is answered with the near ones
+                self.router.servers.get_status(server)  # an unknown name gets similar names in the error
             await connect_servers(self.router, *([server] if server else []), wait=wait)
             await settle_tools(self.router)
 
@@ -127,7 +127,7 @@ class RouterThread:
         task = self._portal.start_task_soon(run_work)
         try:
             _relay_output(outputs, handle or _ignore)
-        except BaseException:  # Ctrl-C, or nobody reads what we write any more
+        except BaseException:  # Ctrl-C, or the output is closed
             task.cancel()
             _drain(outputs)
             raise
@@ -167,7 +167,7 @@ def _ignore(output: RouterOutput) -> None:
     """Discard the output."""
 
 
-MOST_APPROVALS: Final = 50  # of one request: a model that finds ever more to approve is not followed
+MOST_APPROVALS: Final = 50  # per request: limits a model that requests ever more approvals
 
 Decide: TypeAlias = "Callable[[Pending], Approval | None]"
 
@@ -229,12 +229,12 @@ class AnswerDialog:
         except BaseException:
             writer.stop()
             raise
-        # What waits for the person is not the answer: whoever asks them shows it.
+        # A pending call or question is not the answer. The code that asks the person shows it.
         writer.finish("" if route.pending is not None or route.question is not None else route.answer)
         return route
 
 
-MOST_QUESTIONS: Final = 5  # asked back about one request
+MOST_QUESTIONS: Final = 5  # questions per request
 EXIT_CODES: Final = {
     RouteOutcome.ANSWERED: 0,
     RouteOutcome.HANDED_BACK: 0,
@@ -254,7 +254,7 @@ class AskOptions:
 
     text: str
     conversation: str
-    known: bool  # the conversation may have begun earlier
+    known: bool  # the conversation may have started earlier
     resume: str | None = None
     server: str | None = None
     profile: str | None = None
@@ -366,7 +366,7 @@ class _AskRequest:
             return None
         try:
             return ask_permission(pending, by=self._by, card=self._thread.router.tools.get(pending.tool))
-        except KeyboardInterrupt:  # the question is left, not the call: it waits as long as any other
+        except KeyboardInterrupt:  # ends the question, not the call, which keeps waiting
             click.echo(f"\nstopped; the call still waits for you. {_format_next_step(pending)}", err=True)
             raise
 

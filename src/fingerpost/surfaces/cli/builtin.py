@@ -113,7 +113,7 @@ class KeyedApp:
         self._streams: set[anyio.CancelScope] = set()
         self._calls: set[anyio.CancelScope] = set()
         self._closed = False
-        self._quiet = anyio.Event()  # once closed: no call is under way any more
+        self._quiet = anyio.Event()  # set when no call is running after the close
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         try:
@@ -124,7 +124,7 @@ class KeyedApp:
             await respond(send, fault.status, body, (JSON_TYPE, *fault.headers))
             return
         answer = _ResponseTracker(send)
-        # A GET is a stream for news: it never ends by itself.
+        # A GET is a notification stream, which does not end by itself.
         with self._track(self._streams if scope["method"] == "GET" else self._calls) as limit, limit:
             await cast("Any", self._app)(scope, receive, answer.send)
         if limit.cancelled_caught:
@@ -212,7 +212,7 @@ def run_builtin(
     as_json: bool,
 ) -> int:
     """List our own servers, or run one of them alone, for any MCP client."""
-    # Taken out of the environment: programs that the server starts have no business with it.
+    # Removed from the environment, so that programs started by the server do not get it.
     key = os.environ.pop(KEY_VARIABLE, None)
     asked = CommonOptions(config, servers, as_json)
     if reviewed:

@@ -201,7 +201,7 @@ def _make_readable(text: str) -> str:
     return escape_invisible_except(text, keep="\n\t")
 
 
-_LOOKED_AT = 20  # parts, for the first that is a file
+_LOOKED_AT = 20  # parts searched for the first file
 
 
 def show_result(

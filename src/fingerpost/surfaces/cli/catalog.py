@@ -159,7 +159,7 @@ def list_tools(
     async def work() -> int:
         async with open_router(loaded) as router:
             if server is not None:
-                router.servers.get_status(server)  # an unknown name is answered with the near ones
+                router.servers.get_status(server)  # an unknown name gets similar names in the error
             await connect_servers(router, *([server] if server else []), wait=wait)
             cards = _find_matching(router.tools, " ".join(query), server)
             if as_json:

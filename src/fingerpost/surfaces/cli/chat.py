@@ -187,7 +187,7 @@ def _read_approval(pending: Pending, words: str, *, by: str, card: ToolCard | No
         case "e" | "edit" if rest.strip():
             try:
                 return approve_edited(pending, read_pairs(shlex.split(rest)), by=by, card=card)
-            except ValueError as error:  # a quotation mark without its partner
+            except ValueError as error:  # unbalanced quotation marks
                 raise click.BadParameter(str(error)) from error
         case _:
             return None
@@ -286,9 +286,7 @@ class ChatSession:
         server: str | None,
         profile: str | None = None,
     ) -> None:
-        thread.router.profiles.resolve_profile(
-            profile, caller=get_person()
-        )  # an unknown one is told of before anything
+        thread.router.profiles.resolve_profile(profile, caller=get_person())  # report an unknown name first
         self.profile = profile
         self.thread = thread
         self.mode = mode
@@ -296,13 +294,13 @@ class ChatSession:
         self.by = get_person()
         self.conversation = conversation or create_id("ses")
         self.history: tuple[Message, ...] = ()
-        self._asked: Route | None = None  # what the next line may answer, where no model reads along
+        self._asked: Route | None = None  # the question that the next line may answer, without a model
         if conversation is not None:
             store = thread.router.store
             self.history = thread.run(lambda _: read_history(store, conversation, caller=self.by))
             self._asked = thread.run(lambda _: find_open_question(store, conversation, caller=self.by))
         self.last: Route | None = None
-        self.waiting: Route | None = None  # what /approve is about: the call of the last line, never an older
+        self.waiting: Route | None = None  # the call for /approve: that of the last line, never an older one
         self._lines = lines
         self._dialogue = AnswerDialog(thread)
 
@@ -380,7 +378,7 @@ class ChatSession:
         self.waiting = route if route.pending is not None else None
         self._asked = route if route.pending is None and _takes_answer(route) else None
         if route.pending is not None or route.question is not None:
-            discard_typed_ahead()  # the next line is about this, so it has to be typed after it was shown
+            discard_typed_ahead()  # the next line answers this, so it must be typed after it is shown
         if route.pending is not None:
             if not self._lines.typed:
                 show_pending(route.pending)
@@ -393,12 +391,12 @@ class ChatSession:
             print_note(format_footer(route))
 
     def _decide(self, pending: Pending) -> Approval | None:
-        # From a pipe the next line may be the next request: only /approve is an answer to this.
+        # In a pipe the next line may be the next request, so only /approve counts as an answer.
         if not self._lines.typed:
             return None
         try:
             return ask_permission(pending, by=self.by, card=self.thread.router.tools.get(pending.tool))
-        except KeyboardInterrupt:  # the question is left, not the call: it waits as long as any other
+        except KeyboardInterrupt:  # ends the question, not the call, which keeps waiting
             print_note(STILL_WAITS)
             return None
 

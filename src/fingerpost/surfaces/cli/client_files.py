@@ -125,12 +125,12 @@ def _insert(text: str, into: _ObjectSpan, key: str, value: object) -> str:
     indent = _get_indent(text, into.members[-1].start) if into.members else outer + unit
     member = f"{json.dumps(key, ensure_ascii=False)}: {_render(value, indent, unit, newline, inline=inline)}"
     if not into.members:
-        kept = text[into.start + 1 : into.end].rstrip()  # comments, perhaps
+        kept = text[into.start + 1 : into.end].rstrip()  # may contain comments
         return f"{text[: into.start + 1]}{kept}{newline}{indent}{member}{newline}{outer}{text[into.end :]}"
     last = into.members[-1]
     comma = _find_comma(text, last.end, into.end)
     tail = text[last.end : into.end]
-    rest = tail.rstrip()  # comments behind the last member stay with it
+    rest = tail.rstrip()  # comments after the last member stay with it
     before = text[: last.end] + ("" if comma is not None else ",") + rest
     gap = " " if inline else newline + indent
     after_ours = "," if comma is not None else ""
@@ -140,12 +140,12 @@ def _insert(text: str, into: _ObjectSpan, key: str, value: object) -> str:
 def _remove_member(text: str, inside: _ObjectSpan, member: _MemberSpan) -> str:
     place = inside.members.index(member)
     before = text[: member.start].rstrip()
-    if to_plain_json(text)[len(before) - 1].isspace():  # a comment stands there, and its line must end
+    if to_plain_json(text)[len(before) - 1].isspace():  # a comment is there, and its line must end
         before = text[: member.start].rstrip(" \t")
     following = inside.members[place + 1].start if place + 1 < len(inside.members) else inside.end
     comma = _find_comma(text, member.end, following)
     after = text[member.end :] if comma is None else text[member.end : comma] + text[comma + 1 :]
-    if comma is None and place > 0:  # it was the last: the comma in front of it goes
+    if comma is None and place > 0:  # it was the last member: remove the comma before it
         previous = inside.members[place - 1]
         at = _find_comma(text, previous.end, member.start)
         if at is not None:
@@ -219,7 +219,7 @@ def drop_toml(text: str, place: Sequence[str], name: str) -> str:
     start, end = span
     kept = lines[:start]
     if kept and not kept[-1].strip() and (end == len(lines) or not lines[end].strip()):
-        kept.pop()  # the empty line that set our table apart
+        kept.pop()  # the empty line before our table
     return "".join(kept) + "".join(lines[end:])
 
 
@@ -230,7 +230,7 @@ def _format_table(path: Sequence[str], entry: Mapping[str, object]) -> list[str]
         if isinstance(value, Mapping):
             inner += ["", *_format_table((*path, key), value)]  # pyright: ignore[reportUnknownArgumentType] - of strings
         else:
-            # Texts, lists of texts and switches are written in TOML as in JSON.
+            # Strings, lists of strings and booleans have the same form in TOML and JSON.
             lines.append(f"{_format_key(key)} = {json.dumps(value, ensure_ascii=False)}")
     return lines + inner
 
@@ -271,7 +271,7 @@ def _parse_header(line: str) -> tuple[str, ...] | None:
     return tuple(part.strip("\"'") for part in parts)
 
 
-# Entries of servers may hold secrets: nobody but the owner reads a file we create.
+# Entries of servers may contain secrets: only the owner may read new files.
 PRIVATE: Final = 0o600
 
 

@@ -58,11 +58,11 @@ class InstallClient:
     name: str
     label: str
     place: tuple[str, ...] = ("mcpServers",)
-    files: tuple[str, ...] = ()  # of those `discover` knows, the names to write; empty: any
+    files: tuple[str, ...] = ()  # names of files known to `discover` that may be written; empty: any
     extra: Mapping[str, object] = field(default_factory=dict[str, object])  # in a stdio entry
-    url: str | None = "url"  # what it calls an address; None: it takes none in this file
+    url: str | None = "url"  # the member for a URL; None: URLs are not supported in this file
     http_extra: Mapping[str, object] = field(default_factory=dict[str, object])
-    variable: str | None = None  # how its file refers to an environment variable; None: it cannot
+    variable: str | None = None  # syntax for an environment variable; None: not supported
 
     @property
     def is_toml(self) -> bool:
@@ -102,7 +102,7 @@ CLIENTS: Final = {
 }
 
 
-# What says how we are reached: an older entry keeps none of it.
+# Connection members, which are not kept from an older entry.
 OURS: Final = frozenset(
     {"type", "source", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"}
 )
@@ -232,7 +232,7 @@ def format_change(change: ConfigFileChange, shown: str, client: InstallClient) -
 
 def apply_change(change: ConfigFileChange, now: datetime) -> Path | None:
     """Write the change atomically. Return the path of the backup, if there was a file."""
-    target = change.file.resolve()  # a link stays a link
+    target = change.file.resolve()  # keep symbolic links
     if _read_bytes(target) != change.before:
         message = f"{change.file} was changed by somebody else meanwhile"
         raise ConfigError(message, hint="run the command again")
@@ -393,7 +393,7 @@ def _find_free_backup(target: Path, now: datetime) -> Path:
 
 
 KEY_VARIABLE = "FINGERPOST_KEY"
-# Programs that are started from a desktop have these as well.
+# Programs started from a desktop have these too.
 EVERYWHERE = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER"})
 
 
@@ -450,7 +450,7 @@ def _get_standing(place: ClientFile, name: str) -> str:
     try:
         return "installed" if plan_removal(place.client, place.file, name).needed else "not yet"
     except ConfigError:
-        return "its file cannot be read"  # `fingerpost install CLIENT` says why
+        return "its file cannot be read"  # `fingerpost install CLIENT` reports the reason
 
 
 def _list_places(*, project: bool) -> tuple[ClientFile, ...]:
@@ -487,7 +487,7 @@ def _describe_stdio_entry(
     if (named := servers or os.environ.get(SERVERS_FILE)) is not None:
         files += ["--servers", str(Path(named).expanduser().absolute())]
     beside = Path(sys.executable).with_name("fingerpost")
-    # Programs with windows do not have the shell's PATH: the command is written whole.
+    # Desktop programs do not have the shell's PATH: write the full path of the command.
     command, first = (str(beside), []) if beside.is_file() else (sys.executable, ["-m", "fingerpost"])
     return build_stdio_entry(client, command, [*first, "stdio", *wishes, *files]), notes
 

@@ -120,7 +120,7 @@ async def connect_servers(router: Router, *names: str, wait: float | None = None
     if not screen.is_terminal:
         await router.connect(*names, timeout=wait)
         return
-    from rich.text import Text  # names of servers must not be read as markup
+    from rich.text import Text  # server names must not be parsed as markup
 
     with screen.status("connecting") as status:
         async with anyio.create_task_group() as group:

@@ -42,7 +42,9 @@ from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, 
 
 if TYPE_CHECKING:
     pass
-VECTOR_SECONDS: Final = 20.0  # a first run makes the vectors of all tools; after so long words alone must do
+VECTOR_SECONDS: Final = (
+    20.0  # a first run computes the vectors of all tools; after this time only words are used
+)
 ANSWER_TOKENS: Final = 300
 
 
@@ -51,7 +53,7 @@ class ModelAnswer:
     """Time and tokens of one completion, or its error."""
 
     milliseconds: float = 0.0
-    tokens: float | None = None  # None: the server does not say
+    tokens: float | None = None  # None: unknown
     error: str | None = None
 
 
@@ -74,8 +76,8 @@ class RoutingComparison:
     chosen: RoutingVariant | None
     routed: RoutingVariant
     offered: tuple[str, ...]
-    added_ms: float  # all of routing
-    choosing_ms: float  # of it: choosing servers
+    added_ms: float  # by routing in total
+    choosing_ms: float  # of this, by choosing servers
 
     @property
     def ways(self) -> tuple[RoutingVariant, ...]:
@@ -105,7 +107,7 @@ class FallbackResult:
     failure: str
     tools: int  # still offered
     of: int
-    error: str | None  # as `smart_routing_end` tells it
+    error: str | None  # from `smart_routing_end`
 
     @property
     def is_right(self) -> bool:
@@ -201,7 +203,7 @@ async def measure(router: Router, text: str, pool: ModelPool) -> RoutingComparis
     conversation = create_id("cmp")
     first = await router.narrow(text, conversation=conversation)
     by_model = first.servers is not None and first.servers.by == "model"
-    # A model has chosen for this conversation; without one, choosing is measured again in a new one.
+    # If a model chose the servers, reuse the conversation. Otherwise measure the choice again in a new one.
     second = await router.narrow(text, conversation=conversation if by_model else create_id("cmp"))
     choosing = (first if by_model else second).servers
     choosing_ms = choosing.milliseconds if choosing is not None else 0.0
@@ -249,7 +251,7 @@ async def _ask_model(
     )
     try:
         reply = await pool.ask(Role.LITE, request)
-    except ModelError as error:  # too many tools for a model is a result, too
+    except ModelError as error:  # too many tools for a model is also a result
         return ModelAnswer(error=str(error))
     return ModelAnswer(
         milliseconds=round(reply.milliseconds, 1), tokens=reply.usage.total if reply.usage else None

@@ -215,7 +215,7 @@ def show_profile(*, name: str, prompt: bool, **options: Any) -> int:
 
     async def work() -> int:
         async with open_router(loaded) as router:
-            router.profiles.get_profile(name)  # an unknown name is told of first
+            router.profiles.get_profile(name)  # report an unknown name first
             await connect_servers(router, wait=options["wait"])
             view = await router.look(profile=name)
             if options["as_json"]:

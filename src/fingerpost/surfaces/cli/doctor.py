@@ -206,7 +206,7 @@ def _show_findings(findings: tuple[SetupFinding, ...]) -> None:
             Text(f"{number}. {mark} {clean_text(finding.subject)}: {clean_text(finding.what)}", style=colour)
         )
         label = "to change that" if finding.severity == "advice" else "fix"
-        # A command broken into two lines could not be copied.
+        # A command on two lines could not be copied.
         screen.print(Text(f"     {label}: {clean_text(finding.fix)}"), soft_wrap=True)
         for line in finding.detail:
             screen.print(Text(f"     │ {clean_text(line)}", style="dim"))

@@ -65,7 +65,7 @@ class Timeline:
 
     spans: tuple[TimelineSpan, ...]
     length: float
-    waited: float = 0.0  # for a person
+    waited: float = 0.0  # for an approval
 
     def sum_stage(self, stage: str) -> float:
         """Return the milliseconds of a stage; parallel time counts once."""
@@ -205,7 +205,7 @@ _READS: Final = {True: " (it only reads)", False: " (it changes something)", Non
 _COLOURS: Final = {"narrow": "green", "model": "cyan", "tool": "magenta"}
 _SHADES: Final = {"narrow": "▒", "model": "█", "tool": "▓"}
 
-StoryLine = tuple[str, str, str]  # what, the words, how they look
+StoryLine = tuple[str, str, str]  # label, text, style
 
 
 def show_explanation(route: Route, events: Sequence[Event]) -> None:
@@ -361,7 +361,9 @@ def _build_axis(found: Timeline, *, coloured: bool) -> Table:
 
 def draw_bar(span: TimelineSpan, whole: float, *, coloured: bool, width: int = AXIS_WIDTH) -> Text:
     """Return the span as a bar of at least one character."""
-    whole = whole or 1.0  # shares first: of a moment too short to divide by, the scale would be endless
+    whole = (
+        whole or 1.0
+    )  # avoids a division by zero; shares are computed first, because the scale may be huge
     start = min(int(span.start / whole * width), width - 1)
     length = max(1, min(round(span.length / whole * width), width - start))
     mark = "█" if coloured else _SHADES[span.stage]

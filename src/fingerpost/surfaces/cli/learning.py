@@ -129,7 +129,7 @@ def show_learned(*, what: tuple[str, ...], **options: Any) -> int:
                 _show_reset(what, gone, as_json=options["as_json"])
                 return 0
             if loaded.specs and not options["as_json"]:
-                await connect_servers(router, wait=options["wait"])  # categories are the tools' own
+                await connect_servers(router, wait=options["wait"])  # categories come from the tools
             print_learned(
                 await router.learning.build_overview(person=options["person"]), as_json=options["as_json"]
             )

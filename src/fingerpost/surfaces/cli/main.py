@@ -34,7 +34,7 @@ MISUSED = 2
 FAILED = 3
 BUG = 70
 INTERRUPTED = 130
-# A full disk, a used-up quota, a file that may not grow, a device that fails: nothing a person can report.
+# A full disk, a quota, a file size limit, a failing device: not bugs that a user should report.
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -42,7 +42,7 @@ def run_guarded(command: click.Command) -> int:
     """Run `command`, print errors as messages and return the exit code."""
     try:
         result: object = command.main(prog_name="fingerpost", standalone_mode=False)
-        sys.stdout.flush()  # what cannot be written is to be known here, not when Python ends
+        sys.stdout.flush()  # report write errors here, not at the interpreter's exit
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as misuse:
@@ -50,7 +50,7 @@ def run_guarded(command: click.Command) -> int:
         return misuse.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except (BrokenPipeError, SystemExit):  # rich leaves with SystemExit when its reader is gone
+    except (BrokenPipeError, SystemExit):  # rich exits with SystemExit when the output is closed
         return _handle_closed_pipe()
     except BaseExceptionGroup as group:
         return _explain_group(group)
@@ -90,12 +90,12 @@ def _explain(error: BaseException) -> int:
 
 
 def _print_line(line: str) -> None:
-    # Only errors need the patterns of secrets: compiling them would slow down every `--help`.
+    # Only errors need the secret patterns: compiling them would slow down every `--help`.
     from fingerpost.redaction import scrub
 
     try:
         click.echo(scrub(line), err=True)
-    except OSError:  # there is no room for that either
+    except OSError:  # this cannot be written either
         discard_errors()
 
 
@@ -261,8 +261,8 @@ def fingerpost() -> None:
 def main() -> None:
     """Run the command and exit with its exit code."""
     make_streams_usable()
-    # Loading what serves makes more than a hundred thousand objects that all stay: looking through them again
-    # and again for garbage, as Python does after every 700, takes a twentieth of the start.
+    # Importing the server creates more than a hundred thousand objects that stay alive. The default garbage
+    # collection after every 700 new objects would take 5 % of the startup.
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
     sys.exit(run_guarded(fingerpost))
 

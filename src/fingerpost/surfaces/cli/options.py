@@ -18,7 +18,9 @@ import click
 from fingerpost.errors import FingerpostError
 
 Command = Callable[..., Any]
-FILE: Final = click.Path(path_type=Path, dir_okay=False)  # shared: click looks for translations for each
+FILE: Final = click.Path(
+    path_type=Path, dir_okay=False
+)  # shared: click looks up translations for each instance
 OVERRIDES = "fingerpost.overrides"  # settings given as options, in the context of the command
 _COMMAND: Final = re.compile(r"`(fingerpost(?: [^`]*)?)`")
 _TAKE_NO_FILES: Final = ("fingerpost import", "fingerpost completion")

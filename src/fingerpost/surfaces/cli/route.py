@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fingerpost.router import Route, Router
 
 
-VECTOR_SECONDS = 20.0  # a first run makes the vectors of all tools; after so long words alone must do
+VECTOR_SECONDS = 20.0  # a first run computes the vectors of all tools; after this time only words are used
 
 
 async def narrow(
@@ -80,7 +80,7 @@ async def settle_tools(router: Router) -> None:
         await router.settle(VECTOR_SECONDS)
 
 
-# Each signal has a colour, and a shade for where there are no colours.
+# Each signal has a colour, and a shade for terminals without colours.
 LOOKS = {"meaning": ("cyan", "█"), "words": ("green", "▓"), "server": ("blue", "▒")}
 OTHER_LOOK = ("magenta", "░")
 VERDICT_COLOURS = {"tool": "green", "none": "blue", "unclear": "yellow"}
@@ -95,7 +95,7 @@ def show_route(*, request: tuple[str, ...], **options: Any) -> int:
     async def work() -> int:
         async with open_router(loaded) as router:
             if server is not None:
-                router.servers.get_status(server)  # an unknown name is answered with the near ones
+                router.servers.get_status(server)  # an unknown name gets similar names in the error
             await connect_servers(router, *([server] if server else []), wait=options["wait"])
             narrowing = await narrow(
                 router,

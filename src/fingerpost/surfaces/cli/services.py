@@ -56,8 +56,8 @@ def serve_until_stopped(
     async def work() -> int:
         async with open_router(loaded) as router:
             ticket: str | None = None
-            if not await anyio.to_thread.run_sync(is_started_by_tool):  # a link is for people
-                with suppress(StoreError):  # what reads is served all the same
+            if not await anyio.to_thread.run_sync(is_started_by_tool):  # links are for people only
+                with suppress(StoreError):  # without a ticket the console is served for reading only
                     ticket = await create_ticket(router.store)
 
             def show_start(address: str) -> None:
@@ -276,7 +276,7 @@ def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
     log.propagate = False
 
     async def work() -> int:
-        get_token(settings)  # a person without one should not wait for servers first
+        get_token(settings)  # report a missing token before waiting for servers
         async with open_router(loaded) as router:
             router.servers.start()
             async with connect_bot(router, settings) as arrived:

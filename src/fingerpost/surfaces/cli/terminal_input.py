@@ -17,8 +17,8 @@ import click
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.surfaces.http.local_callers import is_started_by_tool
 
-AT_REST: Final = 0.05  # seconds without a key, longer than a held one takes to repeat
-MOST_ROUNDS: Final = 200  # somebody who never stops typing is asked all the same
+AT_REST: Final = 0.05  # seconds without a key press; longer than the repeat interval of a held key
+MOST_ROUNDS: Final = 200  # limits the wait for a user who keeps typing
 
 
 def discard_typed_ahead() -> None:
@@ -32,14 +32,14 @@ def _flush_terminal(terminal: int) -> None:
     """Flush until the terminal is quiet, because a long paste arrives in pieces."""
     try:
         import termios
-    except ImportError:  # not everywhere
+    except ImportError:  # not available on all platforms
         return
     try:
         for _ in range(MOST_ROUNDS):
             termios.tcflush(terminal, termios.TCIFLUSH)
             if not select.select([terminal], [], [], AT_REST)[0]:
                 return
-    except termios.error:  # the terminal is gone: reading from it will say so
+    except termios.error:  # the terminal is gone: the next read reports it
         return
 
 
@@ -144,7 +144,7 @@ class LineReader:
     """Reads lines; at a terminal with editing and completion of commands."""
 
     def __init__(self, commands: Sequence[str]) -> None:
-        # A carriage return inside of a line must not make two of it: the second could be a command.
+        # A carriage return inside a line must not split it: the second part could be a command.
         accept_any_text(line_end="\n")
         self.typed = is_at_terminal() and sys.stdout.isatty()
         if self.typed:
@@ -168,7 +168,7 @@ class LineReader:
 
 def _enable_editing(commands: Sequence[str]) -> None:
     try:
-        import readline  # not everywhere: then lines are typed without editing
+        import readline  # not available on all platforms: lines are then typed without editing
     except ImportError:
         return
 

@@ -123,7 +123,7 @@ def _describe(event: Event) -> TraceStep | None:
 
 @_describe.register
 def _(event: AttemptStarted) -> TraceStep | None:
-    return None  # told by its end
+    return None  # shown by its end
 
 
 @_describe.register
@@ -228,8 +228,8 @@ def _format_json(value: object) -> str:
 
 
 PAGE = 1_000
-DEEPEST = 5  # subagents of subagents
-MOST_CHILDREN = 50  # drawn with their own journeys; the others are named
+DEEPEST = 5  # levels of subagents
+MOST_CHILDREN = 50  # shown with their own events; others only by name
 
 
 def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
