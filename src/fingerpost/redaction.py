@@ -82,7 +82,7 @@ _known_secrets_pattern: re.Pattern[str] | None = None
 
 def register_secret(secret: str) -> None:
     """Mask `secret` everywhere from now on."""
-    global _known_secrets_pattern  # noqa: PLW0603 - the register is process-wide by design, see the module's text
+    global _known_secrets_pattern  # noqa: PLW0603 - the register is process-wide by design, see the module docstring
     if len(secret) < MIN_SECRET_LENGTH:
         return
     with _lock:

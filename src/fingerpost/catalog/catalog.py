@@ -75,22 +75,23 @@ class Catalog:
         self._own = frozenset(own)
         self._events = events
         self._flags = flags
-        self._maker = CardBuilder(Overrides(overrides), inferring=flags.inferred_intelligence)
+        self._card_builder = CardBuilder(Overrides(overrides), inferring=flags.inferred_intelligence)
         self._unprefixed: set[str] = set()  # servers whose tools keep their own names
-        self._seen: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; includes quarantined tools
+        self._cards: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; includes quarantined tools
         self._origins: dict[str, Listing] = {}  # the last listing of each server, without its tools
         self._dropped: dict[str, tuple[DroppedTool, ...]] = {}
-        self._off: dict[str, dict[str, ToolCard]] = {}  # disabled in the settings, by server and key
+        # By server and key.
+        self._disabled_in_settings: dict[str, dict[str, ToolCard]] = {}
         self._pins: dict[str, Pin] = {}
         self._new_pins: list[Pin] = []
         self._quarantined: dict[str, Quarantined] = {}
-        self._shut: Mapping[str, str] = {}  # tools disabled by a person, with the reason
-        self._shut_servers: Mapping[str, str] = {}
+        self._disabled_tools: Mapping[str, str] = {}  # tools disabled by a person, with the reason
+        self._disabled_servers: Mapping[str, str] = {}
         self._announced: dict[str, str] = {}  # the last changed fingerprint that was reported, by key
         self._version = 0
-        self._snapshot = self._whole = Snapshot()
+        self._snapshot = self._full_snapshot = Snapshot()
         self._outdated = False
-        self._seen_with: dict[frozenset[str], Snapshot] = {}  # by the tools listed for a caller's key
+        self._caller_snapshots: dict[frozenset[str], Snapshot] = {}  # by the tools listed for a caller's key
 
     @property
     def snapshot(self) -> Snapshot:
@@ -105,34 +106,36 @@ class Catalog:
     def full_snapshot(self) -> Snapshot:
         """The snapshot including tools of single callers. Use it only where these are filtered by caller."""
         self._make_snapshots()
-        return self._whole
+        return self._full_snapshot
 
     def get_snapshot_for(self, scopes: Iterable[Scope]) -> Snapshot:
         """Return the snapshot with the personal tools that these scopes name."""
         if self.full_snapshot is self._snapshot:
             return self._snapshot
-        theirs = frozenset(key for scope in scopes for key in scope.personal)
-        if not theirs:
+        personal = frozenset(key for scope in scopes for key in scope.personal)
+        if not personal:
             return self._snapshot
-        seen = self._seen_with.get(theirs)
+        seen = self._caller_snapshots.get(personal)
         if seen is None:
-            if len(self._seen_with) >= MAX_CALLER_SNAPSHOTS:
-                self._seen_with.clear()
-            cards = tuple(card for card in self._whole.cards if not card.personal or card.key in theirs)
-            seen = self._seen_with[theirs] = Snapshot(version=self._version, cards=cards)
+            if len(self._caller_snapshots) >= MAX_CALLER_SNAPSHOTS:
+                self._caller_snapshots.clear()
+            cards = tuple(
+                card for card in self._full_snapshot.cards if not card.personal or card.key in personal
+            )
+            seen = self._caller_snapshots[personal] = Snapshot(version=self._version, cards=cards)
         return seen
 
     def _make_snapshots(self) -> None:
         if not self._outdated:
             return
-        cards = [card for server in self._seen for card in self._get_listed(server).values()]
+        cards = [card for server in self._cards for card in self._get_listed(server).values()]
         named = make_names_unique(sorted(cards, key=lambda card: card.key), self._unprefixed)
         common = link_cards([card for card in named if not card.personal])
-        self._snapshot = self._whole = Snapshot(version=self._version, cards=common)
+        self._snapshot = self._full_snapshot = Snapshot(version=self._version, cards=common)
         if len(common) < len(named):
             personal = tuple(card for card in named if card.personal)
-            self._whole = Snapshot(version=self._version, cards=(*common, *personal))
-        self._seen_with.clear()
+            self._full_snapshot = Snapshot(version=self._version, cards=(*common, *personal))
+        self._caller_snapshots.clear()
         self._outdated = False
 
     @property
@@ -148,16 +151,16 @@ class Catalog:
     @property
     def disabled(self) -> Snapshot:
         """Tools disabled at run time, directly or with their server."""
-        if not self._shut and not self._shut_servers:
+        if not self._disabled_tools and not self._disabled_servers:
             return _EMPTY_SNAPSHOT
-        cards = (card for cards in self._seen.values() for card in cards.values() if self._is_disabled(card))
+        cards = (card for cards in self._cards.values() for card in cards.values() if self._is_disabled(card))
         return Snapshot(version=self._version, cards=tuple(cards))
 
     @property
     def unavailable(self) -> Snapshot:
         """Known tools that are not in the snapshot. `explain_unavailable` returns the reason of each."""
         cards = {entry.card.key: entry.card for entry in self._quarantined.values()}
-        for off in self._off.values():
+        for off in self._disabled_in_settings.values():
             cards.update(off)
         cards.update((card.key, card) for card in self.disabled.cards)
         return Snapshot(version=self._version, cards=tuple(cards.values()))
@@ -165,17 +168,19 @@ class Catalog:
     def explain_unavailable(self, card: ToolCard) -> UnavailableTool:
         """Return why this tool of `unavailable` is not in the snapshot. Actions of a person come first."""
         if (reason := self.get_disabled_reason(card)) is not None:
-            return build_disabled(card, reason, by_server=card.key not in self._shut)
-        if card.key in self._off.get(card.server, {}):
-            return build_disabled_by_settings(card, self._maker.overrides.get_pattern(card.key, "enabled"))
+            return build_disabled(card, reason, by_server=card.key not in self._disabled_tools)
+        if card.key in self._disabled_in_settings.get(card.server, {}):
+            return build_disabled_by_settings(
+                card, self._card_builder.overrides.get_pattern(card.key, "enabled")
+            )
         held = self._quarantined.get(card.key)
         return build_unseen(card) if held is not None and held.new else build_changed(card)
 
     def get_disabled_reason(self, card: ToolCard) -> str | None:
         """Return why this tool is disabled, or None if it is enabled."""
-        if (reason := self._shut.get(card.key)) is not None:
+        if (reason := self._disabled_tools.get(card.key)) is not None:
             return reason
-        reason = self._shut_servers.get(card.server)
+        reason = self._disabled_servers.get(card.server)
         return None if reason is None else f"its server {card.server} is {reason}"
 
     def build_cards(self, listing: Listing) -> tuple[ToolCard | RefusedDefinition, ...]:
@@ -183,9 +188,9 @@ class Catalog:
         server, prefix = listing.server, listing.prefix
         same_names = prefix is (server not in self._unprefixed)
         same_origin = _get_origin(listing) == _get_origin(self._origins.get(server, listing))
-        known = self._seen.get(server, {}) if same_names and same_origin else {}
+        known = self._cards.get(server, {}) if same_names and same_origin else {}
         made = (
-            self._maker.build(server, definition, known, prefix=prefix, origin=listing)
+            self._card_builder.build(server, definition, known, prefix=prefix, origin=listing)
             for definition in listing.definitions
         )
         return tuple(_mark_personal(one, listing.personal) for one in made)
@@ -231,9 +236,9 @@ class Catalog:
         """Update typical latency and size from recorded usage, by key."""
         if not self._flags.learned_intelligence:
             return CatalogDiff()
-        self._maker.usage.update(profiles)
+        self._card_builder.usage.update(profiles)
         before = self._get_all_listed()
-        for cards in self._seen.values():
+        for cards in self._cards.values():
             for key in cards.keys() & profiles.keys():
                 cards[key] = self._rebuild_card(cards[key].server, cards[key])
         return self._publish_diff(compute_diff(before, self._get_all_listed()))
@@ -241,11 +246,11 @@ class Catalog:
     def set_disabled(self, tools: Mapping[str, str], servers: Mapping[str, str]) -> CatalogDiff:
         """Disable exactly these tools (by key) and servers (by name), each with a reason."""
         before = self._get_all_listed()
-        self._shut, self._shut_servers = dict(tools), dict(servers)
+        self._disabled_tools, self._disabled_servers = dict(tools), dict(servers)
         return self._publish_diff(compute_diff(before, self._get_all_listed()))
 
     def _is_disabled(self, card: ToolCard) -> bool:
-        return card.key in self._shut or card.server in self._shut_servers
+        return card.key in self._disabled_tools or card.server in self._disabled_servers
 
     def use_pins(self, pins: Mapping[str, Pin], gone: Collection[str] = ()) -> CatalogDiff:
         """Set these pins and remove those in `gone`. A tool without a pin is new again.
@@ -259,7 +264,7 @@ class Catalog:
         self._rebuild_read_only({*pins, *gone})
         self._new_pins = [new for new in self._new_pins if new.key not in pins]
         touched = {*pins, *gone}
-        for server, cards in self._seen.items():
+        for server, cards in self._cards.items():
             if not touched.isdisjoint(cards) or build_server_key(server) in touched:
                 self._check_pins(server)
         return self._publish_diff(compute_diff(before, self._get_all_listed()))
@@ -304,7 +309,7 @@ class Catalog:
 
         The mark is valid only for the definition with this fingerprint.
         """
-        card = self._seen.get(key.partition("/")[0], {}).get(key) or self.full_snapshot.get(key)
+        card = self._cards.get(key.partition("/")[0], {}).get(key) or self.full_snapshot.get(key)
         if card is None or key in self._quarantined:
             raise self._build_unknown_tool(key, "no tool of this name is offered")
         if fingerprint != card.fingerprint:
@@ -328,18 +333,18 @@ class Catalog:
             said = (
                 None if found is None or found.only_reads is None else (found.fingerprint, found.only_reads)
             )
-            if self._maker.reads.get(key) == said:
+            if self._card_builder.reads.get(key) == said:
                 continue
             if said is None:
-                del self._maker.reads[key]
+                del self._card_builder.reads[key]
             else:
-                self._maker.reads[key] = said
-            for server, cards in self._seen.items():
+                self._card_builder.reads[key] = said
+            for server, cards in self._cards.items():
                 if key in cards:
                     cards[key] = self._rebuild_card(server, cards[key])
 
     def _rebuild_card(self, server: str, card: ToolCard) -> ToolCard:
-        made = self._maker.build(
+        made = self._card_builder.build(
             server, card.definition, prefix=server not in self._unprefixed, origin=self._origins.get(server)
         )
         return replace(made, personal=card.personal) if isinstance(made, ToolCard) else card
@@ -350,7 +355,7 @@ class Catalog:
         """
         if not self._flags.pins or server in self._own:
             return
-        found = compare_with_pins(self._seen.get(server, {}).values(), self._pins)
+        found = compare_with_pins(self._cards.get(server, {}).values(), self._pins)
         whole = self._pins.get(build_server_key(server))
         later = (
             [] if whole is None else [card for card in found.new if self._is_new_on_known_server(card, whole)]
@@ -408,7 +413,7 @@ class Catalog:
     @property
     def changed_instructions(self) -> tuple[ChangedInstructions, ...]:
         """Changed instructions that wait for acceptance, by server."""
-        found = (self._find_changed_instructions(server) for server in sorted(self._seen))
+        found = (self._find_changed_instructions(server) for server in sorted(self._cards))
         return tuple(one for one in found if one is not None)
 
     def _find_changed_instructions(self, server: str) -> ChangedInstructions | None:
@@ -445,12 +450,12 @@ class Catalog:
 
     def _replace(self, server: str, cards: dict[str, ToolCard]) -> CatalogDiff:
         before = self._get_listed(server)
-        for key in self._seen.get(server, {}):
+        for key in self._cards.get(server, {}):
             self._quarantined.pop(key, None)
         if cards:
-            self._seen[server] = cards
+            self._cards[server] = cards
         else:
-            self._seen.pop(server, None)
+            self._cards.pop(server, None)
         self._check_pins(server)
         return self._publish_diff(compute_diff(before, self._get_listed(server)))
 
@@ -469,13 +474,13 @@ class Catalog:
         return diff
 
     def _get_listed(self, server: str) -> dict[str, ToolCard]:
-        if server in self._shut_servers:
+        if server in self._disabled_servers:
             return {}
-        away = self._quarantined.keys() | self._shut.keys()
-        return {key: card for key, card in self._seen.get(server, {}).items() if key not in away}
+        away = self._quarantined.keys() | self._disabled_tools.keys()
+        return {key: card for key, card in self._cards.get(server, {}).items() if key not in away}
 
     def _get_all_listed(self) -> dict[str, ToolCard]:
-        return {key: card for server in self._seen for key, card in self._get_listed(server).items()}
+        return {key: card for server in self._cards for key, card in self._get_listed(server).items()}
 
     def _set_dropped(self, server: str, drops: Iterable[DroppedTool]) -> None:
         self._dropped[server] = tuple(drops)
@@ -484,9 +489,9 @@ class Catalog:
 
     def _set_switched_off(self, server: str, cards: dict[str, ToolCard]) -> None:
         if cards:
-            self._off[server] = cards
+            self._disabled_in_settings[server] = cards
         else:
-            self._off.pop(server, None)
+            self._disabled_in_settings.pop(server, None)
 
     def _emit_dropped(self, drops: Iterable[DroppedTool]) -> None:
         for drop in drops:

@@ -204,9 +204,9 @@ class ResourceCollection:
             return self.servers[0], uri
         start = uri.partition(":")[0] + ":"
         having = {
-            material.server
-            for material in (*self.resources.values(), *self.templates.values())
-            if material.original.startswith(start)
+            resource.server
+            for resource in (*self.resources.values(), *self.templates.values())
+            if resource.original.startswith(start)
         }
         return (having.pop(), uri) if len(having) == 1 else None
 
@@ -238,20 +238,20 @@ def _collect_addressed(
     offered: Iterable[ServerResources], kind: str, member: str
 ) -> dict[str, CatalogResource]:
     found: dict[str, CatalogResource] = {}
-    for materials in offered:
-        entries: Sequence[JsonObject] = getattr(materials, kind)
+    for offer in offered:
+        entries: Sequence[JsonObject] = getattr(offer, kind)
         for entry in entries:
             address = entry.get(member)
             if not isinstance(address, str):
                 continue
             # Only we use this scheme.
             taken = address in found or address.startswith(ALIAS_SCHEME)
-            name = build_alias(materials.server, address) if taken else address
+            name = build_alias(offer.server, address) if taken else address
             definition = entry if name == address else {**entry, member: name}
-            material = CatalogResource(
-                server=materials.server, name=name, original=address, definition=definition
+            resource = CatalogResource(
+                server=offer.server, name=name, original=address, definition=definition
             )
-            found.setdefault(name, material)
+            found.setdefault(name, resource)
     return found
 
 
@@ -260,23 +260,23 @@ def _build_patterns(
 ) -> list[tuple[UriTemplate, str, CatalogResource]]:
     """Return the parsed templates, most specific first."""
     patterns: list[tuple[UriTemplate, str, CatalogResource]] = []
-    for name, material in templates.items():
+    for name, resource in templates.items():
         template = UriTemplate.parse(name)
         if template is None:
             shown = escape_invisible_except(name[:80])
-            logger.debug("%s: no address is recognised by a template so large: %s…", material.server, shown)
+            logger.debug("%s: no address is recognised by a template so large: %s…", resource.server, shown)
         else:
-            patterns.append((template, material.server, material))
+            patterns.append((template, resource.server, resource))
     return sorted(patterns, key=lambda entry: -entry[0].literal)
 
 
 def _collect_prompts(offered: Sequence[tuple[ServerResources, bool]]) -> dict[str, CatalogResource]:
     found: dict[str, CatalogResource] = {}
     for prefixed in (True, False):  # a prefixed name never changes
-        for materials, prefix in offered:
+        for offer, prefix in offered:
             if prefix is prefixed:
-                _add_prompts(materials, found, prefix=prefix)
-    order = {materials.server: position for position, (materials, _) in enumerate(offered)}
+                _add_prompts(offer, found, prefix=prefix)
+    order = {offer.server: position for position, (offer, _) in enumerate(offered)}
     return dict(sorted(found.items(), key=lambda entry: order[entry[1].server]))
 
 
@@ -288,8 +288,8 @@ def _add_prompts(materials: ServerResources, found: dict[str, CatalogResource], 
         server = materials.server
         name = build_exposed_name(server, original) if prefix else build_free_name(server, original, found)
         definition = entry if name == original else {**entry, "name": name}
-        material = CatalogResource(server=server, name=name, original=original, definition=definition)
-        found.setdefault(name, material)
+        prompt = CatalogResource(server=server, name=name, original=original, definition=definition)
+        found.setdefault(name, prompt)
 
 
 def _merge_capabilities(declared: Sequence[JsonObject]) -> JsonObject:

@@ -24,36 +24,36 @@ class Fanout:
 
     def __init__(self, *sinks: EventSink) -> None:
         self._sinks: list[EventSink] = []
-        self._gathering: set[int] = set()  # indexes of batch sinks
-        self._earlier: list[Callable[[], None]] = []
+        self._batch_indexes: set[int] = set()  # indexes of batch sinks
+        self._pending_sources: list[Callable[[], None]] = []
         self.failures = 0
         for sink in sinks:
             self.add(sink)
 
     def add(self, sink: EventSink) -> None:
         if isinstance(sink, BatchSink):
-            self._gathering.add(len(self._sinks))
+            self._batch_indexes.add(len(self._sinks))
         self._sinks.append(sink)
 
     def set_pending_source(self, emit_pending: Callable[[], None]) -> None:
         """Register a function that emits buffered events. It is called before each single event, to keep the
         order.
         """
-        self._earlier.append(emit_pending)
+        self._pending_sources.append(emit_pending)
 
     def emit(self, event: Event) -> None:
-        for hand_on in self._earlier:
-            hand_on()
+        for emit_source in self._pending_sources:
+            emit_source()
         for sink in self._sinks:
             try:
                 sink.emit(event)
-            except Exception:  # noqa: BLE001 - a sink that fails costs only itself
+            except Exception:  # noqa: BLE001 - a failing sink must not affect the others
                 self._note_failure(event)
 
     def emit_all(self, events: Sequence[Event]) -> None:
         """Emit several events in order. Called by the registered sources, so these are not called here."""
-        for place, sink in enumerate(self._sinks):
-            if place in self._gathering:
+        for index, sink in enumerate(self._sinks):
+            if index in self._batch_indexes:
                 try:
                     cast("BatchSink", sink).emit_all(events)
                 except Exception:  # noqa: BLE001 - as above

@@ -331,7 +331,7 @@ class SchemaMatcher:
         told = _steps_left.set(self._steps)
         try:
             return next(iter(cast("Any", self._validator).iter_errors(value)), None) is None
-        except Exception:  # noqa: BLE001 - a schema the library chokes on fits nothing, and stops nothing
+        except Exception:  # noqa: BLE001 - a schema that the library cannot handle matches nothing
             return False
         finally:
             _steps_left.reset(told)

@@ -112,9 +112,9 @@ class AnthropicDialect:
             else None
         )
         told = describe_schema(request.schema) if request.schema and schema is None else ""
-        talk = build_conversation(request, instructions=told)
+        conversation = build_conversation(request, instructions=told)
         options: dict[str, Json] = {
-            "system": talk.system or None,
+            "system": conversation.system or None,
             "temperature": None
             if unsampled or "temperature" in native_request.without
             else _clamp_temperature(request.temperature),
@@ -136,7 +136,7 @@ class AnthropicDialect:
             "max_tokens": (request.max_tokens or MAX_ANTHROPIC_TOKENS) + native_request.room,
             "messages": [
                 {"role": turn.role, "content": [_build_block(part) for part in turn.parts]}
-                for turn in talk.turns
+                for turn in conversation.turns
             ],
             **{name: value for name, value in options.items() if value is not None},
         }
@@ -306,12 +306,12 @@ class GoogleDialect:
         if request.schema is not None and not request.tools and "schema" not in native_request.without:
             schema = build_plain_schema(request.schema.schema)
         told = describe_schema(request.schema) if request.schema and schema is None else ""
-        talk = build_conversation(request, instructions=told)
+        conversation = build_conversation(request, instructions=told)
         body: dict[str, Json] = {
-            "contents": [content for turn in talk.turns for content in _build_contents(turn)]
+            "contents": [content for turn in conversation.turns for content in _build_contents(turn)]
         }
-        if talk.system:
-            body["systemInstruction"] = {"parts": [{"text": talk.system}]}
+        if conversation.system:
+            body["systemInstruction"] = {"parts": [{"text": conversation.system}]}
         if config := _build_config(native_request, schema):
             body["generationConfig"] = config
         if request.tools:
@@ -485,16 +485,16 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         failed = 0
         while True:
             draft = ReplyDraft(request.model or self.name, on_text, self._reply_bytes)
-            setback = await self._try_once(connection, request, draft)
-            if setback is None:
+            failure = await self._try_once(connection, request, draft)
+            if failure is None:
                 if not draft.is_starved or self._room:
                     return draft.build_reply()
                 self._room = REASONING_TOKENS
             elif draft.told:
-                raise setback.error from None
-            elif not self._drop_refused_option(setback, request):
+                raise failure.error from None
+            elif not self._drop_refused_option(failure, request):
                 failed += 1
-                await self._wait(setback, failed)
+                await self._wait(failure, failed)
 
     def _drop_refused_option(self, failed: FailedAttempt, request: ModelRequest) -> bool:
         """Return whether the request can be sent again without an option that the model refused."""
@@ -513,7 +513,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
 
         streamed = draft.on_text is not None
         model, unwanted = request.model or self.name, self._get_refused_options(request)
-        wish = NativeRequest(
+        native_request = NativeRequest(
             request=apply_caller_options(request),
             model=model,
             without=unwanted,
@@ -522,7 +522,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         )
         address = self._dialect.build_url(self._settings.base_url, model, streamed=streamed)
         headers = self._dialect.build_headers(self._key, unwanted)
-        content = json.dumps(self._dialect.build_body(wish)).encode()
+        content = json.dumps(self._dialect.build_body(native_request)).encode()
         begun = False
         try:
             async with client.stream("POST", address, content=content, headers=headers) as response:

@@ -208,15 +208,15 @@ class OpenAIChat(RemoteChat["OpenAIConnection"]):
 
         After text was streamed there are no more retries.
         """
-        outlet = None if on_text is None else TextRelay(on_text)
+        relay = None if on_text is None else TextRelay(on_text)
         failed = 0
         while True:
             unwanted = self._get_refused_options(request)
-            body = build_body(request, model=self.name, without=unwanted, stream=outlet is not None)
-            result = await connection.ask(body, outlet)
+            body = build_body(request, model=self.name, without=unwanted, stream=relay is not None)
+            result = await connection.ask(body, relay)
             if isinstance(result, ModelReply):
                 return result
-            if outlet is not None and outlet.used:
+            if relay is not None and relay.used:
                 raise result.error from None
             if result.option in body and not _is_callers_option(result.option, request):
                 self._note_refused_option(request, result.option)

@@ -157,16 +157,14 @@ class CapabilityRegistry:
     async def _load_findings(self, member: PoolMember, model: str | None) -> CapabilityFindings:
         if model is not None:
             return self._others.get(model, _NO_FINDINGS).forget_expired(self._clock())
-        place = _get_key(member)
-        if place not in self._known:
+        key = _get_key(member)
+        if key not in self._known:
             kept = None
             if self._memory is not None and member.key is not None:
                 kept = await _suppress_errors(self._memory.get(member.key))
             # Another task may have stored findings during the read.
-            self._known.setdefault(
-                place, _NO_FINDINGS if kept is None else CapabilityFindings.from_bytes(kept)
-            )
-        return self._known[place].forget_expired(self._clock())
+            self._known.setdefault(key, _NO_FINDINGS if kept is None else CapabilityFindings.from_bytes(kept))
+        return self._known[key].forget_expired(self._clock())
 
     async def _store_findings(
         self, member: PoolMember, model: str | None, findings: CapabilityFindings
@@ -228,7 +226,7 @@ class ModelPool:
         self._members = {
             role: PoolMember.from_model(model) for role, model in given.items() if model is not None
         }
-        self._knowledge = CapabilityRegistry(memory, clock=clock)
+        self._capability_registry = CapabilityRegistry(memory, clock=clock)
 
     @classmethod
     def of(
@@ -289,14 +287,14 @@ class ModelPool:
         if member is None:
             message = "no model is configured"
             raise ConfigError(message, hint="Set models.lite or models.prime: docs/models.md shows how.")
-        outlet = None if on_text is None else TextRelay(on_text)
+        relay = None if on_text is None else TextRelay(on_text)
         try:
-            reply = await self._ask_member(member, request, outlet)
+            reply = await self._ask_member(member, request, relay)
         except _FALLBACK_ERRORS as failure:
-            told = outlet is not None and outlet.used
+            told = relay is not None and relay.used
             if told or other is None or other.model is member.model:
                 raise
-            return await self._ask_other(other, request, outlet, failure)
+            return await self._ask_other(other, request, relay, failure)
         return reply if role in self._members else replace(reply, stood_in=True)
 
     async def capabilities(
@@ -309,18 +307,18 @@ class ModelPool:
         member = self._get_member(role)
         if member is None:
             return Capabilities()
-        known = await self._knowledge.get_capabilities(member, model)
+        known = await self._capability_registry.get_capabilities(member, model)
         if known.complete or not find_out or model is not None:
             return known
         found = (await probe(member.model)).or_else(known)
-        await self._knowledge.set_capabilities(member, found)
+        await self._capability_registry.set_capabilities(member, found)
         return found
 
     async def aclose(self) -> None:
         """Close the models that the pool created. Given models stay open."""
-        async with AsyncExitStack() as leaving:
+        async with AsyncExitStack() as stack:
             for member in self._members.values():
-                leaving.push_async_callback(member.aclose)
+                stack.push_async_callback(member.aclose)
 
     def _get_member(self, role: Role) -> PoolMember | None:
         return self._members.get(role) or self._members.get(role.other)
@@ -340,15 +338,17 @@ class ModelPool:
     async def _ask_member(
         self, member: PoolMember, request: ModelRequest, relay: TextRelay | None
     ) -> ModelReply:
-        thinks = relay is not None and await self._knowledge.is_reasoning_aloud(member, request.model)
+        thinks = relay is not None and await self._capability_registry.is_reasoning_aloud(
+            member, request.model
+        )
         held = ReasoningFilter(relay) if relay is not None and thinks else None
         try:
             reply = await member.model.complete(request, on_text=held or relay)
         except ModelRefused as refusal:
-            await self._knowledge.note_refusal(member, request, refusal)
+            await self._capability_registry.note_refusal(member, request, refusal)
             raise
         if held is not None:
             held.end()
-        await self._knowledge.note_reply(member, request, reply)
+        await self._capability_registry.note_reply(member, request, reply)
         # Streamed text cannot be withdrawn. From the next reply on, the filter is used.
         return reply if relay is not None and held is None else split_reasoning(reply)

@@ -171,15 +171,15 @@ async def assemble_reply(
     breaks.
     """
     reader, reply = ModelEventParser(), ReplyAssembler(model, limit)
-    hand = on_text or _ignore_text
+    forward = on_text or _ignore_text
     with suppress(StreamBroken):  # `build_reply` determines whether the reply was complete
         async for piece in pieces:
             for text in filter(None, reply.add_events(reader.parse(piece))):
-                hand(text)
+                forward(text)
             if reply.ended:
                 break
         for text in filter(None, (*reply.add_events(reader.finish()), reply.take_held_text())):
-            hand(text)
+            forward(text)
         with anyio.move_on_after(_AFTER_END_SECONDS):
             async for _ in pieces:
                 pass

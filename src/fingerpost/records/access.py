@@ -164,7 +164,7 @@ class Grant:
     one_time: bool = True
     call_fingerprint: str | None = None
     conversation: str | None = None
-    operation: str | None = None  # digest of operation, definition, caller and target (`grant_key`)
+    operation: str | None = None  # digest of operation, definition, caller and target (`build_grant_key`)
     spent_at: datetime | None = None
 
     def __post_init__(self) -> None:

@@ -47,11 +47,11 @@ class WatchedTransport:
 
     def __init__(self, transport: AbstractAsyncContextManager[Any], lifeline: ConnectionState) -> None:
         self._transport = transport
-        self._lifeline = lifeline
+        self._state = lifeline
 
     async def __aenter__(self) -> tuple[Any, Any]:
         incoming, outgoing = await self._transport.__aenter__()
-        return _WatchedStream(incoming, self._lifeline), outgoing
+        return _WatchedStream(incoming, self._state), outgoing
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -62,7 +62,7 @@ class WatchedTransport:
 class _WatchedStream:
     def __init__(self, stream: Any, lifeline: ConnectionState) -> None:
         self._stream = stream
-        self._lifeline = lifeline
+        self._state = lifeline
 
     async def receive(self) -> SessionMessage | Exception:
         return await self._stream.receive()
@@ -77,7 +77,7 @@ class _WatchedStream:
         try:
             return await self._stream.__anext__()
         except (StopAsyncIteration, anyio.ClosedResourceError, anyio.EndOfStream):
-            self._lifeline.end(ConnectionFailure(reason="its event stream ended"))
+            self._state.end(ConnectionFailure(reason="its event stream ended"))
             raise StopAsyncIteration from None
 
     async def __aenter__(self) -> Self:
@@ -124,15 +124,15 @@ async def open_connection(
     `on_notification` receives every notification that belongs to no request. Raises `FingerpostError`, also
     when the server does not satisfy `deps.standard`.
     """
-    talks = RequestRegistry(spec.name, on_notification, secrets=ServerSecrets(spec))
+    registry = RequestRegistry(spec.name, on_notification, secrets=ServerSecrets(spec))
     async with AsyncExitStack() as stack:
-        way = _Connector(spec, deps, state=state, registry=talks)
+        connector = _Connector(spec, deps, state=state, registry=registry)
         client = RawClient(
-            cast("Any", await way.build_target(stack)),
+            cast("Any", await connector.build_target(stack)),
             client_info=build_client_info(_PROGRAM_VERSION),
             mode="legacy" if spec.era == "2025-11-25" else "auto",
             cache=None,
-            registry=talks,
+            registry=registry,
             declared_capabilities=deps.abilities(),
             probe_seconds=min(PROBE_SECONDS, spec.connect_timeout * PROBE_TIMEOUT_SHARE),
         )
@@ -143,17 +143,17 @@ async def open_connection(
         state.is_initialized = True
         modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
         if not modern:
-            await way.wait_until_initialized()
-        stack.callback(talks.abandon)
+            await connector.wait_until_initialized()
+        stack.callback(registry.abandon)
         connection = ServerConnection(
             spec,
             client,
             deps.limits,
             state,
-            registry=talks,
-            direct=await way.build_direct_transport(modern=modern),
+            registry=registry,
+            direct=await connector.build_direct_transport(modern=modern),
         )
-        if deps.standard is not None and (lacking := await way.find_missing(deps.standard, connection)):
+        if deps.standard is not None and (lacking := await connector.find_missing(deps.standard, connection)):
             message = f"{spec.name} serves {connection.protocol} without {lacking}"
             raise ServerUnavailable(message, server=spec.name)
         yield connection
@@ -166,43 +166,45 @@ class _Connector:
         self, spec: ServerSpec, deps: ConnectDeps, *, state: ConnectionState, registry: RequestRegistry
     ) -> None:
         self._spec = spec
-        self._around = deps
-        self._lifeline = state
-        self._talks = registry
+        self._deps = deps
+        self._state = state
+        self._registry = registry
         self._client: httpx2.AsyncClient | None = None
         self._transport: StreamableTransport | None = None
         self._child: ChildServer | None = None
-        self._streams = False  # whether the handshake was answered with an event stream
+        self._is_streaming = False  # whether the handshake was answered with an event stream
 
     async def build_target(self, stack: AsyncExitStack) -> object:
         """Return what the library's client connects to: a server object or one of our transports."""
-        spec, limits = self._spec, self._around.limits
+        spec, limits = self._spec, self._deps.limits
         if spec.transport == "in_process":
             return spec.in_process
         if spec.transport == "stdio":
-            return open_stdio_transport(spec, limits, self._lifeline, on_open=self._on_child_started)
+            return open_stdio_transport(spec, limits, self._state, on_open=self._on_child_started)
         if not spec.url:
             message = f"{spec.name} has no address"
             raise ServerUnavailable(message, server=spec.name, hint="give it a url")
         await check_address(spec)
-        auth = await load_sign_in(spec, self._around.tokens)
-        client = await self._around.http.build_client(headers=spec.headers, auth=auth)
+        auth = await load_sign_in(spec, self._deps.tokens)
+        client = await self._deps.http.build_client(headers=spec.headers, auth=auth)
         if spec.transport == "http":
             self._client = await stack.enter_async_context(client)
-            if self._around.standard is not None:
+            if self._deps.standard is not None:
                 client.event_hooks["response"].append(self._check_streaming)
             return open_http_transport(
-                spec, client, limits, self._lifeline, registry=self._talks, on_open=self._on_transport_opened
+                spec, client, limits, self._state, registry=self._registry, on_open=self._on_transport_opened
             )
 
         def ours(*_: object, **__: object) -> httpx2.AsyncClient:
             return client
 
-        return WatchedTransport(sse_client(spec.url, httpx_client_factory=ours), self._lifeline)
+        return WatchedTransport(sse_client(spec.url, httpx_client_factory=ours), self._state)
 
     async def _check_streaming(self, response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code == 200:
-            self._streams = parse_content_type(response.headers.get("content-type", "")) == EVENT_STREAM_TYPE
+            self._is_streaming = (
+                parse_content_type(response.headers.get("content-type", "")) == EVENT_STREAM_TYPE
+            )
 
     async def find_missing(self, profile: ConnectionProfile, connection: ServerConnection) -> str | None:
         """Return what a legacy server lacks compared with `profile`, or None.
@@ -212,7 +214,7 @@ class _Connector:
         """
         if self._transport is None or self._transport.session_id is None:
             return "sessions"
-        if profile.questions and not self._streams:
+        if profile.questions and not self._is_streaming:
             return "streams"
         if missing := _get_capability_names(profile.capabilities) - _get_capability_names(
             connection.capabilities
@@ -236,12 +238,12 @@ class _Connector:
     async def build_direct_transport(self, *, modern: bool) -> DirectTransport | None:
         """Return a transport without the MCP library, or None when OAuth or a proxy is needed."""
         if self._child is not None:
-            return DirectStdio(self._spec.name, self._child, self._lifeline)
+            return DirectStdio(self._spec.name, self._child, self._state)
         if self._client is None or self._transport is None or self._client.auth is not None:
             return None
-        limits = self._around.limits
+        limits = self._deps.limits
         headers = build_common_headers(self._spec, self._client.cookies, session=self._transport.session_id)
-        posting = await self._around.http.build_endpoint(self._spec, headers, limit=limits.response_bytes)
+        posting = await self._deps.http.build_endpoint(self._spec, headers, limit=limits.response_bytes)
         if posting is None:
             return None
         return DirectHttp(
@@ -249,8 +251,8 @@ class _Connector:
             posting,
             self._transport,
             limits=limits,
-            state=self._lifeline,
-            registry=self._talks,
+            state=self._state,
+            registry=self._registry,
             modern=modern,
         )
 

@@ -317,8 +317,8 @@ class ServerConnection:
         self._client = client
         self._session = cast("RawSession", client.session)
         self._limits = limits
-        self._talks = registry
-        self._thin = direct
+        self._registry = registry
+        self._direct = direct
         self._secrets = ServerSecrets(spec)
         self.lifeline = state
         self.latency_ms: float | None = None  # of the last probe
@@ -333,11 +333,11 @@ class ServerConnection:
     @property
     def is_direct(self) -> bool:
         """Whether calls bypass the MCP library."""
-        return self._thin is not None
+        return self._direct is not None
 
     @property
     def in_flight_count(self) -> int:
-        return len(self._talks)
+        return len(self._registry)
 
     async def ask(
         self,
@@ -382,7 +382,7 @@ class ServerConnection:
     ) -> dict[str, Any]:
         # Random and not sequential: a reply with a wrong id must not match another caller's request.
         request = get_random_bits(52)
-        talk = InFlightRequest(
+        in_flight = InFlightRequest(
             self._spec.name,
             request,
             context=context,
@@ -391,32 +391,32 @@ class ServerConnection:
             quota=quota,
             secrets=self._secrets,
         )
-        token = request if talk.wants_progress else None
-        stamped, headers = self._session.build_params(method, params, context, token=token)
+        token = request if in_flight.wants_progress else None
+        full_params, headers = self._session.build_params(method, params, context, token=token)
         if context is not None and self._spec.forward_authorization:
             own = context.authorization if context.caller is None else context.caller.authorization
             if own is not None:
                 headers["Authorization"] = own
-        self._talks.open(talk, internal=ours)
+        self._registry.open(in_flight, internal=ours)
         try:
             result = await self._ask_cancellable(
-                self._thin or self._session, method, stamped, talk, headers, clock
+                self._direct or self._session, method, full_params, in_flight, headers, clock
             )
-            talk.answered = True
+            in_flight.answered = True
             return await self._secrets.mask_async(result)
         except ToolFailed as error:
-            talk.answered = True
+            in_flight.answered = True
             if self._secrets:
                 error.data = await self._secrets.mask_async(error.data)
             raise
         except MCPError as error:
-            talk.answered = True
+            in_flight.answered = True
             made = from_reply(self._spec.name, error, failure=self.lifeline.failure)
             if isinstance(made, ToolFailed) and self._secrets:
                 made.data = await self._secrets.mask_async(made.data)
             raise made from error
         finally:
-            self._talks.close(talk)
+            self._registry.close(in_flight)
 
     async def _ask_cancellable(
         self,
@@ -523,10 +523,10 @@ class ServerConnection:
         Such a server still responds to each request, either with a rejection or a result. If the connection
         closed now, the outcome would be unknown.
         """
-        setback = self.lifeline.failure
-        if setback is not None and setback.pace is RetryPace.NOW:
+        failure = self.lifeline.failure
+        if failure is not None and failure.pace is RetryPace.NOW:
             with anyio.move_on_after(DRAIN_SECONDS):
-                await self._talks.wait_until_idle()
+                await self._registry.wait_until_idle()
 
     def announces_changes(self, kind: str) -> bool:
         """Return whether the server sends notifications when its `tools`, `prompts` or `resources` change."""

@@ -44,7 +44,7 @@ class ConnectionState:
         self.is_initialized = False
         self.stray_lines = 0  # lines on stdout that were not messages
         self._last_stray = ""
-        self._doubts = anyio.Event()
+        self._probe_requested = anyio.Event()
 
     def note_stray_line(self, line: str) -> None:
         """Record a line on the server's stdout that is not a protocol message. `line` may be shown to
@@ -68,11 +68,11 @@ class ConnectionState:
 
     def request_probe(self) -> None:
         """Request an immediate probe after a failure that may mean the server is gone."""
-        self._doubts.set()
+        self._probe_requested.set()
 
     async def wait_for_probe_request(self) -> None:
-        await self._doubts.wait()
-        self._doubts = anyio.Event()
+        await self._probe_requested.wait()
+        self._probe_requested = anyio.Event()
 
 
 FIRST_DELAY = 0.5

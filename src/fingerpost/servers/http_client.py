@@ -119,7 +119,7 @@ class ReplyErrors:
 
     def __init__(self, server: str, state: ConnectionState) -> None:
         self._server = server
-        self._lifeline = state
+        self._state = state
 
     def build_not_mcp(self, kind: str) -> FingerpostError:
         """Build the error for a success status whose content is not an MCP message."""
@@ -136,7 +136,7 @@ class ReplyErrors:
         if status in EMPTY_STATUSES:
             return self.build_unreadable(f"is missing (HTTP {status})")
         if status >= 500:
-            self._lifeline.request_probe()
+            self._state.request_probe()
         return build_http_refusal(self._server, status, retry_after)
 
     def build_redirected(self, here: str, status: int, location: str) -> FingerpostError:
@@ -162,8 +162,8 @@ class ReplyErrors:
         """
         message = f"{self._server} no longer knows our session; connecting again"
         error = SessionRejected(message, server=self._server, hint="the request did not run; send it again")
-        if self._lifeline.is_initialized:
-            self._lifeline.end(build_connection_failure(error))
+        if self._state.is_initialized:
+            self._state.end(build_connection_failure(error))
         return error
 
 
@@ -278,7 +278,7 @@ Origin = tuple[str, int]
 class Http11Response:
     """An `HttpResponse` over HTTP/1.1. JSON is readable when it is complete, a stream when it has begun."""
 
-    __slots__ = ("_connection", "_error", "_limit", "_parts", "_server", "_size", "_unpack", "_waiter",
+    __slots__ = ("_connection", "_decompressor", "_error", "_limit", "_parts", "_server", "_size", "_waiter",
                  "kind", "leads_to", "location", "retry_after", "status", "whole_length")  # fmt: skip
 
     def __init__(self, connection: _Http11Connection, server: str, limit: int) -> None:
@@ -288,7 +288,7 @@ class Http11Response:
         self._parts: list[bytes] = []
         self._size = 0  # of the buffered parts
         self._error: Exception | None = None
-        self._unpack: Callable[[bytes, int], bytes] | None = None
+        self._decompressor: Callable[[bytes, int], bytes] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.status = 0
         self.kind = ""
@@ -370,13 +370,13 @@ class Http11Response:
 
     def set_compressed(self) -> None:
         """Decompress the body. Some servers compress although no compression was requested."""
-        self._unpack = zlib.decompressobj(_ANY_HEADER).decompress
+        self._decompressor = zlib.decompressobj(_ANY_HEADER).decompress
 
     def _decompress(self, piece: bytes) -> bytes:
         """Return the decompressed bytes, or empty bytes if they exceed the limit or are invalid."""
-        assert self._unpack is not None
+        assert self._decompressor is not None
         try:
-            piece = self._unpack(piece, self._limit + 1)
+            piece = self._decompressor(piece, self._limit + 1)
         except zlib.error:
             self.fail(ConnectionError("the answer cannot be unpacked"))
             return b""
@@ -387,7 +387,7 @@ class Http11Response:
 
     def add_chunk(self, piece: bytes) -> bool:
         """Add a part of the body. Return whether reading should pause."""
-        if self._unpack is not None and not (piece := self._decompress(piece)):
+        if self._decompressor is not None and not (piece := self._decompress(piece)):
             return False
         self._parts.append(piece)
         self._size += len(piece)
@@ -634,7 +634,7 @@ class Http11Endpoint:
         self._http = http
         self._headers = headers
         self._limit = limit
-        self._otherwise = fallback
+        self._fallback = fallback
         self._moved: HttpEndpoint | None = None
         self._allow_link_local = spec.allow_link_local
         self._set_url(spec.url)
@@ -693,12 +693,12 @@ class Http11Endpoint:
         if supports(target, self._own_headers):
             self._set_url(target)
         else:
-            self._moved = await self._otherwise(target)
+            self._moved = await self._fallback(target)
         return True
 
     async def resume_stream(self, last_id: str, headers: Mapping[str, str]) -> HttpResponse:
-        way = self._moved or await self._otherwise(self._url)
-        return await way.resume_stream(last_id, headers)
+        endpoint = self._moved or await self._fallback(self._url)
+        return await endpoint.resume_stream(last_id, headers)
 
     def _build_head(self, headers: Mapping[str, str]) -> bytes:
         lines = [
@@ -750,7 +750,7 @@ class HttpClients:
         self._lock = anyio.Lock()
         self._shared: httpx2.AsyncClient | None = None
         self._tls: ssl.SSLContext | None = None
-        self._no_trust: RouteBlocked | None = None  # why no certificate can be checked
+        self._trust_error: RouteBlocked | None = None  # why no certificate can be checked
         self._plain = Http11Pool()
         self._full: aiohttp.ClientSession | None = None
 
@@ -760,7 +760,7 @@ class HttpClients:
         """Build a client for one server. Closing it does not close the shared connections."""
         shared, _ = await self._ensure_open()
         return httpx2.AsyncClient(
-            transport=_SharedTransport(shared, self._no_trust),
+            transport=_SharedTransport(shared, self._trust_error),
             headers=dict(headers or {}),
             auth=auth,
             # Every exchange has its own deadline, and a stream may stay silent without limit.
@@ -778,8 +778,8 @@ class HttpClients:
         """
         url = spec.url or ""
         shared, tls = await self._ensure_open()
-        way = shared._transport_for_url(httpx2.URL(url))  # pyright: ignore[reportPrivateUsage] - see _Borrowed
-        if way is not shared._transport:  # pyright: ignore[reportPrivateUsage]
+        transport = shared._transport_for_url(httpx2.URL(url))  # pyright: ignore[reportPrivateUsage] - see _SharedTransport
+        if transport is not shared._transport:  # pyright: ignore[reportPrivateUsage]
             return None
 
         async def full(url: str) -> HttpEndpoint:
@@ -795,7 +795,7 @@ class HttpClients:
     async def _ensure_open(self) -> tuple[httpx2.AsyncClient, ssl.SSLContext]:
         async with self._lock:
             if self._shared is None or self._tls is None:
-                self._tls, self._no_trust = await anyio.to_thread.run_sync(_load_trust)
+                self._tls, self._trust_error = await anyio.to_thread.run_sync(_load_trust)
                 self._shared = await anyio.to_thread.run_sync(_build_client, self._tls)
         return self._shared, self._tls
 
@@ -817,15 +817,15 @@ class _SharedTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, shared: httpx2.AsyncClient, no_trust: RouteBlocked | None) -> None:
         self._shared = shared
-        self._no_trust = no_trust
+        self._trust_error = no_trust
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        if self._no_trust is not None and request.url.scheme == "https":
-            raise RouteBlocked(str(self._no_trust), hint=self._no_trust.hint)
-        way = self._shared._transport_for_url(request.url)  # pyright: ignore[reportPrivateUsage] - see above
-        direct = way is self._shared._transport  # pyright: ignore[reportPrivateUsage]
+        if self._trust_error is not None and request.url.scheme == "https":
+            raise RouteBlocked(str(self._trust_error), hint=self._trust_error.hint)
+        transport = self._shared._transport_for_url(request.url)  # pyright: ignore[reportPrivateUsage] - see above
+        direct = transport is self._shared._transport  # pyright: ignore[reportPrivateUsage]
         try:
-            return await way.handle_async_request(request)
+            return await transport.handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
             proxy = None if direct else find_proxy(request.url)
             if proxy is None or find_tls_fault(error) is not None:

@@ -135,7 +135,7 @@ class OAuthTokenStorage:
     """
 
     def __init__(self, store: SignInStore, server: str, sign_in: OAuthSignIn) -> None:
-        self._book = store
+        self._store = store
         self._server = server
         self.sign_in = sign_in
         self.context: OAuthContext | None = None
@@ -154,7 +154,7 @@ class OAuthTokenStorage:
             }
         )
         self.sign_in.register_secrets()
-        await self._book.put(self._server, self.sign_in.model_dump_json(exclude_none=True).encode())
+        await self._store.put(self._server, self.sign_in.model_dump_json(exclude_none=True).encode())
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self.sign_in.client

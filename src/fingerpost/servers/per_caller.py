@@ -75,9 +75,9 @@ class CallerConnections:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._spec = spec
-        self._around = deps
+        self._deps = deps
         self._outside = on_notification
-        self._most = max_callers
+        self._max_callers = max_callers
         self._idle_seconds = idle_seconds
         self._own: dict[str, CallerConnection] = {}
 
@@ -98,7 +98,7 @@ class CallerConnections:
         """Start opening a connection for a caller. Return None if the limit is reached or it was started
         already.
         """
-        if key in self._own or (len(self._own) >= self._most and not self._list_idle()):
+        if key in self._own or (len(self._own) >= self._max_callers and not self._list_idle()):
             return None
         self._make_room()
         return self._open(key, tasks, None, deps)
@@ -120,7 +120,7 @@ class CallerConnections:
         if own is None or own.is_closed:
             if own is None:
                 self._make_room()
-            own = self._open(key, tasks, listing, self._around, headers)
+            own = self._open(key, tasks, listing, self._deps, headers)
         own.users += 1
         return own
 
@@ -138,11 +138,11 @@ class CallerConnections:
         return own
 
     def _make_room(self) -> None:
-        if len(self._own) < self._most:
+        if len(self._own) < self._max_callers:
             return
         idle = self._list_idle()
         if not idle:
-            message = f"{self._spec.name} serves {self._most} callers at once already"
+            message = f"{self._spec.name} serves {self._max_callers} callers at once already"
             raise ServerUnavailable(message, server=self._spec.name, hint="try again when one has finished")
         self._own.pop(min(idle)[1]).scope.cancel()
 
@@ -158,7 +158,7 @@ class CallerConnections:
         spec: ServerSpec,
     ) -> None:
         """Run one connection from start to end."""
-        lifeline = ConnectionState(self._spec.name, stderr=RingBuffer(self._around.limits.stderr_bytes))
+        lifeline = ConnectionState(self._spec.name, stderr=RingBuffer(self._deps.limits.stderr_bytes))
         caller_connection.scope.deadline = anyio.current_time() + self._spec.connect_timeout
         try:
             with caller_connection.scope:
@@ -172,7 +172,7 @@ class CallerConnections:
                     caller_connection.ready.set()
                     await self._wait_until_idle(caller_connection, lifeline)
                     await connection.drain()
-        except Exception as error:  # noqa: BLE001 - whatever a server or the library does to us ends here
+        except Exception as error:  # noqa: BLE001 - any error of a server or the library
             caller_connection.error = from_exception(self._spec.name, error)
         finally:
             if caller_connection.connection is None and caller_connection.error is None:
@@ -261,8 +261,8 @@ class ServerRequestUnsupported(ToolFailed):
 
 def is_unsupported_request_failure(failed: JsonObject | ToolFailed) -> bool:
     """Return whether a call failed because the server could not send a request to the caller."""
-    said = [str(failed)] if isinstance(failed, ToolFailed) else _get_texts(failed)
-    return any(_UNSUPPORTED_PHRASES in text[:_MAX_TEXT_LENGTH] for text in said)
+    texts = [str(failed)] if isinstance(failed, ToolFailed) else _get_texts(failed)
+    return any(_UNSUPPORTED_PHRASES in text[:_MAX_TEXT_LENGTH] for text in texts)
 
 
 def build_unsupported_request(
@@ -306,13 +306,14 @@ class LegacySessions:
     def __init__(self, spec: ServerSpec, deps: ConnectDeps) -> None:
         self._server = spec.name
         self._possible = spec.transport == "http" and spec.era == "auto" and not spec.isolate
-        self._around = deps
+        self._deps = deps
         self._sessions = CallerConnections(replace(spec, era=LEGACY_VERSION), deps, _ignore_notification)
         self._calls: OrderedDict[str, int] = OrderedDict()
-        self._begun: CallerConnection | None = None  # the most recently opened one
+        self._last_opened: CallerConnection | None = None  # the most recently opened one
         self._not_before = 0.0
         self._refusal = ""  # why the last one failed
-        self._asks = False  # whether the server asks during a call, which works only in the legacy protocol
+        # Whether the server asks during a call, which works only in the legacy protocol.
+        self._server_asks = False
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -331,7 +332,7 @@ class LegacySessions:
         caller = context.caller
         if caller is None or caller.accepts_input_required:
             return None
-        if self._asks and _can_answer_questions(caller):
+        if self._server_asks and _can_answer_questions(caller):
             return self._sessions.get_pending_or_open(caller.key) or self._begin(caller, shared, tasks, tools)
         # The log level belongs to a request in the modern protocol and to a session in the legacy protocol.
         if not shared.is_direct or (context.log_level is not None and not context.usual_level):
@@ -348,9 +349,9 @@ class LegacySessions:
     ) -> CallerConnection | None:
         if self._is_refused():
             return None
-        around = self._build_caller_deps(caller.capabilities, shared, tools)
-        own = self._sessions.open_in_background(caller.key, tasks, around)
-        self._begun = own or self._begun
+        deps = self._build_caller_deps(caller.capabilities, shared, tools)
+        own = self._sessions.open_in_background(caller.key, tasks, deps)
+        self._last_opened = own or self._last_opened
         return own
 
     async def wait_for_connection(
@@ -387,10 +388,10 @@ class LegacySessions:
             return None
         if not is_unsupported_request_failure(failed):
             return None
-        if not self._asks:
-            self._asks = True
+        if not self._server_asks:
+            self._server_asks = True
             # An earlier refusal may concern a capability that is not required now.
-            self._begun, self._not_before = None, 0.0
+            self._last_opened, self._not_before = None, 0.0
         again = self._possible and not self._is_refused()
         return build_unsupported_request(self._server, failed, self._build_hint(again=again), again=again)
 
@@ -420,10 +421,10 @@ class LegacySessions:
         """
         abilities = build_client_capabilities(capabilities)
         given = shared.capabilities
-        if self._asks:
+        if self._server_asks:
             given = {name: value for name, value in given.items() if name != "extensions"}
         standard = ConnectionProfile(capabilities=given, tools=tools, questions=abilities != NO_CAPABILITIES)
-        return replace(self._around, abilities=lambda: abilities, standard=standard)
+        return replace(self._deps, abilities=lambda: abilities, standard=standard)
 
     def close(self) -> None:
         self._sessions.close()
@@ -435,9 +436,13 @@ class LegacySessions:
         return calls
 
     def _is_refused(self) -> bool:
-        if self._begun is not None and self._begun.connection is None and self._begun.error is not None:
-            self._refusal = str(self._begun.error)
-            self._begun = None
+        if (
+            self._last_opened is not None
+            and self._last_opened.connection is None
+            and self._last_opened.error is not None
+        ):
+            self._refusal = str(self._last_opened.error)
+            self._last_opened = None
             self._not_before = anyio.current_time() + RETRY_SECONDS
         return anyio.current_time() < self._not_before
 

@@ -108,8 +108,8 @@ class ServerPool:
         on_listing: Callable[[Listing], Awaitable[None]] | None = None,
     ) -> None:
         """`on_listing` receives each listing and is awaited before the listing is published."""
-        self._watchers: CallbackList[str] = CallbackList()
-        self._hearers: CallbackList[str, str, JsonObject, str | None] = CallbackList()
+        self._change_callbacks: CallbackList[str] = CallbackList()
+        self._notification_callbacks: CallbackList[str, str, JsonObject, str | None] = CallbackList()
         self._http = HttpClients()
         self._for_callers = False
         self._shared = PoolDeps(
@@ -120,8 +120,8 @@ class ServerPool:
                 tokens=tokens,
                 abilities=lambda: ALL_CAPABILITIES if self._for_callers else NO_CAPABILITIES,
             ),
-            on_change=self._watchers.call_all,
-            on_notification=self._hearers.call_all,
+            on_change=self._change_callbacks.call_all,
+            on_notification=self._notification_callbacks.call_all,
             on_listing=on_listing or _accept_listing,
         )
         self._supervisors: dict[str, Supervisor] = {}
@@ -229,11 +229,11 @@ class ServerPool:
         The caller key names the only caller who may receive it; None means all. Changed resources and prompts
         are reported after the new lists were read. Changed tools are reported by `subscribe_to_changes`.
         """
-        return self._hearers.add(callback)
+        return self._notification_callbacks.add(callback)
 
     def subscribe_to_changes(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback` with a server's name whenever its status or listing changes."""
-        return self._watchers.add(callback)
+        return self._change_callbacks.add(callback)
 
     async def call(
         self,
@@ -265,9 +265,9 @@ class ServerPool:
             if own is not None:
                 own.users += 1
                 try:
-                    theirs = await era.wait_for_connection(own, context)
-                    if theirs is not None:
-                        return await theirs.call(
+                    caller_connection = await era.wait_for_connection(own, context)
+                    if caller_connection is not None:
+                        return await caller_connection.call(
                             params, context=context, on_progress=on_progress, clock=clock
                         )
                 except ServerUnavailable:
@@ -435,7 +435,7 @@ class ServerPool:
     async def add(self, spec: ServerSpec) -> None:
         """Add a server. It connects when it is started or needed."""
         self._add_supervisor(spec)
-        self._watchers.call_all(spec.name)
+        self._change_callbacks.call_all(spec.name)
 
     async def disable(self, name: str, reason: str) -> None:
         """Disconnect this server and keep it disconnected until `enable`."""
@@ -479,7 +479,7 @@ class ServerPool:
         if (run := self._runs.pop(name, None)) is not None:
             await run.stop()
         del self._supervisors[name]
-        self._watchers.call_all(name)
+        self._change_callbacks.call_all(name)
 
     def _add_supervisor(self, spec: ServerSpec) -> None:
         if spec.name in self._supervisors:

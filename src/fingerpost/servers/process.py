@@ -262,11 +262,11 @@ class LineSplitter:
 
     def __init__(self, limit: int, *, max_skipped: int = 0) -> None:
         self._limit = limit
-        self._passed_over = max_skipped
+        self._skipped = max_skipped
         self._pieces: list[bytes] = []
         self._size = 0
         self.overlong: bytes | None = None  # the start of the line being skipped
-        self._end = b""  # the end of that line so far
+        self._tail = b""  # the end of that line so far
 
     def split(self, data: bytes) -> list[bytes]:
         """Return the lines completed by `data`, without line ends. Raises `LineLimitExceeded`."""
@@ -286,9 +286,9 @@ class LineSplitter:
         return lines
 
     def _take_line(self) -> bytes:
-        line = b"".join(self._pieces) if self.overlong is None else LineEdges(self.overlong + self._end)
+        line = b"".join(self._pieces) if self.overlong is None else LineEdges(self.overlong + self._tail)
         self._pieces, self._size = [], 0
-        self.overlong, self._end = None, b""
+        self.overlong, self._tail = None, b""
         return line
 
     @property
@@ -304,10 +304,10 @@ class LineSplitter:
             self._pieces.append(piece)
 
     def _skip(self, piece: bytes) -> None:
-        if self._size > self._limit + self._passed_over:
+        if self._size > self._limit + self._skipped:
             raise LineLimitExceeded
         if self.overlong is None:
             self._pieces.append(piece)
             held = b"".join(self._pieces)
             self.overlong, piece, self._pieces = held[:EDGE_SIZE], held[EDGE_SIZE:], []
-        self._end = (self._end + piece[-EDGE_SIZE:])[-EDGE_SIZE:]
+        self._tail = (self._tail + piece[-EDGE_SIZE:])[-EDGE_SIZE:]

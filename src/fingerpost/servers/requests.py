@@ -41,9 +41,9 @@ class RequestClock:
     ) -> None:
         self.scope = scope
         self.max_progress = -math.inf  # last progress reported by the server
-        self._patience = timeout
-        self._spare = (MAX_EXTENSIONS - 1) * timeout  # seconds that progress may still add
-        self._until = deadline
+        self._timeout = timeout
+        self._extension_left = (MAX_EXTENSIONS - 1) * timeout  # seconds that progress may still add
+        self._deadline = deadline
         self.loss: FingerpostError | None = None  # why the request ended, if not by timeout
         self.was_paused = False  # the caller was asked, so the request cannot be repeated
         self._waiting = 0
@@ -86,16 +86,16 @@ class RequestClock:
             return  # the clock is paused
         now = anyio.current_time()
         left = self.scope.deadline - now
-        more = min(self._patience - left, self._spare, self._until - now - left)
+        more = min(self._timeout - left, self._extension_left, self._deadline - now - left)
         if more > 0:
-            self._spare -= more
+            self._extension_left -= more
             self.scope.deadline += more
 
     def format_timeout(self, subject: str, seconds: float) -> str:
         """Return the timeout message. `seconds` is the original timeout."""
-        if self.max_progress == -math.inf or anyio.current_time() >= self._until:
+        if self.max_progress == -math.inf or anyio.current_time() >= self._deadline:
             return f"{subject} did not answer within {round(seconds, 2):g} s"
-        if self._spare > 0:
+        if self._extension_left > 0:
             return f"{subject} reported no further progress for {round(seconds, 2):g} s, and did not answer"
         return (
             f"{subject} reported progress, but did not answer within {round(seconds * MAX_EXTENSIONS, 2):g} s"
@@ -290,8 +290,8 @@ class InFlightRequest:
         self._on_progress = on_progress
         self.clock = clock or RequestClock()
         self._notices: deque[tuple[str, JsonObject]] = deque(maxlen=MAX_QUEUED_NOTICES)
-        self._pumping: anyio.CancelScope | None = None
-        self._quiet: anyio.Event | None = None
+        self._delivery_scope: anyio.CancelScope | None = None
+        self._delivered: anyio.Event | None = None
 
     @property
     def caller_key(self) -> str | None:
@@ -357,27 +357,27 @@ class InFlightRequest:
         if (admitted := self.admit(method, params)) is None:
             return
         self._notices.append((method, self._secrets.mask(admitted)))
-        if self._pumping is None:
-            self._pumping = anyio.CancelScope()
-            self._quiet = anyio.Event()
+        if self._delivery_scope is None:
+            self._delivery_scope = anyio.CancelScope()
+            self._delivered = anyio.Event()
             spawn(self._deliver_queued)
 
     async def _deliver_queued(self) -> None:
-        assert self._pumping is not None
+        assert self._delivery_scope is not None
         try:
-            with self._pumping:
+            with self._delivery_scope:
                 while self._notices:
                     await self._deliver(*self._notices.popleft())
         finally:
-            self._pumping = None
-            if self._quiet is not None:
-                self._quiet.set()
+            self._delivery_scope = None
+            if self._delivered is not None:
+                self._delivered.set()
 
     async def flush(self) -> None:
         """Wait until queued notifications were delivered, so that they arrive before the result."""
-        if self._pumping is not None and self._quiet is not None:
+        if self._delivery_scope is not None and self._delivered is not None:
             with anyio.move_on_after(FLUSH_SECONDS):
-                await self._quiet.wait()
+                await self._delivered.wait()
 
     def abandon(self) -> None:
         """Cancel the request because the connection is lost."""
@@ -387,11 +387,11 @@ class InFlightRequest:
 
     def close(self) -> tuple[tuple[str, JsonObject], ...]:
         """End the request and return the notifications that were not delivered."""
-        if self._pumping is None:
+        if self._delivery_scope is None:
             return ()
         left = tuple(self._notices)
         self._notices.clear()
-        self._pumping.cancel()
+        self._delivery_scope.cancel()
         return left
 
     async def answer_server(self, method: str, params: JsonObject) -> JsonObject:
@@ -464,7 +464,7 @@ class RequestRegistry:
         """
         self._server = server
         own = secrets or NO_SECRETS
-        self._outside: NotificationCallback = lambda method, params, caller: on_notification(
+        self._on_notification: NotificationCallback = lambda method, params, caller: on_notification(
             method, own.mask(params), caller
         )
         self._now = now
@@ -473,9 +473,9 @@ class RequestRegistry:
         self._given_up: dict[str | None, float] = {}
         self._answered: dict[str | None, float] = {}
         self._last_closed: anyio.Event | None = None  # set while a task waits for it
-        self._told_ambiguous = False  # whether the ambiguity warning was logged
+        self._warned_ambiguous = False  # whether the ambiguity warning was logged
         # Requests of no caller; the server's questions do not concern them.
-        self._ours: dict[RequestId, InFlightRequest] = {}
+        self._internal: dict[RequestId, InFlightRequest] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -487,7 +487,7 @@ class RequestRegistry:
             await self._last_closed.wait()
 
     def open(self, in_flight: InFlightRequest, *, internal: bool = False) -> None:
-        (self._ours if internal else self._open)[in_flight.request] = in_flight
+        (self._internal if internal else self._open)[in_flight.request] = in_flight
 
     def close(self, in_flight: InFlightRequest) -> None:
         if self._open.pop(in_flight.request, None) is not None:
@@ -495,24 +495,24 @@ class RequestRegistry:
             if self._last_closed is not None and not self._open:
                 self._last_closed.set()
                 self._last_closed = None
-        self._ours.pop(in_flight.request, None)
+        self._internal.pop(in_flight.request, None)
         for method, params in in_flight.close():
             if method == LOG_METHOD and in_flight.caller_key is not None:
-                self._outside(LOG_METHOD, params, in_flight.caller_key)
+                self._on_notification(LOG_METHOD, params, in_flight.caller_key)
 
     def _remember(self, in_flight: InFlightRequest) -> None:
-        lately, seconds = self._given_up, GIVEN_UP_SECONDS
+        recent, seconds = self._given_up, GIVEN_UP_SECONDS
         if in_flight.answered:
-            lately, seconds = self._answered, ANSWERED_SECONDS
+            recent, seconds = self._answered, ANSWERED_SECONDS
         now = self._now()
-        lately.pop(in_flight.caller_key, None)
-        lately[in_flight.caller_key] = now + seconds  # reinserted, so that the order is by expiry
-        _drop_expired(lately, now)
+        recent.pop(in_flight.caller_key, None)
+        recent[in_flight.caller_key] = now + seconds  # reinserted, so that the order is by expiry
+        _drop_expired(recent, now)
 
     def abandon(self) -> None:
         """Cancel all requests because the connection is lost."""
-        for talk in (*self._open.values(), *self._ours.values()):
-            talk.abandon()
+        for in_flight in (*self._open.values(), *self._internal.values()):
+            in_flight.abandon()
 
     def find(self, request: RequestId) -> InFlightRequest | None:
         return self._open.get(coerce_request_id(request))
@@ -524,12 +524,12 @@ class RequestRegistry:
         now = self._now()
         _drop_expired(self._given_up, now)
         _drop_expired(self._answered, now)
-        callers = {talk.caller_key for talk in self._open.values()} | self._given_up.keys()
+        callers = {in_flight.caller_key for in_flight in self._open.values()} | self._given_up.keys()
         return callers | self._answered.keys() if answered else callers
 
     def _list_caller_requests(self, caller: str | None) -> list[InFlightRequest]:
         """Return this caller's requests, latest first."""
-        return [talk for talk in reversed(self._open.values()) if talk.caller_key == caller]
+        return [in_flight for in_flight in reversed(self._open.values()) if in_flight.caller_key == caller]
 
     def dispatch_notification(
         self, method: str, params: Mapping[str, Any] | None, spawn: SpawnTask, *, request: RequestId | None
@@ -539,9 +539,9 @@ class RequestRegistry:
         A log message that may concern several callers is dropped, so that no caller sees another caller's
         data.
         """
-        talk = self._find_concerned(method, params or {}, request)
-        if talk is not None:
-            talk.queue_notification(method, params or {}, spawn)
+        in_flight = self._find_concerned(method, params or {}, request)
+        if in_flight is not None:
+            in_flight.queue_notification(method, params or {}, spawn)
         elif method == LOG_METHOD:
             self._dispatch_log(params or {}, spawn)
         else:
@@ -557,10 +557,10 @@ class RequestRegistry:
             logger.debug("%s: a log message may be about %d callers", self._server, len(callers))
             return
         [caller] = callers
-        if talks := self._list_caller_requests(caller):
-            talks[0].queue_notification(LOG_METHOD, params, spawn)
+        if in_flight := self._list_caller_requests(caller):
+            in_flight[0].queue_notification(LOG_METHOD, params, spawn)
         elif caller is not None:
-            self._outside(LOG_METHOD, params, caller)
+            self._on_notification(LOG_METHOD, params, caller)
 
     async def handle_notification(self, method: str, params: JsonObject, in_flight: InFlightRequest) -> None:
         """Deliver a notification from the request's own stream, and wait until its caller received it."""
@@ -571,7 +571,7 @@ class RequestRegistry:
 
     def broadcast(self, method: str, params: JsonObject) -> None:
         if method not in (PROGRESS_METHOD, "notifications/cancelled"):
-            self._outside(method, params, None)
+            self._on_notification(method, params, None)
 
     def _find_concerned(
         self, method: str, params: Mapping[str, Any], request: RequestId | None
@@ -586,29 +586,29 @@ class RequestRegistry:
     ) -> dict[str, Any]:
         """Answer a request of the server. Raises `MCPError`."""
         if method == "ping":
-            if request is not None and (talk := self.find(request)) is not None:
-                talk.admit(method, {})
+            if request is not None and (in_flight := self.find(request)) is not None:
+                in_flight.admit(method, {})
             return {}
-        talks = self._find_asked_requests(method, request)
+        candidates = self._find_asked_requests(method, request)
         with ExitStack() as stopped:
-            for other in talks[1:]:  # the question may concern any of them
+            for other in candidates[1:]:  # the question may concern any of them
                 stopped.enter_context(other.clock.paused())
-            return cast("dict[str, Any]", await talks[0].answer_server(method, params or {}))
+            return cast("dict[str, Any]", await candidates[0].answer_server(method, params or {}))
 
     def _find_asked_requests(self, method: str, request: RequestId | None) -> list[InFlightRequest]:
         """Return the requests this question may concern, all of one caller, latest first."""
-        nobody = [InFlightRequest(self._server, 0)]
+        without_caller = [InFlightRequest(self._server, 0)]
         if request is not None:
-            talk = self.find(request)
-            return nobody if talk is None else [talk]
+            in_flight = self.find(request)
+            return without_caller if in_flight is None else [in_flight]
         # A server with an open question has not answered yet.
         callers = self._list_possible_callers(answered=False)
         if method not in QUESTION_CAPABILITIES or not callers:
-            return nobody
+            return without_caller
         if len(callers) > 1:
             # A warning only once, so that a server cannot fill the log.
-            level = logging.DEBUG if self._told_ambiguous else logging.WARNING
-            self._told_ambiguous = True
+            level = logging.DEBUG if self._warned_ambiguous else logging.WARNING
+            self._warned_ambiguous = True
             logger.log(level, AMBIGUOUS_MESSAGE, self._server, method, len(callers))
             message = (
                 f"{method} cannot be answered: it names no request, and those of {len(callers)} callers run "
@@ -616,7 +616,7 @@ class RequestRegistry:
             )
             raise MCPError(METHOD_NOT_FOUND, message)
         [caller] = callers
-        return self._list_caller_requests(caller) or nobody
+        return self._list_caller_requests(caller) or without_caller
 
 
 class OpenServerRequests:

@@ -173,7 +173,7 @@ class ResourceSubscriptions:
         self._lock = anyio.Lock()
         self._changed = anyio.Event()
         self._moved = anyio.Event()
-        self._heard: frozenset[str] = frozenset()  # modern protocol: requested and acknowledged
+        self._acknowledged: frozenset[str] = frozenset()  # modern protocol: requested and acknowledged
         self._refusal: FingerpostError | None = None
 
     async def change(
@@ -209,7 +209,7 @@ class ResourceSubscriptions:
         self._refusal = None
         self._changed.set()
         try:
-            while uri not in self._heard:
+            while uri not in self._acknowledged:
                 if self._refusal is not None:
                     raise self._refusal
                 await self._moved.wait()
@@ -238,7 +238,7 @@ class ResourceSubscriptions:
                 except FingerpostError:
                     self._counts.pop(uri, None)  # the resource is gone; a new subscription returns the error
             return
-        self._heard = frozenset()
+        self._acknowledged = frozenset()
         holding: anyio.CancelScope | None = None
         while True:
             self._changed = anyio.Event()
@@ -271,7 +271,7 @@ class ResourceSubscriptions:
                     async with connection.subscribe(uris=uris) as changes:
                         failures = 0
                         acknowledged.set()
-                        self._heard = frozenset(uris)
+                        self._acknowledged = frozenset(uris)
                         self._restart()
                         async for _ in changes:
                             pass

@@ -119,12 +119,12 @@ class ChildServer:
         self._spec = spec
         self._process = process
         self._limits = limits
-        self._lifeline = state
+        self._state = state
         self._waiting: dict[RequestId, None] = {}
         self._asked: dict[RequestId, _ReplyWaiter] = {}
-        self._owed = OpenServerRequests(spec.name)
+        self._open_requests = OpenServerRequests(spec.name)
         self._stopped = False
-        self._said_all = anyio.Event()
+        self._stderr_closed = anyio.Event()
         self._to_session, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.outgoing, self._from_session = anyio.create_memory_object_stream[SessionMessage | bytes](
             WRITE_QUEUE_SIZE
@@ -134,19 +134,19 @@ class ChildServer:
         assert self._process.stdout is not None
         limit = self._limits.response_bytes
         splitter = LineSplitter(limit, max_skipped=MAX_SKIPPED_REPLIES * limit)
-        told = False  # whether the request of the skipped reply was already failed
+        failed = False  # whether the request of the skipped reply was already failed
         try:
             async for chunk in _iterate_chunks(self._process.stdout):
                 for number, line in enumerate(splitter.split(chunk), 1):
                     if not isinstance(line, LineEdges):
                         await self._dispatch_line(line)
-                    elif not told:
+                    elif not failed:
                         await self._fail_oversized(line)
-                    told = False
+                    failed = False
                     if number % LINES_PER_TURN == 0:
                         await anyio.lowlevel.checkpoint()
-                if splitter.overlong is not None and not told:
-                    told = await self._fail_oversized(splitter.overlong)
+                if splitter.overlong is not None and not failed:
+                    failed = await self._fail_oversized(splitter.overlong)
             if splitter.remainder.strip():
                 await self._dispatch_line(splitter.remainder)
             await self._close(await self._build_exit_failure())
@@ -160,8 +160,8 @@ class ChildServer:
     async def read_stderr(self) -> None:
         assert self._process.stderr is not None
         async for chunk in _iterate_chunks(self._process.stderr):
-            self._lifeline.stderr.write(chunk)
-        self._said_all.set()
+            self._state.stderr.write(chunk)
+        self._stderr_closed.set()
 
     async def write_stdin(self) -> None:
         assert self._process.stdin is not None
@@ -174,13 +174,13 @@ class ChildServer:
                 except Exception:
                     logger.exception("%s could not be told something", self._spec.name)
                 if not isinstance(item, bytes) and isinstance(item.message, JSONRPCResponse | JSONRPCError):
-                    self._owed.close(item.message.id)
+                    self._open_requests.close(item.message.id)
 
     async def watch_exit(self) -> None:
         """Detect the child's exit even if a grandchild keeps the pipes open, so that no end of file
         arrives.
         """
-        while self._process.returncode is None:  # noqa: ASYNC110 - the operating system sets no event of ours
+        while self._process.returncode is None:  # noqa: ASYNC110 - there is no event for it
             await anyio.sleep(EXIT_POLL_SECONDS)
         await anyio.sleep(EXIT_POLL_SECONDS)  # its last output may still be in the pipe
         await self._close(await self._build_exit_failure())
@@ -196,10 +196,10 @@ class ChildServer:
         except InvalidMessage as why:
             await self._handle_unreadable(line, str(why))
             return
-        if isinstance(parsed, JSONRPCRequest) and not self._owed.admit(parsed.id):
+        if isinstance(parsed, JSONRPCRequest) and not self._open_requests.admit(parsed.id):
             return
         if isinstance(parsed, JSONRPCNotification) and parsed.method == "notifications/cancelled":
-            self._owed.close((parsed.params or {}).get("requestId"))
+            self._open_requests.close((parsed.params or {}).get("requestId"))
         await self._to_session.send(SessionMessage(parsed))
 
     async def _fail_oversized(self, edges: bytes) -> bool:
@@ -232,7 +232,7 @@ class ChildServer:
     async def _handle_unreadable(self, line: bytes, why: str) -> None:
         request = find_answered_request(line, self._waiting)
         if request is None:
-            self._lifeline.note_stray_line(clean_text(line[:200].decode("utf-8", "replace")))
+            self._state.note_stray_line(clean_text(line[:200].decode("utf-8", "replace")))
             return
         message = f"the reply of {self._spec.name} {clean_text(why)}"
         await self._fail(request, ServerReplyInvalid(message, server=self._spec.name))
@@ -286,17 +286,17 @@ class ChildServer:
         """Return why the child's output ended, once that is known."""
         if await wait_for_exit(self._process, EXIT_POLL_SECONDS):
             with anyio.move_on_after(STDERR_DRAIN_SECONDS):
-                await self._said_all.wait()
+                await self._stderr_closed.wait()
         ended = describe_exit(self._process)
-        lines = self._lifeline.stderr.read_text(2000).strip().splitlines()
-        if lines or not self._lifeline.stray_lines:
+        lines = self._state.stderr.read_text(2000).strip().splitlines()
+        if lines or not self._state.stray_lines:
             said = f"; it last said: {clean_text(lines[-1])}" if lines else ""
             return ConnectionFailure(reason=ended + said, hint="its stderr says more")
-        return ConnectionFailure(reason=ended + self._lifeline.describe_stray_lines(), hint=STRAY_OUTPUT_HINT)
+        return ConnectionFailure(reason=ended + self._state.describe_stray_lines(), hint=STRAY_OUTPUT_HINT)
 
     async def _close(self, failure: ConnectionFailure) -> None:
         if not self._stopped:
-            self._lifeline.end(failure)
+            self._state.end(failure)
         for waiter in self._asked.values():
             waiter.set_outcome(MCPError(CONNECTION_CLOSED, "Connection closed"))
         await self._to_session.aclose()
@@ -329,7 +329,7 @@ class DirectStdio:
     def __init__(self, server: str, child: ChildServer, state: ConnectionState) -> None:
         self._server = server
         self._child = child
-        self._lifeline = state
+        self._state = state
 
     async def ask(
         self,
@@ -355,4 +355,4 @@ class DirectStdio:
             return reply["result"]
         error = reply["error"]
         mcp = MCPError(error["code"], error["message"], error.get("data"))
-        raise from_reply(self._server, mcp, failure=self._lifeline.failure)
+        raise from_reply(self._server, mcp, failure=self._state.failure)

@@ -147,27 +147,27 @@ class StreamableTransport(StreamableHTTPTransport):
         super().__init__(spec.url, max_sse_event_size=limits.response_bytes)
         self._server = spec.name
         self._limit = limits.response_bytes
-        self._lifeline = state
+        self._state = state
         self._replies = ReplyErrors(spec.name, state)
-        self._talks = registry
-        self._owed = OpenServerRequests(spec.name)
+        self._registry = registry
+        self._open_requests = OpenServerRequests(spec.name)
         self.tasks = tasks
         self.initialized = anyio.Event()  # set when `notifications/initialized` was sent
 
     async def handle_get_stream(self, client: httpx2.AsyncClient, read_stream_writer: MessageWriter) -> None:
         """Keep the GET stream open. The library would reconnect without a delay for `retry: 0`."""
-        place = _StreamCursor()
+        cursor = _StreamCursor()
         failures = 0
         while failures < MAX_RECONNECTION_ATTEMPTS and self.session_id is not None:
             try:
-                if not await self._read_get_stream(client, read_stream_writer, place):
+                if not await self._read_get_stream(client, read_stream_writer, cursor):
                     break
                 failures = 0
             except Exception:  # calls work without this stream
                 logger.debug("%s: the standing stream broke", self._server, exc_info=True)
                 failures += 1
-            await anyio.sleep(max(place.retry_ms, MIN_RETRY_MS) / 1000)
-        self._lifeline.request_probe()  # either the server has no such stream, or it is gone
+            await anyio.sleep(max(cursor.retry_ms, MIN_RETRY_MS) / 1000)
+        self._state.request_probe()  # either the server has no such stream, or it is gone
 
     async def _read_get_stream(
         self, client: httpx2.AsyncClient, writer: MessageWriter, cursor: _StreamCursor
@@ -215,7 +215,7 @@ class StreamableTransport(StreamableHTTPTransport):
             async with self._post(ctx, message) as response:
                 await self._read_response(ctx, message, response)
         except httpx2.HTTPError as error:
-            self._lifeline.request_probe()
+            self._state.request_probe()
             lost = mark_continuation(from_http(self._server, error), message.params)
             await self._fail(ctx, message.id, lost)
         except OAuthFlowError as error:
@@ -235,7 +235,7 @@ class StreamableTransport(StreamableHTTPTransport):
         except Exception:
             logger.exception("%s could not be told something", self._server)
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._owed.close(message.id)
+            self._open_requests.close(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/initialized":
             self.initialized.set()
 
@@ -289,16 +289,16 @@ class StreamableTransport(StreamableHTTPTransport):
             message = JSONRPCError(jsonrpc="2.0", id=request, error=to_reply(error))
         elif isinstance(message, JSONRPCError) and message.id is None and request is not None:
             message = JSONRPCError(jsonrpc="2.0", id=request, error=message.error)
-        if isinstance(message, JSONRPCNotification) and request is not None and self._talks.find(request):
+        if isinstance(message, JSONRPCNotification) and request is not None and self._registry.find(request):
             # Only this stream shows which request it belongs to.
-            self._talks.dispatch_notification(
+            self._registry.dispatch_notification(
                 message.method, message.params, self.tasks.start_soon, request=request
             )
             return False
-        if isinstance(message, JSONRPCRequest) and not self._owed.admit(message.id):
+        if isinstance(message, JSONRPCRequest) and not self._open_requests.admit(message.id):
             return False
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._owed.close((message.params or {}).get("requestId"))
+            self._open_requests.close((message.params or {}).get("requestId"))
         await writer.send(SessionMessage(message, ServerMessageMetadata(related_request_id=request)))
         return is_reply
 
@@ -320,7 +320,7 @@ class StreamableTransport(StreamableHTTPTransport):
             await self._fail(ctx, request.id, build_too_large(self._server, self._limit))
             return
         except httpx2.HTTPError:
-            self._lifeline.request_probe()
+            self._state.request_probe()
         if last_id is not None:
             await self._handle_reconnection(ctx, last_id, retry_ms)
             return
@@ -454,10 +454,10 @@ class DirectHttp:
         modern: bool,
     ) -> None:
         self._server = server
-        self._posting = endpoint
+        self._endpoint = endpoint
         self._limit = limits.response_bytes
-        self._lifeline = state
-        self._talks = registry
+        self._state = state
+        self._registry = registry
         self._tasks: TaskGroup = transport.tasks
         self._modern = modern
         self._session = transport.session_id
@@ -491,28 +491,28 @@ class DirectHttp:
 
     def _build_error(self, error: Mapping[str, Any]) -> FingerpostError:
         mcp = MCPError(error["code"], error["message"], error.get("data"))
-        return from_reply(self._server, mcp, failure=self._lifeline.failure)
+        return from_reply(self._server, mcp, failure=self._state.failure)
 
     async def _post(
         self, body: bytes, headers: Mapping[str, str], in_flight: InFlightRequest
     ) -> dict[str, Any]:
-        place = _ReadCursor()
+        cursor = _ReadCursor()
         try:
-            answer = await self._posting.post(body, headers)
+            answer = await self._endpoint.post(body, headers)
             try:
-                found = await self._read_response(answer, in_flight, place, headers)
+                found = await self._read_response(answer, in_flight, cursor, headers)
             except BaseException:
                 answer.abort()
                 raise
             answer.release()
         except OSError as error:
-            self._lifeline.request_probe()
+            self._state.request_probe()
             raise self._build_connection_error(error) from error
         if found is not None:
             return found
-        if place.last_id is None or self._modern:
+        if cursor.last_id is None or self._modern:
             raise self._replies.build_cut_short()
-        return await self._resume(in_flight, place, headers)
+        return await self._resume(in_flight, cursor, headers)
 
     async def _read_response(
         self,
@@ -532,7 +532,7 @@ class DirectHttp:
         try:
             return await self._read_stream(answer, in_flight, cursor, headers)
         except OSError:
-            self._lifeline.request_probe()
+            self._state.request_probe()
             return None
 
     def _build_connection_error(self, error: OSError) -> FingerpostError:
@@ -618,7 +618,9 @@ class DirectHttp:
                 return self._check_reply_id(message, in_flight.request)
             if "id" in message:
                 return message
-            await self._talks.handle_notification(message["method"], message.get("params") or {}, in_flight)
+            await self._registry.handle_notification(
+                message["method"], message.get("params") or {}, in_flight
+            )
             if in_flight.failure is not None:
                 raise in_flight.failure
         return None
@@ -696,7 +698,7 @@ class DirectHttp:
         self, in_flight: InFlightRequest, cursor: _ReadCursor, headers: Mapping[str, str]
     ) -> dict[str, Any] | None:
         """Like `_read_stream`, after the last received event. Raises `OSError`."""
-        answer = await self._posting.resume_stream(cursor.last_id or "", headers)
+        answer = await self._endpoint.resume_stream(cursor.last_id or "", headers)
         try:
             if answer.status != 200 or answer.kind != EVENT_STREAM_TYPE:
                 message = "there is no stream"
@@ -737,7 +739,7 @@ class DirectHttp:
         """Send a message without a reply. It runs in the background, so all errors are handled here."""
         try:
             with anyio.move_on_after(NOTICE_SECONDS):
-                answer = await self._posting.post(encode(message), headers)
+                answer = await self._endpoint.post(encode(message), headers)
                 try:
                     await answer.read_all()
                 except BaseException:

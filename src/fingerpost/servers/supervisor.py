@@ -240,17 +240,17 @@ class Supervisor:
         self.subscriptions = ResourceSubscriptions(spec.name, reconnect_max=limits.reconnect_max)
         self.caller_connections = CallerConnections(spec, shared.connect_deps, self._on_notification)
         self.legacy_sessions = LegacySessions(spec, shared.connect_deps)
-        self._own_lists = CallerToolLists()
-        self._common = Listing(server=spec.name)  # tools listed without a caller's key
-        self._refused = False  # whether listing without a caller's key was refused
+        self._caller_lists = CallerToolLists()
+        self._shared_listing = Listing(server=spec.name)  # tools listed without a caller's key
+        self._listing_refused = False  # whether listing without a caller's key was refused
         self.needs_caller_keys = False  # whether connecting without a caller's key was refused
-        self._by_key = CallerConnections(
+        self._key_connections = CallerConnections(
             spec, replace(shared.connect_deps, tokens=None), self._on_notification
         )
         self.connection: ServerConnection | None = None
         self.started = False
         self.disabled = False  # by a user at run time
-        self._forgotten = False  # whether the last connection ended because the server lost our session
+        self._session_lost = False  # whether the last connection ended because the server lost our session
         self._stale = anyio.Event()
         self._list_begun = False
         self._listing_lock = anyio.Lock()
@@ -268,7 +268,7 @@ class Supervisor:
         """Close the connections that belong to single callers."""
         self.caller_connections.close()
         self.legacy_sessions.close()
-        self._by_key.close()
+        self._key_connections.close()
 
     def reset(self) -> None:
         """Reset after the task was stopped, so that it can be started again."""
@@ -289,7 +289,7 @@ class Supervisor:
     def build_unavailable(self) -> ServerUnavailable:
         """Build the error for requests while the server is unavailable."""
         error = self.status_tracker.build_unavailable()
-        if self._forgotten and self.status_tracker.state is ServerState.DOWN:
+        if self._session_lost and self.status_tracker.state is ServerState.DOWN:
             return SessionRejected(str(error), server=self.spec.name, hint=error.hint)
         return error
 
@@ -306,20 +306,20 @@ class Supervisor:
             began = anyio.current_time()
             if not self.needs_caller_keys:
                 self.status_tracker.set_state(ServerState.CONNECTING, reason, attempts=backoff.failures)
-            setback = await self._run_connection()
+            failure = await self._run_connection()
             self.connection = None
             self.legacy_sessions.close()
-            if setback.refused and await self._accepts_caller_keys():
+            if failure.refused and await self._accepts_caller_keys():
                 self._switch_to_caller_keys()
                 await anyio.sleep(CALLER_KEY_RETRY_SECONDS)
                 continue
             self.needs_caller_keys = False
-            delay = backoff.get_delay(setback.pace, began=began, now=anyio.current_time())
-            reason = setback.reason
-            self._forgotten = setback.pace is RetryPace.NOW
+            delay = backoff.get_delay(failure.pace, began=began, now=anyio.current_time())
+            reason = failure.reason
+            self._session_lost = failure.pace is RetryPace.NOW
             if delay > 0:
                 self.status_tracker.set_state(
-                    ServerState.DOWN, reason, hint=setback.hint, retry_in=delay, attempts=backoff.failures
+                    ServerState.DOWN, reason, hint=failure.hint, retry_in=delay, attempts=backoff.failures
                 )
                 await anyio.sleep(delay)
 
@@ -334,8 +334,8 @@ class Supervisor:
         """From now on, connect separately for each caller with that caller's key."""
         if not self.needs_caller_keys:
             self.needs_caller_keys = True
-            self._common = Listing(server=self.spec.name, prefix=self.spec.prefix)
-            self._accept_listing(self._common)
+            self._shared_listing = Listing(server=self.spec.name, prefix=self.spec.prefix)
+            self._accept_listing(self._shared_listing)
         self.status_tracker.set_state(ServerState.READY, CALLER_KEY_CONNECT_NOTE)
 
     @asynccontextmanager
@@ -349,9 +349,9 @@ class Supervisor:
         if key is None:
             raise build_caller_key_required(self.spec.name)
         session = caller.key if caller is not None and self.spec.isolate else ""
-        name = self._own_lists.build_connection_key(key, session)
+        name = self._caller_lists.build_connection_key(key, session)
         headers = {"Authorization": key}
-        async with self._by_key.use(name, tasks, self.listing, headers) as connection:
+        async with self._key_connections.use(name, tasks, self.listing, headers) as connection:
             yield connection
 
     async def _run_connection(self) -> ConnectionFailure:
@@ -374,7 +374,7 @@ class Supervisor:
                         self._set_ready(connection, milliseconds=(anyio.current_time() - began) * 1000)
                         await self._serve(connection, tasks)
                     return lifeline.failure or ConnectionFailure(reason="the connection ended")
-            except Exception as error:  # noqa: BLE001 - whatever a server or the library does to us ends here
+            except Exception as error:  # noqa: BLE001 - any error of a server or the library
                 return self._build_failure(error, lifeline)
         hint = "give it a longer connect_timeout if it is only slow"
         if lifeline.stray_lines:
@@ -389,10 +389,10 @@ class Supervisor:
             return state.failure
         known = from_exception(self.spec.name, error)
         logger.debug("%s: connection failed", self.spec.name, exc_info=error)
-        setback = build_connection_failure(known, cause=error)
+        failure = build_connection_failure(known, cause=error)
         if isinstance(known, ConnectionBroken) and known.mute and (self.spec.url or "").startswith("http://"):
-            return replace(setback, hint=TLS_HINT)
-        return setback
+            return replace(failure, hint=TLS_HINT)
+        return failure
 
     async def _start_listening(self, connection: ServerConnection, tasks: TaskGroup) -> None:
         """Modern protocol: subscribe before listing, so that no change is missed."""
@@ -422,22 +422,24 @@ class Supervisor:
     async def _read_listing(self, connection: ServerConnection) -> Listing:
         try:
             common = await connection.list_tools()
-            self._refused = False
+            self._listing_refused = False
         except REFUSALS:
             if not self._may_want_own_keys or connection.lifeline.failure is not None:
                 raise
-            self._refused = True
+            self._listing_refused = True
             common = Listing(server=self.spec.name, prefix=self.spec.prefix)
         self._listed_at = anyio.current_time()
-        self._common = common
+        self._shared_listing = common
         return await self._merge_caller_lists(connection)
 
     async def _merge_caller_lists(self, connection: ServerConnection | None) -> Listing:
         """Return the tools listed for all callers and for single callers' keys."""
         if not self.lists_only_with_caller_key:
-            await self._shared.on_listing(self._common)
-            return self._common
-        listing = self._own_lists.add_to_listing(self._common, max_tools=self._limits.tools_per_server)
+            await self._shared.on_listing(self._shared_listing)
+            return self._shared_listing
+        listing = self._caller_lists.add_to_listing(
+            self._shared_listing, max_tools=self._limits.tools_per_server
+        )
         if connection is not None:
             connection.learn_mirrored_headers(listing)
         await self._shared.on_listing(listing)
@@ -455,7 +457,7 @@ class Supervisor:
     @property
     def lists_only_with_caller_key(self) -> bool:
         """Whether the server gets callers' keys and lists nothing without one."""
-        return self.spec.forward_authorization and not self._common.definitions
+        return self.spec.forward_authorization and not self._shared_listing.definitions
 
     async def list_caller_tools(
         self, caller: str, authorization: str, tasks: TaskGroup, *, timeout: float
@@ -466,10 +468,10 @@ class Supervisor:
             ask = partial(connection.list_tools_with, authorization)
         else:
             ask = partial(self._list_with_key, RequestContext(authorization=authorization), tasks)
-        if await self._own_lists.refresh(caller, authorization, ask, timeout=timeout):
+        if await self._caller_lists.refresh(caller, authorization, ask, timeout=timeout):
             async with self._listing_lock:
                 self._accept_listing(await self._merge_caller_lists(connection))
-        return self._own_lists.get_tool_names(caller, authorization, self.listing or self._common)
+        return self._caller_lists.get_tool_names(caller, authorization, self.listing or self._shared_listing)
 
     async def _list_with_key(self, context: RequestContext, tasks: TaskGroup) -> Listing:
         async with self.connect_with_caller_key(context, tasks) as connection:
@@ -478,7 +480,7 @@ class Supervisor:
     def _set_ready(self, connection: ServerConnection, *, milliseconds: float) -> None:
         self.connection = connection
         self.needs_caller_keys = False
-        self._by_key.close()
+        self._key_connections.close()
         self.shelf.start(connection)
         self.status_tracker.update(
             protocol=connection.protocol, product=connection.product, connect_ms=milliseconds
@@ -547,7 +549,9 @@ class Supervisor:
         """Return whether the list may be outdated. Servers that announce changes are trusted, and long lists
         are read less often.
         """
-        if self.connection is None or (self.connection.announces_changes("tools") and not self._refused):
+        if self.connection is None or (
+            self.connection.announces_changes("tools") and not self._listing_refused
+        ):
             return False
         return anyio.current_time() - self._listed_at > max(seconds, SECONDS_PER_TOOL * self.tool_count)
 

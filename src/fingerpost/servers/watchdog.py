@@ -91,10 +91,10 @@ def _read_parent(process: int) -> "tuple[int, str] | None":
     """Return the parent process id and the start time."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123 - as above
-            told = file.read()
+            stat = file.read()
     except OSError:
         return None
-    fields = told[told.rfind(b")") + 1 :].split()  # the name before it may contain any character
+    fields = stat[stat.rfind(b")") + 1 :].split()  # the name before it may contain any character
     return (int(fields[1]), fields[19].decode()) if len(fields) > 19 else None
 
 

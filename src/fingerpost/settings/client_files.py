@@ -346,13 +346,13 @@ def discover_client_files(
     folders = get_base_folders(home, cwd, platform, environ)
     found: list[FoundClientFile] = []
     seen: set[Path] = set()
-    for place in CLIENT_FILE_PLACES:
-        path = folders[place.base] / place.path
+    for client_file in CLIENT_FILE_PLACES:
+        path = folders[client_file.base] / client_file.path
         # In the home folder the project files are the same as the user's files. List each file once.
         if path in seen or not is_file(path):
             continue
         seen.add(path)
-        if (one := _read_client_file(place.client, path, shorten_path(path, home))) is not None:
+        if (one := _read_client_file(client_file.client, path, shorten_path(path, home))) is not None:
             found.append(one)
     return tuple(found)
 

@@ -84,14 +84,14 @@ class GrantStore:
         grant for the exact call may be bound to an asker instead of a conversation. A one-time grant is used
         up; others stay until they expire.
         """
-        wish = _SpendRequest(
+        request = _SpendRequest(
             this_call=call_fingerprint,
             this_conversation=conversation,
             this_asker=asker,
             this_operation=operation,
             now=now or utc_now(),
         )
-        return await self._writer.write(_spend_grants, wish)
+        return await self._writer.write(_spend_grants, request)
 
     async def list_active(self, *, now: datetime | None = None) -> list[Grant]:
         """Return all usable grants at `now`, the first to expire first."""
@@ -108,7 +108,7 @@ def add_grants(connection: Connection, new: Sequence[Grant]) -> list[None]:
 
 
 def _spend_grants(connection: Connection, requests: Sequence[_SpendRequest]) -> list[Grant | None]:
-    return [_spend_grant(connection, wish) for wish in requests]
+    return [_spend_grant(connection, request) for request in requests]
 
 
 def _spend_grant(connection: Connection, request: _SpendRequest) -> Grant | None:
@@ -263,7 +263,7 @@ class ApprovalStore:
 
         def find(connection: Connection) -> Pending | None:
             words = (_build_pending(row, since) for row in connection.execute(query))
-            return next((word for word in words if _get_request_key(word) == asked), None)
+            return next((decision for decision in words if _get_request_key(decision) == asked), None)
 
         return await self._database.read(find)
 

@@ -187,7 +187,7 @@ class AuditTrail:
         self._database = database
         self._anchor = anchor
         self._enabled = enabled
-        self._outside = remote
+        self._remote_anchors = remote
         # Journal rows up to this one are covered.
         self._covered = database.read_blocking(_get_last_journal_seq)
 
@@ -280,8 +280,8 @@ class AuditTrail:
                 if journal is not None:
                     self._anchor.append_journal_range(journal)
                     self._covered = journal.last
-                if self._outside is not None:
-                    self._outside.queue(head, journal)
+                if self._remote_anchors is not None:
+                    self._remote_anchors.queue(head, journal)
 
     def _hash_journal(self, connection: Connection) -> JournalRange | None:
         """Return the hash over the journal rows since the last one."""

@@ -256,7 +256,7 @@ class IntegrityCheck:
         assert location.file is not None
         self._location = location
         self._file: Path = location.file
-        self._tell = on_damage
+        self._on_damage = on_damage
         self._stop = Event()
         self._thread: Thread | None = None
 
@@ -284,7 +284,7 @@ class IntegrityCheck:
             self._run_check(self._stop.is_set)
         except StoreUnavailable as error:
             logger.error("%s; it takes no more writes", error)
-            self._tell(error)
+            self._on_damage(error)
         except sqlite3.Error as error:  # cannot be read now; normal use will report it
             logger.debug("the database was not looked through: %s", error)
 

@@ -55,18 +55,18 @@ class Journal:
         self._writer = writer
         self._trail = trail
         self._loss = LossPolicy(stand_in=lambda count: (EventsDropped(count=count),))
-        self._earlier: list[Callable[[], None]] = []
+        self._pending_sources: list[Callable[[], None]] = []
 
     def set_pending_source(self, emit_pending: Callable[[], None]) -> None:
         """Register a function that emits events which are still buffered elsewhere. It is called on flush and
         on close.
         """
-        self._earlier.append(emit_pending)
+        self._pending_sources.append(emit_pending)
 
     def emit_pending(self) -> None:
         """Emit all buffered events of the registered sources."""
-        for hand_on in self._earlier:
-            hand_on()
+        for emit_source in self._pending_sources:
+            emit_source()
 
     def emit(self, event: Event) -> None:
         """Write the event with the next group commit. Returns at once, from any thread.
@@ -246,7 +246,7 @@ def _build_entry(row: FoundRow[Any]) -> JournalEntry:
         return JournalEntry(row.seq, decode(row.payload))
     except ValueError:
         # The row was edited from outside. One invalid row must not hide the others.
-        spoilt = UnknownEvent(
+        invalid = UnknownEvent(
             event_id=row.event_id,
             at=row.at,
             packet_id=row.packet_id,
@@ -254,7 +254,7 @@ def _build_entry(row: FoundRow[Any]) -> JournalEntry:
             unknown_version=0,
             contents={"unreadable": str(row.payload)[:200]},
         )
-        return JournalEntry(row.seq, spoilt)
+        return JournalEntry(row.seq, invalid)
 
 
 def _build_summaries(connection: Connection, newest: Any) -> list[PacketSummary]:

@@ -261,8 +261,8 @@ def _mask_text(text: str, max_length: int) -> str:
 
 
 def _put_feedback(connection: Connection, new: Sequence[Feedback]) -> list[None]:
-    for said in new:  # one at a time: a batch may contain the same person's feedback twice
-        connection.execute(upsert(connection, feedback), _feedback_to_row(said))
+    for entry in new:  # one at a time: a batch may contain the same person's feedback twice
+        connection.execute(upsert(connection, feedback), _feedback_to_row(entry))
     beyond = (
         select(feedback.c.at).order_by(feedback.c.at.desc()).offset(MAX_FEEDBACK).limit(1).scalar_subquery()
     )

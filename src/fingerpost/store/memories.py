@@ -83,8 +83,8 @@ def _is_persons(person: str | None) -> ColumnElement[bool]:
 def _is_visible_to(owner: MemoryOwner) -> ColumnElement[bool]:
     """Return the condition for the person's general memories and those of their current conversation."""
     everywhere = memories.c.conversation.is_(None)
-    here = owner.conversation
-    where = everywhere if here is None else or_(everywhere, memories.c.conversation == here)
+    conversation = owner.conversation
+    where = everywhere if conversation is None else or_(everywhere, memories.c.conversation == conversation)
     return and_(_is_persons(owner.person), where)
 
 

@@ -53,9 +53,9 @@ class PinStore:
     async def take_changes(self) -> PinChanges | None:
         """Return the changes by any process since the last call, or None. The first call returns all pins."""
         ours = frozenset(self._put)  # stored before this read: if one is missing, it was removed since
-        news = await self._database.read(partial(self._find_changes, ours))
+        changes = await self._database.read(partial(self._find_changes, ours))
         self._put -= ours
-        return news
+        return changes
 
     def _find_changes(self, known: frozenset[str], connection: Connection) -> PinChanges | None:
         revision = connection.execute(select(pin_revision.c.number)).scalar_one()

@@ -56,7 +56,7 @@ class WriteQueue:
     """A queue from the event loop (and any thread) to the writer."""
 
     def __init__(self, *, gather_seconds: float, limit: int, kept_limit: int, batch_size: int) -> None:
-        self._gather = gather_seconds
+        self._gather_seconds = gather_seconds
         self._limit = limit
         self._kept_limit = kept_limit
         self._batch = batch_size
@@ -181,7 +181,7 @@ class WriteQueue:
         full = len(self._jobs) >= self._batch and not self._not_before
         if self._waiters or self._closed or full:
             return 0.0
-        return max(0.0, max(self._since + self._gather, self._not_before) - time.monotonic())
+        return max(0.0, max(self._since + self._gather_seconds, self._not_before) - time.monotonic())
 
     def _pop_batch(self) -> list[WriteJob]:
         stand_ins = [
@@ -246,7 +246,7 @@ class StoreWriter:
         self._upkeep_due: float | None = None
         self._connection: Connection | None = None
         self._pause = _PAUSE_FIRST
-        self._told = ""  # the last failure that was logged
+        self._last_logged = ""  # the last failure that was logged
         self._commits = self._written = self._failed_commits = self._rejected = self._largest = 0
         self._refused = False
         self._unwritten: StoreUnavailable | None = None
@@ -383,7 +383,7 @@ class StoreWriter:
     def _write_jobs(self, jobs: list[WriteJob]) -> None:
         try:
             results = self._commit_jobs(jobs)
-        except Exception as error:  # noqa: BLE001 - the thread's boundary: every waiter must hear of it
+        except Exception as error:  # noqa: BLE001 - every waiter must get the error
             if is_database_failure(error):
                 self._requeue(jobs, error)
             elif len(jobs) == 1:
@@ -391,7 +391,7 @@ class StoreWriter:
             else:
                 self._write_singly(jobs)
         else:
-            self._pause, self._told = _PAUSE_FIRST, ""
+            self._pause, self._last_logged = _PAUSE_FIRST, ""
             self._resolve_waiters([(job.waiter, result) for job, result in zip(jobs, results, strict=True)])
 
     def _write_singly(self, jobs: list[WriteJob]) -> None:
@@ -450,14 +450,14 @@ class StoreWriter:
         connection = self._connection
         results: list[Any] = [None] * len(jobs)
         # Items without a required order go last, so that they do not split groups.
-        order = sorted(range(len(jobs)), key=lambda place: jobs[place].any_order)
+        order = sorted(range(len(jobs)), key=lambda index: jobs[index].any_order)
         try:
             connection.begin()
-            for write, run in groupby(order, key=lambda place: jobs[place].write):
+            for write, run in groupby(order, key=lambda index: jobs[index].write):
                 places = list(run)
-                made = write(connection, [jobs[place].item for place in places])
-                for place, result in zip(places, made, strict=True):
-                    results[place] = result
+                made = write(connection, [jobs[index].item for index in places])
+                for index, result in zip(places, made, strict=True):
+                    results[index] = result
         except BaseException:
             self._roll_back()
             raise
@@ -467,18 +467,20 @@ class StoreWriter:
         """Handle a database failure: report it to waiters and queue the other jobs again."""
         self._failed_commits += 1
         self._disconnect()
-        if (told := str(self._explain(error))) != self._told:  # logged once, not for every retry
-            self._told = told
-            logger.warning("%s", told)
+        if (reason := str(self._explain(error))) != self._last_logged:  # logged once, not for every retry
+            self._last_logged = reason
+            logger.warning("%s", reason)
         self._resolve_waiters([(job.waiter, self._explain_without_location(error)) for job in jobs])
-        unasked = [job for job in jobs if job.waiter is None]
-        if not unasked:
+        without_waiter = [job for job in jobs if job.waiter is None]
+        if not without_waiter:
             return
         if self._backlog.closed:
-            self._unwritten = self._explain(error) if len(unasked) == len(jobs) else self._write_last(unasked)
+            self._unwritten = (
+                self._explain(error) if len(without_waiter) == len(jobs) else self._write_last(without_waiter)
+            )
         else:
             self._refused = True
-            self._backlog.give_back(unasked, pause=self._pause)
+            self._backlog.give_back(without_waiter, pause=self._pause)
             self._pause = min(2 * self._pause, _PAUSE_LONGEST)
 
     def _write_last(self, jobs: list[WriteJob]) -> StoreUnavailable | None:
@@ -496,12 +498,12 @@ class StoreWriter:
         return explain_without_location(error, self._database.location)
 
     def _resolve_waiters(self, outcomes: list[tuple[asyncio.Future[Any] | None, Any]]) -> None:
-        heard = [(waiter, outcome) for waiter, outcome in outcomes if waiter is not None]
-        if heard:
+        waited = [(waiter, outcome) for waiter, outcome in outcomes if waiter is not None]
+        if waited:
             try:
-                self._loop.call_soon_threadsafe(_resolve, heard)
+                self._loop.call_soon_threadsafe(_resolve, waited)
             except RuntimeError:  # the loop is closed, so no task waits any more
-                logger.debug("nobody is left to hear of %d writes", len(heard))
+                logger.debug("nobody is left to hear of %d writes", len(waited))
 
     def _get_seconds_until_upkeep(self) -> float | None:
         return None if self._upkeep_due is None else max(0.0, self._upkeep_due - time.monotonic())
